@@ -1,0 +1,21 @@
+"""Benchmarks: each is a command, ``python -m benchmarks.NAME``, run in a process of its own.
+
+Importing this package fixes the number of BLAS and OpenMP threads at one, unless the environment
+already says otherwise, so it must be imported before numpy; ``python -m`` does so by itself.
+"""
+
+import os
+
+# BLAS libraries read these once, when they are loaded: later changes have no effect.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+for _variable in THREAD_VARIABLES:
+    os.environ.setdefault(_variable, "1")
+
+__all__ = ["THREAD_VARIABLES"]

@@ -1,0 +1,232 @@
+"""The one way in which a benchmark takes options, prints its table and writes its JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.machine import describe_machine
+from steersman.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["Figure", "Options", "command", "load_figures", "show_number", "show_verdict"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number, beside its goal and what others reached in the same run.
+
+    Args:
+        name: What was measured, unique within a benchmark, for example ``"LinUCB decide (64, 3)"``.
+        value: The measurement, in ``unit``.
+        low: Lower end of its interval, or None where none was formed.
+        high: Upper end of its interval, or None where none was formed.
+        unit: Unit of value, low, high and peers; empty for pure numbers.
+        goal: The bar in words or as a number, for example ``"< fastest peer"``; None for none.
+        holds: Whether the goal was reached; None where there is no goal.
+        peers: Name of each rival to its value, measured in the same run on the same data.
+
+    Example:
+        >>> Figure("recall", 0.94, 0.92, 0.96, goal="> .80", holds=True, peers={"BM25": 0.81}).value
+        0.94
+    """
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    goal: str | float | None = None
+    holds: bool | None = None
+    peers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller asked of a benchmark.
+
+    Args:
+        data: Directory of the data sets, or None when neither ``--data`` nor ``STEERSMAN_DATA`` is
+            given.
+        sets: Names given with ``--sets``; empty means the benchmark's own choice.
+        quick: True for a run of about a minute, whose figures are not to be quoted.
+    """
+
+    data: Path | None = None
+    sets: tuple[str, ...] = ()
+    quick: bool = False
+
+    def folder(self, name: str, origin: str) -> Path:
+        """Return the folder of one data set.
+
+        Args:
+            name: Folder of the set inside the data directory.
+            origin: Where the public original lives, in plain words, for the error message.
+
+        Returns:
+            An existing directory.
+
+        Raises:
+            DataError: No data directory was named, or it does not hold this set.
+
+        Example:
+            >>> Options().folder("uci", "the UCI repository")
+            Traceback (most recent call last):
+            steersman.errors.DataError: data set 'uci' is needed and no data directory was named; \
+give --data DIR or set STEERSMAN_DATA; the original is at the UCI repository
+        """
+        if self.data is None:
+            message = (
+                f"data set {name!r} is needed and no data directory was named; "
+                f"give --data DIR or set STEERSMAN_DATA; the original is at {origin}"
+            )
+            raise DataError(message)
+        folder = self.data / name
+        if not folder.is_dir():
+            message = (
+                f"data set {name!r} is not in {self.data}; put it there "
+                f"as a folder of that name; the original is at {origin}"
+            )
+            raise DataError(message)
+        return folder
+
+
+def command(
+    name: str, run: Callable[[Options], Iterable[Figure]], *, doc: str | None = None
+) -> None:
+    """Parse the command line, run one benchmark, print its table and write its JSON.
+
+    Exits with status 0 when it ran (whether goals hold is in the figures: a slow machine is no
+    failure), 1 when data are missing, 2 on bad usage.
+
+    Args:
+        name: Name of the benchmark, as in ``python -m benchmarks.NAME``.
+        run: Measures and returns the figures.
+        doc: Text of ``--help`` and title of the table, by default the name.
+
+    Raises:
+        SystemExit: Always, with the status above.
+    """
+
+    @click.command(name=name, help=doc)
+    @click.option(
+        "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write here."
+    )
+    @click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        default=lambda: os.environ.get("STEERSMAN_DATA") or None,
+        help="Directory of the data sets (default: STEERSMAN_DATA).",
+    )
+    @click.option("--sets", default="", help="Comma-separated names of the sets to run.")
+    @click.option("--quick", is_flag=True, help="A short run; do not quote its figures.")
+    def main(json_file: Path | None, data: Path | None, sets: str, *, quick: bool) -> None:
+        chosen = tuple(part.strip() for part in sets.split(",") if part.strip())
+        try:
+            figures = list(run(Options(data=data, sets=chosen, quick=quick)))
+        except DataError as error:
+            raise click.ClickException(str(error)) from error
+        machine = describe_machine()
+        _print(name, figures, machine)
+        if json_file is not None:
+            _write(json_file, figures, machine)
+
+    main(prog_name=f"python -m benchmarks.{name}")
+
+
+def show_number(value: float | None) -> str:
+    """Return a number as people read it: four significant digits, thousands separated.
+
+    Args:
+        value: Any float; None and NaN are shown as a dash.
+
+    Returns:
+        Text without a unit.
+
+    Example:
+        >>> [show_number(value) for value in (0.81234, 12345.6, 3.0, None)]
+        ['0.8123', '12,346', '3', '–']
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def show_verdict(*, holds: bool | None) -> str:
+    """Return whether a goal was reached, as one word.
+
+    Args:
+        holds: None where there is no goal.
+
+    Returns:
+        ``"yes"``, ``"NO"`` (loud on purpose) or an empty text.
+    """
+    return {True: "yes", False: "NO", None: ""}[holds]
+
+
+def load_figures(file: Path) -> tuple[dict[str, Any], list[Figure]]:
+    """Return the machine and the figures of a JSON file that a benchmark wrote.
+
+    Args:
+        file: Written with ``--json``.
+
+    Returns:
+        The facts about the machine, and the figures in their order.
+    """
+    document = json.loads(file.read_text(encoding="utf-8"))
+    return document["machine"], [Figure(**entry) for entry in document["figures"]]
+
+
+def _print(name: str, figures: list[Figure], machine: Mapping[str, object]) -> None:
+    table = Table(title=f"benchmarks.{name}")
+    for heading in ("figure", "value", "low", "high", "unit", "goal", "holds", "peers"):
+        right = heading in {"value", "low", "high"}
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for figure in figures:
+        table.add_row(
+            figure.name,
+            show_number(figure.value),
+            show_number(figure.low),
+            show_number(figure.high),
+            figure.unit,
+            "" if figure.goal is None else str(figure.goal),
+            show_verdict(holds=figure.holds),
+            ", ".join(f"{peer} {show_number(value)}" for peer, value in figure.peers.items()),
+        )
+    # Piped output has no width of its own; the default of 80 columns would fold every row.
+    console = Console(width=None if Console().is_terminal else 160)
+    console.print(table)
+    console.print(" · ".join(f"{key} {value}" for key, value in machine.items()), markup=False)
+
+
+def _write(file: Path, figures: list[Figure], machine: Mapping[str, object]) -> None:
+    document = {"machine": machine, "figures": [_plain(figure) for figure in figures]}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _plain(figure: Figure) -> dict[str, Any]:
+    return {key: _json_value(value) for key, value in asdict(figure).items()}
+
+
+def _json_value(value: object) -> object:
+    # numpy scalars come from measurements; JSON knows neither them nor NaN.
+    if isinstance(value, dict):
+        return {key: _json_value(entry) for key, entry in value.items()}
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

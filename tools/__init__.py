@@ -1,0 +1,1 @@
+"""Gates of this repository: sizes, documentation, imports. For development; not shipped."""
