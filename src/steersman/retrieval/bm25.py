@@ -1,0 +1,78 @@
+"""Ranking by words: BM25 over texts written by people and names written by programmers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[^\W_]+")
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words of a text, with ``snake_case`` and ``camelCase`` names taken apart.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The words in their order, repeats kept.
+
+    >>> words("Call getUserInfo or get_HTTPStatus (v2)")
+    ['call', 'get', 'user', 'info', 'or', 'get', 'http', 'status', 'v2']
+    """
+    return _WORD.findall(_HUMP.sub(" ", text).lower())
+
+
+class Bm25:
+    """BM25 scores of a query against every document of a fixed collection.
+
+    Args:
+        documents: Texts; at least one.
+        k1: Saturation of term frequency, ≥ 0.
+        b: Strength of the length normalisation, in [0, 1].
+
+    Raises:
+        InputError: No document.
+        DataError: The extra ``rag`` is not installed.
+
+    Source: Robertson & Zaragoza, The Probabilistic Relevance Framework (2009), eq. 3.15, in the
+    variant of Lucene: idf = ln(1 + (N − df + .5)/(df + .5)) and no factor (k1 + 1), which changes
+    no order. The scores are precomputed by `bm25s` (Lù 2024); `tests/retrieval/test_bm25.py`
+    compares them with the formula written out.
+    """
+
+    def __init__(self, documents: Sequence[str], *, k1: float = 1.5, b: float = 0.75) -> None:
+        if not documents:
+            raise InputError("documents is empty; BM25 needs at least one text to rank")
+        try:
+            import bm25s  # noqa: PLC0415 - an extra: the core must import without it
+        except ImportError as missing:
+            message = "BM25 needs the package bm25s; install it with: pip install 'steersman[rag]'"
+            raise DataError(message) from missing
+        self._size = len(documents)
+        self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
+        self._index.index([words(text) or [""] for text in documents], show_progress=False)
+
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """Scores of all documents.
+
+        Args:
+            query: Any text; words the collection does not know count nothing.
+
+        Returns:
+            (documents,) float32, ≥ 0.
+        """
+        known = [word for word in words(query) if word in self._index.vocab_dict]
+        if not known:
+            return np.zeros(self._size, np.float32)
+        return np.asarray(self._index.get_scores(known), np.float32)

