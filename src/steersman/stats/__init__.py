@@ -1,1 +1,41 @@
+"""Intervals, tests and sample sizes, each with its assumptions and what breaks them."""
 
+from __future__ import annotations
+
+from steersman.stats.bca import bca_interval
+from steersman.stats.bernstein import bernstein_half_width, empirical_bernstein
+from steersman.stats.comparisons import (
+    Comparison,
+    SampleRatio,
+    non_inferiority_test,
+    sample_ratio_test,
+    welch_test,
+)
+from steersman.stats.cuped import cuped_adjust
+from steersman.stats.group_sequential import group_sequential_bounds
+from steersman.stats.interval import Interval
+from steersman.stats.power import (
+    achieved_power,
+    minimum_detectable_effect,
+    required_sample_size,
+)
+from steersman.stats.sequential import asymptotic_confidence_sequence, msprt
+
+__all__ = [
+    "Comparison",
+    "Interval",
+    "SampleRatio",
+    "achieved_power",
+    "asymptotic_confidence_sequence",
+    "bca_interval",
+    "bernstein_half_width",
+    "cuped_adjust",
+    "empirical_bernstein",
+    "group_sequential_bounds",
+    "minimum_detectable_effect",
+    "msprt",
+    "non_inferiority_test",
+    "required_sample_size",
+    "sample_ratio_test",
+    "welch_test",
+]

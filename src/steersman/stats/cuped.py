@@ -1,0 +1,57 @@
+"""Variance reduction by what was known before the test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.stats.arguments import sample
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+def cuped_adjust(y: ArrayLike, covariate: ArrayLike) -> NDArray[np.float64]:
+    """Return the numbers less what a pre-test covariate explains, with their mean unchanged.
+
+    Adjust both arms in one call, then compare the adjusted arms: the variance falls by the squared
+    correlation and the difference stays unbiased.
+
+    Assumes that the covariate was measured before the test began. One that the treatment can move
+    (anything measured during the test) takes away part of the effect. Adjusting each arm apart adds
+    the difference of the arms' covariate means back in.
+
+    Args:
+        y: One number per unit, both arms together, shape (n,), n >= 2.
+        covariate: The same quantity before the test, one per unit, shape (n,).
+
+    Returns:
+        Adjusted numbers, float64 (n,); equal to ``y`` when the covariate is constant.
+
+    Raises:
+        InputError: Non-finite numbers or shapes that differ.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> before = rng.normal(size=1000)
+        >>> after = before + rng.normal(size=1000)
+        >>> adjusted = cuped_adjust(after, before)
+        >>> round(float(adjusted.var() / after.var()), 2)
+        0.49
+
+    Source:
+        Deng, Xu, Kohavi and Walker (2013), Improving the sensitivity of online controlled
+        experiments by utilizing pre-experiment data, equations 4 and 5. Unbiasedness and gain:
+        ``tests/stats/test_cuped.py``.
+    """
+    numbers, known = sample(y, "y"), sample(covariate, "covariate")
+    if numbers.shape != known.shape:
+        message = f"covariate has shape {known.shape}; allowed is y's shape {numbers.shape}"
+        raise InputError(message)
+    centred = known - known.mean()
+    spread = float(centred @ centred)
+    if spread == 0.0:
+        return numbers.copy()
+    return np.asarray(numbers - float(centred @ (numbers - numbers.mean())) / spread * centred)

@@ -1,0 +1,110 @@
+"""Critical values for a test that looks a few planned times."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy import optimize, stats
+
+from steersman.errors import InputError
+from steersman.stats.arguments import open_unit, sample
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+Spending = Literal["obrien-fleming", "pocock"]
+
+# Nodes of the Gauss-Legendre rule per standard deviation of one increment; more change the bounds
+# by less than 1e-10, since the integrand is a Gaussian convolution.
+_NODES_PER_SD = 4
+
+# Standard deviations beyond which the score process has no mass in float64.
+_FARTHEST = 9.0
+
+
+def group_sequential_bounds(
+    times: ArrayLike, *, alpha: float = 0.05, spending: Spending = "obrien-fleming"
+) -> NDArray[np.float64]:
+    r"""Return the two-sided critical value of the z statistic at each planned look.
+
+    Rejecting at the first look whose \|z\| exceeds its bound spends alpha over the looks as the
+    spending function says. Fewer looks cost less than a confidence sequence; unplanned ones are not
+    allowed.
+
+    Assumes independent units and information fractions that were fixed by unit counts, not by the
+    results. Looking more often because a result is close breaks it.
+
+    Args:
+        times: Information fractions (units so far over units planned), strictly increasing in
+            (0, 1], shape (looks,).
+        alpha: Two-sided error rate to spend, in (0, 1).
+        spending: ``"obrien-fleming"`` spends almost nothing early; ``"pocock"`` about evenly.
+
+    Returns:
+        Bounds on \|z\|, float64 (looks,).
+
+    Raises:
+        InputError: Times not increasing in (0, 1], alpha outside (0, 1), unknown spending.
+
+    Example:
+        >>> group_sequential_bounds([0.2, 0.4, 0.6, 0.8, 1.0]).round(3).tolist()
+        [4.877, 3.357, 2.68, 2.29, 2.031]
+
+    Source:
+        Lan and DeMets (1983), Discrete sequential boundaries for clinical trials: spending per side,
+        4(1 - Phi(z_{alpha/4}/sqrt t)) and alpha log(1 + (e - 1)t). Density recursion of Armitage,
+        McPherson and Rowe (1969). Tables and simulated error: ``tests/stats/test_group_sequential.py``.
+    """
+    fractions = sample(times, "times", at_least=1)
+    steps = np.diff(fractions, prepend=0.0)
+    if np.any(steps <= 0.0) or fractions[-1] > 1.0:
+        message = f"times are {fractions.tolist()}; allowed are strictly increasing ones in (0, 1]"
+        raise InputError(message)
+    spent = np.diff(_spent(fractions, open_unit(alpha, "alpha"), spending), prepend=0.0)
+    bounds = np.empty_like(fractions)
+    # Before the first look the score process is at 0 with certainty.
+    nodes, masses = np.zeros(1), np.ones(1)
+    for look, (time, step, share) in enumerate(zip(fractions, steps, spent, strict=True)):
+        sd = math.sqrt(step)
+        bounds[look] = _bound(nodes, masses, sd, share) / math.sqrt(time)
+        reach = math.sqrt(time) * min(bounds[look], _FARTHEST)
+        nodes, masses = _continue(nodes, masses, sd, reach)
+    return bounds
+
+
+def _spent(times: NDArray[np.float64], alpha: float, spending: str) -> NDArray[np.float64]:
+    """Return the error spent by each time, over both sides."""
+    if spending == "pocock":
+        return np.asarray(alpha * np.log1p((math.e - 1.0) * times))
+    if spending == "obrien-fleming":
+        return np.asarray(4.0 * stats.norm.sf(stats.norm.isf(alpha / 4.0) / np.sqrt(times)))
+    message = f"spending is {spending!r}; allowed are 'obrien-fleming' and 'pocock'"
+    raise InputError(message)
+
+
+def _bound(
+    nodes: NDArray[np.float64], masses: NDArray[np.float64], sd: float, share: float
+) -> float:
+    """Return the score bound that is crossed, from inside so far, with probability ``share``."""
+
+    def excess(bound: float) -> float:
+        crossed = stats.norm.sf((bound - nodes) / sd) + stats.norm.cdf((-bound - nodes) / sd)
+        return math.log(max(float(masses @ crossed), 1e-300)) - math.log(share)
+
+    widest = float(np.abs(nodes).max()) + 38.0 * sd
+    if share <= 0.0 or excess(widest) >= 0.0:
+        return widest
+    return float(optimize.brentq(excess, 0.0, widest, xtol=1e-13))
+
+
+def _continue(
+    nodes: NDArray[np.float64], masses: NDArray[np.float64], sd: float, reach: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return quadrature nodes and masses of the score process that has not crossed yet."""
+    points = max(32, math.ceil(2.0 * reach / sd * _NODES_PER_SD))
+    unit_nodes, unit_weights = np.polynomial.legendre.leggauss(points)
+    at = reach * unit_nodes
+    density = stats.norm.pdf((at[:, None] - nodes) / sd) @ masses / sd
+    return at, reach * unit_weights * density

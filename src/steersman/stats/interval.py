@@ -1,0 +1,41 @@
+"""The value that every interval is returned as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Two ends, in the unit of the estimated quantity; either may be infinite.
+
+    Unpacks as a pair and answers ``in``.
+
+    Args:
+        low: Lower end.
+        high: Upper end, not below ``low``.
+
+    Example:
+        >>> low, high = Interval(0.1, 0.4)
+        >>> 0.2 in Interval(low, high), round(Interval(low, high).width, 3)
+        (True, 0.3)
+    """
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """Distance between the ends."""
+        return self.high - self.low
+
+    def __iter__(self) -> Iterator[float]:
+        yield self.low
+        yield self.high
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
