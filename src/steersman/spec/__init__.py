@@ -1,1 +1,121 @@
+"""What a decision point is: its declaration in YAML, checked, with errors that say what to do.
 
+`load` and `loads` read one; `json_schema` describes the format; `compile_rule` compiles the
+conditions of rules. Everything is immutable.
+
+Names are resolved on first use: rules are used where decisions are made, and must not cost the
+import of the YAML parser and the validator.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steersman.spec.actions import (
+        FIRST_ELIGIBLE,
+        Actions,
+        BooleanPart,
+        CategoricalPart,
+        Choice,
+        IntegerPart,
+        Mixed,
+        Part,
+        RealPart,
+        Sequence,
+    )
+    from steersman.spec.context import (
+        CategoryField,
+        Context,
+        ContextField,
+        NumberField,
+        TextField,
+        VectorField,
+    )
+    from steersman.spec.expressions import CompiledRule, compile_rule
+    from steersman.spec.loader import load, loads
+    from steersman.spec.operation import Budgets, Gates, Guardrail, Learning, Rollout, Stage
+    from steersman.spec.point import DecisionPoint
+    from steersman.spec.policy import (
+        BetaThompsonPolicy,
+        EpsilonGreedyPolicy,
+        FixedPolicy,
+        JointLinTSPolicy,
+        JointSquareCBPolicy,
+        LinTSPolicy,
+        LinUCBPolicy,
+        Policy,
+        Rule,
+        RuleList,
+        RulesPolicy,
+    )
+    from steersman.spec.reward import MissingValue, Reward, Term
+    from steersman.spec.schema import json_schema
+
+__all__ = [
+    "FIRST_ELIGIBLE",
+    "Actions",
+    "BetaThompsonPolicy",
+    "BooleanPart",
+    "Budgets",
+    "CategoricalPart",
+    "CategoryField",
+    "Choice",
+    "CompiledRule",
+    "Context",
+    "ContextField",
+    "DecisionPoint",
+    "EpsilonGreedyPolicy",
+    "FixedPolicy",
+    "Gates",
+    "Guardrail",
+    "IntegerPart",
+    "JointLinTSPolicy",
+    "JointSquareCBPolicy",
+    "Learning",
+    "LinTSPolicy",
+    "LinUCBPolicy",
+    "MissingValue",
+    "Mixed",
+    "NumberField",
+    "Part",
+    "Policy",
+    "RealPart",
+    "Reward",
+    "Rollout",
+    "Rule",
+    "RuleList",
+    "RulesPolicy",
+    "Sequence",
+    "Stage",
+    "Term",
+    "TextField",
+    "VectorField",
+    "compile_rule",
+    "json_schema",
+    "load",
+    "loads",
+]
+
+_HOMES = {
+    "actions": "FIRST_ELIGIBLE Actions BooleanPart CategoricalPart Choice IntegerPart Mixed Part "
+    "RealPart Sequence",
+    "context": "CategoryField Context ContextField NumberField TextField VectorField",
+    "expressions": "CompiledRule compile_rule",
+    "loader": "load loads",
+    "operation": "Budgets Gates Guardrail Learning Rollout Stage",
+    "point": "DecisionPoint",
+    "policy": "BetaThompsonPolicy EpsilonGreedyPolicy FixedPolicy JointLinTSPolicy "
+    "JointSquareCBPolicy LinTSPolicy LinUCBPolicy Policy Rule RuleList RulesPolicy",
+    "reward": "MissingValue Reward Term",
+    "schema": "json_schema",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -1,0 +1,81 @@
+"""What every declared part shares: strictness, immutability, and problems with a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
+ActionName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+# A YAML list arrives as a Python list: the container may be either, its items stay strict.
+ActionNames = Annotated[tuple[ActionName, ...], Field(strict=False)]
+Identifiers = Annotated[tuple[Identifier, ...], Field(strict=False)]
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong in a declaration, and what would be right."""
+
+    path: tuple[str | int, ...]
+    what: str
+    got: object
+    allowed: str
+    advice: str
+
+
+class Declared(BaseModel):
+    """A part of a decision point: unknown fields, loose types and non-finite numbers are refused.
+
+    Parts check what concerns several of their own fields in `_problems`; all of them are reported
+    together, each at its own field.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from ()
+
+    @model_validator(mode="after")
+    def _refuse_problems(self) -> Self:
+        problems = list(self._problems())
+        if problems:
+            raise as_validation_error(type(self).__name__, problems)
+        return self
+
+
+def as_validation_error(title: str, problems: Iterable[Problem]) -> ValidationError:
+    """Return pydantic's error that carries each problem at its own place."""
+    return ValidationError.from_exception_data(
+        title,
+        [
+            InitErrorDetails(
+                type=PydanticCustomError(
+                    "declared",
+                    "{what}; allowed {allowed}; {advice}",
+                    {"what": problem.what, "allowed": problem.allowed, "advice": problem.advice},
+                ),
+                loc=problem.path,
+                input=problem.got,
+            )
+            for problem in problems
+        ],
+    )
+
+
+def repeated(names: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield place and name of every entry that was there before."""
+    seen: set[str] = set()
+    for place, name in enumerate(names):
+        if name in seen:
+            yield place, name
+        seen.add(name)

@@ -1,0 +1,149 @@
+"""Validation errors as lines people can act on: where, what, the value, what is allowed, advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from steersman.spec.crosschecks import nearest
+from steersman.spec.document import Document, Path
+from steersman.spec.schema import names_at
+
+_TAG_KEYS = ("type", "kind", "algorithm")
+
+# Kind of error -> what is wrong, what is allowed, what to do. Braces are filled from the error.
+_WORDING: dict[str, tuple[str, str, str]] = {
+    "missing": ("required and absent", "a value", "add it"),
+    "greater_than": ("too small", "above {gt}", "raise it"),
+    "greater_than_equal": ("too small", "{ge} or more", "raise it"),
+    "less_than": ("too large", "below {lt}", "lower it"),
+    "less_than_equal": ("too large", "{le} or less", "lower it"),
+    "finite_number": ("not a finite number", "a finite number", "write a number"),
+    "float_type": ("wrong type", "a number", "write a number, without quotes"),
+    "int_type": ("wrong type", "a whole number", "write a whole number, without quotes"),
+    "bool_type": ("wrong type", "true or false", "write true or false"),
+    "string_type": ("wrong type", "text", "write text, in quotes if need be"),
+    "tuple_type": ("wrong type", "a list", "write a list such as [a, b]"),
+    "dict_type": ("wrong type", "a mapping", "write name: value pairs"),
+    "model_type": ("wrong type", "a mapping", "write name: value pairs"),
+    "model_attributes_type": ("wrong type", "a mapping", "write name: value pairs"),
+    "too_short": ("too few entries", "{min_length} or more", "add some"),
+    "too_long": ("too many entries", "at most {max_length}", "remove some"),
+    "string_too_long": ("too long", "at most {max_length} characters", "shorten it"),
+    "literal_error": ("unknown choice", "{expected}", "use one of these"),
+    "union_tag_invalid": ("unknown choice", "{expected_tags}", "use one of these"),
+    "union_tag_not_found": ("required and absent", "a {discriminator}", "add it"),
+}
+_PATTERNS = {
+    "_": ("not a name", "a letter, then letters, digits and _, at most 64", "rename it"),
+    "x": ("not a name", "1 to 200 printable characters", "rename it"),
+}
+
+
+class Complaint(NamedTuple):
+    """One wrong thing in a document."""
+
+    line: int
+    path: str
+    text: str
+
+
+def complaints(error: ValidationError, document: Document) -> set[Complaint]:
+    """Return each of the validator's errors as a line of its own."""
+    found = set()
+    for details in error.errors(include_url=False):
+        complaint = _complaint(details, document)
+        # A list whose entries are wrong is also called too short: the entries are told already.
+        entries = details["type"] == "too_short" and len(details["input"])
+        if not entries or entries < details["ctx"]["min_length"]:
+            found.add(complaint)
+    return found
+
+
+def report(source: str, found: Iterable[Complaint]) -> str:
+    """Return the message that lists every complaint in the order of the file."""
+    return "\n".join(f"{source}:{line}: {path}: {text}" for line, path, text in sorted(found))
+
+
+def dotted(path: Path) -> str:
+    """Return a path as people write it: ``actions.names[2]``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text or "(top)"
+
+
+def _complaint(details: Mapping[str, Any], document: Document) -> Complaint:
+    path = _document_path(details["loc"], details["type"], document.root)
+    if details["type"].startswith("union_tag"):
+        path = (*path, details["ctx"]["discriminator"].strip("'"))
+    what, allowed, advice = _explain(details, path, document)
+    absent = what == "required and absent"
+    got = "" if absent else f"got {_show(_value_at(path, document.root, details['input']))}; "
+    text = f"{what}; {got}allowed {allowed}; {advice}"
+    return Complaint(document.line(path), dotted(path), text)
+
+
+def _explain(details: Mapping[str, Any], path: Path, document: Document) -> tuple[str, str, str]:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "declared":
+        return context["what"], context["allowed"], context["advice"]
+    if kind == "extra_forbidden":
+        known = names_at(path[:-1], document.root)
+        return "unknown field", ", ".join(known), nearest(str(path[-1]), known)
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS["_" if "_" in context["pattern"] else "x"]
+    if kind in _WORDING:
+        what, allowed, advice = (part.format(**context) for part in _WORDING[kind])
+        return what, allowed, advice
+    return str(details["msg"]), "see the reference", "correct it"
+
+
+def _document_path(loc: tuple[str | int, ...], kind: str, root: object) -> Path:
+    """Return the validator's location without the names of union members it adds."""
+    path: list[str | int] = []
+    here = root
+    skipped = False
+    for place, part in enumerate(loc):
+        last = place == len(loc) - 1
+        if not skipped and _is_tag(
+            part, here, last=last and kind in ("missing", "extra_forbidden")
+        ):
+            skipped = True
+            continue
+        if part == "[key]":
+            continue
+        path.append(part)
+        here = _child(here, part)
+        skipped = False
+    return tuple(path)
+
+
+def _is_tag(part: str | int, here: object, *, last: bool) -> bool:
+    if isinstance(part, str) and part.startswith("#"):
+        return True
+    if last or not isinstance(here, dict):
+        return False
+    return any(here.get(key) == part for key in _TAG_KEYS)
+
+
+def _child(here: object, part: str | int) -> object:
+    if isinstance(here, dict):
+        return here.get(part)
+    if isinstance(here, list | tuple) and isinstance(part, int) and part < len(here):
+        return here[part]
+    return None
+
+
+def _value_at(path: Path, root: object, otherwise: object) -> object:
+    here = root
+    for part in path:
+        here = _child(here, part)
+    return otherwise if here is None else here
+
+
+def _show(value: object) -> str:
+    text = repr(list(value)) if isinstance(value, tuple) else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,150 @@
+"""What the sections of a decision point must agree on with each other.
+
+Each check names the sections it compares and is skipped when one of them is itself wrong, so a
+document with several mistakes is told about all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+
+from steersman.spec.actions import FIRST_ELIGIBLE, Actions, Choice, Mixed
+from steersman.spec.base import Problem
+from steersman.spec.context import Context
+from steersman.spec.expressions import compile_rule
+from steersman.spec.policy import (
+    BetaThompsonPolicy,
+    FixedPolicy,
+    Policy,
+    RuleList,
+    RulesPolicy,
+    Target,
+)
+
+Path = tuple[str | int, ...]
+
+
+def crosscheck(sections: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield every disagreement between the sections that are given.
+
+    Args:
+        sections: valid sections by their name in the document; wrong ones are left out.
+    """
+    for names, check in _CHECKS:
+        if all(name in sections for name in names):
+            yield from check(*(sections[name] for name in names))
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return advice that names what was probably meant."""
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else "correct or remove it"
+
+
+def _floor(explore: str, floor: float) -> Iterator[Problem]:
+    if explore == "floor" and floor == 0:
+        yield Problem(
+            ("floor",),
+            "without a floor some actions may never be tried and nothing can be evaluated",
+            floor,
+            "above 0 and below 1",
+            "set a floor such as 0.02, or explore: none",
+        )
+    if explore == "none" and floor > 0:
+        yield Problem(("floor",), "explore is none", floor, "0", "remove it or set explore: floor")
+
+
+def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
+    if isinstance(policy, FixedPolicy):
+        yield from _unknown_action(actions, ("policy", "action"), policy.action)
+    if isinstance(policy, RulesPolicy):
+        yield from _rule_actions(actions, ("policy",), policy)
+    if policy.algorithm.startswith("joint_") and not getattr(actions, "features", ()):
+        yield Problem(
+            ("policy", "algorithm"),
+            "a joint policy learns from features of the actions, and none are named",
+            policy.algorithm,
+            "joint policies where actions.features is not empty",
+            "name the features under actions, or use lin_ucb or lin_ts",
+        )
+
+
+def _fallback_actions(actions: Actions, fallback: RuleList) -> Iterator[Problem]:
+    yield from _rule_actions(actions, ("fallback",), fallback)
+
+
+def _rule_actions(actions: Actions, path: Path, listed: RuleList) -> Iterator[Problem]:
+    for place, rule in enumerate(listed.rules):
+        yield from _unknown_action(actions, (*path, "rules", place, "action"), rule.action)
+    yield from _unknown_action(actions, (*path, "otherwise"), listed.otherwise)
+
+
+def _unknown_action(actions: Actions, path: Path, action: Target) -> Iterator[Problem]:
+    if isinstance(actions, Mixed):
+        yield from _configuration(actions, path, action)
+        return
+    known = list(actions.names) if isinstance(actions, Choice) else []
+    if not isinstance(actions, Choice) or actions.open:
+        known.append(FIRST_ELIGIBLE)
+    if action not in known:
+        yield Problem(path, "unknown action", action, ", ".join(known), nearest(str(action), known))
+
+
+def _configuration(actions: Mixed, path: Path, action: Target) -> Iterator[Problem]:
+    if not isinstance(action, dict):
+        parts = ", ".join(actions.parts)
+        allowed = f"a value for each part: {parts}"
+        yield Problem(path, "not a mixed action", action, allowed, "write part: value pairs")
+        return
+    for name in sorted(set(action) - set(actions.parts)):
+        known = list(actions.parts)
+        advice = nearest(name, known)
+        yield Problem((*path, name), "unknown part", action[name], ", ".join(known), advice)
+    for name, part in actions.parts.items():
+        if name not in action:
+            yield Problem(path, f"no value for part {name}", action, part.allowed, "add it")
+        elif not part.holds(action[name]):
+            got = action[name]
+            yield Problem((*path, name), "not a value of this part", got, part.allowed, "change it")
+
+
+def _policy_names(context: Context, policy: Policy) -> Iterator[Problem]:
+    if isinstance(policy, RulesPolicy):
+        yield from _rule_names(context, ("policy",), policy)
+    if isinstance(policy, BetaThompsonPolicy) and policy.key is not None:
+        categories = [name for name, field in context.fields.items() if field.type == "category"]
+        if policy.key not in categories:
+            yield Problem(
+                ("policy", "key"),
+                "not a category field of the context",
+                policy.key,
+                ", ".join(categories) or "null (the context has no category field)",
+                nearest(policy.key, categories),
+            )
+
+
+def _fallback_names(context: Context, fallback: RuleList) -> Iterator[Problem]:
+    yield from _rule_names(context, ("fallback",), fallback)
+
+
+def _rule_names(context: Context, path: Path, listed: RuleList) -> Iterator[Problem]:
+    known = sorted(context.fields)
+    for place, rule in enumerate(listed.rules):
+        for name in sorted(compile_rule(rule.when).names - set(known)):
+            yield Problem(
+                (*path, "rules", place, "when"),
+                f"{name} is not a context field",
+                rule.when,
+                ", ".join(known) or "no names (the context has no fields)",
+                nearest(name, known),
+            )
+
+
+_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., Iterator[Problem]]], ...] = (
+    (("explore", "floor"), _floor),
+    (("actions", "policy"), _policy_actions),
+    (("actions", "fallback"), _fallback_actions),
+    (("context", "policy"), _policy_names),
+    (("context", "fallback"), _fallback_names),
+)

@@ -1,0 +1,202 @@
+"""YAML text as plain values that know their lines.
+
+Read from the event stream of the parser, by the core schema of YAML 1.2 (so ``off`` and ``on`` are
+texts), with what a declaration never needs refused before it costs anything: more than 1 MiB,
+nesting beyond 32, anchors and aliases (which can blow up a small file), tags, several documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from steersman.errors import SpecError
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 32
+
+Path = tuple[str | int, ...]
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_BOOLEAN = re.compile(r"true|True|TRUE|false|False|FALSE")
+_INTEGER = re.compile(r"[-+]?[0-9]{1,40}")
+_BASED = re.compile(r"0o[0-7]{1,40}|0x[0-9a-fA-F]{1,40}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,10})?")
+_SPECIAL = re.compile(r"([-+]?\.(inf|Inf|INF))|\.(nan|NaN|NAN)")
+
+
+class Fault(NamedTuple):
+    """A mistake of the YAML itself, found while reading on."""
+
+    line: int
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document's values, the line of every one of them, and what was wrong on the way.
+
+    Attributes:
+        root: the mapping at the top.
+        lines: 1-based line by path; a mapping's entry counts from its key.
+        faults: duplicate keys and the like, which do not prevent reading on.
+    """
+
+    root: Mapping[str, object]
+    lines: dict[Path, int]
+    faults: list[Fault] = field(default_factory=list)
+
+    def line(self, path: Path) -> int:
+        """Return the line of ``path``, or of the nearest part around it that was written."""
+        while path not in self.lines and path:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def parse(text: str, source: str) -> Document:
+    """Return the document in ``text``.
+
+    Args:
+        text: YAML 1.2, at most 1 MiB as UTF-8.
+        source: what the text is called in errors, such as its file name.
+
+    Raises:
+        SpecError: not YAML, too large or deep, empty, not a mapping, or using anchors, aliases,
+            tags or several documents.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_BYTES:
+        message = f"{source}: {size:,} bytes; allowed at most {MAX_BYTES:,}; this is no declaration"
+        raise SpecError(message)
+    reader = _Reader(text, source)
+    try:
+        root = reader.read()
+    except SpecError:
+        raise
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        message = f"{source}:{line}: not valid YAML: {error.problem or error.context}; correct it"
+        raise SpecError(message) from None
+    except (YAMLError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        message = f"{source}:1: not valid YAML: {reason}; save it as UTF-8 text"
+        raise SpecError(message) from None
+    if not isinstance(root, dict):
+        kind = "an empty document" if root is None else f"a {_kind(root)} at the top"
+        message = f"{source}:1: {kind}; allowed is a mapping; begin with format: 1"
+        raise SpecError(message)
+    return Document(root, reader.lines, reader.faults)
+
+
+def _kind(value: object) -> str:
+    return "list" if isinstance(value, list) else "single value"
+
+
+class _Reader:
+    """Builds values from parser events, in one pass and without expanding anything."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.source = source
+        self.lines: dict[Path, int] = {}
+        self.faults: list[Fault] = []
+        self._events: Iterator[Any] = YAML(typ="safe", pure=True).parse(text)
+
+    def read(self) -> object:
+        root: object = None
+        documents = 0
+        for event in self._events:
+            if isinstance(event, DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise self._refusal(event, "a second document", "keep one per file")
+            elif isinstance(
+                event, AliasEvent | ScalarEvent | MappingStartEvent | SequenceStartEvent
+            ):
+                root = self._value(event, ())
+        return root
+
+    def _value(self, event: Any, path: Path) -> object:  # noqa: ANN401 (the parser is untyped)
+        self._check(event, path)
+        self.lines.setdefault(path, event.start_mark.line + 1)
+        if isinstance(event, ScalarEvent):
+            return _scalar(event)
+        if isinstance(event, SequenceStartEvent):
+            return self._list(path)
+        return self._mapping(path)
+
+    def _check(self, event: Any, path: Path) -> None:  # noqa: ANN401
+        if isinstance(event, AliasEvent) or event.anchor is not None:
+            raise self._refusal(event, "an anchor or alias", "write the value out")
+        if event.tag is not None:
+            raise self._refusal(event, f"the tag {event.tag}", "remove it")
+        if len(path) > MAX_DEPTH:
+            raise self._refusal(event, f"nesting deeper than {MAX_DEPTH}", "flatten it")
+
+    def _list(self, path: Path) -> list[object]:
+        values: list[object] = []
+        while not isinstance(event := next(self._events), SequenceEndEvent):
+            values.append(self._value(event, (*path, len(values))))
+        return values
+
+    def _mapping(self, path: Path) -> dict[str, object]:
+        values: dict[str, object] = {}
+        while not isinstance(event := next(self._events), MappingEndEvent):
+            key = self._key(event, path)
+            entry = (*path, key)
+            if key in values:
+                first = self.lines[entry]
+                what = f"{key!r} was declared before, on line {first}; remove one of the two"
+                self.faults.append(Fault(event.start_mark.line + 1, entry, what))
+                self._value(next(self._events), (*entry, "(again)"))
+                continue
+            self.lines[entry] = event.start_mark.line + 1
+            values[key] = self._value(next(self._events), entry)
+        return values
+
+    def _key(self, event: Any, path: Path) -> str:  # noqa: ANN401
+        self._check(event, path)
+        if not isinstance(event, ScalarEvent):
+            raise self._refusal(event, "a key that is a list or mapping", "use text as the key")
+        value = _scalar(event)
+        if isinstance(value, str):
+            return value
+        what = f"key {event.value!r} is not text; put it in quotes"
+        self.faults.append(Fault(event.start_mark.line + 1, (*path, event.value), what))
+        return str(event.value)
+
+    def _refusal(self, event: Any, what: str, advice: str) -> SpecError:  # noqa: ANN401
+        line = event.start_mark.line + 1
+        return SpecError(f"{self.source}:{line}: {what} is not allowed here; {advice}")
+
+
+def _scalar(event: Any) -> object:  # noqa: ANN401
+    text: str = event.value
+    if event.style is not None:
+        return text
+    if _NULL.fullmatch(text):
+        return None
+    if _BOOLEAN.fullmatch(text):
+        return text.lower() == "true"
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return float(text.replace(".", "", 1)) if _SPECIAL.fullmatch(text) else text

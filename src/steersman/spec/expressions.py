@@ -1,0 +1,300 @@
+"""The small expression language of rules: ``confidence < 0.2 and intent in ["faq", "chat"]``.
+
+Python's own parser reads it; a whitelist of node types is then compiled, one by one, into
+closures. Nothing is ever handed to ``eval`` or ``exec``, so an expression can compare and calculate
+and do nothing else. It knows comparisons (chained too), ``and``, ``or``, ``not``, ``in``,
+``not in``, ``+ - * /`` on numbers, names of context fields, numbers, strings, ``True``, ``False``,
+and lists or tuples of such literals.
+
+This module needs the standard library alone, so that policies can use rules without loading the
+parser and the validator of specs.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, TypeGuard
+
+from steersman.errors import InputError, SpecError
+
+MAX_LENGTH = 500
+MAX_DEPTH = 50
+
+Evaluate = Callable[[Mapping[str, object]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """A compiled condition; call it with a context to learn whether it holds.
+
+    Made by `compile_rule`. Two rules are equal when their texts are.
+
+    Attributes:
+        text: the expression as written.
+        names: the context fields it reads.
+    """
+
+    text: str
+    names: frozenset[str] = field(compare=False)
+    _evaluate: Evaluate = field(compare=False, repr=False)
+
+    def __call__(self, context: Mapping[str, object]) -> bool:
+        """Return whether the rule holds for ``context``.
+
+        Args:
+            context: values by field name; it must hold every name in `names`.
+
+        Raises:
+            InputError: a name is absent, values have types that do not go together, a division by
+                zero, or a result that is neither true nor false.
+        """
+        try:
+            result = self._evaluate(context)
+        except InputError as error:
+            message = f"rule {self.text!r}: {error}"
+            raise InputError(message) from None
+        if isinstance(result, bool):
+            return result
+        message = f"rule {self.text!r} gives {_show(result)}, want true or false; compare it"
+        raise InputError(message)
+
+    def __reduce__(self) -> tuple[Callable[[str], CompiledRule], tuple[str]]:
+        """Copy and send by text: closures cannot travel between processes."""
+        return compile_rule, (self.text,)
+
+
+def compile_rule(text: str) -> CompiledRule:
+    """Return the rule that ``text`` declares.
+
+    Args:
+        text: an expression of at most 500 characters, nested at most 50 deep.
+
+    Raises:
+        SpecError: the text does not parse or uses anything outside the language, with the column.
+
+    >>> rule = compile_rule("0.2 <= confidence < 0.5 and intent not in ['chat', 'faq']")
+    >>> rule({"confidence": 0.3, "intent": "weather"}), sorted(rule.names)
+    (True, ['confidence', 'intent'])
+    """
+    if len(text) > MAX_LENGTH:
+        message = f"rule of {len(text)} characters; allowed at most {MAX_LENGTH}; split it"
+        raise SpecError(message)
+    tree = _parse(text)
+    try:
+        evaluate = _build(tree, 0)
+    except _RefusedError as refused:
+        raise _spec_error(text, refused.column, str(refused)) from None
+    names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return CompiledRule(text, names, evaluate)
+
+
+class _RefusedError(Exception):
+    """A node outside the language, and where it stands."""
+
+    def __init__(self, node: ast.AST, what: str) -> None:
+        super().__init__(what)
+        self.column = getattr(node, "col_offset", 0) + 1
+
+
+def _parse(text: str) -> ast.expr:
+    try:
+        with warnings.catch_warnings():
+            # The parser only warns about things such as "1and 2"; a rule must not be doubtful.
+            warnings.simplefilter("error")
+            return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        indent = len(text) - len(text.lstrip())
+        column = indent + error.offset if error.offset else len(text.rstrip()) + 1
+        raise _spec_error(text, column, error.msg) from None
+    except (Warning, ValueError, RecursionError, MemoryError) as error:
+        raise _spec_error(text, 1, str(error) or "too deeply nested") from None
+
+
+def _spec_error(text: str, column: int, what: str) -> SpecError:
+    return SpecError(
+        f"rule {text!r}, column {column}: {what}; allowed: comparisons, and, or, not, in, "
+        "+ - * /, names of context fields, and literals"
+    )
+
+
+def _build(node: ast.AST, depth: int) -> Evaluate:
+    if depth > MAX_DEPTH:
+        raise _RefusedError(node, f"nested more than {MAX_DEPTH} deep")
+    builder = _BUILDERS.get(type(node))
+    if builder is None:
+        raise _RefusedError(node, f"{type(node).__name__} is not part of the language")
+    return builder(node, depth + 1)
+
+
+def _constant(node: ast.Constant, _depth: int) -> Evaluate:
+    value = node.value
+    if not isinstance(value, bool | int | float | str):
+        raise _RefusedError(node, f"literal {value!r} is not part of the language")
+    return lambda _context: value
+
+
+def _name(node: ast.Name, _depth: int) -> Evaluate:
+    name = node.id
+
+    def read(context: Mapping[str, object]) -> object:
+        if name not in context:
+            known = ", ".join(sorted(context)) or "nothing"
+            message = f"the context has no {name!r}; it has {known}"
+            raise InputError(message)
+        return context[name]
+
+    return read
+
+
+def _sequence(node: ast.List | ast.Tuple, depth: int) -> Evaluate:
+    for item in node.elts:
+        if not isinstance(item, ast.Constant):
+            raise _RefusedError(item, "a list may hold literals only")
+    values = tuple(_build(item, depth)({}) for item in node.elts)
+    return lambda _context: values
+
+
+def _boolean(node: ast.BoolOp, depth: int) -> Evaluate:
+    parts = [_build(value, depth) for value in node.values]
+    stop_at = isinstance(node.op, ast.Or)
+
+    def evaluate(context: Mapping[str, object]) -> bool:
+        for part in parts:
+            if _truth(part(context)) is stop_at:
+                return stop_at
+        return not stop_at
+
+    return evaluate
+
+
+def _unary(node: ast.UnaryOp, depth: int) -> Evaluate:
+    operand = _build(node.operand, depth)
+    if isinstance(node.op, ast.Not):
+        return lambda context: not _truth(operand(context))
+    if isinstance(node.op, ast.USub):
+        return lambda context: -_number(operand(context))
+    if isinstance(node.op, ast.UAdd):
+        return lambda context: _number(operand(context))
+    raise _RefusedError(node, "this operator is not part of the language")
+
+
+def _arithmetic(node: ast.BinOp, depth: int) -> Evaluate:
+    apply = _ARITHMETIC.get(type(node.op))
+    if apply is None:
+        raise _RefusedError(node, f"{type(node.op).__name__} is not part of the language")
+    left, right = _build(node.left, depth), _build(node.right, depth)
+
+    def evaluate(context: Mapping[str, object]) -> float:
+        try:
+            return apply(_number(left(context)), _number(right(context)))
+        except ArithmeticError as error:
+            raise InputError(str(error)) from None
+
+    return evaluate
+
+
+def _comparison(node: ast.Compare, depth: int) -> Evaluate:
+    first = _build(node.left, depth)
+    steps = []
+    for symbol, operand in zip(node.ops, node.comparators, strict=True):
+        compare = _COMPARISONS.get(type(symbol))
+        if compare is None:
+            raise _RefusedError(node, f"{type(symbol).__name__} is not part of the language")
+        steps.append((compare, _build(operand, depth)))
+
+    def evaluate(context: Mapping[str, object]) -> bool:
+        left = first(context)
+        for compare, operand in steps:
+            right = operand(context)
+            if not compare(left, right):
+                return False
+            left = right
+        return True
+
+    return evaluate
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    message = f"and, or, not want true or false, got {_show(value)}; compare it with something"
+    raise InputError(message)
+
+
+def _number(value: object) -> float:
+    if _is_number(value):
+        return float(value)
+    message = f"arithmetic wants numbers, got {_show(value)}"
+    raise InputError(message)
+
+
+def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[object, object], bool]:
+    def evaluate(left: object, right: object) -> bool:
+        both_text = isinstance(left, str) and isinstance(right, str)
+        if both_text or (_is_number(left) and _is_number(right)):
+            return bool(compare(left, right))
+        message = f"cannot order {_show(left)} and {_show(right)}; want two numbers or two texts"
+        raise InputError(message)
+
+    return evaluate
+
+
+def _equal(left: object, right: object) -> bool:
+    for value in (left, right):
+        if not isinstance(value, str | bool | Real | tuple | None):
+            message = f"cannot compare {_show(value)}; want a number, a text, true or false"
+            raise InputError(message)
+    return bool(left == right)
+
+
+def _contained(item: object, container: object) -> bool:
+    if isinstance(container, tuple | list):
+        return item in container
+    if isinstance(container, str) and isinstance(item, str):
+        return item in container
+    message = f"'in' wants a list, or a text in a text; got {_show(item)} in {_show(container)}"
+    raise InputError(message)
+
+
+def _is_number(value: object) -> TypeGuard[Real]:
+    return type(value) is not bool and isinstance(value, Real)
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[object, object], bool]] = {
+    ast.Lt: _ordered(operator.lt),
+    ast.LtE: _ordered(operator.le),
+    ast.Gt: _ordered(operator.gt),
+    ast.GtE: _ordered(operator.ge),
+    ast.Eq: _equal,
+    ast.NotEq: lambda left, right: not _equal(left, right),
+    ast.In: _contained,
+    ast.NotIn: lambda left, right: not _contained(left, right),
+}
+
+_BUILDERS: dict[type[ast.AST], Callable[..., Evaluate]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.List: _sequence,
+    ast.Tuple: _sequence,
+    ast.BoolOp: _boolean,
+    ast.UnaryOp: _unary,
+    ast.BinOp: _arithmetic,
+    ast.Compare: _comparison,
+}

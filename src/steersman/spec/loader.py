@@ -1,0 +1,94 @@
+"""Loading a decision point, with every problem told at once."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+from pydantic import ValidationError, create_model
+
+from steersman.errors import SpecError
+from steersman.spec.base import Declared, as_validation_error
+from steersman.spec.complaints import Complaint, complaints, dotted, report
+from steersman.spec.crosschecks import crosscheck
+from steersman.spec.document import MAX_BYTES, Document, parse
+from steersman.spec.point import DecisionPoint
+
+
+def load(path: str | PathLike[str]) -> DecisionPoint:
+    """Return the decision point declared in a YAML file.
+
+    Args:
+        path: a UTF-8 file of at most 1 MiB.
+
+    Raises:
+        SpecError: the file cannot be read, or what it declares is wrong; all problems are listed,
+            one a line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
+    """
+    source = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        message = f"{source}: cannot be read: {error.strerror or error}; check path and permissions"
+        raise SpecError(message) from None
+    if len(content) > MAX_BYTES:
+        message = f"{source}: more than {MAX_BYTES:,} bytes; this is no declaration"
+        raise SpecError(message)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        got = content[error.start : error.start + 1].hex()
+        message = f"{source}:{line}: byte 0x{got} is not UTF-8; save the file as UTF-8"
+        raise SpecError(message) from None
+    return loads(text, source=source)
+
+
+def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
+    """Return the decision point declared in ``text``.
+
+    Args:
+        text: YAML 1.2, at most 1 MiB.
+        source: what errors call the text.
+
+    Raises:
+        SpecError: as `load`.
+
+    >>> point = loads('''
+    ... format: 1
+    ... skill: assistant
+    ... decision: route
+    ... actions: {kind: choice, names: [micro, planner]}
+    ... policy: {algorithm: lin_ucb, alpha: 0.5}
+    ... floor: 0.02
+    ... fallback: {otherwise: planner}
+    ... reward: {terms: {success: {weight: 1.0}}}
+    ... ''')
+    >>> point.policy.alpha, point.actions.names, point.learning.mode
+    (0.5, ('micro', 'planner'), 'online')
+    """
+    document = parse(text, source)
+    found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
+    try:
+        point = DecisionPoint.model_validate(document.root)
+    except ValidationError as error:
+        found |= complaints(error, document) | _disagreements(error, document)
+    if found:
+        raise SpecError(report(source, found))
+    return point
+
+
+def _disagreements(error: ValidationError, document: Document) -> set[Complaint]:
+    """Cross-check the sections that are right, since the validator gave up before it got there."""
+    wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
+    right = {
+        name: (declared.annotation, declared)
+        for name, declared in DecisionPoint.model_fields.items()
+        if name not in wrong
+    }
+    given = {name: document.root[name] for name in right if name in document.root}
+    # mypy cannot see through a mapping of field definitions.
+    sections = create_model("Sections", __base__=Declared, **right)  # type: ignore[call-overload]
+    problems = list(crosscheck(dict(sections.model_validate(given))))
+    return complaints(as_validation_error("", problems), document) if problems else set()

@@ -1,0 +1,96 @@
+"""The published JSON Schema of a decision point.
+
+``python -m steersman.spec.schema`` writes it to where it is shipped; ``--check`` only says whether
+that file is up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from steersman.spec.point import DecisionPoint
+
+SCHEMA_FILE = Path(__file__).with_name("decision_point.schema.json")
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    schema = DecisionPoint.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a decision point.
+
+    It says which fields exist, their types, ranges and defaults, so that editors can complete and
+    check a declaration. Agreement between sections is checked by `load` alone.
+
+    >>> sorted(json_schema()["required"])[:3]
+    ['actions', 'decision', 'fallback']
+    """
+    return json.loads(json.dumps(_schema()))  # type: ignore[no-any-return]
+
+
+def published() -> str:
+    """Return the text of the published schema file, as it should be."""
+    return json.dumps(_schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def names_at(path: tuple[str | int, ...], root: object) -> list[str]:
+    """Return the names of the fields that may stand at ``path`` of a document.
+
+    Args:
+        path: where, from the top.
+        root: the document, which tells between alternatives by their ``type`` and the like.
+    """
+    node, here = _resolve(_schema(), root), root
+    for part in path:
+        if isinstance(part, int):
+            node = node.get("items", {})
+        else:
+            node = _entry(node, part)
+        try:
+            here = here[part]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            here = None
+        node = _resolve(node, here)
+    return list(node.get("properties", {}))
+
+
+def _entry(node: dict[str, Any], name: str) -> dict[str, Any]:
+    declared: dict[str, dict[str, Any]] = node.get("properties", {})
+    if name in declared:
+        return declared[name]
+    by_pattern: dict[str, dict[str, Any]] = node.get("patternProperties", {})
+    return next(iter(by_pattern.values()), {})
+
+
+def _resolve(node: dict[str, Any], here: object) -> dict[str, Any]:
+    """Follow references and alternatives to the schema that describes ``here``."""
+    if "$ref" in node:
+        return _resolve(_schema()["$defs"][node["$ref"].rsplit("/", 1)[1]], here)
+    if "discriminator" in node:
+        key, members = node["discriminator"]["propertyName"], node["discriminator"]["mapping"]
+        chosen = members.get(here.get(key)) if isinstance(here, dict) else None
+        return _resolve({"$ref": chosen}, here) if chosen else {}
+    for member in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        found = _resolve(member, here)
+        if "properties" in found:
+            return found
+    return node
+
+
+def main(arguments: list[str]) -> int:
+    """Write the schema file, or with ``--check`` return 1 when it is out of date."""
+    if "--check" in arguments:
+        return int(SCHEMA_FILE.read_text(encoding="utf-8") != published())
+    SCHEMA_FILE.write_text(published(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
