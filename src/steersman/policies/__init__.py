@@ -1,1 +1,36 @@
+"""Policies for choice actions: pure, seeded, exact propensities, mergeable states.
 
+One model per action: :class:`LinUCB`, :class:`LinTS`, :class:`EpsilonGreedy`, and
+:class:`BetaThompson` per key. One model over per-action features, for candidates that change:
+:class:`JointSquareCB`, :class:`JointLinTS`. Nothing learned: :class:`Fixed`, :class:`Rules`.
+"""
+
+from steersman.policies.base import ChoicePolicy
+from steersman.policies.beta_choice import beta_choice_probabilities
+from steersman.policies.beta_thompson import BetaThompson
+from steersman.policies.building import build, load_policy, warm_start
+from steersman.policies.choice import Choice
+from steersman.policies.epsilon_greedy import EpsilonGreedy
+from steersman.policies.fixed import Fixed, Rules
+from steersman.policies.gaussian_choice import gaussian_choice_probabilities
+from steersman.policies.joint import JointLinTS, JointSquareCB
+from steersman.policies.lints import LinTS
+from steersman.policies.linucb import LinUCB
+
+__all__ = [
+    "BetaThompson",
+    "Choice",
+    "ChoicePolicy",
+    "EpsilonGreedy",
+    "Fixed",
+    "JointLinTS",
+    "JointSquareCB",
+    "LinTS",
+    "LinUCB",
+    "Rules",
+    "beta_choice_probabilities",
+    "build",
+    "gaussian_choice_probabilities",
+    "load_policy",
+    "warm_start",
+]

@@ -1,0 +1,262 @@
+"""Sums of a Gaussian linear model for each of K arms, and the working copies that decide.
+
+What is kept are float64 sums per arm: the Gram matrix Σ w x xᵀ (packed upper triangle), the moment
+Σ w r x and the count Σ w. Sums add, so deltas and merges are exact; inverses do not, so they are
+caches. With prior precision λ and noise variance v the posterior of arm a is
+
+    L_a = λI + Gram_a / v,    θ_a = L_a⁻¹ Moment_a / v,    score mean θ_aᵀx, variance xᵀL_a⁻¹x.
+
+All K variances are one matrix-vector product: xᵀBx = Σ_i B_ii x_i² + Σ_{i<j} (2 B_ij) x_i x_j, so a
+row of packed B (off-diagonals doubled) meets the packed outer product of x. Moving those K·d(d+1)/2
+numbers through memory is what a decision costs; the working copy is float32 once that matters.
+
+Forgetting scales an update of age t by forget^t. The decayed sum and its clock are kept, not one sum
+per time bucket: g^(T-t) factorises, so sums with different clocks still add exactly, in any order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_FLOAT32_FROM = 1 << 16  # packed numbers; below, float64 fits the cache and costs nothing
+_LARGEST_MOMENT = 1e290  # leaves room for dividing by the smallest noise variance
+_REFRESH_EVERY = 256  # rank-one updates of one arm between exact factorisations
+
+
+class ArmSums:
+    """K arms of float64 sums with float64 inverses and packed working copies.
+
+    Args:
+        arms: number of arms K >= 0.
+        dim: number of features d >= 1.
+        prior_precision: λ > 0.
+        noise_var: v > 0.
+        forget: factor in (0, 1] per tick of the clock.
+    """
+
+    def __init__(
+        self, arms: int, dim: int, *, prior_precision: float, noise_var: float, forget: float
+    ) -> None:
+        self.dim = dim
+        self.prior_precision = prior_precision
+        self.noise_var = noise_var
+        self.forget = forget
+        self.clock = 0
+        self.version = 0
+        self._upper = _packed_indices(dim)
+        size = len(self._upper[0])
+        self.gram: Floats = np.zeros((arms, size))
+        self.moment: Floats = np.zeros((arms, dim))
+        self.count: Floats = np.zeros(arms)
+        self._stamp = np.zeros(arms, dtype=np.int64)
+        self._doubling = np.where(self._upper[0] == self._upper[1], 1.0, 2.0)
+        self._clear_caches()
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def means_and_variances(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return the posterior mean (K,) and variance (K,) of every arm's score at ``x`` (d,)."""
+        self._refresh_stale()
+        outer = self._outer
+        outer.fill(0.0)
+        self._rank_one(self.dim, 1.0, x, outer, overwrite_ap=1)
+        variances = np.asarray(self._working @ outer, dtype=np.float64)
+        np.maximum(variances, 0.0, out=variances)
+        return self._theta @ x, variances
+
+    def means(self, x: Floats) -> Floats:
+        """Return the posterior mean (K,) of every arm's score at ``x`` (d,)."""
+        self._refresh_stale()
+        means: Floats = self._theta @ x
+        return means
+
+    @property
+    def theta(self) -> Floats:
+        """(K, d) posterior means of the weights."""
+        self._refresh_stale()
+        return self._theta
+
+    @property
+    def working_precision(self) -> float:
+        """Relative rounding of the working copy: scores closer than this are ties."""
+        return 1e-12 if self._working.dtype == np.float64 else 1e-6
+
+    def covariance(self, arm: int) -> Floats:
+        """Return L_a⁻¹ as a full (d, d) matrix."""
+        self._refresh_stale()
+        full: Floats = np.empty((self.dim, self.dim))
+        full[self._upper] = self._inverse[arm]
+        full.T[self._upper] = self._inverse[arm]
+        return full
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def ensure_room(self, arm: int, x: Floats, change: float) -> None:
+        """Raise InputError if adding ``change * x`` to the moment would leave the float64 range."""
+        room = float(np.abs(self.moment[arm]).max()) + abs(change) * float(np.abs(x).max())
+        if not room < _LARGEST_MOMENT:
+            raise InputError(
+                "the sum of rewards times features would leave the float64 range; nothing was "
+                "learned. Scale rewards to [0, 1] (or at least below 1e100) and try again."
+            )
+
+    def add(self, arm: int, x: Floats, reward: float, weight: float) -> None:
+        """Add one row to arm ``arm``: O(d²). The caller has validated the values."""
+        self._decay_arm(arm)
+        blas.dspr(self.dim, weight, x, self.gram[arm], overwrite_ap=1)
+        self.moment[arm] += (weight * reward) * x
+        self.count[arm] += weight
+        if self._stale[arm]:
+            return
+        self._pending[arm] += 1
+        if self._pending[arm] >= _REFRESH_EVERY:
+            self._mark_stale(arm)
+            return
+        self._downdate_inverse(arm, x, reward, weight / self.noise_var)
+
+    def add_batch(self, arm: int, rows: Floats, rewards: Floats, weights: Floats) -> None:
+        """Add many rows to one arm: rows (n, d), rewards (n,), weights (n,)."""
+        weighted = rows * weights[:, None]
+        self._decay_arm(arm)
+        self.gram[arm] += (weighted.T @ rows)[self._upper]
+        self.moment[arm] += weighted.T @ rewards
+        self.count[arm] += weights.sum()
+        self._mark_stale(arm)
+
+    def revise(self, arm: int, x: Floats, change: float, weight: float) -> None:
+        """Correct the reward of a row already added by ``change``; the Gram matrix stays."""
+        self._decay_arm(arm)
+        self.moment[arm] += (weight * change) * x
+        self._mark_stale(arm)
+
+    def tick(self, to: int) -> None:
+        """Move the clock forward to ``to``; every arm decays when it is next used."""
+        self.clock = max(self.clock, to)
+        if self.forget < 1.0:
+            self._any_stale = True
+
+    def age_weight(self, at: int) -> float:
+        """Return forget^(clock - at), the weight of an update of time ``at`` seen from now."""
+        return float(self.forget ** max(0, self.clock - at))
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def sums(self) -> dict[str, Floats]:
+        """Return copies of the sums, all decayed to the clock."""
+        for arm in np.flatnonzero(self._stamp != self.clock):
+            self._decay_arm(int(arm))
+        return {"gram": self.gram.copy(), "moment": self.moment.copy(), "count": self.count.copy()}
+
+    def load(self, sums: dict[str, Floats], clock: int) -> None:
+        """Replace the sums by copies of others of the same shapes."""
+        self.gram = np.array(sums["gram"], dtype=np.float64)
+        self.moment = np.array(sums["moment"], dtype=np.float64)
+        self.count = np.array(sums["count"], dtype=np.float64)
+        self.clock = clock
+        self._stamp = np.full(len(self.count), clock, dtype=np.int64)
+        self._clear_caches()
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every sum."""
+        return {"gram": self.gram.shape, "moment": self.moment.shape, "count": self.count.shape}
+
+    # -- caches ----------------------------------------------------------------------------------
+
+    def _clear_caches(self) -> None:
+        self.version += 1
+        arms, size = self.gram.shape
+        kind = np.float32 if arms * size > _FLOAT32_FROM else np.float64
+        self._rank_one = blas.sspr if kind is np.float32 else blas.dspr
+        self._inverse: Floats = np.zeros((arms, size))
+        self._inverse[:, self._upper[0] == self._upper[1]] = 1.0 / self.prior_precision
+        self._working = (self._inverse * self._doubling).astype(kind)
+        self._outer = np.zeros(size, dtype=kind)
+        self._theta: Floats = np.zeros((arms, self.dim))
+        self._pending = np.zeros(arms, dtype=np.int64)
+        self._stale = self.count != 0.0
+        self._stale |= self.moment.any(axis=1)
+        self._any_stale = bool(self._stale.any())
+
+    def _mark_stale(self, arm: int) -> None:
+        self.version += 1
+        self._stale[arm] = True
+        self._any_stale = True
+
+    def _downdate_inverse(self, arm: int, x: Floats, reward: float, weight: float) -> None:
+        """Sherman–Morrison: L⁻¹ ← L⁻¹ - v vᵀ w / (1 + w xᵀv), v = L⁻¹x, and θ with it."""
+        self.version += 1
+        inverse = self._inverse[arm]
+        v = blas.dspmv(self.dim, 1.0, inverse, x)
+        shrink = weight / (1.0 + weight * float(x @ v))
+        blas.dspr(self.dim, -shrink, v, inverse, overwrite_ap=1)
+        np.multiply(inverse, self._doubling, out=self._working[arm], casting="same_kind")
+        theta = self._theta[arm]
+        theta += (shrink * (reward - float(theta @ x))) * v
+
+    def _decay_arm(self, arm: int) -> None:
+        age = int(self.clock - self._stamp[arm])
+        if age == 0:
+            return
+        self._stamp[arm] = self.clock
+        if self.forget == 1.0 or not (self.count[arm] or self.moment[arm].any()):
+            return
+        factor = self.forget**age
+        self.gram[arm] *= factor
+        self.moment[arm] *= factor
+        self.count[arm] *= factor
+        self._mark_stale(arm)
+
+    def _refresh_stale(self) -> None:
+        if not self._any_stale:
+            return
+        for arm in np.flatnonzero(self._stamp != self.clock):
+            self._decay_arm(int(arm))
+        for arm in np.flatnonzero(self._stale):
+            self._refresh(int(arm))
+        self._any_stale = False
+
+    def _refresh(self, arm: int) -> None:
+        """Derive the caches of one arm from its sums by an exact factorisation."""
+        precision = np.zeros((self.dim, self.dim))
+        precision[self._upper] = self.gram[arm] / self.noise_var
+        precision[np.diag_indices(self.dim)] += self.prior_precision
+        inverse = _inverse_of_upper(precision, self.prior_precision)
+        self._inverse[arm] = inverse[self._upper]
+        self._working[arm] = self._inverse[arm] * self._doubling
+        full = np.triu(inverse) + np.triu(inverse, 1).T
+        self._theta[arm] = full @ (self.moment[arm] / self.noise_var)
+        self._pending[arm] = 0
+        self._stale[arm] = False
+
+
+def _packed_indices(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return (i, j), i <= j, in BLAS upper-packed order: column by column."""
+    columns, rows = np.tril_indices(dim)
+    return rows, columns
+
+
+def _inverse_of_upper(precision: Floats, smallest: float) -> Floats:
+    """Return the inverse (upper triangle valid) of a symmetric matrix given by its upper triangle.
+
+    Its eigenvalues are at least ``smallest`` by construction; where rounding broke that (nearly
+    collinear features with huge norms), they are lifted back to it before inverting.
+    """
+    factor, failed = lapack.dpotrf(precision, lower=0, overwrite_a=0)
+    if not failed:
+        inverse, failed = lapack.dpotri(factor, lower=0)
+        if not failed and np.isfinite(inverse).all():
+            upper: Floats = inverse
+            return upper
+    values, vectors = np.linalg.eigh(precision, UPLO="U")
+    lifted: Floats = (vectors / np.maximum(values, smallest)) @ vectors.T
+    return lifted

@@ -1,0 +1,416 @@
+"""What every policy for choice actions shares: from scores to a drawn choice, and the state's life.
+
+A subclass says how it scores and what it sums; this class validates, mixes floors, draws, and turns
+sums into states, deltas and merges. Sums are additive, so a merge is an addition.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from steersman.errors import ActionError, InputError, MergeError, StateError
+from steersman.policies import inputs, states
+from steersman.policies.choice import Choice, draw, mix_floor, mix_reserved
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies.states import State, Sums
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+class ChoicePolicy(ABC):
+    """A policy over named actions; subclasses are listed in ``steersman.policies``.
+
+    Args:
+        actions: different names, K of them; their order is the order of every (K,) array.
+        floor: total mass in [0, 1) spread evenly over the eligible actions.
+    """
+
+    algorithm: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    def __init__(self, actions: Sequence[str], *, floor: float = 0.0) -> None:
+        self.actions = inputs.names(actions)
+        self.floor = inputs.floor(floor)
+        self.updates = 0
+        self._index = {name: i for i, name in enumerate(self.actions)}
+        self._plays: Floats = np.zeros(len(self.actions))
+        self._reserved: dict[str, tuple[float, float]] = {}
+        self._merged: set[str] = set()
+        self._base: State | None = None
+
+    # -- deciding: pure ----------------------------------------------------------------------------
+
+    def decide(
+        self,
+        x: Any,
+        *,
+        rng: np.random.Generator,
+        eligible: Sequence[str] | None = None,
+        features: Any = None,
+    ) -> Choice:
+        """Return one action, drawn from :meth:`distribution` with one uniform of ``rng``.
+
+        Args:
+            x: the context, as the policy's class documents it.
+            rng: the only source of randomness; exactly one ``random()`` is taken from it.
+            eligible: names allowed for this request; ``None``: all.
+            features: per-action features, for joint models only.
+
+        Raises:
+            InputError: the context is malformed.
+            ActionError: an unknown name, or nothing eligible (serve the fallback then).
+        """
+        names, mask, scores, distribution = self._decide(x, eligible, features)
+        u = rng.random()
+        index = draw(distribution, u)
+        if mask is None:
+            mask = np.ones(len(distribution), dtype=np.bool_)
+        else:
+            scores = np.where(mask, scores, np.nan)
+        return Choice(names[index], float(distribution[index]), distribution, scores, mask, u)
+
+    def distribution(
+        self, x: Any, *, eligible: Sequence[str] | None = None, features: Any = None
+    ) -> Floats:
+        """Return the (K,) probabilities that :meth:`decide` draws from, in ``actions`` order."""
+        return self._decide(x, eligible, features)[3]
+
+    def _decide(
+        self, x: Any, eligible: Sequence[str] | None, features: Any
+    ) -> tuple[tuple[str, ...], Mask | None, Floats, Floats]:
+        """Return names, mask, scores and the final distribution, all of one length."""
+        mask = self._mask(eligible)
+        scores, distribution = self._score(x, mask, features)
+        return self.actions, mask, scores, self._mixed(mask, distribution)
+
+    def _mixed(self, mask: Mask | None, distribution: Floats) -> Floats:
+        """Return the distribution with the floor and the shares of new actions mixed in."""
+        mixed = mix_floor(distribution, mask, self.floor)
+        if self._reserved:
+            mixed = mix_reserved(mixed, self._reserved_shares(mask))
+        return mixed
+
+    def _mask(self, eligible: Sequence[str] | None) -> Mask | None:
+        if eligible is None:
+            if self.actions:
+                return None
+            raise ActionError("this policy has no actions; add one, or serve the fallback")
+        if isinstance(eligible, str):
+            raise InputError(f"eligible must be a sequence of names, not the string {eligible!r}")
+        mask = np.zeros(len(self.actions), dtype=np.bool_)
+        for name in eligible:
+            mask[self.index(name)] = True
+        if not mask.any():
+            raise ActionError("no action is eligible; serve the decision point's fallback with p 1")
+        return mask
+
+    def index(self, action: str) -> int:
+        """Return the place of ``action`` in ``actions``; ActionError where it is unknown."""
+        try:
+            return self._index[action]
+        except (KeyError, TypeError):
+            raise inputs.unknown_action(action, self.actions) from None
+
+    def _reserved_shares(self, mask: Mask | None) -> Floats:
+        shares: Floats = np.zeros(len(self.actions))
+        for name, (budget, share) in self._reserved.items():
+            i = self._index[name]
+            if self._plays[i] < budget and (mask is None or mask[i]):
+                shares[i] = share
+        total = float(shares.sum())
+        return shares if total <= 0.5 else shares * (0.5 / total)
+
+    @abstractmethod
+    def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        """Return scores (K,) and the distribution (K,) before the floor, zero where masked out."""
+
+    # -- learning ------------------------------------------------------------------------------------
+
+    def learn(
+        self, x: Any, action: str, reward: float, *, weight: float = 1.0, bucket: int | None = None
+    ) -> None:
+        """Learn one reward; on any error nothing was changed.
+
+        Args:
+            x: the context of the decision (a joint model: the chosen action's features).
+            action: what was done.
+            reward: any finite number for linear models, [0, 1] for Beta posteriors.
+            weight: how many such observations it counts for, >= 0.
+            bucket: time bucket of the decision, for policies that forget; without one, every
+                update is a bucket of its own. Policies that do not forget ignore it.
+        """
+        index = self.index(action)
+        self._learn(x, index, reward, inputs.weight(weight), bucket)
+        if self.actions:
+            self._plays[index] += 1.0
+        self.updates += 1
+
+    def learn_batch(
+        self,
+        X: Any,  # noqa: N803 -- the public name, as in scikit-learn
+        actions: Sequence[str],
+        rewards: Any,
+        *,
+        weights: Any = None,
+        buckets: Sequence[int] | None = None,
+    ) -> None:
+        """Learn n rewards at once, all or none; the result equals learning them one by one.
+
+        Args:
+            X: n contexts: (n, d) for linear models, a sequence otherwise.
+            actions: n names.
+            rewards: n rewards.
+            weights: n weights; ``None``: all 1.
+            buckets: n time buckets; see :meth:`learn`.
+        """
+        n = len(actions)
+        given = (X, rewards, *(v for v in (weights, buckets) if v is not None))
+        if any(len(values) != n for values in given):
+            raise InputError(f"X, actions, rewards and weights must all have {n} rows")
+        indexes = np.array([self.index(name) for name in actions], dtype=np.intp)
+        checked = np.array(
+            [inputs.weight(w) for w in weights] if weights is not None else [1.0] * n
+        )
+        self._learn_batch(X, indexes, rewards, checked, buckets)
+        self._count(indexes)
+
+    def revise(
+        self, x: Any, action: str, change: float, *, weight: float = 1.0, bucket: int | None = None
+    ) -> None:
+        """Correct the reward of an update already learned by ``change``, exactly.
+
+        Afterwards the sums are those of having learned the corrected reward in the first place.
+
+        Args:
+            x, action, weight, bucket: as the update was learned.
+            change: new reward minus old reward.
+        """
+        index = self.index(action)
+        self._revise(x, index, inputs.reward(change), inputs.weight(weight), bucket)
+
+    def _count(self, indexes: NDArray[np.intp]) -> None:
+        if self.actions:
+            np.add.at(self._plays, indexes, 1.0)
+        self.updates += len(indexes)
+
+    @abstractmethod
+    def _learn(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        """Validate ``x`` and ``reward``, then add them."""
+
+    @abstractmethod
+    def _learn_batch(
+        self,
+        rows: Any,
+        indexes: NDArray[np.intp],
+        rewards: Any,
+        weights: Floats,
+        buckets: Sequence[int] | None,
+    ) -> None:
+        """Validate all rows, then add them."""
+
+    @abstractmethod
+    def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:
+        """Validate ``x``, then add ``change`` to the rewards alone."""
+
+    # -- actions that come and go --------------------------------------------------------------------
+
+    def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> None:
+        """Add an action with its prior and, if wanted, a budget of forced exploration.
+
+        Until it was learned from ``explore`` times it gets at least ``share`` of the mass wherever
+        it is eligible; that share is part of the distribution, so propensities stay exact. All
+        reserved shares together take at most half.
+
+        Args:
+            name: a new name.
+            explore: number of updates >= 0 that end the budget.
+            share: in [0, 0.5].
+        """
+        added = inputs.names((*self.actions, name))
+        inputs.parameter("share", share, 0.0, 0.5)
+        inputs.parameter("explore", explore, 0, 1e9)
+        self._reindex(added, [*range(len(self.actions)), -1])
+        if explore:
+            self._reserved[name] = (float(explore), float(share))
+
+    def remove_action(self, name: str) -> None:
+        """Remove an action and what was learned of it (a replay of the log brings it back)."""
+        gone = self.index(name)
+        kept = [i for i in range(len(self.actions)) if i != gone]
+        self._reindex(tuple(self.actions[i] for i in kept), kept)
+        self._reserved.pop(name, None)
+
+    def _reindex(self, actions: tuple[str, ...], order: list[int]) -> None:
+        meta, sums = self._meta(), self._all_sums()
+        if self._base is not None:
+            base_meta, base_sums = self._unpacked(self._base)
+            base_meta["config"] = {**base_meta["config"], "actions": list(actions)}
+            self._base = states.pack(base_meta, self._reordered(base_sums, order))
+        self.actions = actions
+        self._index = {name: i for i, name in enumerate(actions)}
+        self._install(meta, self._reordered(sums, order))
+
+    def _reordered(self, sums: Sums, order: list[int]) -> Sums:
+        """Return the sums with the actions' axis taken in ``order``; -1 makes zeros."""
+        index = np.array(order, dtype=np.intp)
+        axes = {**self._action_axes(), "plays": 0}
+        taken: Sums = dict(sums)
+        for name, axis in axes.items():
+            moved = np.moveaxis(sums[name], axis, 0)
+            fresh = np.zeros((len(order), *moved.shape[1:]))
+            fresh[index >= 0] = moved[index[index >= 0]]
+            taken[name] = np.ascontiguousarray(np.moveaxis(fresh, 0, axis))
+        return taken
+
+    # -- state, deltas, merges -----------------------------------------------------------------------
+
+    def state(self) -> State:
+        """Return all that was learned: float64 sums and ``"meta"``, a uint8 array of JSON."""
+        return states.pack(self._meta(), self._all_sums())
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the policy that a state describes.
+
+        Raises:
+            StateError: another algorithm, version or shape, damaged JSON, non-finite sums.
+        """
+        meta, sums = states.unpack(state, algorithm=cls.algorithm, version=cls.version)
+        try:
+            policy = cls(**meta["config"])
+        except (TypeError, InputError) as error:
+            raise StateError(f"the state's config does not fit {cls.__name__}: {error}") from error
+        policy._install(meta, sums)
+        policy._base = policy.state()
+        return policy
+
+    def delta(self, since: Mapping[str, Any] | None = None, *, id: str | None = None) -> State:  # noqa: A002
+        """Return what was learned since a state, to be merged into another copy of it.
+
+        Args:
+            since: a state of this policy; default: the one it was made from, or nothing learned.
+            id: a name that no other delta has; default: a random one.
+        """
+        meta, sums = self._meta(), self._all_sums()
+        base = self._base if since is None else since
+        if base is not None:
+            base_meta, base_sums = self._unpacked(base)
+            sums = self._difference(meta, sums, base_meta, base_sums)
+            meta["updates"] -= base_meta["updates"]
+        return states.pack({**meta, "delta": id or uuid.uuid4().hex, "merged": []}, sums)
+
+    def merge(self, deltas: Sequence[Mapping[str, Any]]) -> None:
+        """Add deltas of other copies, in any order and grouping; all or none.
+
+        Raises:
+            MergeError: a delta was merged before, stands twice in the list, or does not fit.
+        """
+        unpacked = []
+        seen = set(self._merged)
+        for delta in deltas:
+            try:
+                meta, sums = self._unpacked(delta)
+            except StateError as error:
+                raise MergeError(f"this delta does not fit the policy: {error}") from error
+            name = meta.get("delta")
+            if not isinstance(name, str):
+                raise MergeError("this is a state, not a delta; pass what delta() returned")
+            if name in seen:
+                raise MergeError(f"delta {name!r} was merged before; nothing was changed")
+            seen.add(name)
+            unpacked.append((meta, sums))
+        meta, sums = self._meta(), self._all_sums()
+        for other_meta, other in unpacked:
+            meta, sums = self._sum(meta, sums, other_meta, other)
+            meta["updates"] += other_meta["updates"]
+        if not all(np.isfinite(array).all() for array in sums.values()):
+            raise MergeError("the merged sums would leave the float64 range; nothing was changed")
+        self._install({**meta, "merged": sorted(seen)}, sums)
+
+    def _unpacked(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], Sums]:
+        """Return header and sums of a state that must fit this policy."""
+        meta, sums = states.unpack(state, algorithm=self.algorithm, version=self.version)
+        if meta["config"] != self._meta()["config"]:
+            raise StateError(
+                f"the state was made with {meta['config']}, this policy with "
+                f"{self._meta()['config']}; use one configuration for all copies"
+            )
+        states.check_shapes(sums, self._shapes(meta))
+        return meta, sums
+
+    def _meta(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.algorithm,
+            "version": self.version,
+            "config": {"actions": list(self.actions), "floor": self.floor, **self._config()},
+            "updates": self.updates,
+            "reserved": {name: list(pair) for name, pair in sorted(self._reserved.items())},
+            "merged": sorted(self._merged),
+            **self._counters(),
+        }
+
+    def _all_sums(self) -> Sums:
+        return {"plays": self._plays.copy(), **self._sums()}
+
+    def _install(self, meta: dict[str, Any], sums: Sums) -> None:
+        try:
+            states.check_shapes(sums, self._shapes(meta))
+            updates = int(meta["updates"])
+            reserved = {name: (float(b), float(s)) for name, (b, s) in meta["reserved"].items()}
+            merged = set(meta["merged"])
+            self._load(meta, sums)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, StateError):
+                raise
+            raise StateError(f"the state's header is damaged: {error!r}") from error
+        self._plays = np.array(sums["plays"])
+        self.updates, self._reserved, self._merged = updates, reserved, merged
+
+    def _shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        return {"plays": (len(self.actions),), **self._sum_shapes(meta)}
+
+    def _difference(
+        self, meta: dict[str, Any], sums: Sums, base_meta: dict[str, Any], base: Sums
+    ) -> Sums:
+        """Return ``sums`` less ``base``; policies with a clock or keys align them first."""
+        return {name: array - base[name] for name, array in sums.items()}
+
+    def _sum(
+        self, meta: dict[str, Any], sums: Sums, other_meta: dict[str, Any], other: Sums
+    ) -> tuple[dict[str, Any], Sums]:
+        """Return header and arrays of the sum of two states."""
+        return meta, {name: array + other[name] for name, array in sums.items()}
+
+    def _counters(self) -> dict[str, Any]:
+        """Return further header entries, such as a clock or keys."""
+        return {}
+
+    @abstractmethod
+    def _config(self) -> dict[str, Any]:
+        """Return the constructor's arguments besides actions and floor, as JSON values."""
+
+    @abstractmethod
+    def _sums(self) -> Sums:
+        """Return copies of the arrays that were summed."""
+
+    @abstractmethod
+    def _sum_shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        """Return the shapes that ``_sums`` has, given a header."""
+
+    @abstractmethod
+    def _load(self, meta: dict[str, Any], sums: Sums) -> None:
+        """Replace what was learned; the shapes are checked already."""
+
+    @abstractmethod
+    def _action_axes(self) -> dict[str, int]:
+        """Return, for every array that has one, the axis along which actions lie."""

@@ -1,0 +1,110 @@
+"""From a declared policy to a policy object, and its start from what is known already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.policies import inputs
+from steersman.policies.beta_thompson import BetaThompson
+from steersman.policies.epsilon_greedy import EpsilonGreedy
+from steersman.policies.fixed import Fixed, Rules
+from steersman.policies.joint import JointLinTS, JointSquareCB
+from steersman.policies.lints import LinTS
+from steersman.policies.linucb import LinUCB
+from steersman.policies.states import algorithm_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steersman.policies.base import ChoicePolicy
+    from steersman.spec import Policy
+
+CLASSES: dict[str, type[ChoicePolicy]] = {
+    cls.algorithm: cls
+    for cls in (
+        LinUCB,
+        LinTS,
+        BetaThompson,
+        EpsilonGreedy,
+        Fixed,
+        Rules,
+        JointSquareCB,
+        JointLinTS,
+    )
+}
+_NEED_DIM = {"lin_ucb", "lin_ts", "joint_squarecb", "joint_lin_ts"}
+
+
+def build(policy: Policy, actions: Sequence[str], *, dim: int, floor: float) -> ChoicePolicy:
+    """Return the policy that a decision point declares.
+
+    Args:
+        policy: ``point.policy`` of a loaded spec.
+        actions: names, or () for a joint model with open candidates.
+        dim: number of context features, or of per-action features for a joint model.
+        floor: ``point.floor``; a point that says ``explore: none`` has 0.
+
+    Raises:
+        InputError: a parameter out of range.
+        ActionError: the policy names an unknown action.
+    """
+    declared: dict[str, Any] = policy.model_dump()
+    algorithm = declared.pop("algorithm")
+    declared.pop("key", None)
+    if algorithm == "rules":
+        declared["rules"] = [*declared["rules"], {"otherwise": declared.pop("otherwise")}]
+    if algorithm in _NEED_DIM or declared.pop("contextual", False):
+        declared["dim"] = dim
+    return CLASSES[algorithm](actions, floor=floor, **declared)
+
+
+def load_policy(state: Mapping[str, Any]) -> ChoicePolicy:
+    """Return the policy of any algorithm that a state describes.
+
+    Raises:
+        StateError: the state is damaged, or of an algorithm that this version does not know.
+    """
+    return CLASSES[algorithm_of(state, known=CLASSES)].from_state(state)
+
+
+def warm_start(
+    policy: ChoicePolicy,
+    X: Any,  # noqa: N803 -- as in learn_batch
+    actions: Sequence[str],
+    rewards: Any,
+    *,
+    trust: float = 0.1,
+    limit: float | None = None,
+) -> None:
+    """Start a policy from logs or expert opinions, at less than their face value.
+
+    Rows logged under other conditions (another prompt, another month, an expert's guess) inform
+    the first decisions without drowning what is learned from live traffic.
+
+    Args:
+        policy: learns the rows, all or none.
+        X: n contexts, as in ``learn_batch``.
+        actions: n names.
+        rewards: n rewards; for a prior, the expected reward of each (context, action).
+        trust: in (0, 1], observations that one row counts for.
+        limit: most observations that all rows of one action may count for together.
+
+    >>> policy = BetaThompson(["small", "large"])
+    >>> warm_start(policy, ["faq"] * 10, ["small"] * 10, [1.0] * 10, trust=0.1)
+    >>> policy.posterior("faq", "small")
+    (2.0, 1.0)
+    """
+    share = inputs.parameter("trust", trust, 0.0, 1.0, open_low=True)
+    weights = np.full(len(actions), share)
+    if limit is not None:
+        most = inputs.parameter("limit", limit, 0.0, inputs.LARGEST_WEIGHT, open_low=True)
+        names, place, counts = np.unique(
+            np.asarray(actions, dtype=str), return_inverse=True, return_counts=True
+        )
+        if len(names) == 0:
+            raise InputError("warm_start got no rows; nothing was learned")
+        weights *= np.minimum(1.0, most / (counts * share))[place]
+    policy.learn_batch(X, actions, rewards, weights=weights)

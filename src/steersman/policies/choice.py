@@ -1,0 +1,105 @@
+"""A choice, and the three steps every policy takes to it: share ties, mix the floor, draw.
+
+The distribution is formed first and the action is drawn from that very vector with one uniform,
+so the logged propensity is the exact probability of the draw, whatever the policy approximates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """One action with the exact probability of its draw.
+
+    Args:
+        action: the name of the action drawn.
+        propensity: its probability, ``distribution[action]``, in (0, 1].
+        distribution: (K,) float64, sums to 1, zero where not eligible, in ``policy.actions`` order.
+        scores: (K,) float64, what the policy ranked by (larger is better), NaN where not eligible.
+        eligible: (K,) bool.
+        u: the uniform in [0, 1) that drew the action, so that any draw can be replayed.
+    """
+
+    action: str
+    propensity: float
+    distribution: Floats
+    scores: Floats
+    eligible: Mask
+    u: float
+
+
+def share_ties(scores: Floats, eligible: Mask | None, *, tolerance: float = 1e-12) -> Floats:
+    """Return the greedy distribution: all mass on the best eligible score, ties sharing equally.
+
+    Args:
+        scores: (K,) float64, finite where eligible.
+        eligible: (K,) bool with at least one True; ``None``: all of them.
+        tolerance: scores within ``tolerance * max(1, |best|)`` of the best count as tied.
+
+    Returns:
+        (K,) float64 that sums to 1.
+    """
+    allowed = scores if eligible is None else np.where(eligible, scores, -np.inf)
+    best = float(allowed.max())
+    tied = allowed >= best - tolerance * max(1.0, abs(best))
+    shared: Floats = tied / np.count_nonzero(tied)
+    return shared
+
+
+def mix_floor(distribution: Floats, eligible: Mask | None, floor: float) -> Floats:
+    """Return ``(1 - floor) * distribution + floor / |eligible|``, zero where not eligible.
+
+    Args:
+        distribution: (K,) float64 that sums to 1 and is zero where not eligible.
+        eligible: (K,) bool; ``None``: all of them.
+        floor: total mass in [0, 1) that is spread evenly.
+    """
+    if floor == 0.0:
+        return distribution
+    if eligible is None:
+        return (1.0 - floor) * distribution + floor / len(distribution)
+    mixed: Floats = (1.0 - floor) * distribution
+    mixed[eligible] += floor / np.count_nonzero(eligible)
+    return mixed
+
+
+def mix_reserved(distribution: Floats, reserved: Floats) -> Floats:
+    """Return the distribution after each action's ``reserved`` share was set aside for it.
+
+    Args:
+        distribution: (K,) float64 that sums to 1.
+        reserved: (K,) float64 >= 0 with a sum below 1.
+    """
+    return (1.0 - reserved.sum()) * distribution + reserved
+
+
+def draw(distribution: Floats, u: float) -> int:
+    """Return the index that the uniform ``u`` selects by inversion of the cumulative sum.
+
+    An entry of zero mass is never selected: the search is for the first cumulative value that is
+    strictly above ``u`` times the total.
+
+    Args:
+        distribution: (K,) float64 >= 0 with a positive sum.
+        u: in [0, 1).
+
+    >>> [draw(np.array([0.25, 0.0, 0.75]), u) for u in (0.0, 0.2499, 0.25, 0.999)]
+    [0, 0, 2, 2]
+    """
+    cumulative = distribution.cumsum()
+    last = cumulative[-1]
+    index = int(cumulative.searchsorted(u * last, side="right"))
+    if index < len(cumulative):
+        return index
+    return int(np.flatnonzero(distribution)[-1])

@@ -1,0 +1,176 @@
+"""Policies that do not learn: one fixed action, and rules over the context."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.policies import inputs
+from steersman.policies.base import ChoicePolicy
+from steersman.spec.expressions import compile_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies.states import Sums
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+class UnlearningPolicy(ChoicePolicy):
+    """A policy that always does the same with the same context; it counts updates, no more."""
+
+    def _one(self, index: int, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        if features is not None:
+            raise InputError(f"{type(self).__name__} uses no per-action features")
+        if mask is not None and not mask[index]:
+            index = int(np.flatnonzero(mask)[0])
+        distribution: Floats = np.zeros(len(self.actions))
+        distribution[index] = 1.0
+        return distribution.copy(), distribution
+
+    def _learn(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        inputs.reward(reward)
+
+    def _learn_batch(
+        self,
+        rows: Any,
+        indexes: NDArray[np.intp],
+        rewards: Any,
+        weights: Floats,
+        buckets: Sequence[int] | None,
+    ) -> None:
+        for value in rewards:
+            inputs.reward(value)
+
+    def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:
+        return
+
+    def _sums(self) -> Sums:
+        return {}
+
+    def _sum_shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        return {}
+
+    def _load(self, meta: dict[str, Any], sums: Sums) -> None:
+        return
+
+    def _action_axes(self) -> dict[str, int]:
+        return {}
+
+    def remove_action(self, name: str) -> None:
+        """Remove an action that this policy does not name itself."""
+        if name in self._named():
+            raise InputError(f"{name!r} is named by this policy; make a new one without it")
+        super().remove_action(name)
+
+    @abstractmethod
+    def _named(self) -> set[str]:
+        """Return the actions that this policy names itself."""
+
+
+class Fixed(UnlearningPolicy):
+    """Chooses one action always; where it is not eligible, the first eligible one.
+
+    The baseline every learned policy has to beat, and the control of a rollout.
+
+    Args:
+        actions: K different names.
+        action: the one to choose.
+        floor: total mass in [0, 1) spread evenly over the eligible actions.
+
+    Raises:
+        ActionError: ``action`` is not among ``actions``.
+
+    >>> Fixed(["small", "large"], "large", floor=0.1).distribution(None)
+    array([0.05, 0.95])
+    """
+
+    algorithm = "fixed"
+
+    def __init__(self, actions: Sequence[str], action: str, *, floor: float = 0.0) -> None:
+        super().__init__(actions, floor=floor)
+        self.action = self.actions[self.index(action)]
+
+    def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        return self._one(self.index(self.action), mask, features)
+
+    def _config(self) -> dict[str, Any]:
+        return {"action": self.action}
+
+    def _named(self) -> set[str]:
+        return {self.action}
+
+
+class Rules(UnlearningPolicy):
+    """Chooses the action of the first rule whose condition holds.
+
+    A rule whose action is not eligible is passed over; where none is left, the first eligible
+    action is chosen. Conditions are expressions over the context's names (comparisons, and, or,
+    not, in, arithmetic, literals), compiled once and never handed to ``eval``.
+
+    Args:
+        actions: K different names.
+        rules: pairs (condition, action), or mappings with ``when`` and ``action``; the last may be
+            the condition ``"True"``, or a mapping with ``otherwise`` alone. Without a match the
+            last rule's action is chosen.
+        floor: total mass in [0, 1) spread evenly over the eligible actions.
+
+    Raises:
+        SpecError: a condition that is not in the language.
+        ActionError: a rule names an unknown action.
+
+    >>> route = Rules(["micro", "deep"], [("confidence < 0.2", "deep"), ("True", "micro")])
+    >>> route.distribution({"confidence": 0.1})
+    array([0., 1.])
+    """
+
+    algorithm = "rules"
+
+    def __init__(
+        self,
+        actions: Sequence[str],
+        rules: Sequence[tuple[str, str] | Mapping[str, str]],
+        *,
+        floor: float = 0.0,
+    ) -> None:
+        super().__init__(actions, floor=floor)
+        if not rules:
+            raise InputError("rules is empty; give at least ('True', action)")
+        self.rules = tuple(_pair(rule) for rule in rules)
+        self._compiled = [(compile_rule(when), self.index(action)) for when, action in self.rules]
+
+    def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        for holds, index in self._compiled:
+            if (mask is None or mask[index]) and holds(x):
+                return self._one(index, mask, features)
+        return self._one(self._compiled[-1][1], mask, features)
+
+    def _reindex(self, actions: tuple[str, ...], order: list[int]) -> None:
+        super()._reindex(actions, order)
+        self._compiled = [(compile_rule(when), self.index(action)) for when, action in self.rules]
+
+    def _config(self) -> dict[str, Any]:
+        return {"rules": [list(rule) for rule in self.rules]}
+
+    def _named(self) -> set[str]:
+        return {action for _, action in self.rules}
+
+
+def _pair(rule: tuple[str, str] | Mapping[str, str]) -> tuple[str, str]:
+    if isinstance(rule, (tuple, list)):
+        if len(rule) == 2:
+            return str(rule[0]), rule[1]
+    elif set(rule) == {"otherwise"}:
+        return "True", rule["otherwise"]
+    elif set(rule) == {"when", "action"}:
+        return rule["when"], rule["action"]
+    raise InputError(
+        f"a rule is (condition, action), {{when, action}} or {{otherwise}}; got {rule!r}"
+    )

@@ -1,0 +1,161 @@
+"""What a policy accepts: contexts, rewards, weights, actions. Everything else is a clear error."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import ActionError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+LARGEST_NORM = 1e6  # its square, summed over a million updates, still leaves room in float64
+LARGEST_WEIGHT = 1e9
+
+
+def vector(x: object, dim: int) -> Floats:
+    """Return ``x`` as a finite (dim,) float64 vector with a norm of at most 1e6.
+
+    Raises:
+        InputError: ``x`` is nested, of another length, not numeric, not finite or too large.
+    """
+    try:
+        values = np.ascontiguousarray(x, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"the context must be {dim} numbers; got {_brief(x)}. "
+            "Encode mappings and text with steersman.features.FeatureMap first."
+        ) from error
+    if values.shape != (dim,):
+        raise InputError(
+            f"the context must have shape ({dim},); got shape {values.shape}. "
+            "Encode it with the feature map that this policy was declared with."
+        )
+    squared = float(values @ values)
+    if squared <= LARGEST_NORM**2:
+        return values
+    raise InputError(_vector_problem(values))
+
+
+def matrix(rows: object, dim: int) -> Floats:
+    """Return ``rows`` as a finite (n, dim) float64 matrix, every row as in :func:`vector`."""
+    try:
+        values = np.ascontiguousarray(rows, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"the rows must be numbers of shape (n, {dim}); got {_brief(rows)}") from (
+            error
+        )
+    if values.ndim != 2 or values.shape[1] != dim:
+        raise InputError(f"the rows must have shape (n, {dim}); got shape {values.shape}")
+    fits = np.einsum("ij,ij->i", values, values) <= LARGEST_NORM**2
+    if fits.all():
+        return values
+    row = int(np.flatnonzero(~fits)[0])
+    raise InputError(f"row {row}: {_vector_problem(values[row])}")
+
+
+def _vector_problem(values: Floats) -> str:
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        return (
+            f"the context has a non-finite number: x[{bad[0]}] is {values[bad[0]]}. "
+            "Declare what a missing value means in the spec, or drop the request."
+        )
+    worst = int(np.abs(values).argmax())
+    return (
+        f"the context is too large: x[{worst}] is {values[worst]:g}, its norm may be at most "
+        f"{LARGEST_NORM:g}. Declare a scale (zscore or robust) for this number."
+    )
+
+
+def reward(value: object) -> float:
+    """Return a finite reward.
+
+    Raises:
+        InputError: not a number, NaN or infinite.
+    """
+    number = _number(value, "reward")
+    if math.isfinite(number):
+        return number
+    raise InputError(f"the reward must be finite; got {number}. Leave a missing reward out.")
+
+
+def unit_reward(value: object) -> float:
+    """Return a reward in [0, 1]."""
+    number = _number(value, "reward")
+    if 0.0 <= number <= 1.0:
+        return number
+    raise InputError(
+        f"the reward must lie in [0, 1] for a Beta posterior; got {number}. "
+        "Declare low and high for every reward term, so that it is scaled."
+    )
+
+
+def weight(value: object) -> float:
+    """Return a weight in [0, 1e9]."""
+    number = _number(value, "weight")
+    if 0.0 <= number <= LARGEST_WEIGHT:
+        return number
+    raise InputError(f"the weight must lie in [0, {LARGEST_WEIGHT:g}]; got {number}")
+
+
+def parameter(
+    name: str, value: object, low: float, high: float, *, open_low: bool = False
+) -> float:
+    """Return a hyper-parameter within [low, high], or (low, high] with ``open_low``."""
+    number = _number(value, name)
+    if (low < number or (number == low and not open_low)) and number <= high:
+        return number
+    bracket = "(" if open_low else "["
+    raise InputError(f"{name} must lie in {bracket}{low:g}, {high:g}]; got {number}")
+
+
+def floor(value: object) -> float:
+    """Return a floor in [0, 1)."""
+    number = _number(value, "floor")
+    if 0.0 <= number < 1.0:
+        return number
+    raise InputError(f"floor is a total mass and must lie in [0, 1); got {number}")
+
+
+def names(actions: Sequence[str]) -> tuple[str, ...]:
+    """Return the actions as a tuple of different, non-empty strings."""
+    if isinstance(actions, str):
+        raise InputError(f"actions must be a sequence of names, not the one string {actions!r}")
+    listed = tuple(actions)
+    for name in listed:
+        if not isinstance(name, str) or not name:
+            raise InputError(f"an action must be a non-empty string; got {name!r}")
+    if len(set(listed)) < len(listed):
+        double = next(name for name in listed if listed.count(name) > 1)
+        raise InputError(f"the action {double!r} is listed twice; every name may stand once")
+    return listed
+
+
+def unknown_action(name: object, known: Sequence[str]) -> ActionError:
+    """Return the error for a name that the policy does not know, with the nearest that it does."""
+    near = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {_brief(list(known))}"
+    return ActionError(f"unknown action {_brief(name)}; {hint} A new one needs add_action first.")
+
+
+def _number(value: object, what: str) -> float:
+    if isinstance(value, (bool, str, bytes)) or value is None:
+        raise InputError(f"the {what} must be a number; got {_brief(value)}")
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"the {what} must be a number; got {_brief(value)}") from error
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

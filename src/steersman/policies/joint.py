@@ -1,0 +1,259 @@
+"""Joint linear models: one weight vector over per-action features, for candidates that change.
+
+Scores of a shared model are not independent across actions, so Thompson probabilities have no
+one-dimensional integral. Two distributions are exact by construction: SquareCB's closed form, and
+the frequencies of M seeded posterior draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import ActionError, InputError
+from steersman.policies import inputs
+from steersman.policies.choice import share_ties
+from steersman.policies.linear import LinearPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+class JointPolicy(LinearPolicy):
+    """A shared linear model of the reward over the features of (request, action).
+
+    ``features`` of a request are either a mapping name -> (d,) or an (n, d) array whose rows are in
+    the order of ``eligible`` (of ``actions`` where ``eligible`` is None). With ``actions=()`` the
+    set is open: ``eligible`` names the candidates of each request and is the order of its arrays.
+    The context ``x`` of a decision is not used (it may be None); ``learn`` takes the row of the
+    action that was chosen as its ``x``.
+    """
+
+    def __init__(
+        self,
+        actions: Sequence[str],
+        dim: int,
+        *,
+        prior_precision: float,
+        noise_var: float,
+        floor: float,
+        forget: float,
+    ) -> None:
+        super().__init__(
+            actions,
+            dim,
+            prior_precision=prior_precision,
+            noise_var=noise_var,
+            floor=floor,
+            forget=forget,
+            shared=True,
+        )
+        self.open = not self.actions
+
+    @property
+    def theta(self) -> Floats:
+        """(d,) posterior mean of the shared weights."""
+        return self._arms.theta[0].copy()
+
+    def index(self, action: str) -> int:
+        """Return the place of ``action``; an open set knows every name, at place 0."""
+        if self.open and isinstance(action, str):
+            return 0
+        return super().index(action)
+
+    def _decide(
+        self, x: Any, eligible: Sequence[str] | None, features: Any
+    ) -> tuple[tuple[str, ...], Mask | None, Floats, Floats]:
+        mask = None if self.open else self._mask(eligible)
+        names = inputs.names(self.actions if eligible is None else eligible)
+        if not names:
+            raise ActionError("no action is eligible; serve the decision point's fallback with p 1")
+        scores, distribution = self._score(x, None, self._rows(names, features))
+        if not self.open and eligible is not None:
+            scores, distribution = self._placed(names, scores), self._placed(names, distribution)
+        return (names if self.open else self.actions), mask, scores, self._mixed(mask, distribution)
+
+    def _placed(self, names: Sequence[str], values: Floats) -> Floats:
+        """Return ``values`` of ``names`` as a (K,) array in ``actions`` order, zero elsewhere."""
+        placed: Floats = np.zeros(len(self.actions))
+        placed[[self._index[name] for name in names]] = values
+        return placed
+
+    def _rows(self, names: Sequence[str], features: Any) -> Floats:
+        """Return the (n, d) feature rows of the named actions."""
+        if features is None:
+            raise InputError(f"{type(self).__name__} needs features: one row per eligible action")
+        if isinstance(features, Mapping):
+            missing = [name for name in names if name not in features]
+            if missing:
+                raise InputError(f"features lack {missing[:5]}; give a row for every eligible one")
+            return inputs.matrix([features[name] for name in names], self.dim)
+        rows = inputs.matrix(features, self.dim)
+        if len(rows) != len(names):
+            raise InputError(
+                f"features must have one row per eligible action, {len(names)} in their order; "
+                f"got {len(rows)}"
+            )
+        return rows
+
+
+class JointSquareCB(JointPolicy):
+    """Inverse gap weighting on a shared linear model: p_a = 1 / (n + gamma·(best − score_a)).
+
+    The best action gets what is left. The gap in predicted reward decides how often a worse-looking
+    action is tried, in closed form, so the propensity is exact and cheap.
+
+    Args:
+        actions: K different names, or () where every request brings its own candidates.
+        dim: number of per-action features d, in [1, 16384].
+        gamma: > 0; larger explores less. Trap: it is in units of 1 / reward, so with rewards in
+            [0, 1] and n candidates, gamma below n is close to uniform.
+        ridge: prior precision of the weights, > 0.
+        floor: total mass in [0, 1) spread evenly over the eligible actions.
+        forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
+            buckets, per update).
+
+    Raises:
+        InputError: an argument out of range.
+
+    >>> policy = JointSquareCB((), dim=2, gamma=20.0)
+    >>> rows = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> for _ in range(50):
+    ...     policy.learn(rows[0], "weather.today", 1.0)
+    ...     policy.learn(rows[1], "weather.history", 0.0)
+    >>> names = ["weather.today", "weather.history"]
+    >>> policy.distribution(None, eligible=names, features=rows).round(4)
+    array([0.9537, 0.0463])
+
+    Source:
+        Foster, Rakhlin (2020), "Beyond UCB: optimal and efficient contextual bandits with
+        regression oracles", algorithm 1 (mu = n); after Abe, Long (1999).
+    """
+
+    algorithm = "joint_squarecb"
+
+    def __init__(
+        self,
+        actions: Sequence[str],
+        dim: int,
+        *,
+        gamma: float = 100.0,
+        ridge: float = 1.0,
+        floor: float = 0.0,
+        forget: float = 1.0,
+    ) -> None:
+        self.gamma = inputs.parameter("gamma", gamma, 0.0, 1e12, open_low=True)
+        self.ridge = inputs.parameter("ridge", ridge, 0.0, 1e9, open_low=True)
+        super().__init__(
+            actions, dim, prior_precision=self.ridge, noise_var=1.0, floor=floor, forget=forget
+        )
+
+    def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        scores: Floats = features @ self._arms.theta[0]
+        best = share_ties(scores, None)
+        distribution = 1.0 / (len(scores) + self.gamma * (scores.max() - scores))
+        distribution[best > 0.0] = 0.0
+        distribution += best * (1.0 - distribution.sum())
+        return scores, distribution
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "dim": self.dim,
+            "gamma": self.gamma,
+            "ridge": self.ridge,
+            "forget": self.forget,
+        }
+
+
+class JointLinTS(JointPolicy):
+    """Thompson sampling on a shared linear model, over M seeded posterior draws.
+
+    M weight vectors are drawn from the posterior with a seed that depends on the updates learned,
+    so that a state has one distribution: the share of draws that rank an action first. That share
+    is approximate as a Thompson probability and exact as a propensity. Actions that no draw ranks
+    first have none, so evidence needs a ``floor``.
+
+    Args:
+        actions: K different names, or () where every request brings its own candidates.
+        dim: number of per-action features d, in [1, 16384].
+        prior_var: variance of each weight beforehand, > 0.
+        noise_var: variance of a reward around its mean, > 0.
+        draws: M in [1, 10000]; the distribution has steps of 1/M.
+        floor: total mass in [0, 1) spread evenly over the eligible actions.
+        forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
+            buckets, per update).
+        seed: of the draws.
+
+    Raises:
+        InputError: an argument out of range.
+
+    >>> policy = JointLinTS((), dim=2, draws=100)
+    >>> rows = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
+    >>> policy.learn(rows["a"], "a", 1.0)
+    >>> float(policy.distribution(None, eligible=["a", "b"], features=rows)[0])
+    0.82
+
+    Source:
+        Agrawal, Goyal (2013), algorithm 1, with its single shared weight vector.
+    """
+
+    algorithm = "joint_lin_ts"
+
+    def __init__(
+        self,
+        actions: Sequence[str],
+        dim: int,
+        *,
+        prior_var: float = 1.0,
+        noise_var: float = 0.1,
+        draws: int = 64,
+        floor: float = 0.0,
+        forget: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.prior_var = inputs.parameter("prior_var", prior_var, 0.0, 1e9, open_low=True)
+        self.noise_var = inputs.parameter("noise_var", noise_var, 0.0, 1e9, open_low=True)
+        self.draws = int(inputs.parameter("draws", draws, 1, 10_000))
+        self.seed = int(inputs.parameter("seed", seed, 0, 2**63))
+        super().__init__(
+            actions,
+            dim,
+            prior_precision=1.0 / self.prior_var,
+            noise_var=self.noise_var,
+            floor=floor,
+            forget=forget,
+        )
+        self._drawn: tuple[int, Floats] | None = None
+
+    def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        sampled = features @ self._weights()
+        tied = sampled >= sampled.max(axis=0) - 1e-12
+        distribution: Floats = (tied / tied.sum(axis=0)).mean(axis=1)
+        return features @ self._arms.theta[0], distribution
+
+    def _weights(self) -> Floats:
+        """Return (d, M) posterior draws; the same for the same state."""
+        version = self._arms.version
+        if self._drawn is None or self._drawn[0] != version:
+            rng = np.random.default_rng([self.seed, self.updates])
+            standard = rng.standard_normal((self.dim, self.draws))
+            root = np.linalg.cholesky(self._arms.covariance(0))
+            self._drawn = version, self._arms.theta[0][:, None] + root @ standard
+        return self._drawn[1]
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "dim": self.dim,
+            "prior_var": self.prior_var,
+            "noise_var": self.noise_var,
+            "draws": self.draws,
+            "forget": self.forget,
+            "seed": self.seed,
+        }

@@ -1,0 +1,168 @@
+"""What LinUCB, LinTS and the contextual epsilon-greedy share: one Gaussian linear model per arm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.policies import inputs
+from steersman.policies.arm_sums import ArmSums
+from steersman.policies.base import ChoicePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies.states import Sums
+
+    Floats = NDArray[np.float64]
+
+
+class LinearPolicy(ChoicePolicy):
+    """A policy whose arms are independent linear models with a Gaussian prior N(0, I/λ).
+
+    Args:
+        actions: K names.
+        dim: number of features d >= 1.
+        prior_precision: λ > 0.
+        noise_var: variance of a reward around its mean, > 0.
+        floor: total mass in [0, 1) spread evenly.
+        forget: factor in (0, 1] by which older updates weigh less, per time bucket.
+        shared: whether all actions share one model instead of having one each.
+    """
+
+    def __init__(
+        self,
+        actions: Sequence[str],
+        dim: int,
+        *,
+        prior_precision: float,
+        noise_var: float,
+        floor: float,
+        forget: float,
+        shared: bool = False,
+    ) -> None:
+        super().__init__(actions, floor=floor)
+        if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= 16_384:
+            raise InputError(f"dim must be a whole number in [1, 16384]; got {dim!r}")
+        self.dim = dim
+        self.forget = inputs.parameter("forget", forget, 0.0, 1.0, open_low=True)
+        self._shared = shared
+        self._arms = ArmSums(
+            1 if shared else len(self.actions),
+            dim,
+            prior_precision=prior_precision,
+            noise_var=noise_var,
+            forget=self.forget,
+        )
+
+    def _arm(self, index: int) -> int:
+        """Return the model that learns from action ``index``."""
+        return 0 if self._shared else index
+
+    def _vector(self, x: Any) -> Floats:
+        return inputs.vector(x, self.dim)
+
+    def _no_features(self, features: Any) -> None:
+        if features is not None:
+            raise InputError(
+                f"{type(self).__name__} has one model per action and uses no per-action features; "
+                "use JointSquareCB or JointLinTS for those"
+            )
+
+    def _learn(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        row, value, arm = self._vector(x), inputs.reward(reward), self._arm(index)
+        self._arms.ensure_room(arm, row, weight * value)
+        self._arms.add(arm, row, value, weight * self._tick(bucket))
+
+    def _learn_batch(
+        self,
+        rows: Any,
+        indexes: NDArray[np.intp],
+        rewards: Any,
+        weights: Floats,
+        buckets: Sequence[int] | None,
+    ) -> None:
+        matrix = self._matrix(rows)
+        values = np.array([inputs.reward(r) for r in rewards])
+        arms = np.array([self._arm(int(i)) for i in indexes], dtype=np.intp)
+        with np.errstate(over="ignore", invalid="ignore"):
+            totals = np.abs(weights * values) @ np.abs(matrix)
+        for arm in np.unique(arms):
+            self._arms.ensure_room(int(arm), totals, 1.0)
+        aged = weights * self._tick_batch(len(indexes), buckets)
+        for arm in np.unique(arms):
+            chosen = arms == arm
+            self._arms.add_batch(int(arm), matrix[chosen], values[chosen], aged[chosen])
+
+    def _matrix(self, rows: Any) -> Floats:
+        return inputs.matrix(rows, self.dim) if len(rows) else np.zeros((0, self.dim))
+
+    def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:
+        row = self._vector(x)
+        at = self._arms.clock if bucket is None else bucket
+        scaled = weight * self._arms.age_weight(at)
+        self._arms.ensure_room(self._arm(index), row, scaled * change)
+        self._arms.revise(self._arm(index), row, change, scaled)
+
+    def _tick(self, bucket: int | None) -> float:
+        """Move the clock for an update of time ``bucket`` and return the weight of its age."""
+        if self.forget == 1.0:
+            return 1.0
+        if bucket is None:
+            self._arms.tick(self._arms.clock + 1)
+            return 1.0
+        self._arms.tick(bucket)
+        return self._arms.age_weight(bucket)
+
+    def _tick_batch(self, n: int, buckets: Sequence[int] | None) -> Floats:
+        if self.forget == 1.0 or n == 0:
+            return np.ones(n)
+        start = self._arms.clock
+        times = np.arange(start + 1, start + n + 1) if buckets is None else np.asarray(buckets)
+        self._arms.tick(int(times.max()))
+        ages = np.maximum(self._arms.clock - times, 0)
+        weights: Floats = self.forget**ages
+        return weights
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def _counters(self) -> dict[str, Any]:
+        return {"clock": self._arms.clock}
+
+    def _sums(self) -> Sums:
+        return self._arms.sums()
+
+    def _sum_shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        arms = 1 if self._shared else len(self.actions)
+        packed = self._arms.gram.shape[1]
+        return {"gram": (arms, packed), "moment": (arms, self.dim), "count": (arms,)}
+
+    def _load(self, meta: dict[str, Any], sums: Sums) -> None:
+        self._arms.load(sums, int(meta["clock"]))
+
+    def _action_axes(self) -> dict[str, int]:
+        return {} if self._shared else {"gram": 0, "moment": 0, "count": 0}
+
+    def _difference(
+        self, meta: dict[str, Any], sums: Sums, base_meta: dict[str, Any], base: Sums
+    ) -> Sums:
+        factor = self.forget ** (meta["clock"] - base_meta["clock"])
+        return {
+            name: array - (base[name] if name == "plays" else factor * base[name])
+            for name, array in sums.items()
+        }
+
+    def _sum(
+        self, meta: dict[str, Any], sums: Sums, other_meta: dict[str, Any], other: Sums
+    ) -> tuple[dict[str, Any], Sums]:
+        now = max(meta["clock"], other_meta["clock"])
+        own, theirs = (self.forget ** (now - m["clock"]) for m in (meta, other_meta))
+        total = {
+            name: array + other[name] if name == "plays" else own * array + theirs * other[name]
+            for name, array in sums.items()
+        }
+        return {**meta, "clock": now}, total

@@ -1,0 +1,84 @@
+"""LinUCB with disjoint models: the arm with the largest upper confidence bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.policies import inputs
+from steersman.policies.choice import share_ties
+from steersman.policies.linear import LinearPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+class LinUCB(LinearPolicy):
+    """Chooses the largest of θ_aᵀx + alpha·√(xᵀA_a⁻¹x), A_a = ridge·I + Σ xxᵀ, θ_a = A_a⁻¹ Σ r x.
+
+    The bonus is the width of a confidence ellipsoid at x: an arm is tried where it might still be
+    the best. Given a state the choice is deterministic, so without a ``floor`` its propensities are
+    0 and 1 (shared among ties) and off-policy evaluation of other policies is refused.
+
+    Args:
+        actions: K different names.
+        dim: number of features d, in [1, 16384].
+        alpha: width of the bonus, >= 0; 0 is greedy. Trap: it multiplies a standard deviation in
+            units of the features' scale, so features should have a norm of about 1.
+        ridge: prior precision, > 0. Trap: large values shrink the bonus of new arms as well.
+        floor: total mass in [0, 1) spread evenly over the eligible actions.
+        forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
+            buckets, per update).
+
+    Raises:
+        InputError: an argument out of range.
+
+    >>> policy = LinUCB(["micro", "planner"], dim=2)
+    >>> policy.learn([1.0, 0.5], "micro", 0.0)
+    >>> policy.learn([1.0, 0.5], "planner", 1.0)
+    >>> choice = policy.decide([1.0, 0.4], rng=np.random.default_rng(0))
+    >>> choice.action, choice.propensity
+    ('planner', 1.0)
+
+    Source:
+        Li, Chu, Langford, Schapire (2010), "A contextual-bandit approach to personalized news
+        article recommendation", algorithm 1 (ridge in place of 1 is ours).
+    """
+
+    algorithm = "lin_ucb"
+
+    def __init__(
+        self,
+        actions: Sequence[str],
+        dim: int,
+        *,
+        alpha: float = 1.0,
+        ridge: float = 1.0,
+        floor: float = 0.0,
+        forget: float = 1.0,
+    ) -> None:
+        self.alpha = inputs.parameter("alpha", alpha, 0.0, 1e6)
+        self.ridge = inputs.parameter("ridge", ridge, 0.0, 1e9, open_low=True)
+        super().__init__(
+            actions, dim, prior_precision=self.ridge, noise_var=1.0, floor=floor, forget=forget
+        )
+
+    def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        self._no_features(features)
+        means, variances = self._arms.means_and_variances(self._vector(x))
+        scores: Floats = means + self.alpha * np.sqrt(variances)
+        return scores, share_ties(scores, mask, tolerance=self._arms.working_precision)
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "dim": self.dim,
+            "alpha": self.alpha,
+            "ridge": self.ridge,
+            "forget": self.forget,
+        }

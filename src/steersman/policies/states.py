@@ -1,0 +1,100 @@
+"""The portable form of what a policy learned: arrays and one JSON header, no pickles.
+
+A state is ``{"meta": uint8 JSON, name: float64 array, ...}``. The header names the algorithm, its
+format version, the constructor's arguments and the counters; the arrays are sums. A delta has the
+same form and an ``id``, so that merging it twice can be refused.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numpy.typing import NDArray
+
+    Sums = dict[str, NDArray[np.float64]]
+    State = dict[str, NDArray[Any]]
+
+_LARGEST_META = 64 * 1024 * 1024
+
+
+def pack(meta: Mapping[str, Any], sums: Mapping[str, NDArray[np.float64]]) -> State:
+    """Return a state: the arrays and the header as canonical JSON bytes."""
+    text = json.dumps(meta, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return {"meta": np.frombuffer(text.encode(), dtype=np.uint8).copy(), **sums}
+
+
+def unpack(
+    state: Mapping[str, Any], *, algorithm: str, version: int
+) -> tuple[dict[str, Any], Sums]:
+    """Return header and float64 arrays of a state, checked but for the arrays' shapes.
+
+    Raises:
+        StateError: no header, damaged header, another algorithm or version, non-finite sums.
+    """
+    meta = _header(state)
+    if meta.get("algorithm") != algorithm:
+        raise StateError(
+            f"this state is of algorithm {meta.get('algorithm')!r}, not {algorithm!r}; "
+            "load it with the class that wrote it"
+        )
+    if meta.get("version") != version:
+        raise StateError(
+            f"this state has format version {meta.get('version')!r}, and {algorithm} reads "
+            f"{version}; relearn it by replaying the log"
+        )
+    sums: Sums = {}
+    for name, array in state.items():
+        if name != "meta":
+            sums[name] = _finite(name, array)
+    return meta, sums
+
+
+def algorithm_of(state: Mapping[str, Any], *, known: Collection[str]) -> str:
+    """Return the algorithm that a state's header names; StateError unless it is ``known``."""
+    name = _header(state).get("algorithm")
+    if isinstance(name, str) and name in known:
+        return name
+    raise StateError(f"the state is of algorithm {name!r}; this version knows {sorted(known)}")
+
+
+def check_shapes(sums: Sums, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise StateError unless the arrays are exactly those named, with those shapes."""
+    for name, shape in shapes.items():
+        found = sums[name].shape if name in sums else None
+        if found != shape:
+            raise StateError(f"the state's {name!r} must have shape {shape}; got {found}")
+    extra = sorted(set(sums) - set(shapes))
+    if extra:
+        raise StateError(f"the state has unknown arrays {extra}; expected {sorted(shapes)}")
+
+
+def _header(state: Mapping[str, Any]) -> dict[str, Any]:
+    if "meta" not in state:
+        raise StateError("this is no state: it has no 'meta' array; pass what state() returned")
+    raw = np.asarray(state["meta"])
+    if raw.dtype != np.uint8 or raw.ndim != 1 or raw.size > _LARGEST_META:
+        raise StateError(f"'meta' must be a (n,) uint8 array; got {raw.dtype} {raw.shape}")
+    try:
+        meta = json.loads(raw.tobytes())
+    except (UnicodeDecodeError, ValueError) as error:
+        raise StateError(f"'meta' is not JSON: {error}") from error
+    if not isinstance(meta, dict) or not isinstance(meta.get("config"), dict):
+        raise StateError("'meta' must be a JSON object with a 'config' object")
+    return meta
+
+
+def _finite(name: str, array: object) -> NDArray[np.float64]:
+    values = np.asarray(array)
+    if values.dtype != np.float64:
+        raise StateError(f"the state's {name!r} must be float64; got {values.dtype}")
+    if not np.isfinite(values).all():
+        raise StateError(f"the state's {name!r} holds NaN or infinity; refuse it and use an older")
+    return values
