@@ -157,7 +157,7 @@ class ChoicePolicy(ABC):
 
     def learn_batch(
         self,
-        X: Any,  # noqa: N803 -- the public name, as in scikit-learn
+        X: Any,
         actions: Sequence[str],
         rewards: Any,
         *,

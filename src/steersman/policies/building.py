@@ -72,7 +72,7 @@ def load_policy(state: Mapping[str, Any]) -> ChoicePolicy:
 
 def warm_start(
     policy: ChoicePolicy,
-    X: Any,  # noqa: N803 -- as in learn_batch
+    X: Any,
     actions: Sequence[str],
     rewards: Any,
     *,
