@@ -1,0 +1,53 @@
+"""The command ``steersman``: a thin skin over the floors below; nothing imports it.
+
+Commands are loaded when they are called, so ``steersman --help`` answers at once. Exit status: 0
+done, 1 refused or failed (with the message of the error), 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from steersman import __version__
+from steersman.errors import SteersmanError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "data": "Fetch and record what the shipped systems run on.",
+}
+"""Name -> help line; the module ``steersman.cli.<name>`` holds the click command ``command``."""
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module only when that command runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"steersman.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except SteersmanError as refused:
+            raise click.ClickException(str(refused)) from refused
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="steersman")
+def main() -> None:
+    """Learn the choices inside LLM and RAG applications from their own traffic."""
