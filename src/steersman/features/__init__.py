@@ -1,1 +1,8 @@
+"""Contexts as vectors: hashing, scaling, and meanings for what is missing."""
 
+from __future__ import annotations
+
+from steersman.features.feature_map import LAYOUT_VERSION, FeatureMap
+from steersman.features.numbers import Statistics
+
+__all__ = ["LAYOUT_VERSION", "FeatureMap", "Statistics"]

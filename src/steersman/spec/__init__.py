@@ -1,7 +1,7 @@
 """What a decision point is: its declaration in YAML, checked, with errors that say what to do.
 
 `load` and `loads` read one; `json_schema` describes the format; `compile_rule` compiles the
-conditions of rules. Everything is immutable.
+conditions of rules. All parts are frozen.
 
 Names are resolved on first use: rules are used where decisions are made, and must not cost the
 import of the YAML parser and the validator.

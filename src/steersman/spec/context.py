@@ -119,7 +119,7 @@ class Context(Declared):
     """Length of the vector, 8 to 4096: a bias, the numbers, and the hashed rest."""
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
     """Seed of the hash; another one gives other collisions."""
-    fields: dict[Identifier, ContextField] = {}
+    fields: dict[Identifier, ContextField] = Field(default_factory=dict)
     """Fields by name; their order has no meaning."""
 
     def number_slots(self) -> int:

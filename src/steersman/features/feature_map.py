@@ -1,0 +1,287 @@
+"""From a context to the vector a policy learns from."""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+from functools import cached_property
+from hashlib import sha256
+from math import fsum, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError, StateError
+from steersman.features.hashed import HashedCategory, HashedField, HashedText, HashedVector
+from steersman.features.hashing import SignedHash, unit
+from steersman.features.numbers import (
+    BLOCK_NORM_SQUARED,
+    NumberSlot,
+    Statistics,
+    declared,
+    fitted,
+)
+from steersman.features.values import as_number, is_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.spec import Context
+
+LAYOUT_VERSION = 1
+"""Changes whenever the same context would become another vector."""
+
+_HASHED = {"text": HashedText, "category": HashedCategory, "vector": HashedVector}
+
+
+class FeatureMap:
+    """Encodes contexts as vectors of fixed length; immutable, and the same on every machine.
+
+    Layout: slot 0 is a bias of 1. Then come the numbers in the order of their names, one slot each,
+    two where a missing value is flagged; together their squared norm is at most 2. All other slots
+    are a signed hash of texts, categories and vectors: each field has norm 1, is weighted by its
+    share w / √Σw² and added; the block is cut back to norm 1 where collisions make it longer. So
+    the squared norm of the whole is at most 4, whatever is sent.
+
+    Args:
+        context: the declared fields; where ``mean``, ``sd`` and the like are null, `fit` must fill
+            them before anything can be encoded.
+
+    >>> from steersman.spec import Context
+    >>> context = Context.model_validate(
+    ...     {
+    ...         "dim": 16,
+    ...         "fields": {
+    ...             "intent": {"type": "category"},
+    ...             "confidence": {"type": "number", "mean": 0.5, "sd": 0.25},
+    ...         },
+    ...     }
+    ... )
+    >>> FeatureMap(context).encode({"intent": "weather", "confidence": 0.75})[:3].round(3)
+    array([1.   , 0.471, 0.   ])
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._names = frozenset(context.fields)
+        self._numbers = _number_slots(context)
+        self._start = 1 + sum(len(number.slots) for number in self._numbers)
+        self._hashed, self._shares = _hashed_fields(context, context.dim - self._start)
+        self._statistics = {number.name: declared(number.field) for number in self._numbers}
+        self._was_fitted = False
+
+    @property
+    def dim(self) -> int:
+        """Length of the vectors."""
+        return self._context.dim
+
+    @property
+    def unfitted(self) -> tuple[str, ...]:
+        """Names of the numbers whose statistics are neither declared nor fitted yet."""
+        return tuple(name for name, known in self._statistics.items() if known is None)
+
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """What each slot holds, to explain a decision."""
+        numbers = tuple(slot for number in self._numbers for slot in number.slots)
+        return ("bias", *numbers, *(f"hashed {i}" for i in range(self.dim - self._start)))
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256, as 64 hex digits, of declaration, statistics and layout version.
+
+        Two maps with the same hash turn the same context into the same bytes.
+        """
+        return sha256(_canonical(self.state()).encode("ascii")).hexdigest()
+
+    def encode(self, values: Mapping[str, object]) -> NDArray[np.float64]:
+        """Return the context as a vector.
+
+        Args:
+            values: by field name. Text and category: str; number: finite; vector: list or array of
+                the declared size. Absent, None and NaN are missing and mean what is declared.
+
+        Returns:
+            Shape (dim,), float64; squared norm 1 to 4.
+
+        Raises:
+            InputError: a name that is not declared, a value of another type, nested, not finite or
+                too long, a missing one that is required, or statistics not fitted yet.
+        """
+        self._check(values)
+        vector = np.zeros(self.dim)
+        vector[0] = 1.0
+        for number in self._numbers:
+            known = self._statistics[number.name]
+            if known is None:
+                raise _not_fitted(self.unfitted)
+            number.fill(vector, _present(values, number.name), known)
+        if self._hashed:
+            self._fill_hashed(vector[self._start :], values)
+        return vector
+
+    def encode_batch(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
+        """Return one context per row, shape (n, dim), float64; n may be 0.
+
+        Raises:
+            InputError: as `encode`, with the row's number.
+        """
+        matrix = np.empty((len(rows), self.dim))
+        for place, row in enumerate(rows):
+            try:
+                matrix[place] = self.encode(row)
+            except InputError as error:
+                message = f"row {place}: {error}"
+                raise InputError(message) from None
+        return matrix
+
+    def fit(self, rows: Iterable[Mapping[str, object]]) -> FeatureMap:
+        """Return a map whose undeclared statistics are those of ``rows``; this one is unchanged.
+
+        Statistics are fitted once: the vectors a policy learned from must not change their meaning
+        under it. To fit again, start from a new map, and learn again.
+
+        Args:
+            rows: contexts; missing values are left out.
+
+        Raises:
+            InputError: wrong values, a field without any value, or statistics fitted before.
+        """
+        if self._was_fitted:
+            message = "statistics are fitted once, then frozen; fit a new FeatureMap(context)"
+            raise InputError(message)
+        columns: dict[str, list[float]] = {name: [] for name in self.unfitted}
+        for row in rows:
+            self._check(row)
+            for name, column in columns.items():
+                value = _present(row, name)
+                if value is not None:
+                    column.append(as_number(name, value))
+        fields = {number.name: number.field for number in self._numbers}
+        return self._with({name: fitted(name, fields[name], columns[name]) for name in columns})
+
+    def state(self) -> dict[str, Any]:
+        """Return declaration, statistics and layout version as plain values that JSON can hold."""
+        return {
+            "layout": LAYOUT_VERSION,
+            "context": self._context.model_dump(mode="json"),
+            "statistics": {
+                name: None if known is None else list(known)
+                for name, known in self._statistics.items()
+            },
+        }
+
+    @classmethod
+    def from_state(cls, context: Context, state: Mapping[str, Any]) -> FeatureMap:
+        """Return the map that ``state`` was taken from.
+
+        Args:
+            context: the declaration it belongs to.
+            state: as given by `state`.
+
+        Raises:
+            StateError: another layout version, another declaration, or damaged statistics.
+        """
+        fresh = cls(context)
+        expected = fresh.state()
+        for part in ("layout", "context"):
+            if state.get(part) != expected[part]:
+                message = (
+                    f"feature state has another {part} than this version and declaration; load it "
+                    "with the spec it was saved with, or fit anew and learn again by replay"
+                )
+                raise StateError(message)
+        statistics = state.get("statistics")
+        if not isinstance(statistics, dict) or set(statistics) != set(expected["statistics"]):
+            message = "feature state names other numbers than the declaration; it is damaged"
+            raise StateError(message)
+        return fresh._restored(statistics)
+
+    def _restored(self, statistics: Mapping[str, Any]) -> FeatureMap:
+        known: dict[str, Statistics] = {}
+        for name in self.unfitted:
+            match statistics[name]:
+                case None:
+                    continue
+                case [float(centre), float(spread)] if np.isfinite(centre) and 0 < spread < np.inf:
+                    known[name] = Statistics(centre, spread)
+                case damaged:
+                    message = f"statistics of {name!r} are {damaged!r}; want [centre, spread > 0]"
+                    raise StateError(message)
+        return self._with(known) if known else self
+
+    def _with(self, statistics: Mapping[str, Statistics]) -> FeatureMap:
+        other = FeatureMap(self._context)
+        other._statistics |= statistics
+        other._was_fitted = bool(statistics)
+        return other
+
+    def _check(self, values: Mapping[str, object]) -> None:
+        try:
+            unknown = values.keys() - self._names
+        except (AttributeError, TypeError):
+            message = f"a context is a mapping of names to values, got {type(values).__name__}"
+            raise InputError(message) from None
+        if unknown:
+            raise _unknown_name(min(unknown, key=repr), self._names)
+
+    def _fill_hashed(self, region: NDArray[np.float64], values: Mapping[str, object]) -> None:
+        for (name, field), share in zip(self._hashed, self._shares, strict=True):
+            region += share * field.encode(_present(values, name))
+        if fsum((region * region).tolist()) > 1.0:
+            region[:] = unit(region)
+
+
+def _number_slots(context: Context) -> list[NumberSlot]:
+    numbers = [
+        (name, field) for name, field in sorted(context.fields.items()) if field.type == "number"
+    ]
+    shares = _shares([field.weight for _, field in numbers])
+    slots: list[NumberSlot] = []
+    place = 1
+    for (name, field), share in zip(numbers, shares, strict=True):
+        slots.append(NumberSlot(name, field, place, sqrt(BLOCK_NORM_SQUARED) * share))
+        place += len(slots[-1].slots)
+    return slots
+
+
+def _hashed_fields(
+    context: Context, size: int
+) -> tuple[list[tuple[str, HashedField]], list[float]]:
+    place = SignedHash(context.seed, size)
+    fields = [
+        (name, _HASHED[field.type](name, field, place))
+        for name, field in sorted(context.fields.items())
+        if field.type != "number"
+    ]
+    return fields, _shares([field.weight for _, field in fields])
+
+
+def _shares(weights: Sequence[float]) -> list[float]:
+    total = sqrt(fsum(weight * weight for weight in weights))
+    return [weight / total for weight in weights]
+
+
+def _present(values: Mapping[str, object], name: str) -> object:
+    value = values.get(name)
+    return None if is_missing(value) else value
+
+
+def _canonical(state: Mapping[str, Any]) -> str:
+    return json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _not_fitted(names: Sequence[str]) -> InputError:
+    return InputError(
+        f"statistics of {', '.join(names)} are neither declared nor fitted; declare them, or call "
+        "fit with typical contexts first"
+    )
+
+
+def _unknown_name(name: object, known: frozenset[str]) -> InputError:
+    close = get_close_matches(str(name), known, n=1)
+    advice = f"did you mean {close[0]!r}?" if close else "declare it or leave it out"
+    fields = ", ".join(sorted(known)) or "none"
+    return InputError(f"context field {name!r:.80} is not declared; allowed are {fields}; {advice}")

@@ -1,0 +1,161 @@
+"""Fields that live in the hashed slots: texts, categories and vectors.
+
+Each turns one value into a vector of norm 1 over the hashed region, or into zero when there is
+nothing to say, so that a long text weighs no more than a short one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from math import sqrt
+from typing import TYPE_CHECKING, Protocol
+from unicodedata import normalize
+
+import numpy as np
+
+from steersman.features.hashing import unit
+from steersman.features.values import as_category, as_text, as_vector, refuse_missing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from steersman.features.hashing import Placed, SignedHash
+    from steersman.spec import CategoryField, TextField, VectorField
+
+_WORD = re.compile(r"\w+")
+_REMEMBERED_WORDS = 16_384
+_REMEMBERED_CHARS = 40
+
+
+class HashedField(Protocol):
+    """A field of the hashed region."""
+
+    weight: float
+
+    def encode(self, value: object) -> NDArray[np.float64]:
+        """Return the value as a vector over the hashed region, of norm 1 or 0.
+
+        Args:
+            value: what the caller sent, or None when it is missing.
+        """
+        ...
+
+
+class HashedText:
+    """Words and, within words, character n-grams.
+
+    A word counts √(times it occurs); its n-grams, marked ``<`` and ``>`` at the word's ends,
+    together weigh as much as the word itself. Words are runs of letters, digits and ``_`` after
+    NFKC and case folding, so punctuation alone is an empty text.
+    """
+
+    def __init__(self, name: str, field: TextField, place: SignedHash) -> None:
+        self.weight = field.weight
+        self._name, self._field, self._hash = name, field, place
+        self._remembered: dict[str, Placed] = {}
+
+    def encode(self, value: object) -> NDArray[np.float64]:
+        """Return the text over the hashed region."""
+        counts = Counter(_WORD.findall(self._folded(value)))
+        if not counts:
+            return np.zeros(self._hash.size)
+        parts = [self._word(word) for word in counts]
+        slots = np.concatenate([part[0] for part in parts])
+        weights = np.concatenate(
+            [
+                part[1] if times == 1 else part[1] * sqrt(times)
+                for part, times in zip(parts, counts.values(), strict=True)
+            ]
+        )
+        return unit(_added(slots, weights, self._hash.size))
+
+    def _folded(self, value: object) -> str:
+        field = self._field
+        if value is None:
+            if field.missing == "refuse":
+                raise refuse_missing(self._name)
+            return ""
+        truncate = field.too_long == "truncate"
+        text = as_text(self._name, value, field.max_chars, truncate=truncate)
+        return text.lower() if text.isascii() else normalize("NFKC", text).casefold()
+
+    def _word(self, word: str) -> Placed:
+        known = self._remembered.get(word)
+        if known is not None:
+            return known
+        placed = self._place(word)
+        if len(word) <= _REMEMBERED_CHARS:
+            if len(self._remembered) >= _REMEMBERED_WORDS:
+                self._remembered.clear()
+            self._remembered[word] = placed
+        return placed
+
+    def _place(self, word: str) -> Placed:
+        # "=" is no part of a word or an n-gram, so a word is not its own n-gram.
+        whole = [f"={word}"] if self._field.words else []
+        grams = _ngrams(word, self._field.ngrams)
+        slots, weights = self._hash.place(f"{self._name}\x1ftext", whole + grams)
+        if grams:
+            weights[len(whole) :] /= sqrt(len(grams))
+        return slots, weights
+
+
+class HashedCategory:
+    """One slot per category; a missing one is a category that no value can be."""
+
+    def __init__(self, name: str, field: CategoryField, place: SignedHash) -> None:
+        self.weight = field.weight
+        self._name, self._field, self._hash = name, field, place
+
+    def encode(self, value: object) -> NDArray[np.float64]:
+        """Return the category over the hashed region."""
+        if value is None:
+            if self._field.missing == "refuse":
+                raise refuse_missing(self._name)
+            namespace, token = "missing", ""
+        else:
+            namespace, token = "category", as_category(self._name, value)
+        slots, signs = self._hash.place(f"{self._name}\x1f{namespace}", [token])
+        vector = np.zeros(self._hash.size)
+        vector[slots] = signs
+        return vector
+
+
+class HashedVector:
+    """A dense vector by count sketch: every entry is added, signed, to one slot.
+
+    The inner product of two sketches is unbiased for that of the vectors, with a standard error of
+    at most √(2 / slots) for unit vectors; raise ``dim`` where that is too much.
+
+    Source: Charikar, Chen, Farach-Colton, Finding Frequent Items in Data Streams, 2002.
+    """
+
+    def __init__(self, name: str, field: VectorField, place: SignedHash) -> None:
+        self.weight = field.weight
+        self._name, self._field, self._size = name, field, place.size
+        entries = map(str, range(field.size))
+        self._slots, self._signs = place.place(f"{name}\x1fvector", entries)
+
+    def encode(self, value: object) -> NDArray[np.float64]:
+        """Return the vector's direction over the hashed region."""
+        if value is None:
+            if self._field.missing == "refuse":
+                raise refuse_missing(self._name)
+            return np.zeros(self._size)
+        vector = unit(as_vector(self._name, value, self._field.size))
+        return unit(_added(self._slots, vector * self._signs, self._size))
+
+
+def _added(slots: NDArray[np.intp], weights: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    # Added one after the other, in the order given: the same to the bit everywhere.
+    return np.bincount(slots, weights=weights, minlength=size).astype(np.float64, copy=False)
+
+
+def _ngrams(word: str, lengths: tuple[int, ...]) -> list[str]:
+    marked = f"<{word}>"
+    return [
+        marked[start : start + length]
+        for length in lengths
+        for start in range(len(marked) - length + 1)
+    ]

@@ -1,0 +1,115 @@
+"""Numbers: centre and spread, declared or fitted once, and the slots they fill."""
+
+from __future__ import annotations
+
+from math import fsum, isfinite, sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.features.values import as_number, refuse_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.spec import NumberField
+
+# The quartiles of a normal distribution lie 1.349 standard deviations apart.
+IQR_PER_SD = 1.349
+
+BLOCK_NORM_SQUARED = 2.0
+"""Bound of the squared norm of all number slots together."""
+
+
+class Statistics(NamedTuple):
+    """What a number is centred at and divided by."""
+
+    centre: float
+    spread: float
+
+
+def declared(field: NumberField) -> Statistics | None:
+    """Return the statistics a field declares, or None when they are to be fitted."""
+    if field.scale == "none":
+        return Statistics(0.0, 1.0)
+    if field.scale == "zscore":
+        known, spread = field.mean, field.sd
+    else:
+        known, spread = field.median, None if field.iqr is None else field.iqr / IQR_PER_SD
+    return None if known is None or spread is None else Statistics(known, spread)
+
+
+def fitted(name: str, field: NumberField, values: Sequence[float]) -> Statistics:
+    """Return the statistics of ``values``: mean and population sd, or median and iqr / 1.349.
+
+    A constant field has spread 1: it then says nothing until it changes.
+
+    Raises:
+        InputError: no values, or values so large that their spread is not finite.
+    """
+    if not values:
+        message = (
+            f"context field {name!r} has no value to fit its statistics from; send rows that have "
+            "it, or declare them"
+        )
+        raise InputError(message)
+    try:
+        centre, spread = _moments(values) if field.scale == "zscore" else _quartiles(values)
+    except OverflowError:
+        spread = float("inf")
+    if not isfinite(spread) or not isfinite(centre):
+        message = (
+            f"context field {name!r} spreads from {min(values)!r} to {max(values)!r}, more than "
+            "floats can hold; declare its statistics"
+        )
+        raise InputError(message)
+    return Statistics(centre, spread or 1.0)
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float]:
+    mean = fsum(values) / len(values)
+    return mean, sqrt(fsum((value - mean) * (value - mean) for value in values) / len(values))
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+    low, median, high = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
+    return median, (high - low) / IQR_PER_SD
+
+
+class NumberSlot:
+    """One number's slot, and the next one when a missing value is flagged.
+
+    Args:
+        name: the field.
+        field: its declaration.
+        slot: where it goes.
+        share: the largest absolute value its slots may have.
+    """
+
+    def __init__(self, name: str, field: NumberField, slot: int, share: float) -> None:
+        self.name, self.field, self.slot = name, field, slot
+        self._share = share
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """What each of its slots holds."""
+        flagged = self.field.missing == "flag"
+        return (self.name, f"{self.name} is missing") if flagged else (self.name,)
+
+    def fill(self, vector: np.ndarray, value: object, statistics: Statistics) -> None:
+        """Write a value into the slots of ``vector``, which are zero.
+
+        Args:
+            vector: shape (dim,), float64; changed in place.
+            value: what the caller sent, or None when it is missing.
+            statistics: declared or fitted.
+        """
+        if value is not None:
+            scaled = (as_number(self.name, value) - statistics.centre) / statistics.spread
+            clip = self.field.clip
+            vector[self.slot] = max(-clip, min(clip, scaled)) / clip * self._share
+        elif self.field.missing == "refuse":
+            raise refuse_missing(self.name)
+        elif self.field.missing == "flag":
+            vector[self.slot + 1] = self._share

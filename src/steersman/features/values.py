@@ -1,0 +1,129 @@
+"""What callers put into a context, checked: every refusal names the field, the type and a way out.
+
+Absent, ``None`` and NaN all mean *missing*; what that stands for is declared per field.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, isnan
+from numbers import Real
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_CATEGORY_CHARS = 500
+
+
+def is_missing(value: object) -> bool:
+    """Return whether ``value`` stands for nothing: None or NaN."""
+    return value is None or (isinstance(value, float | np.floating) and isnan(value))
+
+
+def refuse_missing(name: str) -> InputError:
+    """Return the error for a field that must be there."""
+    return InputError(
+        f"context field {name!r} is missing and declared `missing: refuse`; send it, or declare "
+        "what a missing value means"
+    )
+
+
+def as_text(name: str, value: object, max_chars: int, *, truncate: bool) -> str:
+    """Return a text of at most ``max_chars`` characters.
+
+    Raises:
+        InputError: not a string, or too long and not to be truncated.
+    """
+    if not isinstance(value, str):
+        raise _wrong_type(name, value, "text (str)", "send str(value) if that is meant")
+    if len(value) <= max_chars:
+        return value
+    if truncate:
+        return value[:max_chars]
+    message = (
+        f"context field {name!r} has {len(value):,} characters; allowed at most {max_chars:,}; "
+        "shorten it, or declare `too_long: truncate`"
+    )
+    raise InputError(message)
+
+
+def as_category(name: str, value: object) -> str:
+    """Return the name of a category.
+
+    Raises:
+        InputError: not a string, or longer than 500 characters.
+    """
+    if not isinstance(value, str):
+        raise _wrong_type(name, value, "a name (str)", "send str(value) if that is meant")
+    if len(value) > MAX_CATEGORY_CHARS:
+        message = (
+            f"context field {name!r} has a name of {len(value):,} characters; allowed at most "
+            f"{MAX_CATEGORY_CHARS}; declare it as text if it is text"
+        )
+        raise InputError(message)
+    return value
+
+
+def as_number(name: str, value: object) -> float:
+    """Return a finite number.
+
+    Raises:
+        InputError: not a number (true and false are none), infinite, or too large for a float.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        advice = "send a number, or declare the field as a category"
+        raise _wrong_type(name, value, "a number", advice)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = float("inf")
+    if isfinite(number):
+        return number
+    message = (
+        f"context field {name!r} is not finite (got {str(value)[:40]}); allowed is any finite "
+        "number; send None if it is unknown"
+    )
+    raise InputError(message)
+
+
+def as_vector(name: str, value: object, size: int) -> NDArray[np.float64]:
+    """Return a vector of ``size`` finite numbers, float64.
+
+    Raises:
+        InputError: not a flat list or array of ``size`` finite numbers.
+    """
+    wanted = f"a flat list or array of {size} numbers"
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise _wrong_type(name, value, wanted, "send its numbers")
+    # Checked before conversion, so that a huge nested list is not copied to be refused.
+    if np.ndim(value[:1]) != 1 or len(value) != size:
+        message = f"context field {name!r} got {_extent(value)}; allowed is {wanted}"
+        raise InputError(f"{message}; send a vector of the declared size")
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise _wrong_type(name, value, wanted, "send numbers only")
+    vector = array.astype(np.float64)
+    if np.isfinite(vector).all():
+        return vector
+    place = int(np.flatnonzero(~np.isfinite(vector))[0])
+    message = (
+        f"context field {name!r} is not finite at entry {place} (got {vector[place]}); allowed are "
+        "finite numbers; send None if the vector is unknown"
+    )
+    raise InputError(message)
+
+
+def _wrong_type(name: str, value: object, wanted: str, advice: str) -> InputError:
+    shown = repr(value) if isinstance(value, str | bool | int | float) else ""
+    got = f"{type(value).__name__} {shown[:60]}".strip()
+    return InputError(f"context field {name!r} got {got}; allowed is {wanted}; {advice}")
+
+
+def _extent(value: list[object] | tuple[object, ...] | NDArray[np.generic]) -> str:
+    inner = value[0] if len(value) else 0.0
+    nested = isinstance(inner, list | tuple | dict | np.ndarray)
+    return f"{'nested ' if nested else ''}{type(value).__name__} of {len(value)}"
