@@ -1,7 +1,7 @@
 """Policies for choice actions: pure, seeded, exact propensities, mergeable states.
 
-One model per action: :class:`LinUCB`, :class:`LinTS`, :class:`EpsilonGreedy`, and
-:class:`BetaThompson` per key. One model over per-action features, for candidates that change:
+One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`LinTS`,
+:class:`EpsilonGreedy`, and :class:`BetaThompson` per key. One model over per-action features, for candidates that change:
 :class:`JointSquareCB`, :class:`JointLinTS`. Nothing learned: :class:`Fixed`, :class:`Rules`.
 """
 
@@ -15,10 +15,11 @@ from steersman.policies.fixed import Fixed, Rules
 from steersman.policies.gaussian_choice import gaussian_choice_probabilities
 from steersman.policies.joint import JointLinTS, JointSquareCB
 from steersman.policies.lints import LinTS
-from steersman.policies.linucb import LinUCB
+from steersman.policies.linucb import BoundedLinUCB, LinUCB
 
 __all__ = [
     "BetaThompson",
+    "BoundedLinUCB",
     "Choice",
     "ChoicePolicy",
     "EpsilonGreedy",

@@ -13,7 +13,7 @@ from steersman.policies.epsilon_greedy import EpsilonGreedy
 from steersman.policies.fixed import Fixed, Rules
 from steersman.policies.joint import JointLinTS, JointSquareCB
 from steersman.policies.lints import LinTS
-from steersman.policies.linucb import LinUCB
+from steersman.policies.linucb import BoundedLinUCB, LinUCB
 from steersman.policies.states import algorithm_of
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ CLASSES: dict[str, type[ChoicePolicy]] = {
     cls.algorithm: cls
     for cls in (
         LinUCB,
+        BoundedLinUCB,
         LinTS,
         BetaThompson,
         EpsilonGreedy,
@@ -35,7 +36,7 @@ CLASSES: dict[str, type[ChoicePolicy]] = {
         JointLinTS,
     )
 }
-_NEED_DIM = {"lin_ucb", "lin_ts", "joint_squarecb", "joint_lin_ts"}
+_NEED_DIM = {"lin_ucb", "bounded_lin_ucb", "lin_ts", "joint_squarecb", "joint_lin_ts"}
 
 
 def build(policy: Policy, actions: Sequence[str], *, dim: int, floor: float) -> ChoicePolicy:
