@@ -1,0 +1,249 @@
+"""The assistant's world: every request with what each choice would have brought.
+
+Requests come from the pinned wheel, engine results from the recording. Nothing here decides
+anything: policies choose, the world says what they see before and what comes of it after. It holds
+no state either; what the tools did so far is in a `ToolHistory` that the caller keeps.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from steersman.errors import DataError
+from steersman.retrieval import words
+from steersman.systems.assistant.engines import fuse
+from steersman.systems.assistant.history import ToolHistory, tool_features
+from steersman.systems.assistant.intents import IntentClassifier, tool_families
+from steersman.systems.assistant.recording import NOBODY, Recording
+from steersman.systems.assistant.requests import load_catalogue
+from steersman.systems.assistant.routes import Deep, compute_cost_usd
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.systems.assistant.requests import Catalogue
+
+INTENTS = 40
+"""Families of tools that requests are sorted into: about 18 tools each."""
+
+
+@dataclass(frozen=True)
+class World:
+    """n requests over one catalogue; requests are named by their index 0..n-1.
+
+    Args:
+        catalogue: Requests and tools.
+        recording: What the engines said about them, in the same order.
+
+    Raises:
+        DataError: The recording is of other requests.
+    """
+
+    catalogue: Catalogue
+    recording: Recording
+
+    def __post_init__(self) -> None:
+        truth = [request.tool for request in self.catalogue.requests]
+        tools = len(self.catalogue.tools)
+        same = np.array_equal(self.recording.truth, truth)
+        if not same or len(self.recording.tool_embedding) != tools:
+            message = (
+                f"the recording holds {len(self.recording.truth)} requests over "
+                f"{len(self.recording.tool_embedding)} tools and is not of these {len(truth)} over "
+                f"{tools}; make it again with `steersman data record assistant`"
+            )
+            raise DataError(message)
+
+    @classmethod
+    def load(cls, home: Path | None = None, *, fetch: bool = True) -> Self:
+        """The world of the shipped recording; needs no model.
+
+        Args:
+            home: Directory of the caches, see `steersman.retrieval.state_directory`.
+            fetch: Fetch the requests with pip if they are not cached yet.
+
+        Returns:
+            The world of 1,311 requests and 729 tools.
+
+        Raises:
+            DataError: The requests cannot be fetched, or the recording does not fit.
+        """
+        return cls(load_catalogue(home, fetch=fetch), Recording.load())
+
+    def __len__(self) -> int:
+        return len(self.catalogue.requests)
+
+    # What is known before the choice -----------------------------------------------------------
+
+    def shortlist(self, request: int) -> NDArray[np.int64]:
+        """(n,) indices of the candidate tools, n ≤ 20; BM25's best one is the first."""
+        row = self.recording.shortlist[request].astype(np.int64)
+        listed: NDArray[np.int64] = row[row != NOBODY]
+        return listed
+
+    def names(self, tools: Sequence[int] | NDArray[np.int64]) -> list[str]:
+        """Names of some tools, in the same order."""
+        return [self.catalogue.tools[int(tool)].name for tool in tools]
+
+    def embedding(self, request: int) -> NDArray[np.float32]:
+        """(384,) the request's unit vector."""
+        vector: NDArray[np.float32] = self._embeddings[request]
+        return vector
+
+    def history(self) -> ToolHistory:
+        """An empty history of this catalogue's tools."""
+        return ToolHistory(self.recording.tool_embedding.astype(np.float32))
+
+    def tool_features(self, request: int, history: ToolHistory) -> NDArray[np.float64]:
+        """Features of the request's shortlist.
+
+        Args:
+            request: Its index.
+            history: What the tools did so far; only read.
+
+        Returns:
+            (n, 11) float64, rows in the order of `shortlist`, columns those of `TOOL_FEATURES`.
+        """
+        tools = self.shortlist(request)
+        said = self._words_said[request]
+        matches = [len(self._name_words[t] & said) / len(self._name_words[t]) for t in tools]
+        bm25, dense = self._scores(request)
+        return tool_features(
+            history, tools, bm25, dense, np.array(matches), self.embedding(request)
+        )
+
+    def context(self, request: int) -> dict[str, Any]:
+        """What the route's choice knows of a request from the request alone.
+
+        Args:
+            request: Its index.
+
+        Returns:
+            ``text``; ``intent``, a family of tools; ``language``, named by the script most letters
+            belong to; ``text_len`` in characters; ``confidence``, the best cosine; ``score_gap``,
+            the lead of the best fused score; ``agreement``, 1 if both engines rank the same tool
+            first.
+        """
+        text = self.catalogue.requests[request].text
+        bm25, dense = self._scores(request)
+        second, best = np.partition(fuse(bm25, dense), -2)[-2:]
+        return {
+            "text": text,
+            "intent": self.intents[request],
+            "language": script(text),
+            "text_len": float(len(text)),
+            "confidence": float(dense.max()),
+            "score_gap": float(best - second),
+            "agreement": float(bm25.argmax() == dense.argmax()),
+        }
+
+    @cached_property
+    def intents(self) -> tuple[str, ...]:
+        """The intent of each request, from a classifier fitted on the tools' texts alone."""
+        texts = [tool.text for tool in self.catalogue.tools]
+        names = [tool.name for tool in self.catalogue.tools]
+        families = tool_families(names, texts, INTENTS, np.random.default_rng(0))
+        classifier = IntentClassifier.fit(texts, families)
+        return tuple(classifier.predict(r.text)[0] for r in self.catalogue.requests)
+
+    # What comes of it ---------------------------------------------------------------------------
+
+    def tool_right(self, request: int, tool: int) -> bool:
+        """Whether a tool is the one the request needs."""
+        return self.catalogue.requests[request].tool == tool
+
+    def route_right(self, request: int, route: str, *, planned: int, deep: Deep) -> bool:
+        """Whether a route answers the request.
+
+        Args:
+            request: Its index.
+            route: "micro", "planner" or "deep".
+            planned: Index of the tool that the tool policy picks, for "planner".
+            deep: What an escalation is assumed to be.
+
+        Returns:
+            True if the right tool is used, or if the escalation succeeds.
+        """
+        if route == "deep":
+            return deep.right(self.catalogue.requests[request].id)
+        tool = int(self.recording.shortlist[request, 0]) if route == "micro" else planned
+        return self.tool_right(request, tool)
+
+    def latency_ms(self, request: int, route: str, *, deep: Deep) -> float:
+        """How long a route takes, the engines included.
+
+        The context of the route's choice needs both engines, so every route pays for both. The
+        policies' own time is not in it (see ``benchmarks.policies``: well below one millisecond).
+
+        Args:
+            request: Its index.
+            route: "micro", "planner" or "deep".
+            deep: What an escalation is assumed to be.
+
+        Returns:
+            Milliseconds.
+        """
+        engines = float(self.recording.latency_ms[request].sum())
+        if route != "deep":
+            return engines
+        return engines + deep.latency_ms(self.catalogue.requests[request].id)
+
+    def cost_usd(self, request: int, route: str, *, deep: Deep) -> float:
+        """Price of a route: processor time of the engines, and of the escalation if there is one.
+
+        Args:
+            request: Its index.
+            route: "micro", "planner" or "deep".
+            deep: What an escalation is assumed to be.
+
+        Returns:
+            US dollars.
+        """
+        engines = compute_cost_usd(float(self.recording.latency_ms[request].sum()))
+        return engines + (deep.cost_usd if route == "deep" else 0.0)
+
+    # Derived once -------------------------------------------------------------------------------
+
+    @cached_property
+    def _embeddings(self) -> NDArray[np.float32]:
+        return self.recording.request_embedding.astype(np.float32)
+
+    @cached_property
+    def _words_said(self) -> list[frozenset[str]]:
+        return [frozenset(words(request.text)) for request in self.catalogue.requests]
+
+    @cached_property
+    def _name_words(self) -> list[frozenset[str]]:
+        return [frozenset(words(tool.name)) for tool in self.catalogue.tools]
+
+    def _scores(self, request: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        count = len(self.shortlist(request))
+        return self.recording.bm25[request, :count], self.recording.dense[request, :count]
+
+
+def script(text: str) -> str:
+    """The script most letters of a text belong to, in lower case: a cheap sign of its language.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The first word of the letters' Unicode names, such as "latin", "cjk" or "hangul"; "none"
+        without letters.
+
+    >>> script("Wie wird das Wetter?"), script("서울 날씨"), script("12 + 30")
+    ('latin', 'hangul', 'none')
+    """
+    scripts = Counter(
+        unicodedata.name(char, "unknown").split()[0].lower() for char in text if char.isalpha()
+    )
+    return scripts.most_common(1)[0][0] if scripts else "none"
