@@ -25,7 +25,7 @@ class PureFloor(Contract):
         subfield=fields.StringField()
     )
 
-    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: FBT001, ARG002
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: FBT001
         """Return whether every import of every floor is allowed, and those that are not."""
         root = self.session_options["root_packages"][0]
         offences = [

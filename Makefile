@@ -1,0 +1,51 @@
+# `make demo` and `make test` need Python 3.11 or later and a package registry; nothing else.
+# Set-up goes into .venv; PYTHON=... names an interpreter, ARGS=... adds arguments.
+
+SHELL := /bin/bash
+VENV := .venv/bin
+PYTEST := $(VENV)/python -m pytest -n 2 --dist worksteal
+# Two test processes on two cores: a BLAS with threads of its own would only get in their way.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick check format bench lock clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /make \1\t/' | expand -t 14
+
+demo: ## set up .venv, then replay real requests while three policies learn
+	@tools/install core demo
+	@$(VENV)/steersman demo assistant $(ARGS)
+
+test: ## every test (under 10 minutes on two cores)
+	@tools/install dev rag
+	@$(PYTEST) $(ARGS)
+
+quick: ## the tests that take less than a minute together
+	@tools/install dev rag
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+check: ## lint, format, types, floors, sizes, docs (under a minute); all run, any may fail
+	@tools/install dev rag
+	@status=0; \
+	for gate in "ruff check ." "ruff format --check ." mypy "lint-imports --no-cache" \
+	  "python -m tools.sizes" "python -m tools.docs_gate"; do \
+	  echo "== $$gate"; $(VENV)/$$gate || status=1; \
+	done; exit $$status
+
+format: ## rewrite the sources as `make check` wants them
+	@tools/install dev rag
+	$(VENV)/ruff check --fix .
+	$(VENV)/ruff format .
+
+bench: ## every benchmark with its peers; rewrites docs/BENCHMARKS.md
+	@tools/install core bench rag
+	$(VENV)/python -m benchmarks $(ARGS)
+
+lock: ## resolve requirements/*.lock again (UPGRADE=--upgrade for new versions)
+	@tools/relock $(UPGRADE)
+
+clean: ## forget .venv and all caches
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
