@@ -48,7 +48,7 @@ class SignedHash:
 
         >>> slots, signs = SignedHash(seed=0, size=50).place("intent", ["weather", "music"])
         >>> slots.tolist(), signs.tolist()
-        ([37, 26], [1.0, -1.0])
+        ([11, 37], [1.0, -1.0])
         """
         salt = self.seed.to_bytes(8, "little")
         primed = blake2b(f"{namespace}\x1f".encode(), digest_size=8, salt=salt)

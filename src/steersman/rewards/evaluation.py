@@ -1,0 +1,225 @@
+"""The reward: a pure function of the declaration and the outcomes within the window.
+
+Nothing is stored and no clock is read, so the same outcomes give the same reward whenever, in
+whatever order and however often they arrive; a late or corrected outcome is a revision, whose exact
+effect on a linear learner is `revision`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import fsum
+from typing import TYPE_CHECKING, Literal
+
+from steersman.rewards.outcomes import finite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from steersman.rewards.outcomes import Outcome
+    from steersman.spec import Reward as RewardSpec
+    from steersman.spec import Term
+
+Status = Literal["scored", "waiting", "assumed", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """What a decision earned, as far as is known.
+
+    Attributes:
+        value: 0 to 1; None while waiting or when dropped.
+        status: ``scored`` from outcomes; ``waiting`` for required ones or for the window to close;
+            ``assumed`` (the declared value of ``missing``); or ``dropped`` (never to be learned).
+        terms: raw values by outcome, as they came or as declared for what did not come.
+        scaled: the same, each brought to 0 to 1 and cut there.
+        absent: required outcomes that did not come.
+        unscored: outcomes that came and that no term names; they are kept, and change nothing.
+        final: whether the window is closed; only events delivered late can still revise it.
+    """
+
+    value: float | None
+    status: Status
+    terms: Mapping[str, float] = field(default_factory=dict)
+    scaled: Mapping[str, float] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    unscored: tuple[str, ...] = ()
+    final: bool = True
+
+
+def evaluate(spec: RewardSpec, outcomes: Mapping[str, float]) -> Reward:
+    """Return the reward of a decision whose outcomes are all in.
+
+    With z = clip((v - low) / (high - low), 0, 1) per term, the value is
+    (Σ w z - Σ negative w) / Σ |w|: 1 when every wanted term is full and every unwanted one empty, 0
+    the other way round. The ratios between terms are those of the weights; raw terms are kept.
+
+    Args:
+        spec: the declared terms, and what missing ones mean.
+        outcomes: finite numbers by name. Names without a term are listed as ``unscored``.
+
+    Raises:
+        InputError: a value that is not a finite number.
+
+    >>> from steersman.spec import Reward as RewardSpec
+    >>> spec = RewardSpec.model_validate(
+    ...     {
+    ...         "terms": {
+    ...             "success": {"weight": 2.0},
+    ...             "latency_ms": {"weight": -2.0, "high": 2000},
+    ...         }
+    ...     }
+    ... )
+    >>> evaluate(spec, {"success": 1, "latency_ms": 500}).value
+    0.875
+    """
+    came = {name: finite(f"outcome {name!r}", value) for name, value in outcomes.items()}
+    return _score(spec, came, final=True)
+
+
+def evaluate_window(
+    spec: RewardSpec, outcomes: Iterable[Outcome], *, decided_at: float, now: float
+) -> Reward:
+    """Return the reward of a decision as it is known at ``now``.
+
+    The latest outcome of a name counts (by ``at``; the last one given, if two have the same). One
+    later than ``decided_at + window_s`` never counts; one before the decision does, since clocks of
+    applications differ. With ``trigger: first`` there is a value once all required terms are in,
+    with ``trigger: window`` only when the window has closed.
+
+    Args:
+        spec: the declared reward.
+        outcomes: in any order.
+        decided_at: when the decision was made, in seconds.
+        now: the time for which the answer is wanted, in seconds on the same clock; outcomes after
+            it are not known yet.
+
+    Raises:
+        InputError: a time that is not finite.
+    """
+    start, moment = finite("decided_at", decided_at), finite("now", now)
+    closes = start + spec.window_s
+    came = _latest(outcome for outcome in outcomes if outcome.at <= min(closes, moment))
+    final = moment >= closes
+    if spec.trigger == "window" and not final:
+        return _without_value(spec, came, "waiting", final=False)
+    return _score(spec, came, final=final)
+
+
+def credit(
+    spec: RewardSpec, decisions: Mapping[str, float], outcomes: Iterable[Outcome], *, now: float
+) -> dict[str, Reward]:
+    """Return the reward of every decision of one episode, by decision.
+
+    With ``scope: decision`` a decision is credited with its own outcomes alone, and outcomes of the
+    whole episode credit nobody. With ``scope: episode`` every decision is credited with all
+    outcomes of the episode, its own and the others', that fall within its own window.
+
+    Args:
+        spec: the declared reward.
+        decisions: when each was made, in seconds, by id.
+        outcomes: those of the episode and of its decisions, in any order.
+        now: as for `evaluate_window`.
+    """
+    everything = list(outcomes)
+    return {
+        decision: evaluate_window(
+            spec,
+            everything if spec.scope == "episode" else _of(decision, everything),
+            decided_at=decided_at,
+            now=now,
+        )
+        for decision, decided_at in decisions.items()
+    }
+
+
+def revision(before: Reward | None, after: Reward) -> tuple[float, float] | None:
+    """Return what a linear learner must add to go from one reward of a decision to the next.
+
+    Args:
+        before: the reward it last learned from; None if none.
+        after: the reward as it is now.
+
+    Returns:
+        (change of reward, change of weight): weight +1 the first time, 0 for a correction, -1 when
+        a reward is withdrawn; None when nothing changes.
+
+    >>> first, late = Reward(0.75, "scored"), Reward(0.5, "scored")
+    >>> revision(None, first), revision(first, late), revision(late, late)
+    ((0.75, 1.0), (-0.25, 0.0), None)
+    """
+    old = None if before is None else before.value
+    if old == after.value:
+        return None
+    weight = float(after.value is not None) - float(old is not None)
+    return (after.value or 0.0) - (old or 0.0), weight
+
+
+def _score(spec: RewardSpec, came: Mapping[str, float], *, final: bool) -> Reward:
+    known = _with_assumed(spec, came)
+    if len(known) < len(spec.terms) or not any(name in spec.terms for name in came):
+        return _unscored(spec, came, final=final)
+    scaled = {name: _scaled(spec.terms[name], value) for name, value in known.items()}
+    weights = {name: spec.terms[name].weight for name in known}
+    # Rounding may leave the last bit outside: the promise of 0 to 1 must hold exactly.
+    reached = fsum(weights[name] * scaled[name] - min(weights[name], 0.0) for name in known)
+    value = min(1.0, max(0.0, reached / fsum(abs(weight) for weight in weights.values())))
+    return Reward(value, "scored", known, scaled, unscored=_extra(spec, came), final=final)
+
+
+def _unscored(spec: RewardSpec, came: Mapping[str, float], *, final: bool) -> Reward:
+    if not final:
+        return _without_value(spec, came, "waiting", final=False)
+    if spec.missing == "drop":
+        return _without_value(spec, came, "dropped", final=True)
+    return _without_value(spec, came, "assumed", final=True, value=spec.missing.value)
+
+
+def _without_value(
+    spec: RewardSpec,
+    came: Mapping[str, float],
+    status: Status,
+    *,
+    final: bool,
+    value: float | None = None,
+) -> Reward:
+    terms = {name: came[name] for name in sorted(spec.terms) if name in came}
+    scaled = {name: _scaled(spec.terms[name], raw) for name, raw in terms.items()}
+    absent = tuple(
+        name
+        for name, term in sorted(spec.terms.items())
+        if name not in came and term.missing is None
+    )
+    return Reward(value, status, terms, scaled, absent, _extra(spec, came), final)
+
+
+def _with_assumed(spec: RewardSpec, came: Mapping[str, float]) -> dict[str, float]:
+    known: dict[str, float] = {}
+    for name, term in sorted(spec.terms.items()):
+        value = came.get(name, term.missing)
+        if value is not None:
+            known[name] = value
+    return known
+
+
+def _extra(spec: RewardSpec, came: Mapping[str, float]) -> tuple[str, ...]:
+    return tuple(sorted(came.keys() - spec.terms.keys()))
+
+
+def _scaled(term: Term, value: float) -> float:
+    # Cut first: 1e300 minus a low of -1e300 would be infinite.
+    inside = min(term.high, max(term.low, value))
+    return (inside - term.low) / (term.high - term.low)
+
+
+def _latest(outcomes: Iterable[Outcome]) -> dict[str, float]:
+    newest: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        known = newest.get(outcome.name)
+        if known is None or outcome.at >= known.at:
+            newest[outcome.name] = outcome
+    return {name: outcome.value for name, outcome in newest.items()}
+
+
+def _of(decision: str, outcomes: Iterable[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.decision == decision]

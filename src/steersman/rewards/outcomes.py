@@ -1,0 +1,54 @@
+"""Outcomes: named numbers that came back after a decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from numbers import Real
+
+from steersman.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A named number, and when it was true.
+
+    Attributes:
+        name: the outcome, such as ``success`` or ``latency_ms``.
+        value: any finite number; true and false count as 1 and 0.
+        at: seconds on the clock of the decision, when it happened (not when it was received).
+        decision: the decision it belongs to; None for the whole episode.
+    """
+
+    name: str
+    value: float
+    at: float
+    decision: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no reward can be computed from, before it is kept anywhere."""
+        object.__setattr__(self, "value", finite(f"outcome {self.name!r}", self.value))
+        object.__setattr__(self, "at", finite(f"time of outcome {self.name!r}", self.at))
+
+
+def finite(what: str, value: object) -> float:
+    """Return ``value`` as a finite float.
+
+    Args:
+        what: what errors call it.
+        value: a number; true and false count as 1 and 0.
+
+    Raises:
+        InputError: not a number, NaN, infinite, or too large for a float.
+    """
+    if not isinstance(value, Real):
+        message = f"{what} got {type(value).__name__} {value!r:.60}; allowed is a finite number"
+        raise InputError(f"{message}; send a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = float("inf")
+    if isfinite(number):
+        return number
+    message = f"{what} got {str(value)[:40]}; allowed is a finite number; leave it out if unknown"
+    raise InputError(message)
