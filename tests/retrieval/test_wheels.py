@@ -1,0 +1,105 @@
+"""Pinned wheels: only the very file that was meant is ever read."""
+
+import hashlib
+import io
+import zipfile
+
+import pytest
+
+from steersman.errors import DataError
+from steersman.retrieval import PinnedWheel, state_directory
+
+FILENAME = "sample-1.0-py3-none-any.whl"
+
+
+@pytest.fixture
+def content():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr("sample/data.json", b'{"a": 1}')
+        wheel.writestr("sample/zeros", bytes(1_000_000))
+        about = "Metadata-Version: 2.1\nName: sample\nVersion: 1.0\nRequires-Dist: not-there\n"
+        wheel.writestr("sample-1.0.dist-info/METADATA", about)
+        wheel.writestr("sample-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def wheel(content):
+    digest = hashlib.sha256(content).hexdigest()
+    return PinnedWheel("sample", "1.0", FILENAME, digest, len(content), "Apache-2.0")
+
+
+@pytest.fixture
+def home(tmp_path, wheel, content):
+    wheel.path(tmp_path).parent.mkdir(parents=True)
+    wheel.path(tmp_path).write_bytes(content)
+    return tmp_path
+
+
+def test_read_gives_members(wheel, home):
+    assert wheel.fetch(home) == home / "wheels" / FILENAME
+    assert wheel.read({"sample/data.json": 100}, home) == {"sample/data.json": b'{"a": 1}'}
+
+
+def test_read_refuses_a_member_over_its_cap(wheel, home):
+    with pytest.raises(DataError, match="more than the 999999 bytes"):
+        wheel.read({"sample/zeros": 999_999}, home)
+
+
+def test_read_refuses_an_unknown_member(wheel, home):
+    with pytest.raises(DataError, match="sample/other is not in"):
+        wheel.read({"sample/other": 10}, home)
+
+
+@pytest.mark.parametrize("change", [lambda c: c[:-1], lambda c: c[:-1] + b"?", lambda c: c[:0]])
+def test_a_changed_file_is_refused(wheel, home, content, change):
+    wheel.path(home).write_bytes(change(content))
+    for use in (wheel.fetch, lambda home: wheel.read({"sample/data.json": 100}, home)):
+        with pytest.raises(DataError, match="delete it and fetch it again"):
+            use(home)
+
+
+def test_a_missing_file_names_the_command(wheel, tmp_path):
+    with pytest.raises(DataError, match="steersman data fetch"):
+        wheel.read({"sample/data.json": 100}, tmp_path)
+
+
+def test_offline_is_an_error_that_says_what_to_do(wheel, tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(DataError, match="go online, or put the file"):
+        wheel.fetch(tmp_path)
+    assert list((tmp_path / "wheels").iterdir()) == []
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def test_fetch_takes_the_wheel_without_its_dependencies(wheel, content, tmp_path, index):
+    (index / FILENAME).write_bytes(content)
+    assert wheel.fetch(tmp_path).read_bytes() == content
+    assert [path.name for path in (tmp_path / "wheels").iterdir()] == [FILENAME]
+
+
+def test_fetch_refuses_a_file_with_another_hash(wheel, content, tmp_path, index):
+    (index / FILENAME).write_bytes(content[:-1] + b"\x01")
+    with pytest.raises(DataError, match="pip could not download sample"):
+        wheel.fetch(tmp_path)
+    assert not wheel.path(tmp_path).exists()
+
+
+def test_state_directory_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("STEERSMAN_HOME", str(tmp_path))
+    assert state_directory() == tmp_path
+    assert state_directory(tmp_path / "other") == tmp_path / "other"
+    monkeypatch.delenv("STEERSMAN_HOME")
+    assert state_directory().name == ".steersman"
