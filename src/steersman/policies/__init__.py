@@ -1,7 +1,7 @@
 """Policies for choice actions: pure, seeded, exact propensities, mergeable states.
 
-One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`LinTS`,
-:class:`EpsilonGreedy`, and :class:`BetaThompson` per key. One model over per-action features, for candidates that change:
+One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`KernelUCB`,
+:class:`LinTS`, :class:`EpsilonGreedy`, and :class:`BetaThompson` per key. One model over per-action features, for candidates that change:
 :class:`JointSquareCB`, :class:`JointLinTS`. Nothing learned: :class:`Fixed`, :class:`Rules`.
 """
 
@@ -14,6 +14,7 @@ from steersman.policies.epsilon_greedy import EpsilonGreedy
 from steersman.policies.fixed import Fixed, Rules
 from steersman.policies.gaussian_choice import gaussian_choice_probabilities
 from steersman.policies.joint import JointLinTS, JointSquareCB
+from steersman.policies.kernel_ucb import KernelUCB
 from steersman.policies.lints import LinTS
 from steersman.policies.linucb import BoundedLinUCB, LinUCB
 
@@ -26,6 +27,7 @@ __all__ = [
     "Fixed",
     "JointLinTS",
     "JointSquareCB",
+    "KernelUCB",
     "LinTS",
     "LinUCB",
     "Rules",

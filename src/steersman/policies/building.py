@@ -12,6 +12,7 @@ from steersman.policies.beta_thompson import BetaThompson
 from steersman.policies.epsilon_greedy import EpsilonGreedy
 from steersman.policies.fixed import Fixed, Rules
 from steersman.policies.joint import JointLinTS, JointSquareCB
+from steersman.policies.kernel_ucb import KernelUCB
 from steersman.policies.lints import LinTS
 from steersman.policies.linucb import BoundedLinUCB, LinUCB
 from steersman.policies.states import algorithm_of
@@ -27,6 +28,7 @@ CLASSES: dict[str, type[ChoicePolicy]] = {
     for cls in (
         LinUCB,
         BoundedLinUCB,
+        KernelUCB,
         LinTS,
         BetaThompson,
         EpsilonGreedy,
@@ -36,7 +38,7 @@ CLASSES: dict[str, type[ChoicePolicy]] = {
         JointLinTS,
     )
 }
-_NEED_DIM = {"lin_ucb", "bounded_lin_ucb", "lin_ts", "joint_squarecb", "joint_lin_ts"}
+_NEED_DIM = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts", "joint_squarecb", "joint_lin_ts"}
 
 
 def build(policy: Policy, actions: Sequence[str], *, dim: int, floor: float) -> ChoicePolicy:

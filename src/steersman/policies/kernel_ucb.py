@@ -1,0 +1,113 @@
+"""Upper confidence bounds on a kernel: linear plus Gaussian, by random Fourier features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.policies import inputs
+from steersman.policies.linucb import BoundedLinUCB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+class KernelUCB(BoundedLinUCB):
+    """Bounded LinUCB on x and on random Fourier features of x, so that it also learns curves.
+
+    The features √(2/D)·cos(Wx + b), W ~ N(0, 1/lengthscale²), b ~ U(0, 2π), have inner products
+    that approximate the Gaussian kernel exp(-|x - x'|²/2·lengthscale²). They follow x itself, so
+    whatever is linear stays cheap to learn. The draw of W and b depends on ``seed`` alone.
+
+    Args:
+        actions: K different names.
+        dim: number of context features d >= 1.
+        alpha: width of the bonus, >= 0.
+        ridge: prior precision, > 0.
+        ceiling: the largest reward that can occur.
+        random_features: D in [1, 4096]; a decision costs (d + D)² per action.
+        lengthscale: distance in x over which rewards change, > 0. Trap: it is in the units of x,
+            so scale features to a norm of about 1 (``FeatureMap`` does).
+        floor: total mass in [0, 1) spread evenly over the eligible actions.
+        forget: factor in (0, 1] by which older updates weigh less, per time bucket.
+        seed: of the random features.
+
+    Raises:
+        InputError: an argument out of range.
+
+    >>> policy = KernelUCB(["inside", "outside"], dim=1, lengthscale=0.3)
+    >>> rng = np.random.default_rng(0)
+    >>> for x in rng.uniform(-1.0, 1.0, 200):
+    ...     choice = policy.decide([x], rng=rng)
+    ...     truth = "inside" if abs(x) < 0.5 else "outside"  # no line separates these
+    ...     policy.learn([x], choice.action, float(choice.action == truth))
+    >>> [policy.decide([x], rng=rng).action for x in (-0.9, 0.0, 0.9)]
+    ['outside', 'inside', 'outside']
+
+    Source:
+        Valko, Korda, Munos, Flaounas, Cristianini (2013), "Finite-time analysis of kernelised
+        contextual bandits", algorithm 1; Rahimi, Recht (2007), "Random features for large-scale
+        kernel machines", algorithm 1.
+    """
+
+    algorithm = "kernel_ucb"
+
+    def __init__(
+        self,
+        actions: Sequence[str],
+        dim: int,
+        *,
+        alpha: float = 0.5,
+        ridge: float = 0.3,
+        ceiling: float = 1.0,
+        random_features: int = 256,
+        lengthscale: float = 1.0,
+        floor: float = 0.0,
+        forget: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.context_dim = int(inputs.parameter("dim", dim, 1, 16_384))
+        self.random_features = int(inputs.parameter("random_features", random_features, 1, 4096))
+        self.lengthscale = inputs.parameter("lengthscale", lengthscale, 1e-6, 1e6)
+        self.seed = int(inputs.parameter("seed", seed, 0, 2**63))
+        rng = np.random.default_rng(self.seed)
+        shape = (self.random_features, self.context_dim)
+        self._frequencies: Floats = rng.standard_normal(shape) / self.lengthscale
+        self._phases: Floats = rng.uniform(0.0, 2.0 * np.pi, self.random_features)
+        super().__init__(
+            actions,
+            self.context_dim + self.random_features,
+            alpha=alpha,
+            ridge=ridge,
+            ceiling=ceiling,
+            floor=floor,
+            forget=forget,
+        )
+
+    def _vector(self, x: Any) -> Floats:
+        return self._lifted(inputs.vector(x, self.context_dim))
+
+    def _matrix(self, rows: Any) -> Floats:
+        if len(rows) == 0:
+            return np.zeros((0, self.dim))
+        return self._lifted(inputs.matrix(rows, self.context_dim))
+
+    def _lifted(self, x: Floats) -> Floats:
+        """Return x (..., d) followed by its D random features."""
+        waves = np.cos(x @ self._frequencies.T + self._phases)
+        waves *= np.sqrt(2.0 / self.random_features)
+        return np.concatenate((x, waves), axis=-1)
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            **super()._config(),
+            "dim": self.context_dim,
+            "random_features": self.random_features,
+            "lengthscale": self.lengthscale,
+            "seed": self.seed,
+        }
