@@ -123,7 +123,13 @@ class FeatureMap:
         return vector
 
     def encode_batch(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
-        """Return one context per row, shape (n, dim), float64; n may be 0.
+        """Return one encoded context per row.
+
+        Args:
+            rows: contexts as for `encode`; may be empty.
+
+        Returns:
+            Shape (n, dim), float64.
 
         Raises:
             InputError: as `encode`, with the row's number.

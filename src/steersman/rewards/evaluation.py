@@ -58,6 +58,9 @@ def evaluate(spec: RewardSpec, outcomes: Mapping[str, float]) -> Reward:
         spec: the declared terms, and what missing ones mean.
         outcomes: finite numbers by name. Names without a term are listed as ``unscored``.
 
+    Returns:
+        The final reward; its value is None when required outcomes are absent and dropped.
+
     Raises:
         InputError: a value that is not a finite number.
 
@@ -94,8 +97,20 @@ def evaluate_window(
         now: the time for which the answer is wanted, in seconds on the same clock; outcomes after
             it are not known yet.
 
+    Returns:
+        The reward, final once the window has closed.
+
     Raises:
         InputError: a time that is not finite.
+
+    >>> from steersman.rewards import Outcome
+    >>> from steersman.spec import Reward as RewardSpec
+    >>> spec = RewardSpec.model_validate({"terms": {"success": {"weight": 1.0}}, "window_s": 60})
+    >>> came = [Outcome("success", 1, at=105.0), Outcome("success", 0, at=500.0)]
+    >>> [evaluate_window(spec, came, decided_at=100.0, now=now).status for now in (101, 110)]
+    ['waiting', 'scored']
+    >>> evaluate_window(spec, came, decided_at=100.0, now=1000.0).value
+    1.0
     """
     start, moment = finite("decided_at", decided_at), finite("now", now)
     closes = start + spec.window_s
@@ -120,6 +135,20 @@ def credit(
         decisions: when each was made, in seconds, by id.
         outcomes: those of the episode and of its decisions, in any order.
         now: as for `evaluate_window`.
+
+    Returns:
+        One reward per decision, in the order of ``decisions``.
+
+    >>> from steersman.rewards import Outcome
+    >>> from steersman.spec import Reward as RewardSpec
+    >>> spec = RewardSpec.model_validate(
+    ...     {"terms": {"success": {"weight": 1.0}}, "scope": "episode"}
+    ... )
+    >>> rewards = credit(
+    ...     spec, {"ask": 0.0, "answer": 9.0}, [Outcome("success", 1, at=10.0)], now=20
+    ... )
+    >>> {decision: reward.value for decision, reward in rewards.items()}
+    {'ask': 1.0, 'answer': 1.0}
     """
     everything = list(outcomes)
     return {

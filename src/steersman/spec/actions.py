@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import Field
 
@@ -17,6 +16,9 @@ from steersman.spec.base import (
     repeated,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FIRST_ELIGIBLE = "first"
 """In rules over open candidates: the first eligible one, in the order the request gave them."""
 
@@ -25,6 +27,7 @@ class Choice(Declared):
     """Named arms, of which those that are eligible may differ per request."""
 
     kind: Literal["choice"]
+    """What kind of actions these are."""
     names: ActionNames = ()
     """The arms; may be empty when candidates come with each request."""
     open: bool = False
@@ -57,6 +60,7 @@ class CategoricalPart(Declared):
     """One of several named values."""
 
     type: Literal["categorical"]
+    """What kind of part this is."""
     values: Annotated[tuple[ActionName, ...], Field(strict=False, min_length=2)]
     """The values, at least two."""
 
@@ -66,7 +70,11 @@ class CategoricalPart(Declared):
         return ", ".join(self.values)
 
     def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``."""
+        """Return whether this part can take ``value``.
+
+        Args:
+            value: anything.
+        """
         return value in self.values
 
     def _problems(self) -> Iterator[Problem]:
@@ -77,6 +85,7 @@ class IntegerPart(Declared):
     """A whole number between two bounds, both possible."""
 
     type: Literal["integer"]
+    """What kind of part this is."""
     low: Annotated[int, Field(ge=-(10**9), le=10**9)]
     """Least value."""
     high: Annotated[int, Field(ge=-(10**9), le=10**9)]
@@ -88,9 +97,13 @@ class IntegerPart(Declared):
         return f"{self.low!r} to {self.high!r}"
 
     def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``."""
+        """Return whether this part can take ``value``.
+
+        Args:
+            value: anything.
+        """
         whole = isinstance(value, int) and not isinstance(value, bool)
-        return whole and self.low <= cast(int, value) <= self.high
+        return whole and self.low <= cast("int", value) <= self.high
 
     def _problems(self) -> Iterator[Problem]:
         yield from out_of_order(self.low, self.high)
@@ -100,6 +113,7 @@ class BooleanPart(Declared):
     """True or false."""
 
     type: Literal["boolean"]
+    """What kind of part this is."""
 
     @property
     def allowed(self) -> str:
@@ -107,7 +121,11 @@ class BooleanPart(Declared):
         return "true or false"
 
     def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``."""
+        """Return whether this part can take ``value``.
+
+        Args:
+            value: anything.
+        """
         return isinstance(value, bool)
 
 
@@ -115,6 +133,7 @@ class RealPart(Declared):
     """A real number, drawn on an even grid so that its propensity is a mass."""
 
     type: Literal["real"]
+    """What kind of part this is."""
     low: Annotated[float, Field(ge=-1e9, le=1e9)]
     """Least value."""
     high: Annotated[float, Field(ge=-1e9, le=1e9)]
@@ -128,9 +147,13 @@ class RealPart(Declared):
         return f"{self.low!r} to {self.high!r}"
 
     def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``."""
+        """Return whether this part can take ``value``.
+
+        Args:
+            value: anything.
+        """
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and self.low <= cast(float, value) <= self.high
+        return number and self.low <= cast("float", value) <= self.high
 
     def _problems(self) -> Iterator[Problem]:
         yield from out_of_order(self.low, self.high)
@@ -145,6 +168,7 @@ class Mixed(Declared):
     """A configuration of several parts, all drawn together."""
 
     kind: Literal["mixed"]
+    """What kind of actions these are."""
     parts: Annotated[dict[Identifier, Part], Field(min_length=1, max_length=32)]
     """Parts by name; their order has no meaning."""
 
@@ -153,6 +177,7 @@ class Sequence(Declared):
     """Picks from a growing set of candidates, one step after the other, until stop."""
 
     kind: Literal["sequence"]
+    """What kind of actions these are."""
     max_steps: Annotated[int, Field(ge=1, le=100)]
     """The most picks in one decision."""
     candidates: Annotated[int, Field(ge=1, le=10_000)] = 100

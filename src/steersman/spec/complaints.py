@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.spec.crosschecks import nearest
-from steersman.spec.document import Document, Path
 from steersman.spec.schema import names_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pydantic import ValidationError
+
+    from steersman.spec.document import Document, Path
 
 _TAG_KEYS = ("type", "kind", "algorithm")
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from steersman.spec.base import Declared, Identifier, Positive, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class TextField(Declared):
     """Free text, hashed by words and by character n-grams."""
 
     type: Literal["text"]
+    """What kind of field this is."""
     words: bool = True
     """Whether whole words count."""
     ngrams: Annotated[
@@ -44,6 +47,7 @@ class CategoryField(Declared):
     """One of a set of names that need not be known beforehand."""
 
     type: Literal["category"]
+    """What kind of field this is."""
     weight: Positive = 1.0
     """How much this field counts beside the other hashed fields."""
     missing: Literal["bucket", "refuse"] = "bucket"
@@ -54,6 +58,7 @@ class NumberField(Declared):
     """A number, centred and scaled by statistics that are declared, or fitted once and frozen."""
 
     type: Literal["number"]
+    """What kind of field this is."""
     scale: Literal["none", "zscore", "robust"] = "zscore"
     """`zscore`: (v - mean) / sd. `robust`: (v - median) / (iqr / 1.349). `none`: v itself."""
     mean: float | None = None
@@ -99,6 +104,7 @@ class VectorField(Declared):
     """A dense vector such as an embedding, count-sketched into the hashed slots."""
 
     type: Literal["vector"]
+    """What kind of field this is."""
     size: Annotated[int, Field(ge=1, le=8192)]
     """Number of entries every value must have."""
     weight: Positive = 1.0

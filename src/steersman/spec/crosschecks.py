@@ -6,12 +6,11 @@ document with several mistakes is told about all of them at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from steersman.spec.actions import FIRST_ELIGIBLE, Actions, Choice, Mixed
 from steersman.spec.base import Problem
-from steersman.spec.context import Context
 from steersman.spec.expressions import compile_rule
 from steersman.spec.policy import (
     BetaThompsonPolicy,
@@ -21,6 +20,11 @@ from steersman.spec.policy import (
     RulesPolicy,
     Target,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from steersman.spec.context import Context
 
 Path = tuple[str | int, ...]
 

@@ -8,9 +8,8 @@ nesting beyond 32, anchors and aliases (which can blow up a small file), tags, s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -25,6 +24,9 @@ from ruamel.yaml.events import (
 )
 
 from steersman.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -131,7 +133,7 @@ class _Reader:
                 root = self._value(event, ())
         return root
 
-    def _value(self, event: Any, path: Path) -> object:  # noqa: ANN401 (the parser is untyped)
+    def _value(self, event: Any, path: Path) -> object:
         self._check(event, path)
         self.lines.setdefault(path, event.start_mark.line + 1)
         if isinstance(event, ScalarEvent):
@@ -140,7 +142,7 @@ class _Reader:
             return self._list(path)
         return self._mapping(path)
 
-    def _check(self, event: Any, path: Path) -> None:  # noqa: ANN401
+    def _check(self, event: Any, path: Path) -> None:
         if isinstance(event, AliasEvent) or event.anchor is not None:
             raise self._refusal(event, "an anchor or alias", "write the value out")
         if event.tag is not None:
@@ -169,7 +171,7 @@ class _Reader:
             values[key] = self._value(next(self._events), entry)
         return values
 
-    def _key(self, event: Any, path: Path) -> str:  # noqa: ANN401
+    def _key(self, event: Any, path: Path) -> str:
         self._check(event, path)
         if not isinstance(event, ScalarEvent):
             raise self._refusal(event, "a key that is a list or mapping", "use text as the key")
@@ -180,12 +182,12 @@ class _Reader:
         self.faults.append(Fault(event.start_mark.line + 1, (*path, event.value), what))
         return str(event.value)
 
-    def _refusal(self, event: Any, what: str, advice: str) -> SpecError:  # noqa: ANN401
+    def _refusal(self, event: Any, what: str, advice: str) -> SpecError:
         line = event.start_mark.line + 1
         return SpecError(f"{self.source}:{line}: {what} is not allowed here; {advice}")
 
 
-def _scalar(event: Any) -> object:  # noqa: ANN401
+def _scalar(event: Any) -> object:
     text: str = event.value
     if event.style is not None:
         return text

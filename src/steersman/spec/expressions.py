@@ -74,6 +74,9 @@ def compile_rule(text: str) -> CompiledRule:
     Args:
         text: an expression of at most 500 characters, nested at most 50 deep.
 
+    Returns:
+        The compiled rule, to be called with contexts.
+
     Raises:
         SpecError: the text does not parse or uses anything outside the language, with the column.
 

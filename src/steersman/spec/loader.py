@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError, create_model
 
@@ -14,6 +14,9 @@ from steersman.spec.crosschecks import crosscheck
 from steersman.spec.document import MAX_BYTES, Document, parse
 from steersman.spec.point import DecisionPoint
 
+if TYPE_CHECKING:
+    from os import PathLike
+
 
 def load(path: str | PathLike[str]) -> DecisionPoint:
     """Return the decision point declared in a YAML file.
@@ -21,9 +24,14 @@ def load(path: str | PathLike[str]) -> DecisionPoint:
     Args:
         path: a UTF-8 file of at most 1 MiB.
 
+    Returns:
+        The validated declaration, defaults filled in.
+
     Raises:
         SpecError: the file cannot be read, or what it declares is wrong; all problems are listed,
             one a line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
+
+    No doctest: it needs a file; `loads` shows the rest.
     """
     source = str(path)
     try:
@@ -51,6 +59,9 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
     Args:
         text: YAML 1.2, at most 1 MiB.
         source: what errors call the text.
+
+    Returns:
+        The validated declaration, defaults filled in.
 
     Raises:
         SpecError: as `load`.

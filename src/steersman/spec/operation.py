@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from steersman.spec.base import Declared, Fraction, Identifier, Positive, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _STAGE_ORDER = ("shadow", "canary", "ab", "live")
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cached_property
 from hashlib import sha256
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from steersman.spec.actions import Actions
+from steersman.spec.actions import Actions  # noqa: TC001 (pydantic reads it)
 from steersman.spec.base import Declared, Identifier, Problem
 from steersman.spec.context import Context
 from steersman.spec.crosschecks import crosscheck
 from steersman.spec.operation import Budgets, Gates, Learning, Rollout
-from steersman.spec.policy import Policy, RuleList
-from steersman.spec.reward import Reward
+from steersman.spec.policy import Policy, RuleList  # noqa: TC001 (pydantic reads them)
+from steersman.spec.reward import Reward  # noqa: TC001 (pydantic reads it)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class DecisionPoint(Declared):

@@ -65,6 +65,7 @@ class LinUCBPolicy(Declared):
     """Ridge regression per action, and a bonus for what is uncertain."""
 
     algorithm: Literal["lin_ucb"]
+    """Which policy this is."""
     alpha: NonNegative = 1.0
     """Weight of the uncertainty bonus, in standard errors."""
     ridge: Ridge = 1.0
@@ -77,6 +78,7 @@ class LinTSPolicy(Declared):
     """Bayesian linear regression per action; each action is drawn as often as it may be best."""
 
     algorithm: Literal["lin_ts"]
+    """Which policy this is."""
     prior_var: Positive = 1.0
     """Variance of a coefficient before anything is seen."""
     noise_var: Positive = 0.1
@@ -89,6 +91,7 @@ class BetaThompsonPolicy(Declared):
     """A Beta distribution of the success of each action, apart for each value of a key."""
 
     algorithm: Literal["beta_thompson"]
+    """Which policy this is."""
     prior: Annotated[
         tuple[Annotated[float, Field(gt=0, le=1e6)], Annotated[float, Field(gt=0, le=1e6)]],
         Field(strict=False),
@@ -102,6 +105,7 @@ class EpsilonGreedyPolicy(Declared):
     """The best action so far, and with a falling probability any other."""
 
     algorithm: Literal["epsilon_greedy"]
+    """Which policy this is."""
     epsilon: Fraction = 0.1
     """Probability of exploring at the start."""
     decay: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -116,6 +120,7 @@ class FixedPolicy(Declared):
     """Always the same action."""
 
     algorithm: Literal["fixed"]
+    """Which policy this is."""
     action: Target
     """The action."""
 
@@ -124,12 +129,14 @@ class RulesPolicy(RuleList):
     """The first rule that holds decides."""
 
     algorithm: Literal["rules"]
+    """Which policy this is."""
 
 
 class JointSquareCBPolicy(Declared):
     """One regression over per-action features; probability falls with the gap to the best."""
 
     algorithm: Literal["joint_squarecb"]
+    """Which policy this is."""
     gamma: Positive = 100.0
     """How sharply the probability falls with the gap; larger explores less."""
     ridge: Ridge = 1.0
@@ -142,6 +149,7 @@ class JointLinTSPolicy(Declared):
     """One Bayesian regression over per-action features; seeded posterior draws are the choice."""
 
     algorithm: Literal["joint_lin_ts"]
+    """Which policy this is."""
     prior_var: Positive = 1.0
     """Variance of a coefficient before anything is seen."""
     noise_var: Positive = 0.1

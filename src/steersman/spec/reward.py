@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import isfinite
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from steersman.spec.actions import out_of_order
 from steersman.spec.base import Declared, Fraction, Identifier, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Term(Declared):

@@ -29,6 +29,9 @@ def json_schema() -> dict[str, Any]:
     It says which fields exist, their types, ranges and defaults, so that editors can complete and
     check a declaration. Agreement between sections is checked by `load` alone.
 
+    Returns:
+        A new dictionary, as ``decision_point.schema.json`` holds it.
+
     >>> sorted(json_schema()["required"])[:3]
     ['actions', 'decision', 'fallback']
     """
@@ -49,10 +52,7 @@ def names_at(path: tuple[str | int, ...], root: object) -> list[str]:
     """
     node, here = _resolve(_schema(), root), root
     for part in path:
-        if isinstance(part, int):
-            node = node.get("items", {})
-        else:
-            node = _entry(node, part)
+        node = node.get("items", {}) if isinstance(part, int) else _entry(node, part)
         try:
             here = here[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
