@@ -134,7 +134,7 @@ def fuse(bm25: NDArray[np.float32], dense: NDArray[np.float32]) -> NDArray[np.fl
             knows, and a request without a positive cosine is ranked by words alone.
 
     Returns:
-        (n,) float64, at most 1.
+        (n,) float64 in [0, 1]; cosines below zero count as zero.
 
     >>> fuse(np.array([4, 2], np.float32), np.array([0.4, 0.8], np.float32)).tolist()
     [0.75, 0.75]
@@ -145,4 +145,5 @@ def fuse(bm25: NDArray[np.float32], dense: NDArray[np.float32]) -> NDArray[np.fl
 def _scaled(scores: NDArray[np.floating]) -> NDArray[np.float64]:
     wide = np.asarray(scores, np.float64)
     largest = wide.max(initial=0.0)
-    return wide / largest if largest > 0 else np.zeros_like(wide)
+    # A cosine below zero says no more than zero does, and must not weigh more than the best score.
+    return np.maximum(wide / largest, 0.0) if largest > 0 else np.zeros_like(wide)

@@ -41,7 +41,7 @@ class Deep:
         InputError: A number outside its range.
 
     >>> Deep(worth=0.5).right("live_simple_0-0-0"), Deep(worth=1.0).right("live_simple_0-0-0")
-    (True, True)
+    (False, True)
 
     Source: Hu et al., RouterBench (2024), table of costs recomputed on the rows that
     `steersman.systems.assistant.routers` reads.
