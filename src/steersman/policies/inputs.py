@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import blas
 
 from steersman.errors import ActionError, InputError
 
@@ -39,8 +40,8 @@ def vector(x: object, dim: int) -> Floats:
             f"the context must have shape ({dim},); got shape {values.shape}. "
             "Encode it with the feature map that this policy was declared with."
         )
-    squared = float(values @ values)
-    if squared <= LARGEST_NORM**2:
+    # BLAS instead of @: a huge context is refused below, not warned about here.
+    if blas.ddot(values, values) <= LARGEST_NORM**2:
         return values
     raise InputError(_vector_problem(values))
 
@@ -55,7 +56,8 @@ def matrix(rows: object, dim: int) -> Floats:
         )
     if values.ndim != 2 or values.shape[1] != dim:
         raise InputError(f"the rows must have shape (n, {dim}); got shape {values.shape}")
-    fits = np.einsum("ij,ij->i", values, values) <= LARGEST_NORM**2
+    with np.errstate(over="ignore", invalid="ignore"):
+        fits = np.einsum("ij,ij->i", values, values) <= LARGEST_NORM**2
     if fits.all():
         return values
     row = int(np.flatnonzero(~fits)[0])

@@ -1,1 +1,5 @@
+"""Contract checks for policies and estimators, as a product: run them over your own."""
 
+from steersman.testing.policies import check_policy
+
+__all__ = ["check_policy"]

@@ -1,0 +1,383 @@
+"""Contract checks that every policy must pass, also one that you write yourself.
+
+Each ``check_*`` function raises AssertionError with what was broken. They use public names alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import chisquare
+
+from steersman.errors import ActionError, InputError, MergeError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies import ChoicePolicy
+
+    Floats = NDArray[np.float64]
+
+_TOLERANCE = 1e-9
+_ROWS = 60
+
+
+class _Log:
+    """A seeded log of (context, action, reward), and what a decision needs beside the context."""
+
+    def __init__(self, policy: ChoicePolicy, contexts: Sequence[Any] | None, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.names = policy.actions or ("first", "second", "third")
+        self.joint = policy.algorithm.startswith("joint")
+        self.contexts = list(contexts) if contexts is not None else self._contexts(policy)
+        chosen = self.rng.integers(len(self.names), size=len(self.contexts))
+        self.actions = [self.names[i] for i in chosen]
+        self.rewards = self.rng.random(len(self.contexts)).round(3)
+
+    def _contexts(self, policy: ChoicePolicy) -> list[Any]:
+        if policy.algorithm == "beta_thompson":
+            return [f"key {i % 4}" for i in range(_ROWS)]
+        dim = getattr(policy, "context_dim", getattr(policy, "dim", 1))
+        return list(self.rng.standard_normal((_ROWS, dim)) / np.sqrt(dim))
+
+    def request(self, row: int, eligible: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the keywords of ``decide`` and ``distribution`` for one request."""
+        if not self.joint:
+            return {"eligible": eligible}
+        names = list(eligible or self.names)
+        rows = {name: self.contexts[(row + i) % _ROWS] for i, name in enumerate(names)}
+        return {"eligible": names, "features": rows}
+
+    def teach(self, policy: ChoicePolicy, rows: slice = slice(None)) -> None:
+        """Let a policy learn some rows one by one."""
+        for x, action, reward in zip(
+            self.contexts[rows], self.actions[rows], self.rewards[rows], strict=True
+        ):
+            policy.learn(x, action, float(reward))
+
+    def distributions(self, policy: ChoicePolicy) -> Floats:
+        """Return the distributions of the first ten contexts."""
+        return np.array(
+            [policy.distribution(x, **self.request(i)) for i, x in enumerate(self.contexts[:10])]
+        )
+
+
+def check_policy(
+    policy: ChoicePolicy | Callable[[], ChoicePolicy],
+    *,
+    contexts: Sequence[Any] | None = None,
+    seed: int = 0,
+) -> None:
+    """Run every contract check on a policy; return None, or raise AssertionError.
+
+    Use it in the tests of a policy of your own: exact propensities, purity of deciding, no
+    aliasing, clear errors that change nothing, state round trips, batches, revisions, and merges
+    that do not depend on order.
+
+    Args:
+        policy: a policy that has learned nothing yet, or a function that makes one. It is copied,
+            never changed.
+        contexts: 60 contexts that it accepts; default: seeded vectors of its ``dim``, or keys.
+        seed: of the log that is made up for the checks.
+
+    Raises:
+        AssertionError: the first contract that is broken, in words.
+
+    >>> from steersman.policies import LinUCB
+    >>> check_policy(LinUCB(["a", "b", "c"], dim=4, floor=0.1))
+    """
+    made: ChoicePolicy = policy() if callable(policy) else policy
+    if made.updates:
+        raise InputError(f"check_policy wants a new policy; this one learned {made.updates} rows")
+    for check in CHECKS:
+        check(_copy(made), _Log(made, contexts, seed))
+
+
+def _copy(policy: ChoicePolicy) -> ChoicePolicy:
+    return type(policy).from_state(policy.state())
+
+
+def _bytes(policy: ChoicePolicy) -> bytes:
+    return b"".join(name.encode() + a.tobytes() for name, a in sorted(policy.state().items()))
+
+
+def check_distribution(policy: ChoicePolicy, log: _Log) -> None:
+    """Mass is non-negative, sums to 1, keeps the floor, and is nil where not eligible."""
+    for rows in (slice(0, 0), slice(0, 40)):
+        log.teach(policy, rows)
+        for eligible in (None, log.names[:2], log.names[-1:]):
+            request = log.request(3, eligible)
+            choice = policy.decide(log.contexts[3], rng=np.random.default_rng(1), **request)
+            p = choice.distribution
+            assert p.dtype == np.float64, "the distribution must be float64"
+            assert (p >= 0.0).all(), "negative mass"
+            assert abs(p.sum() - 1.0) < _TOLERANCE, f"the mass sums to {p.sum()}"
+            assert not p[~choice.eligible].any(), "mass on an action that is not eligible"
+            least = policy.floor / choice.eligible.sum()
+            assert (p[choice.eligible] >= least - _TOLERANCE).all(), "an action is below the floor"
+
+
+def check_propensity(policy: ChoicePolicy, log: _Log) -> None:
+    """The propensity is the entry of the distribution, and draws come with just that frequency."""
+    log.teach(policy)
+    names = list(policy.actions or log.names)
+    x, request = log.contexts[0], log.request(0)
+    expected = policy.distribution(x, **request)
+    rng = np.random.default_rng(7)
+    counts = np.zeros(len(names))
+    for _ in range(2000):
+        choice = policy.decide(x, rng=rng, **request)
+        place = names.index(choice.action)
+        assert choice.propensity == expected[place], "propensity differs from the distribution"
+        counts[place] += 1
+    assert not counts[expected == 0.0].any(), "an action without mass was drawn"
+    likely = expected * 2000 >= 5
+    if likely.sum() > 1:
+        seen, due = counts[likely], expected[likely]
+        p_value = chisquare(seen, due / due.sum() * seen.sum()).pvalue
+        assert p_value > 1e-4, f"draws do not follow the propensities (p = {p_value:.1e})"
+
+
+def check_pure(policy: ChoicePolicy, log: _Log) -> None:
+    """Deciding takes one uniform, changes nothing, and shares no memory."""
+    log.teach(policy)
+    before, distributions = _bytes(policy), log.distributions(policy)
+    x, request = log.contexts[0], log.request(0)
+    original = np.array(x, copy=True) if isinstance(x, np.ndarray) else None
+    first, second = np.random.default_rng(5), np.random.default_rng(5)
+    choice = policy.decide(x, rng=first, **request)
+    second.random()
+    assert first.random() == second.random(), "decide must take exactly one uniform from rng"
+    again = policy.decide(x, rng=np.random.default_rng(5), **request)
+    assert again.action == choice.action, "the same seed must give the same action"
+    choice.distribution[:] = -1.0
+    choice.scores[:] = -1.0
+    assert _bytes(policy) == before, "deciding changed the state"
+    assert np.array_equal(log.distributions(policy), distributions), "deciding changed decisions"
+    assert original is None or np.array_equal(x, original), "deciding changed the context"
+
+
+def check_no_aliasing(policy: ChoicePolicy, log: _Log) -> None:
+    """What was learned does not change when the caller reuses its arrays."""
+    if not isinstance(log.contexts[0], np.ndarray):
+        return
+    x = log.contexts[0].copy()
+    policy.learn(x, log.names[0], 1.0)
+    before = _bytes(policy)
+    x[:] = 99.0
+    for array in policy.state().values():
+        array[...] = 0
+    assert _bytes(policy) == before, "the policy shares memory with its caller"
+
+
+def check_bad_input(policy: ChoicePolicy, log: _Log) -> None:
+    """Bad input is a clear error and leaves the state as it was."""
+    log.teach(policy)
+    x, request = log.contexts[0], log.request(0)
+    before = _bytes(policy)
+    rng = np.random.default_rng(0)
+    one = {**log.request(0), "eligible": ["no such action"]}
+    nothing = {**log.request(0), "eligible": []}
+    calls: list[Callable[[], Any]] = [
+        lambda: policy.decide(x, rng=rng, **nothing),
+        lambda: policy.learn(x, log.names[0], float("nan")),
+        lambda: policy.learn(x, log.names[0], float("inf")),
+        lambda: policy.learn(x, log.names[0], 0.5, weight=-1.0),
+        lambda: policy.learn(x, log.names[0], 0.5, weight=float("nan")),
+        lambda: policy.learn_batch([x, x], [log.names[0]] * 2, [0.5, float("nan")]),
+        lambda: policy.learn_batch([x, x], [log.names[0]] * 2, [0.5]),
+        lambda: policy.merge([{}]),
+    ]
+    if policy.actions:
+        calls += [
+            lambda: policy.decide(x, rng=rng, **one),
+            lambda: policy.learn(x, "no such action", 0.5),
+        ]
+    if isinstance(x, np.ndarray):
+        calls += _bad_contexts(policy, log, request)
+    for call in calls:
+        try:
+            call()
+        except (InputError, StateError) as error:
+            assert len(str(error)) > 20, f"an error without an explanation: {error!r}"
+        else:
+            message = "bad input was accepted"
+            raise AssertionError(message)
+        assert _bytes(policy) == before, "bad input changed the state"
+
+
+def _bad_contexts(
+    policy: ChoicePolicy, log: _Log, request: dict[str, Any]
+) -> list[Callable[[], Any]]:
+    """Return calls with contexts that no policy over vectors accepts."""
+    if not getattr(policy, "contextual", True):
+        return []
+    x = log.contexts[0]
+    bad: list[Any] = [x * np.nan, x + np.inf, x[:0], np.append(x, 1.0), [x.tolist()], x * 1e300]
+
+    def learn(context: Any) -> Callable[[], Any]:
+        return lambda: policy.learn(context, log.names[0], 0.5)
+
+    return [learn(context) for context in [*bad, "text", None, {"a": 1.0}]]
+
+
+def check_state(policy: ChoicePolicy, log: _Log) -> None:
+    """A state makes an equal policy, and a damaged one is refused."""
+    log.teach(policy)
+    twin = _copy(policy)
+    assert _bytes(twin) == _bytes(policy), "the state of the copy differs"
+    close = np.allclose(log.distributions(twin), log.distributions(policy), atol=1e-6)
+    assert close, "the copy decides differently"
+    for array in policy.state().values():
+        assert array.dtype in (np.float64, np.uint8), f"a state holds {array.dtype}"
+    for damage in _damages(policy):
+        try:
+            type(policy).from_state(damage)
+        except StateError:
+            continue
+        message = "a damaged state was loaded"
+        raise AssertionError(message)
+
+
+def _damages(policy: ChoicePolicy) -> list[dict[str, Any]]:
+    """Return states that must be refused."""
+    state = policy.state()
+    text = state["meta"].tobytes().decode()
+    other = text.replace(f'"{policy.algorithm}"', '"another"')
+    later = text.replace('"version":1', '"version":99')
+    damages: list[dict[str, Any]] = [
+        {name: a for name, a in state.items() if name != "meta"},
+        {**state, "meta": state["meta"][:-3]},
+        {**state, "meta": np.frombuffer(other.encode(), np.uint8)},
+        {**state, "meta": np.frombuffer(later.encode(), np.uint8)},
+        {**state, "surprise": np.zeros(2)},
+    ]
+    for name, array in state.items():
+        if name != "meta" and array.size:
+            damages.append({**state, name: array * np.nan})
+            damages.append({**state, name: array[:-1]})
+            damages.append({**state, name: array.astype(np.float32)})
+    return damages
+
+
+def check_batch(policy: ChoicePolicy, log: _Log) -> None:
+    """Learning a batch equals learning its rows one by one."""
+    batch = _copy(policy)
+    log.teach(policy)
+    batch.learn_batch(log.contexts, log.actions, log.rewards)
+    _assert_close(policy, batch, log, "a batch differs from its rows")
+
+
+def check_replay(policy: ChoicePolicy, log: _Log) -> None:
+    """The same log gives the same bytes."""
+    twin = _copy(policy)
+    log.teach(policy)
+    log.teach(twin)
+    assert _bytes(policy) == _bytes(twin), "the same log gave another state"
+
+
+def check_revision(policy: ChoicePolicy, log: _Log) -> None:
+    """A reward corrected later equals the reward learned right at once."""
+    corrected = _copy(policy)
+    x, action = log.contexts[0], log.actions[0]
+    log.teach(policy, slice(1, None))
+    log.teach(corrected, slice(1, None))
+    policy.learn(x, action, 0.75)
+    corrected.learn(x, action, 0.25)
+    corrected.revise(x, action, 0.5)
+    _assert_close(policy, corrected, log, "a corrected reward differs from the right one")
+
+
+def check_merge(policy: ChoicePolicy, log: _Log) -> None:
+    """Deltas of three copies merge in any order and grouping, each once."""
+    base = policy.state()
+    parts = [slice(0, 20), slice(20, 40), slice(40, 60)]
+    deltas = []
+    for number, part in enumerate(parts):
+        worker = type(policy).from_state(base)
+        log.teach(worker, part)
+        deltas.append(worker.delta(id=f"worker {number}"))
+    forwards, backwards = type(policy).from_state(base), type(policy).from_state(base)
+    forwards.merge(deltas)
+    for delta in reversed(deltas):
+        backwards.merge([delta])
+    _assert_close(forwards, backwards, log, "the order of a merge matters")
+    if getattr(policy, "forget", 1.0) == 1.0:
+        log.teach(policy)
+        _assert_close(policy, forwards, log, "merged copies differ from one learner")
+    before = _bytes(forwards)
+    for twice in (deltas[:1], [type(policy).from_state(base).delta(id="new")] * 2):
+        try:
+            forwards.merge(twice)
+        except MergeError:
+            assert _bytes(forwards) == before, "a refused merge changed the state"
+            continue
+        message = "a delta was merged twice"
+        raise AssertionError(message)
+
+
+def check_actions_change(policy: ChoicePolicy, log: _Log) -> None:
+    """A new action gets its forced share and its prior; removed again, all is as before."""
+    if not policy.actions:
+        return
+    log.teach(policy)
+    before = log.distributions(policy)
+    policy.add_action("newcomer", explore=2, share=0.25)
+    log.names = policy.actions
+    x = log.contexts[0]
+    share = policy.distribution(x, **log.request(0))[-1]
+    assert share >= 0.25, f"a new action got {share}, less than its reserved share"
+    policy.learn(x, "newcomer", 0.0)
+    policy.learn(x, "newcomer", 0.0)
+    assert policy.distribution(x, **log.request(0)).sum() > 1.0 - _TOLERANCE
+    policy.remove_action("newcomer")
+    log.names = policy.actions
+    if policy.algorithm.startswith("joint"):
+        return
+    close = np.allclose(log.distributions(policy), before, atol=0.05)
+    assert close, "an action that came and went left its mark on the others"
+
+
+def check_unknown_action(policy: ChoicePolicy, log: _Log) -> None:
+    """An unknown action is an ActionError, which is a ValueError too."""
+    if not policy.actions:
+        return
+    try:
+        policy.learn(log.contexts[0], "no such action", 0.5)
+    except ActionError as error:
+        assert isinstance(error, ValueError), "ActionError must be a ValueError"
+        return
+    message = "an unknown action was learned"
+    raise AssertionError(message)
+
+
+def _assert_close(one: ChoicePolicy, other: ChoicePolicy, log: _Log, message: str) -> None:
+    assert one.updates == other.updates, f"{message}: {one.updates} and {other.updates} updates"
+    close = np.allclose(log.distributions(one), log.distributions(other), atol=1e-6)
+    if one.algorithm not in {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "epsilon_greedy"}:
+        assert close, message
+    mine, theirs = one.state(), other.state()
+    for name, array in mine.items():
+        if name != "meta" and array.shape == theirs[name].shape and one.algorithm != "beta_thompson":
+            scale = max(1.0, float(np.abs(array).max(initial=0.0)))
+            worst = float(np.abs(array - theirs[name]).max(initial=0.0)) / scale
+            assert worst < _TOLERANCE, f"{message}: {name} by {worst:.1e}"
+
+
+CHECKS = (
+    check_distribution,
+    check_propensity,
+    check_pure,
+    check_no_aliasing,
+    check_bad_input,
+    check_state,
+    check_batch,
+    check_replay,
+    check_revision,
+    check_merge,
+    check_actions_change,
+    check_unknown_action,
+)

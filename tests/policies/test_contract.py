@@ -1,0 +1,68 @@
+"""Every policy that ships passes the checks that ship."""
+
+import numpy as np
+import pytest
+
+from steersman.policies import (
+    BetaThompson,
+    BoundedLinUCB,
+    EpsilonGreedy,
+    Fixed,
+    JointLinTS,
+    JointSquareCB,
+    KernelUCB,
+    LinTS,
+    LinUCB,
+    Rules,
+)
+from steersman.testing import check_policy
+
+NAMES = ["micro", "planner", "deep"]
+CONTEXTS = [{"confidence": float(v)} for v in np.linspace(0.0, 1.0, 60)]
+POLICIES = {
+    "lin_ucb": LinUCB(NAMES, 5),
+    "lin_ucb_floor": LinUCB(NAMES, 5, floor=0.2),
+    "lin_ucb_forget": LinUCB(NAMES, 5, floor=0.2, forget=0.97),
+    "bounded": BoundedLinUCB(NAMES, 5, floor=0.1),
+    "kernel": KernelUCB(NAMES, 4, random_features=20),
+    "lin_ts": LinTS(NAMES, 5),
+    "lin_ts_forget": LinTS(NAMES, 5, floor=0.05, forget=0.9),
+    "beta": BetaThompson(NAMES),
+    "beta_floor": BetaThompson(NAMES, prior=(0.5, 0.5), floor=0.1),
+    "greedy_plain": EpsilonGreedy(NAMES),
+    "greedy_contextual": EpsilonGreedy(NAMES, 5, epsilon=0.5, decay=0.9),
+    "squarecb": JointSquareCB(NAMES, 6, floor=0.1),
+    "squarecb_open": JointSquareCB((), 6),
+    "joint_ts": JointLinTS(NAMES, 6),
+    "joint_ts_open": JointLinTS((), 6, floor=0.1, forget=0.9),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_contract(name):
+    check_policy(POLICIES[name])
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Fixed(NAMES, "planner", floor=0.1),
+        Rules(NAMES, [("confidence < 0.4", "deep"), ("True", "micro")], floor=0.1),
+    ],
+)
+def test_contract_of_policies_that_do_not_learn(policy):
+    check_policy(policy, contexts=CONTEXTS)
+
+
+def test_a_policy_that_lies_about_its_propensity_is_caught():
+    class Liar(LinUCB):
+        algorithm = "liar"
+
+        def decide(self, x, **keywords):
+            choice = super().decide(x, **keywords)
+            return type(choice)(
+                choice.action, 0.5, choice.distribution, choice.scores, choice.eligible, choice.u
+            )
+
+    with pytest.raises(AssertionError, match="propensity differs"):
+        check_policy(Liar(NAMES, 3, floor=0.5))
