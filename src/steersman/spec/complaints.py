@@ -110,10 +110,9 @@ def _document_path(loc: tuple[str | int, ...], kind: str, root: object) -> Path:
     here = root
     skipped = False
     for place, part in enumerate(loc):
-        last = place == len(loc) - 1
-        if not skipped and _is_tag(
-            part, here, last=last and kind in ("missing", "extra_forbidden")
-        ):
+        after = loc[place + 1] if place + 1 < len(loc) else None
+        names_field = after is None and kind in ("missing", "extra_forbidden")
+        if not skipped and not names_field and _is_tag(part, here, after):
             skipped = True
             continue
         if part == "[key]":
@@ -124,12 +123,13 @@ def _document_path(loc: tuple[str | int, ...], kind: str, root: object) -> Path:
     return tuple(path)
 
 
-def _is_tag(part: str | int, here: object, *, last: bool) -> bool:
+def _is_tag(part: str | int, here: object, after: str | int | None) -> bool:
     if isinstance(part, str) and part.startswith("#"):
         return True
-    if last or not isinstance(here, dict):
+    if not isinstance(here, dict) or all(here.get(key) != part for key in _TAG_KEYS):
         return False
-    return any(here.get(key) == part for key in _TAG_KEYS)
+    # A rules policy also has a field `rules`; there, as opposed to here, an index follows.
+    return part not in here or isinstance(after, str)
 
 
 def _child(here: object, part: str | int) -> object:

@@ -1,0 +1,169 @@
+"""The rule language says what Python would say, and can do nothing else."""
+
+import contextlib
+import operator
+import pickle
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steersman.errors import InputError, SpecError
+from steersman.spec import compile_rule
+
+CONTEXT = {"confidence": 0.3, "intent": "weather", "text_len": 40, "known": True, "tags": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("confidence < 0.5", True),
+        ("0.2 <= confidence < 0.3", False),
+        ("1 < 2 < 3 > 2", True),
+        ("intent == 'weather' and text_len > 10", True),
+        ("intent != 'weather' or not known", False),
+        ("intent in ['faq', 'weather']", True),
+        ("intent not in ('faq', 'weather')", False),
+        ("'eat' in intent", True),
+        ("'a' in tags", True),
+        ("text_len / 2 - 5 * 2 + 1 == 11", True),
+        ("-confidence < +0.1", True),
+        ("known", True),
+        ("not (confidence < 0.1 or intent == 'faq')", True),
+        ("known and (text_len < 10 or 'w' < intent)", True),
+        ("1 == True", True),
+        ("intent == 3", False),
+        ("  confidence<0.5  ", True),
+    ],
+)
+def test_rule_holds(text, expected):
+    assert compile_rule(text)(CONTEXT) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "column 1"),
+        ("confidence <", "column 13"),
+        ("a = 3", "column"),
+        ("a.b == 1", "Attribute"),
+        ("print('x')", "Call"),
+        ("tags[0] == 'a'", "Subscript"),
+        ("(lambda: 1) == 2", "Lambda"),
+        ("a if b else c", "IfExp"),
+        ("[x for x in tags] == 1", "ListComp"),
+        ("{1: 2} == 3", "Dict"),
+        ("{1, 2} == 3", "Set"),
+        ("f'{a}' == 'x'", "JoinedStr"),
+        ("(a := 3) == 3", "NamedExpr"),
+        ("a ** 9 > 1", "Pow"),
+        ("a % 2 == 1", "Mod"),
+        ("a is b", "Is"),
+        ("~a == 1", "operator"),
+        ("a == None", "literal None"),
+        ("a == b'x'", "literal b'x'"),
+        ("a == 1j", "literal 1j"),
+        ("a in [b, 'c']", "literals only"),
+        ("a == ...", "literal Ellipsis"),
+        ("1and 2", "column 1"),
+        ("a\x00 == 1", "null"),
+        ("a " + "+ 1 " * 60 + "> 3", "nested more than 50 deep"),
+        ("(" * 240 + "a" + ")" * 240, "column"),
+        ("-" * 400 + "1 > 0", "nested"),
+        ("a < " + "1" * 500, "at most 500"),
+    ],
+)
+def test_rule_outside_the_language_is_refused(text, message):
+    with pytest.raises(SpecError, match=message):
+        compile_rule(text)
+
+
+def test_refusal_names_the_column():
+    with pytest.raises(SpecError, match=r"column 18: Call is not part of the language"):
+        compile_rule("confidence < 1 + open('x')")
+    with pytest.raises(SpecError, match="column 5"):
+        compile_rule("  a b")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("absent < 1", "the context has no 'absent'; it has confidence, intent"),
+        ("intent < 3", r"cannot order 'weather' \(str\) and 3 \(int\)"),
+        ("known < 3", "cannot order True"),
+        ("intent + 1 > 2", "arithmetic wants numbers, got 'weather'"),
+        ("known * 2 == 2", "arithmetic wants numbers, got True"),
+        ("1 / 0 > 1", "division by zero"),
+        ("3 in intent", "'in' wants a list"),
+        ("intent in 3", "'in' wants a list"),
+        ("text_len and known", "and, or, not want true or false, got 40"),
+        ("text_len", "gives 40"),
+        ("tags == 1", "cannot compare"),
+    ],
+)
+def test_wrong_values_are_named(text, message):
+    with pytest.raises(InputError, match=message) as refused:
+        compile_rule(text)(CONTEXT)
+    assert repr(text) in str(refused.value)
+
+
+def test_an_empty_context_is_named_as_such():
+    with pytest.raises(InputError, match="it has nothing"):
+        compile_rule("a < 1")({})
+
+
+def test_and_and_or_stop_early():
+    assert compile_rule("known or absent < 1")(CONTEXT) is True
+    assert compile_rule("not known and absent < 1")(CONTEXT) is False
+
+
+def test_rules_are_values():
+    rule = compile_rule("confidence < 0.5 and intent in ['a']")
+    assert rule.names == {"confidence", "intent"}
+    assert rule == compile_rule("confidence < 0.5 and intent in ['a']")
+    assert rule != compile_rule("confidence < 0.4")
+    again = pickle.loads(pickle.dumps(rule))  # noqa: S301 (our own bytes)
+    assert again == rule
+    assert again(CONTEXT) is rule(CONTEXT)
+
+
+COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+NUMBERS = st.floats(-1e6, 1e6) | st.integers(-1000, 1000)
+
+
+@given(a=NUMBERS, b=NUMBERS, c=NUMBERS, one=st.sampled_from(sorted(COMPARISONS)))
+def test_comparisons_and_arithmetic_agree_with_python(a, b, c, one):
+    expected = COMPARISONS[one](a * b - c, b + a)
+    rule = compile_rule(f"a * b - c {one} b + a")
+    assert rule({"a": a, "b": b, "c": c}) is bool(
+        COMPARISONS[one](float(a) * float(b) - float(c), float(b) + float(a))
+    )
+    if all(isinstance(value, float) for value in (a, b, c)):
+        assert rule({"a": a, "b": b, "c": c}) is expected
+
+
+@given(text=st.text(max_size=60))
+def test_any_text_compiles_or_is_refused(text):
+    try:
+        rule = compile_rule(text)
+    except SpecError:
+        return
+    with contextlib.suppress(InputError):
+        assert rule(CONTEXT) in (True, False)
+
+
+def test_rules_cost_no_import_of_yaml_and_validation():
+    code = (
+        "import sys; from steersman.spec import compile_rule; compile_rule('a < 1'); "
+        "sys.exit(any(name in sys.modules for name in ('pydantic', 'ruamel.yaml')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
