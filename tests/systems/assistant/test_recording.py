@@ -68,7 +68,8 @@ def test_bm25_scores_are_derived_again(world, recording):
     engine = Bm25([tool.text for tool in world.catalogue.tools])
     for request in np.random.default_rng(0).choice(len(world), 100, replace=False):
         scores = engine.scores(world.catalogue.requests[request].text)
-        listed = world.shortlist(request)
+        row = recording.shortlist[request]
+        listed = row[row >= 0]
         recorded = recording.bm25[request, : len(listed)]
         np.testing.assert_allclose(scores[listed], recorded, rtol=1e-5, atol=1e-6)
         assert set(shortlisted(scores, scores)) == set(listed[:10].tolist())

@@ -22,6 +22,12 @@ def test_without_a_past_the_fused_feature_ranks_as_the_engines_do(world):
     assert np.mean(right) == pytest.approx(world.recording.figures()["fused"], abs=0.002)
 
 
+def test_shortlists_are_in_the_order_of_the_fused_score(world):
+    history = world.history()
+    for i in range(0, len(world), 20):
+        assert (np.diff(column(world.tool_features(i, history), "fused")) <= 1e-3).all()
+
+
 def test_features_are_finite_and_of_order_one_with_and_without_a_past(world):
     history = world.history()
     for i in range(300):
@@ -96,7 +102,8 @@ def test_context_has_what_the_route_needs(world):
     for i in range(0, len(world), 50):
         context = world.context(i)
         assert set(context) == {
-            "text", "intent", "language", "text_len", "confidence", "score_gap", "agreement"
+            "text", "intent", "language", "text_len", "confidence", "score_gap", "dense_gap",
+            "agreement",
         }  # fmt: skip
         assert 0 <= context["score_gap"] <= 1
         assert context["agreement"] in (0.0, 1.0)

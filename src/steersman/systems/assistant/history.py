@@ -172,7 +172,7 @@ def tool_features(
     return np.column_stack(columns).astype(np.float64)
 
 
-def lead(scores: Floats) -> Floats:
+def lead(scores: NDArray[np.floating]) -> Floats:
     """How far each score is above the best of the others: positive for the best one alone.
 
     Args:
@@ -186,10 +186,11 @@ def lead(scores: Floats) -> Floats:
     """
     if len(scores) < 2:
         return np.zeros(len(scores))
-    second, best = np.partition(scores, -2)[-2:]
-    rival = np.full(len(scores), best)
-    rival[scores.argmax()] = second
-    ahead: Floats = scores - rival
+    wide = np.asarray(scores, np.float64)
+    second, best = np.partition(wide, -2)[-2:]
+    rival = np.full(len(wide), best)
+    rival[wide.argmax()] = second
+    ahead: Floats = wide - rival
     return ahead
 
 

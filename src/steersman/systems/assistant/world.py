@@ -18,7 +18,7 @@ import numpy as np
 from steersman.errors import DataError
 from steersman.retrieval import words
 from steersman.systems.assistant.engines import fuse
-from steersman.systems.assistant.history import ToolHistory, tool_features
+from steersman.systems.assistant.history import ToolHistory, lead, tool_features
 from steersman.systems.assistant.intents import IntentClassifier, tool_families
 from steersman.systems.assistant.recording import NOBODY, Recording
 from steersman.systems.assistant.requests import load_catalogue
@@ -85,10 +85,12 @@ class World:
     # What is known before the choice -----------------------------------------------------------
 
     def shortlist(self, request: int) -> NDArray[np.int64]:
-        """(n,) indices of the candidate tools, n ≤ 20; BM25's best one is the first."""
-        row = self.recording.shortlist[request].astype(np.int64)
-        listed: NDArray[np.int64] = row[row != NOBODY]
-        return listed
+        """(n,) indices of the candidate tools, n ≤ 20, the best fused score first."""
+        return self._shortlists[request]
+
+    def bm25_best(self, request: int) -> int:
+        """Index of the tool that BM25 ranks first."""
+        return int(self.recording.shortlist[request, 0])
 
     def names(self, tools: Sequence[int] | NDArray[np.int64]) -> list[str]:
         """Names of some tools, in the same order."""
@@ -113,8 +115,8 @@ class World:
         Returns:
             (n, 11) float64, rows in the order of `shortlist`, columns those of `TOOL_FEATURES`.
         """
-        tools = self.shortlist(request)
         said = self._words_said[request]
+        tools = self.shortlist(request)
         matches = [len(self._name_words[t] & said) / len(self._name_words[t]) for t in tools]
         bm25, dense = self._scores(request)
         return tool_features(
@@ -130,19 +132,19 @@ class World:
         Returns:
             ``text``; ``intent``, a family of tools; ``language``, named by the script most letters
             belong to; ``text_len`` in characters; ``confidence``, the best cosine; ``score_gap``,
-            the lead of the best fused score; ``agreement``, 1 if both engines rank the same tool
-            first.
+            and ``dense_gap``, the lead of the best fused score and of the best cosine;
+            ``agreement``, 1 if both engines rank the same tool first.
         """
         text = self.catalogue.requests[request].text
         bm25, dense = self._scores(request)
-        second, best = np.partition(fuse(bm25, dense), -2)[-2:]
         return {
             "text": text,
             "intent": self.intents[request],
             "language": script(text),
             "text_len": float(len(text)),
             "confidence": float(dense.max()),
-            "score_gap": float(best - second),
+            "score_gap": float(lead(fuse(bm25, dense)).max()),
+            "dense_gap": float(lead(dense).max()),
             "agreement": float(bm25.argmax() == dense.argmax()),
         }
 
@@ -175,7 +177,7 @@ class World:
         """
         if route == "deep":
             return deep.right(self.catalogue.requests[request].id)
-        tool = int(self.recording.shortlist[request, 0]) if route == "micro" else planned
+        tool = self.bm25_best(request) if route == "micro" else planned
         return self.tool_right(request, tool)
 
     def latency_ms(self, request: int, route: str, *, deep: Deep) -> float:
@@ -225,9 +227,25 @@ class World:
     def _name_words(self) -> list[frozenset[str]]:
         return [frozenset(words(tool.name)) for tool in self.catalogue.tools]
 
+    @cached_property
+    def _orders(self) -> list[NDArray[np.int64]]:
+        recording, orders = self.recording, []
+        for row, bm25, dense in zip(
+            recording.shortlist, recording.bm25, recording.dense, strict=True
+        ):
+            count = np.count_nonzero(row != NOBODY)
+            fused = fuse(bm25[:count], dense[:count])
+            orders.append(np.argsort(-fused, kind="stable"))
+        return orders
+
+    @cached_property
+    def _shortlists(self) -> list[NDArray[np.int64]]:
+        rows = zip(self.recording.shortlist, self._orders, strict=True)
+        return [row[order].astype(np.int64) for row, order in rows]
+
     def _scores(self, request: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        count = len(self.shortlist(request))
-        return self.recording.bm25[request, :count], self.recording.dense[request, :count]
+        order = self._orders[request]
+        return self.recording.bm25[request, order], self.recording.dense[request, order]
 
 
 def script(text: str) -> str:
