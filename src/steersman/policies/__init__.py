@@ -1,7 +1,8 @@
 """Policies for choice actions: pure, seeded, exact propensities, mergeable states.
 
-One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`KernelUCB`,
-:class:`LinTS`, :class:`EpsilonGreedy`, and :class:`BetaThompson` per key. One model over per-action features, for candidates that change:
+One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`KernelUCB`, :class:`LinTS`,
+:class:`EpsilonGreedy`, and :class:`BetaThompson` per key. One model over per-action features, for
+candidates that change:
 :class:`JointSquareCB`, :class:`JointLinTS`. Nothing learned: :class:`Fixed`, :class:`Rules`.
 """
 

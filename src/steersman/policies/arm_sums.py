@@ -8,7 +8,7 @@ caches. With prior precision λ and noise variance v the posterior of arm a is
 
 All K variances are one matrix-vector product: xᵀBx = Σ_i B_ii x_i² + Σ_{i<j} (2 B_ij) x_i x_j, so a
 row of packed B (off-diagonals doubled) meets the packed outer product of x. Moving those K·d(d+1)/2
-numbers through memory is what a decision costs; the working copy is float32 once that matters.
+numbers through memory is what a decision costs; the working copy is float32 if it matters.
 
 Forgetting scales an update of age t by forget^t. The decayed sum and its clock are kept, not one sum
 per time bucket: g^(T-t) factorises, so sums with different clocks still add exactly, in any order.
@@ -16,7 +16,7 @@ per time bucket: g^(T-t) factorises, so sums with different clocks still add exa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -70,7 +70,7 @@ class ArmSums:
         outer = self._outer
         outer.fill(0.0)
         self._rank_one(self.dim, 1.0, x, outer, overwrite_ap=1)
-        variances = np.asarray(self._working @ outer, dtype=np.float64)
+        variances: Floats = np.dot(self._working, outer).astype(np.float64)
         np.maximum(variances, 0.0, out=variances)
         return self._theta @ x, variances
 
@@ -180,7 +180,7 @@ class ArmSums:
         self._inverse: Floats = np.zeros((arms, size))
         self._inverse[:, self._upper[0] == self._upper[1]] = 1.0 / self.prior_precision
         self._working = (self._inverse * self._doubling).astype(kind)
-        self._outer = np.zeros(size, dtype=kind)
+        self._outer: NDArray[Any] = np.zeros(size, dtype=kind)
         self._theta: Floats = np.zeros((arms, self.dim))
         self._pending = np.zeros(arms, dtype=np.int64)
         self._stale = self.count != 0.0
@@ -248,8 +248,9 @@ def _packed_indices(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 def _inverse_of_upper(precision: Floats, smallest: float) -> Floats:
     """Return the inverse (upper triangle valid) of a symmetric matrix given by its upper triangle.
 
-    Its eigenvalues are at least ``smallest`` by construction; where rounding broke that (nearly
-    collinear features with huge norms), they are lifted back to it before inverting.
+    Its eigenvalues are at least ``smallest`` by construction. Where rounding broke that (nearly
+    collinear features with huge norms), eigenvalues that are only rounding noise become
+    ``smallest`` again: such directions count as unexplored.
     """
     factor, failed = lapack.dpotrf(precision, lower=0, overwrite_a=0)
     if not failed:
@@ -258,5 +259,6 @@ def _inverse_of_upper(precision: Floats, smallest: float) -> Floats:
             upper: Floats = inverse
             return upper
     values, vectors = np.linalg.eigh(precision, UPLO="U")
-    lifted: Floats = (vectors / np.maximum(values, smallest)) @ vectors.T
+    noise = len(values) * np.finfo(np.float64).eps * values[-1]
+    lifted: Floats = (vectors / np.where(values > noise, values, smallest)) @ vectors.T
     return lifted

@@ -48,7 +48,7 @@ class ChoicePolicy(ABC):
         self._merged: set[str] = set()
         self._base: State | None = None
 
-    # -- deciding: pure ----------------------------------------------------------------------------
+    # -- deciding: pure --------------------------------------------------------------------------
 
     def decide(
         self,
@@ -132,9 +132,9 @@ class ChoicePolicy(ABC):
 
     @abstractmethod
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
-        """Return scores (K,) and the distribution (K,) before the floor, zero where masked out."""
+        """Return scores (K,) and the distribution (K,) before the floor, nil where masked."""
 
-    # -- learning ------------------------------------------------------------------------------------
+    # -- learning --------------------------------------------------------------------------------
 
     def learn(
         self, x: Any, action: str, reward: float, *, weight: float = 1.0, bucket: int | None = None
@@ -192,8 +192,11 @@ class ChoicePolicy(ABC):
         Afterwards the sums are those of having learned the corrected reward in the first place.
 
         Args:
-            x, action, weight, bucket: as the update was learned.
+            x: the context, as the update was learned.
+            action: likewise.
             change: new reward minus old reward.
+            weight: as the update was learned.
+            bucket: likewise.
         """
         index = self.index(action)
         self._revise(x, index, inputs.reward(change), inputs.weight(weight), bucket)
@@ -222,7 +225,7 @@ class ChoicePolicy(ABC):
     def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:
         """Validate ``x``, then add ``change`` to the rewards alone."""
 
-    # -- actions that come and go --------------------------------------------------------------------
+    # -- actions that come and go ----------------------------------------------------------------
 
     def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> None:
         """Add an action with its prior and, if wanted, a budget of forced exploration.
@@ -272,7 +275,7 @@ class ChoicePolicy(ABC):
             taken[name] = np.ascontiguousarray(np.moveaxis(fresh, 0, axis))
         return taken
 
-    # -- state, deltas, merges -----------------------------------------------------------------------
+    # -- state, deltas, merges -------------------------------------------------------------------
 
     def state(self) -> State:
         """Return all that was learned: float64 sums and ``"meta"``, a uint8 array of JSON."""

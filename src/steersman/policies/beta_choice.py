@@ -8,6 +8,7 @@ every a, b > 0, also where f itself has a pole. Arms with the same counts are in
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,7 +97,7 @@ def _split_wide(borders: Floats) -> Floats:
     """Return the borders with further ones between those more than ``_WIDEST`` apart."""
     pieces = [
         np.linspace(left, right, int(np.ceil((right - left) / _WIDEST)) + 1)[:-1]
-        for left, right in zip(borders[:-1], borders[1:], strict=True)
+        for left, right in pairwise(borders)
         if right > left
     ]
     return np.concatenate([*pieces, borders[-1:]])

@@ -63,7 +63,7 @@ class BetaThompson(ChoicePolicy):
         floor: float = 0.0,
     ) -> None:
         super().__init__(actions, floor=floor)
-        if isinstance(prior, (str, int, float)) or len(prior) != 2:
+        if np.shape(prior) != (2,):
             raise InputError(f"prior must be a pair (a, b); got {prior!r}")
         low, high = _PARAMETER_RANGE
         self.prior = (

@@ -81,7 +81,8 @@ def mix_reserved(distribution: Floats, reserved: Floats) -> Floats:
         distribution: (K,) float64 that sums to 1.
         reserved: (K,) float64 >= 0 with a sum below 1.
     """
-    return (1.0 - reserved.sum()) * distribution + reserved
+    mixed: Floats = (1.0 - reserved.sum()) * distribution + reserved
+    return mixed
 
 
 def draw(distribution: Floats, u: float) -> int:

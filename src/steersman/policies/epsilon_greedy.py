@@ -46,8 +46,8 @@ class EpsilonGreedy(LinearPolicy):
     array([0.9, 0.1])
 
     Source:
-        Sutton, Barto (2018), "Reinforcement Learning", section 2.2; contextual as the epsilon-greedy
-        of Bietti, Agarwal, Langford (2021), "A contextual bandit bake-off", section 3.
+        Sutton, Barto (2018), "Reinforcement Learning", section 2.2; contextual as in Bietti,
+        Agarwal, Langford (2021), "A contextual bandit bake-off", section 3.
     """
 
     algorithm = "epsilon_greedy"

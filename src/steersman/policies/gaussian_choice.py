@@ -1,12 +1,13 @@
 """The exact probability that each of K independent Gaussian scores is the largest.
 
-Thompson sampling draws one score per arm and takes the best, so the probability of choosing arm a is
+Thompson sampling draws one score per arm and takes the best, so arm a is chosen with probability
 
     P_a = ∫ φ_a(t) ∏_{j≠a} Φ_j(t) dt,    φ_a, Φ_j: density and distribution function of N(m, s²).
 
-One rule integrates all K at once. A fixed grid fails when the spreads differ, since the density of a
-well-known arm falls between two nodes; so the panels follow every arm's own scale: m ± {0,1,2,4,8}·s,
-rounded to that arm's octave where they are many, so that a thousand alike arms do not cost a thousand panels.
+One rule integrates all K at once. A fixed grid fails when the spreads differ, as the density of
+a well-known arm falls between two nodes; so the panels follow every arm's own scale, m ± {0,1,2,4,8}
+times s, rounded to that arm's octave where they are many, so that a thousand alike arms do not cost
+a thousand panels.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _SMALLEST_SD = 1e-9  # of the scale of the problem; narrower arms are treated as
 
 
 def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
-    """Return the probability that each independent N(mean, sd²) score is the largest.
+    """Return the probability of each independent N(mean, sd²) score to be the largest.
 
-    Agrees with adaptive quadrature to 1e-8 for spreads that differ by up to nine orders of magnitude.
+    Agrees with adaptive quadrature to 1e-8, for spreads up to nine orders of magnitude apart.
     Arms with the same mean and spread get the same probability; arms with a spread of zero are
     compared as numbers.
 

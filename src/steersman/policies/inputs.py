@@ -120,6 +120,15 @@ def parameter(
     raise InputError(f"{name} must lie in {bracket}{low:g}, {high:g}]; got {number}")
 
 
+def whole(name: str, value: object, low: int, high: int) -> int:
+    """Return a whole number within [low, high]."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        number = int(value)
+        if low <= number <= high:
+            return number
+    raise InputError(f"{name} must be a whole number in [{low}, {high}]; got {value!r}")
+
+
 def floor(value: object) -> float:
     """Return a floor in [0, 1)."""
     number = _number(value, "floor")
@@ -134,7 +143,7 @@ def names(actions: Sequence[str]) -> tuple[str, ...]:
         raise InputError(f"actions must be a sequence of names, not the one string {actions!r}")
     listed = tuple(actions)
     for name in listed:
-        if not isinstance(name, str) or not name:
+        if type(name) is not str or not name:
             raise InputError(f"an action must be a non-empty string; got {name!r}")
     if len(set(listed)) < len(listed):
         double = next(name for name in listed if listed.count(name) > 1)

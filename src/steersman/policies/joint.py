@@ -60,7 +60,8 @@ class JointPolicy(LinearPolicy):
     @property
     def theta(self) -> Floats:
         """(d,) posterior mean of the shared weights."""
-        return self._arms.theta[0].copy()
+        weights: Floats = self._arms.theta[0].copy()
+        return weights
 
     def index(self, action: str) -> int:
         """Return the place of ``action``; an open set knows every name, at place 0."""
@@ -220,8 +221,8 @@ class JointLinTS(JointPolicy):
     ) -> None:
         self.prior_var = inputs.parameter("prior_var", prior_var, 0.0, 1e9, open_low=True)
         self.noise_var = inputs.parameter("noise_var", noise_var, 0.0, 1e9, open_low=True)
-        self.draws = int(inputs.parameter("draws", draws, 1, 10_000))
-        self.seed = int(inputs.parameter("seed", seed, 0, 2**63))
+        self.draws = inputs.whole("draws", draws, 1, 10_000)
+        self.seed = inputs.whole("seed", seed, 0, 2**63)
         super().__init__(
             actions,
             dim,

@@ -71,10 +71,10 @@ class KernelUCB(BoundedLinUCB):
         forget: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self.context_dim = int(inputs.parameter("dim", dim, 1, 16_384))
-        self.random_features = int(inputs.parameter("random_features", random_features, 1, 4096))
+        self.context_dim = inputs.whole("dim", dim, 1, 16_384)
+        self.random_features = inputs.whole("random_features", random_features, 1, 4096)
         self.lengthscale = inputs.parameter("lengthscale", lengthscale, 1e-6, 1e6)
-        self.seed = int(inputs.parameter("seed", seed, 0, 2**63))
+        self.seed = inputs.whole("seed", seed, 0, 2**63)
         rng = np.random.default_rng(self.seed)
         shape = (self.random_features, self.context_dim)
         self._frequencies: Floats = rng.standard_normal(shape) / self.lengthscale

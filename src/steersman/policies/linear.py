@@ -46,9 +46,7 @@ class LinearPolicy(ChoicePolicy):
         shared: bool = False,
     ) -> None:
         super().__init__(actions, floor=floor)
-        if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= 16_384:
-            raise InputError(f"dim must be a whole number in [1, 16384]; got {dim!r}")
-        self.dim = dim
+        self.dim = inputs.whole("dim", dim, 1, 16_384)
         self.forget = inputs.parameter("forget", forget, 0.0, 1.0, open_low=True)
         self._shared = shared
         self._arms = ArmSums(

@@ -1,0 +1,150 @@
+"""Bad input is a clear error, and the state stays as it was."""
+
+import numpy as np
+import pytest
+
+from steersman.errors import ActionError, InputError, MergeError, StateError
+from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB, load_policy
+
+NAMES = ["a", "b"]
+
+
+def same(policy, before):
+    after = policy.state()
+    return all(np.array_equal(after[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize(
+    ("context", "said"),
+    [
+        ([], "shape"),
+        ([1.0] * 5000, "shape"),
+        ([[1.0, 2.0, 3.0]], "shape"),
+        ([1.0, [2.0], 3.0], "numbers"),
+        ({"x": 1.0}, "FeatureMap"),
+        ([1.0, float("nan"), 0.0], r"x\[1\] is nan"),
+        ([1.0, 0.0, float("-inf")], r"x\[2\] is -inf"),
+        ([1e7, 0.0, 0.0], "too large"),
+        ([1e200, 0.0, 0.0], "too large"),
+    ],
+)
+def test_contexts(context, said):
+    policy = LinTS(NAMES, 3)
+    before = policy.state()
+    with pytest.raises(InputError, match=said):
+        policy.learn(context, "a", 1.0)
+    with pytest.raises(InputError, match=said):
+        policy.decide(context, rng=np.random.default_rng(0))
+    assert same(policy, before)
+
+
+def test_actions():
+    policy = LinUCB(["search", "ask"], 2)
+    with pytest.raises(ActionError, match="did you mean 'search'"):
+        policy.learn([1.0, 0.0], "serach", 1.0)
+    with pytest.raises(ActionError, match="no action is eligible"):
+        policy.decide([1.0, 0.0], rng=np.random.default_rng(0), eligible=[])
+    with pytest.raises(ActionError, match="unknown action"):
+        policy.decide([1.0, 0.0], rng=np.random.default_rng(0), eligible=["ask", "other"])
+    with pytest.raises(InputError, match="listed twice"):
+        LinUCB(["x", "x"], 2)
+    with pytest.raises(InputError, match="not the one string"):
+        LinUCB("abc", 2)
+
+
+def test_a_reward_of_1e300_is_finite_and_one_too_many_is_refused():
+    policy = LinUCB(NAMES, 2, forget=0.5)
+    policy.learn([1.0, 0.0], "a", 1e280)
+    before = policy.state()
+    for reward in (1e300, -1e300, 1.7e308):
+        with pytest.raises(InputError, match="float64 range"):
+            policy.learn([1.0, 0.0], "a", reward)
+        with pytest.raises(InputError, match="float64 range"):
+            policy.learn_batch([[1.0, 0.0]] * 2, ["b", "a"], [0.0, reward])
+        with pytest.raises(InputError, match="float64 range"):
+            policy.revise([1.0, 0.0], "a", reward)
+    assert same(policy, before)
+    beta = BetaThompson(NAMES)
+    with pytest.raises(InputError, match=r"\[0, 1\]"):
+        beta.learn("k", "a", 1e300)
+    assert len(beta.state()["counts"]) == 0
+
+
+def test_states_of_other_shapes_versions_and_algorithms():
+    state = LinUCB(NAMES, 3).state()
+    with pytest.raises(StateError, match="'lin_ucb', not 'lin_ts'"):
+        LinTS.from_state(state)
+    with pytest.raises(StateError, match="must have shape"):
+        LinUCB.from_state({**state, "moment": np.zeros((2, 4))})
+    with pytest.raises(StateError, match="version knows"):
+        load_policy({"meta": np.frombuffer(b'{"algorithm":"neural","config":{}}', dtype=np.uint8)})
+    assert isinstance(load_policy(state), LinUCB)
+
+
+def test_deltas_of_other_configurations():
+    policy = LinUCB(NAMES, 3)
+    other = LinUCB(NAMES, 3, ridge=2.0).delta()
+    before = policy.state()
+    with pytest.raises(MergeError, match="does not fit"):
+        policy.merge([policy.delta(), other])
+    with pytest.raises(MergeError, match="not a delta"):
+        policy.merge([policy.state()])
+    assert same(policy, before)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"floor": 1.0}, "floor"),
+        ({"floor": float("nan")}, "floor"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"ridge": 0.0}, "ridge"),
+        ({"forget": 0.0}, "forget"),
+        ({"forget": True}, "forget"),
+        ({"dim": 0}, "dim"),
+        ({"dim": 2.0}, "dim"),
+    ],
+)
+def test_hyper_parameters(keywords, said):
+    with pytest.raises(InputError, match=said):
+        LinUCB(NAMES, **{"dim": 2, **keywords})
+
+
+def test_joint_features():
+    policy = JointSquareCB(NAMES, 2)
+    rng = np.random.default_rng(0)
+    for features, said in (
+        (None, "needs features"),
+        ([[1.0, 0.0]], "one row per eligible"),
+        ({"a": [1.0, 0.0]}, "lack"),
+        ([[1.0, 0.0], [np.nan, 0.0]], "row 1"),
+    ):
+        with pytest.raises(InputError, match=said):
+            policy.decide(None, rng=rng, features=features)
+    with pytest.raises(InputError, match="no per-action features"):
+        LinUCB(NAMES, 2).decide([1.0, 0.0], rng=rng, features=np.eye(2))
+
+
+@pytest.mark.slow
+def test_a_million_collinear_updates_keep_the_posterior_positive():
+    policy = LinTS(["a"], 4, noise_var=1e-3)
+    x = np.array([1.0, 1.0, 1.0, 1.0 + 1e-9])
+    for _ in range(1_000_000):
+        policy.learn(x, "a", 0.5)
+    covariance = policy._arms.covariance(0)
+    assert np.linalg.eigvalsh(covariance).min() > 0.0
+    assert float(policy._arms.means(x)[0]) == pytest.approx(0.5, rel=1e-6)
+    # One and the same rounding a million times: the sums, and so this variance, are off by a bit.
+    variance = policy._arms.means_and_variances(np.eye(4)[0])[1][0]
+    assert variance == pytest.approx(0.75, rel=0.02)
+
+
+def test_collinear_updates_with_huge_norms_keep_the_posterior_positive():
+    policy = LinTS(["a", "b"], 3, prior_var=1e3, noise_var=1e-6)
+    rows = np.outer(np.linspace(1.0, 9e5, 2000), [0.5, 0.5, 0.5])
+    policy.learn_batch(rows, ["a"] * 2000, np.ones(2000))
+    assert (policy.distribution([1.0, -1.0, 0.0]) > 0.05).all()
+    _, variances = policy._arms.means_and_variances(np.array([1.0, -1.0, 0.0]))
+    assert variances[0] == pytest.approx(2e3, rel=0.01)  # never seen: as the prior has it
+    _, variances = policy._arms.means_and_variances(np.ones(3))
+    assert 0.0 <= variances[0] < 1e-9

@@ -1,0 +1,87 @@
+"""Warm starts, priors, new actions, and policies built from a spec."""
+
+import numpy as np
+import pytest
+
+from steersman import spec
+from steersman.policies import BetaThompson, LinTS, LinUCB, build, warm_start
+
+DOCUMENT = """
+format: 1
+skill: test
+decision: one
+context: {{fields: {{mood: {{type: category}}}}}}
+actions: {{kind: choice, names: [a, b]}}
+policy: {policy}
+floor: 0.1
+fallback: {{otherwise: a}}
+reward: {{terms: {{success: {{weight: 1.0, low: 0, high: 1}}}}, window_s: 60}}
+"""
+
+
+def test_a_warm_start_counts_for_what_it_is_trusted():
+    cold, warm = LinUCB(["a", "b"], 2), LinUCB(["a", "b"], 2)
+    rows = [[1.0, 0.0]] * 40
+    warm_start(warm, rows, ["b"] * 40, [1.0] * 40, trust=0.5)
+    cold.learn_batch(rows, ["b"] * 40, [1.0] * 40, weights=[0.5] * 40)
+    assert np.array_equal(warm.state()["gram"], cold.state()["gram"])
+
+
+def test_a_limit_caps_all_rows_of_an_action_together():
+    policy = BetaThompson(["a", "b"])
+    warm_start(policy, ["k"] * 100, ["a"] * 100, [1.0] * 100, trust=0.5, limit=3.0)
+    assert policy.posterior("k", "a") == pytest.approx((4.0, 1.0))
+
+
+def test_a_warm_start_wins_early():
+    rng = np.random.default_rng(0)
+    truth = np.array([0.2, 0.8])
+    gains = []
+    for trust in (None, 0.3):
+        policy = LinTS(["a", "b"], 1)
+        if trust:
+            warm_start(policy, [[1.0]] * 20, ["a", "b"] * 10, [0.2, 0.8] * 10, trust=trust)
+        gains.append(float(policy.distribution([1.0]) @ truth))
+    assert gains[1] > gains[0]
+    assert rng is not None
+
+
+def test_forced_exploration_ends_with_its_budget():
+    policy = LinUCB(["a"], 1)
+    for _ in range(50):
+        policy.learn([1.0], "a", 1.0)
+    policy.add_action("new", explore=5, share=0.2)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        assert policy.distribution([1.0])[1] >= 0.2
+        policy.learn([1.0], "new", 0.0)
+    assert policy.distribution([1.0])[1] == 0.0
+    assert policy.decide([1.0], rng=rng).action == "a"
+
+
+def test_forced_exploration_survives_a_state():
+    policy = LinUCB(["a"], 1)
+    policy.add_action("new", explore=5, share=0.2)
+    for _ in range(30):
+        policy.learn([1.0], "a", 1.0)
+    copy = LinUCB.from_state(policy.state())
+    assert np.array_equal(copy.distribution([1.0]), policy.distribution([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("declared", "algorithm"),
+    [
+        ("{algorithm: lin_ucb, alpha: 0.5}", "lin_ucb"),
+        ("{algorithm: lin_ts, noise_var: 0.2}", "lin_ts"),
+        ("{algorithm: beta_thompson, key: mood}", "beta_thompson"),
+        ("{algorithm: epsilon_greedy}", "epsilon_greedy"),
+        ("{algorithm: epsilon_greedy, contextual: true}", "epsilon_greedy"),
+        ("{algorithm: fixed, action: b}", "fixed"),
+        ("{algorithm: rules, rules: [{when: 'mood == \"x\"', action: b}], otherwise: a}", "rules"),
+    ],
+)
+def test_build_makes_what_is_declared(declared, algorithm):
+    point = spec.loads(DOCUMENT.format(policy=declared))
+    policy = build(point.policy, point.actions.names, dim=point.context.dim, floor=point.floor)
+    assert policy.algorithm == algorithm
+    assert policy.floor == 0.1
