@@ -1,0 +1,210 @@
+"""Time of one decision and one update, beside the rivals, in the same process and turn by turn.
+
+All contenders see the same contexts and learn from the same log. They take turns of a few pairs
+(decide, then update, as in use), so that a slow moment of the machine meets all of them, and so
+that work put off by an update is paid in the next decision. Our times include exact propensities.
+
+"Any peer" includes Vowpal Wabbit, whose models keep no uncertainty (O(K d) work); "same algorithm"
+is LinUCB against LinUCB and LinTS against LinTS (O(K d²)).
+
+A decision of LinUCB reads one triangle per arm, K·d(d+1)/2·4 bytes in float32. The last figures
+divide its time by that of streaming as many bytes, at the speed measured in this run for a working
+set of that size (the strict reading, as it may lie in a cache) and for main memory.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.machine import measure_bandwidth
+from benchmarks.peers import PEERS, Peer, make_peer
+from benchmarks.report import Figure, Options, command
+from steersman.policies import LinTS, LinUCB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float64]
+
+CELLS = ((64, 3), (256, 50), (64, 1000))
+BANDWIDTH_CELL = (256, 50)
+OURS: dict[str, type[LinUCB | LinTS]] = {"LinUCB": LinUCB, "LinTS": LinTS}
+# The rivals loop over actions in Python, so more is asked where actions are many.
+GOALS = {("LinUCB", (64, 1000), "decide"): 50.0, ("LinTS", (64, 1000), "decide"): 10.0}
+PAIRS_A_TURN = 10
+WARM_ROWS_PER_ARM = 2
+
+
+@dataclass(frozen=True)
+class Log:
+    """The contexts (n, d), actions (n,) and rewards (n,) in [0, 1] that everyone learns from."""
+
+    contexts: Vector
+    actions: NDArray[np.int64]
+    rewards: Vector
+
+
+@dataclass
+class Contender:
+    """A policy under the clock and the seconds its calls took."""
+
+    name: str
+    peer: Peer
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {"decide": [], "update": []})
+    spent: float = 0.0
+
+    def take_turn(self, log: Log, pairs: int, longest: float) -> None:
+        """Decide and update up to ``pairs`` times, or until ``longest`` seconds have gone."""
+        started = time.perf_counter()
+        for _ in range(pairs):
+            row = len(self.seconds["decide"]) % len(log.actions)
+            x, action = log.contexts[row], int(log.actions[row])
+            before = time.perf_counter()
+            self.peer.decide(x)
+            between = time.perf_counter()
+            self.peer.update(x, action, float(log.rewards[row]), 0.5)
+            after = time.perf_counter()
+            self.seconds["decide"].append(between - before)
+            self.seconds["update"].append(after - between)
+            if after - started > longest:
+                break
+        self.spent += time.perf_counter() - started
+
+
+class _Steersman:
+    """One of our policies behind the interface of the rivals."""
+
+    def __init__(self, name: str, dim: int, arms: int) -> None:
+        self.name = self.algorithm = name
+        self._names = [str(action) for action in range(arms)]
+        self._policy = OURS[name](self._names, dim)
+        self._rng = np.random.default_rng(0)
+
+    def decide(self, x: Vector) -> tuple[int, float]:
+        choice = self._policy.decide(x, rng=self._rng)
+        return int(choice.action), choice.propensity
+
+    def update(self, x: Vector, action: int, reward: float, propensity: float) -> None:
+        self._policy.learn(x, self._names[action], reward)
+
+    def warm(self, contexts: Vector, actions: NDArray[np.int64], rewards: Vector) -> None:
+        self._policy.learn_batch(contexts, [self._names[action] for action in actions], rewards)
+
+
+def run(options: Options) -> Iterator[Figure]:
+    """Yield the figures of every cell; ``--sets 64x3,256x50`` names some of them."""
+    for dim, arms in CELLS:
+        if options.sets and f"{dim}x{arms}" not in options.sets:
+            continue
+        before = _bandwidths(dim, arms)
+        contenders = _race(dim, arms, budget=0.5 if options.quick else 6.0)
+        after = _bandwidths(dim, arms)
+        yield from _cell_figures(contenders, (dim, arms))
+        if (dim, arms) == BANDWIDTH_CELL:
+            speeds = {key: (before[key] + after[key]) / 2 for key in before}
+            yield from _bandwidth_figures(contenders["LinUCB"], speeds, dim, arms)
+
+
+def _race(dim: int, arms: int, budget: float) -> dict[str, Contender]:
+    """Return every contender after about ``budget`` seconds of turns each, and 5 at least."""
+    log = _make_log(dim, arms)
+    made: dict[str, Peer] = {name: _Steersman(name, dim, arms) for name in OURS}
+    made |= {name: make_peer(name, dim, arms) for name in PEERS}
+    contenders = {name: Contender(name, peer) for name, peer in made.items()}
+    for contender in contenders.values():
+        contender.peer.warm(log.contexts, log.actions, log.rewards)
+    waiting = list(contenders.values())
+    while waiting:
+        for contender in waiting:
+            contender.take_turn(log, PAIRS_A_TURN, budget / 10)
+        waiting = [
+            contender
+            for contender in waiting
+            if len(contender.seconds["decide"]) < 5
+            or (contender.spent < budget and len(contender.seconds["decide"]) < 1000)
+        ]
+    return contenders
+
+
+def _make_log(dim: int, arms: int) -> Log:
+    rng = np.random.default_rng(0)
+    rows = WARM_ROWS_PER_ARM * arms
+    # Each arm comes equally often, in mixed order.
+    actions = rng.permutation(np.arange(rows) % arms)
+    return Log(rng.normal(size=(rows, dim)) / math.sqrt(dim), actions, rng.random(rows))
+
+
+def _cell_figures(contenders: dict[str, Contender], cell: tuple[int, int]) -> Iterator[Figure]:
+    peers = {name: contenders[name] for name in PEERS}
+    for ours in OURS:
+        for call in ("decide", "update"):
+            title = f"{ours} {call} {cell}"
+            low, value, high = _interval(_medians(contenders[ours], call))
+            times = {name: _microseconds(peer, call) for name, peer in peers.items()}
+            yield Figure(title, value, low, high, "µs", peers=times)
+            same = {name: peer for name, peer in peers.items() if peer.peer.algorithm == ours}
+            for against, rivals in (("any peer", peers), ("same algorithm", same)):
+                yield _ratio(f"{title}: {against}", contenders[ours], rivals, call, cell)
+
+
+def _ratio(
+    title: str, ours: Contender, rivals: dict[str, Contender], call: str, cell: tuple[int, int]
+) -> Figure:
+    """Return how many times longer the fastest rival takes, with a bootstrap interval."""
+    fastest = min(rivals.values(), key=lambda rival: _microseconds(rival, call))
+    low, value, high = _interval(_medians(fastest, call) / _medians(ours, call))
+    goal = GOALS.get((ours.name, cell, call), 1.0)
+    peers = {fastest.name: _microseconds(fastest, call)}
+    return Figure(title, value, low, high, "times", f"> {goal:g}", value > goal, peers)
+
+
+def _bandwidth_figures(
+    contender: Contender, speeds: dict[str, float], dim: int, arms: int
+) -> Iterator[Figure]:
+    for what, speed in speeds.items():
+        yield Figure(f"bandwidth, {what}", speed / 1e9, unit="GB/s")
+    moved = _bytes_moved(dim, arms)
+    for what, speed in speeds.items():
+        low, value, high = _interval(_medians(contender, "decide") * 1e-6 / (moved / speed))
+        title = f"LinUCB decide {dim, arms} over {moved / 1e6:.2f} MB at the bandwidth of {what}"
+        yield Figure(title, value, low, high, "times", "<= 3", value <= 3)
+
+
+def _bandwidths(dim: int, arms: int) -> dict[str, float]:
+    return {
+        "a working set this size": measure_bandwidth(max(_bytes_moved(dim, arms), 4096)),
+        "main memory": measure_bandwidth(),
+    }
+
+
+def _bytes_moved(dim: int, arms: int) -> int:
+    return arms * dim * (dim + 1) // 2 * np.dtype(np.float32).itemsize
+
+
+def _microseconds(contender: Contender, call: str) -> float:
+    return 1e6 * float(np.median(contender.seconds[call]))
+
+
+def _medians(contender: Contender, call: str) -> Vector:
+    """Return the median in µs, then 1,000 bootstrap copies of it."""
+    seconds = np.array(contender.seconds[call])
+    rng = np.random.default_rng(len(seconds))
+    resampled = rng.choice(seconds, size=(1000, len(seconds)))
+    return 1e6 * np.concatenate([[np.median(seconds)], np.median(resampled, axis=1)])
+
+
+def _interval(copies: Vector) -> tuple[float, float, float]:
+    """Return the 95 % percentile interval around the first entry: low, value, high."""
+    low, high = np.quantile(copies[1:], [0.025, 0.975])
+    return float(low), float(copies[0]), float(high)
+
+
+if __name__ == "__main__":
+    command("policies", run, doc=__doc__)
