@@ -229,7 +229,7 @@ def _replay(world: World, rng: np.random.Generator) -> _Replay:
     for index, at in zip(stream.tolist(), times.tolist(), strict=True):
         now[0] = at
         request, vector = requests[index], world.embedding(index)
-        cheap_ok = int(world.shortlist(index)[0]) == request.tool
+        cheap_ok = world.tool_right(index, world.bm25_best(index))
         l1, l2, l3 = (tiers.look_up(k, request.text, vector) for k in ("l1", "l2", "l3"))
         right = [found.right(request.answer, cheap_ok=cheap_ok) is True for found in (l1, l2)]
         rows.append(
