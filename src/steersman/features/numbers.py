@@ -80,7 +80,9 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float]:
-    low, median, high = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
+    # What overflows here is refused by the caller, who can name the field.
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, median, high = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
     return median, (high - low) / IQR_PER_SD
 
 

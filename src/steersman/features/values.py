@@ -99,11 +99,11 @@ def as_vector(name: str, value: object, size: int) -> NDArray[np.float64]:
     wanted = f"a flat list or array of {size} numbers"
     if not isinstance(value, list | tuple | np.ndarray):
         raise _wrong_type(name, value, wanted, "send its numbers")
-    # Checked before conversion, so that a huge nested list is not copied to be refused.
-    if np.ndim(value[:1]) != 1 or len(value) != size:
-        message = f"context field {name!r} got {_extent(value)}; allowed is {wanted}"
+    array = _as_array(value, size)
+    if array.shape != (size,):
+        shape = "×".join(map(str, array.shape)) or "no"
+        message = f"context field {name!r} got {shape} entries; allowed is {wanted}"
         raise InputError(f"{message}; send a vector of the declared size")
-    array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise _wrong_type(name, value, wanted, "send numbers only")
     vector = array.astype(np.float64)
@@ -123,7 +123,13 @@ def _wrong_type(name: str, value: object, wanted: str, advice: str) -> InputErro
     return InputError(f"context field {name!r} got {got}; allowed is {wanted}; {advice}")
 
 
-def _extent(value: list[object] | tuple[object, ...] | NDArray[np.generic]) -> str:
-    inner = value[0] if len(value) else 0.0
-    nested = isinstance(inner, list | tuple | dict | np.ndarray)
-    return f"{'nested ' if nested else ''}{type(value).__name__} of {len(value)}"
+def _as_array(
+    value: list[object] | tuple[object, ...] | NDArray[np.generic], size: int
+) -> NDArray[np.generic]:
+    # The length is looked at before anything is copied.
+    if not isinstance(value, np.ndarray) and len(value) != size:
+        return np.broadcast_to(np.float64(0.0), len(value))
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.empty(size, dtype=object)

@@ -1,0 +1,155 @@
+"""What is missing means what was declared; what is wrong is refused by name."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.features import FeatureMap
+from steersman.spec import Context
+
+FIELDS = {
+    "text": {"type": "text"},
+    "intent": {"type": "category"},
+    "meaning": {"type": "vector", "size": 3},
+    "length": {"type": "number", "mean": 80.0, "sd": 60.0},
+    "gap": {"type": "number", "mean": 1.0, "sd": 2.0, "missing": "flag"},
+}
+
+
+def feature_map(**fields):
+    return FeatureMap(Context.model_validate({"fields": fields or FIELDS}))
+
+
+def only(name, value):
+    """The vector of one field alone, hashed region and numbers, without the bias."""
+    return feature_map(**{name: FIELDS[name]}).encode({name: value})[1:]
+
+
+@pytest.mark.parametrize("nothing", [None, math.nan, np.float64("nan"), np.float32("nan")])
+@pytest.mark.parametrize("name", list(FIELDS))
+def test_absent_none_and_nan_are_the_same(name, nothing):
+    features = feature_map()
+    np.testing.assert_array_equal(features.encode({name: nothing}), features.encode({}))
+
+
+def test_the_empty_context_obeys_the_declared_meanings():
+    vector = feature_map().encode({})
+    assert vector[0] == 1.0
+    assert vector[1:4].tolist() == [0.0, 1.0, 0.0]  # gap, gap is missing, length
+    assert np.count_nonzero(vector[4:]) == 1  # the bucket of a missing intent
+    assert feature_map(text=FIELDS["text"]).encode({}).sum() == 1.0
+
+
+def test_a_missing_category_is_one_no_value_can_be():
+    nothing = only("intent", None)
+    assert np.linalg.norm(nothing) == 1.0
+    for value in ("", "missing", "None", "nan", "\x00missing"):
+        assert np.linalg.norm(only("intent", value)) == 1.0
+        assert not np.array_equal(nothing, only("intent", value))
+
+
+def test_a_flag_tells_a_missing_number_from_the_mean():
+    features = feature_map(gap=FIELDS["gap"])
+    assert features.encode({"gap": 1.0})[1:3].tolist() == [0.0, 0.0]
+    assert features.encode({})[1:3].tolist() == [0.0, math.sqrt(2)]
+
+
+@pytest.mark.parametrize("name", list(FIELDS))
+@pytest.mark.parametrize("nothing", [{}, {"it": None}, {"it": math.nan}])
+def test_required_fields_are_required(name, nothing):
+    features = feature_map(it={**FIELDS[name], "missing": "refuse"})
+    with pytest.raises(InputError, match="context field 'it' is missing and declared `missing: re"):
+        features.encode(nothing)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("text", 3, r"'text' got int 3; allowed is text \(str\); send str"),
+        ("text", b"abc", "'text' got bytes; allowed is text"),
+        ("text", ["a"], "'text' got list"),
+        ("text", {"a": {"b": "c"}}, "'text' got dict"),
+        ("text", "x" * 20_001, "has 20,001 characters; allowed at most 20,000; shorten it"),
+        ("intent", True, "'intent' got bool True; allowed is a name"),
+        ("intent", 3, "'intent' got int 3"),
+        ("intent", ["weather"], "'intent' got list"),
+        ("intent", "x" * 501, "has a name of 501 characters; allowed at most 500"),
+        ("length", True, "'length' got bool True; allowed is a number"),
+        ("length", np.bool_(1), "'length' got bool"),
+        ("length", "80", "'length' got str '80'; allowed is a number"),
+        ("length", [80], "'length' got list"),
+        ("length", {"a": 1}, "'length' got dict"),
+        ("length", Decimal(3), "'length' got Decimal"),
+        ("length", 1j, "'length' got complex"),
+        ("length", math.inf, r"'length' is not finite \(got inf\); .* send None"),
+        ("length", -np.float64("inf"), "'length' is not finite"),
+        ("length", 10**400, "'length' is not finite"),
+        ("meaning", 3, "'meaning' got int 3; allowed is a flat list or array of 3 numbers"),
+        ("meaning", "abc", "'meaning' got str 'abc'"),
+        ("meaning", [1.0, 2.0], "'meaning' got 2 entries; allowed is a flat list or array of 3"),
+        ("meaning", [], "'meaning' got 0 entries"),
+        ("meaning", np.zeros(4), "'meaning' got 4 entries"),
+        ("meaning", np.zeros((3, 1)), "'meaning' got 3×1 entries"),
+        ("meaning", np.float64(3), "'meaning' got float64"),
+        ("meaning", np.array(3.0), "'meaning' got no entries"),
+        ("meaning", [[1, 2, 3]] * 3, "'meaning' got 3×3 entries"),
+        ("meaning", [1, [2], 3], "'meaning' got list"),
+        ("meaning", [1, None, 3], "'meaning' got list"),
+        ("meaning", ["1", "2", "3"], "'meaning' got list; .* send numbers only"),
+        ("meaning", [True, False, True], "'meaning' got list"),
+        ("meaning", [1, 2, 10**400], "'meaning' got list"),
+        ("meaning", [1, math.nan, 3], r"'meaning' is not finite at entry 1 \(got nan\)"),
+        ("meaning", [1, 2, math.inf], "'meaning' is not finite at entry 2"),
+        ("textt", "a", "'textt' is not declared; allowed are gap, intent, .*did you mean 'text'"),
+        ("zzz", "a", "'zzz' is not declared; .*declare it or leave it out"),
+        (3, "a", "context field 3 is not declared"),
+        ("y" * 5000, "a", "is not declared"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(name, value, message):
+    features = feature_map()
+    before = features.encode({}).tobytes(), features.hash
+    with pytest.raises(InputError, match=message) as refused:
+        features.encode({"intent": "weather", name: value})
+    assert len(str(refused.value)) < 400
+    assert (features.encode({}).tobytes(), features.hash) == before
+    with pytest.raises(InputError, match=r"^row 1: "):
+        features.encode_batch([{}, {name: value}])
+
+
+@pytest.mark.parametrize("values", [None, [("text", "a")], "text", 3, ["text"]])
+def test_a_context_is_a_mapping(values):
+    with pytest.raises(InputError, match="a context is a mapping of names to values, got"):
+        feature_map().encode(values)
+
+
+@pytest.mark.parametrize("value", [80, 80.0, np.int32(80), np.float32(80), Fraction(80)])
+def test_every_kind_of_number_is_a_number(value):
+    assert only("length", value)[0] == only("length", 80.0)[0]
+
+
+def test_a_text_may_be_declared_to_be_cut():
+    cut = feature_map(text={"type": "text", "max_chars": 5, "too_long": "truncate"})
+    np.testing.assert_array_equal(
+        cut.encode({"text": "hello world"}), cut.encode({"text": "hello"})
+    )
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "?!… — ✨", "\x00"])
+def test_a_text_without_words_is_the_empty_text(text):
+    np.testing.assert_array_equal(only("text", text), np.zeros(63))
+
+
+@pytest.mark.parametrize("text", ["\ud800", "𝕳ello", "日本語テキスト", "a\u0301" * 1000, "_"])
+def test_any_text_can_be_encoded(text):
+    assert np.isfinite(only("text", text)).all()
+
+
+def test_numbers_are_cut_at_the_declared_ends():
+    ends = [only("length", value)[0] for value in (1e300, 80 + 3 * 60, -1e300, 80 - 3 * 60)]
+    assert ends == pytest.approx([math.sqrt(2), math.sqrt(2), -math.sqrt(2), -math.sqrt(2)])
+    assert only("length", 1.7e308)[0] == ends[0]
