@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import isfinite
 from numbers import Real
 
+import numpy as np
+
 from steersman.errors import InputError
 
 
@@ -41,7 +43,7 @@ def finite(what: str, value: object) -> float:
     Raises:
         InputError: not a number, NaN, infinite, or too large for a float.
     """
-    if not isinstance(value, Real):
+    if not isinstance(value, Real | np.bool_):
         message = f"{what} got {type(value).__name__} {value!r:.60}; allowed is a finite number"
         raise InputError(f"{message}; send a number")
     try:
