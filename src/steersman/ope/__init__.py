@@ -1,1 +1,32 @@
+"""Off-policy evaluation: what a log of other decisions says about a target policy.
 
+A log is read once (:class:`LoggedData`), diagnosed, and either refused with reasons or estimated by
+IPS, SNIPS, the direct method and the doubly robust estimator, each with an interval.
+"""
+
+from __future__ import annotations
+
+from steersman.ope.diagnostics import Diagnostics
+from steersman.ope.estimators import DM, DR, ESTIMATORS, IPS, SNIPS, Estimator, Log
+from steersman.ope.evaluation import Estimate, Report, evaluate
+from steersman.ope.logged_data import LoggedData
+from steersman.ope.requests_needed import RequestsNeeded, requests_needed
+from steersman.ope.rounds import Rounds
+
+__all__ = [
+    "DM",
+    "DR",
+    "ESTIMATORS",
+    "IPS",
+    "SNIPS",
+    "Diagnostics",
+    "Estimate",
+    "Estimator",
+    "Log",
+    "LoggedData",
+    "Report",
+    "RequestsNeeded",
+    "Rounds",
+    "evaluate",
+    "requests_needed",
+]

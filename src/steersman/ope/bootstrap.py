@@ -1,0 +1,151 @@
+"""Percentile intervals from resampled blocks of rows.
+
+Resampling a million rows ten thousand times would draw 10^10 indexes. A sum over rows needs only
+its sums over blocks: up to 2,000 blocks are resampled instead, as counts times block sums. The
+spread of the mean of B blocks estimates that of n rows with relative error sqrt(2 / B), 3 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.stats import Interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from steersman.ope.logged_data import LoggedData
+    from steersman.ope.refit import Refit
+    from steersman.ope.rounds import Rounds
+
+    Floats = NDArray[np.float64]
+
+BLOCKS = 2000
+
+# Numbers of block sums kept for refitting models; beyond it a model has no interval.
+_REFIT_BUDGET = 2**24
+_FEWEST_REFIT_BLOCKS = 100
+
+# Bootstrap samples drawn at once, so that their counts stay in the cache.
+_CHUNK = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Which block each row is resampled with.
+
+    Args:
+        of_row: Block of each row, in [0, count), shape (n,).
+        count: Number of blocks.
+    """
+
+    of_row: NDArray[np.int64]
+    count: int
+
+    def sums(self, *columns: Floats) -> Floats:
+        """Return the sum of each column over each block: (count, columns)."""
+        return np.column_stack(
+            [np.bincount(self.of_row, weights=c, minlength=self.count) for c in columns]
+        )
+
+
+def make_blocks(data: LoggedData, most: int = BLOCKS) -> Blocks:
+    """Return blocks of consecutive rows, or of whole units.
+
+    Args:
+        data: The log.
+        most: Largest number of blocks.
+
+    Returns:
+        Blocks of (nearly) equally many rows, or of equally many units.
+    """
+    units = np.arange(len(data)) if data.units is None else data.units
+    total = int(units.max()) + 1
+    count = min(total, most)
+    return Blocks(units * count // total, count)
+
+
+def bootstrap(
+    rounds: Mapping[str, Rounds],
+    data: LoggedData,
+    *,
+    level: float,
+    resamples: int,
+    rng: np.random.Generator,
+) -> dict[str, Interval]:
+    """Return percentile intervals; numerator and denominator are resampled together.
+
+    Assumes independent rows, or units where the log names them; serial dependence shorter than a
+    block does no harm. A model's interval comes from refitting it on every sample: the deviations
+    of the refitted values from the whole log's are added to the value.
+
+    Args:
+        rounds: The terms of each estimator.
+        data: The log that they came from.
+        level: Confidence level, in (0, 1).
+        resamples: Bootstrap samples.
+        rng: Draws the blocks.
+
+    Returns:
+        One interval for each estimator that has one: not for models that cannot be refitted.
+
+    Source:
+        Efron and Tibshirani (1993), An introduction to the bootstrap, chapter 13; for units, Field
+        and Welsh (2007). Against resampling single rows: ``tests/ope/test_bootstrap.py``.
+    """
+    sampled = {name: terms for name, terms in rounds.items() if not terms.from_model}
+    refits = _affordable_refits(rounds)
+    most = min([BLOCKS, *(_REFIT_BUDGET // refit.columns for refit in refits.values())])
+    blocks = make_blocks(data, most)
+    draws = _ratio_draws(sampled, blocks, resamples, rng)
+    for name, refit in refits.items():
+        draws[name] = rounds[name].value + _refit_deviations(refit, blocks, resamples, rng)
+    tail = (1.0 - level) / 2.0
+    return {
+        name: Interval(*np.quantile(values, [tail, 1.0 - tail]).tolist())
+        for name, values in draws.items()
+    }
+
+
+def _affordable_refits(rounds: Mapping[str, Rounds]) -> dict[str, Refit]:
+    most = _REFIT_BUDGET // _FEWEST_REFIT_BLOCKS
+    offered = ((name, terms.refit) for name, terms in rounds.items())
+    return {name: refit for name, refit in offered if refit and refit.columns <= most}
+
+
+def _ratio_draws(
+    rounds: Mapping[str, Rounds], blocks: Blocks, resamples: int, rng: np.random.Generator
+) -> dict[str, Floats]:
+    """Return the resampled values of every ratio, all from the same draws."""
+    if not rounds:
+        return {}
+    columns = [part for terms in rounds.values() for part in (terms.numerator, terms.denominator)]
+    sums = blocks.sums(*columns)
+    totals = np.concatenate([counts @ sums for counts in _counts(blocks.count, resamples, rng)])
+    ratios = totals[:, 0::2] / totals[:, 1::2]
+    return dict(zip(rounds, ratios.T, strict=True))
+
+
+def _refit_deviations(
+    refit: Refit, blocks: Blocks, resamples: int, rng: np.random.Generator
+) -> Floats:
+    """Return the value refitted on each sample less that of the whole log."""
+    sums = refit.block_sums(blocks.of_row, blocks.count)
+    whole = refit.values(sums.sum(axis=0, keepdims=True))
+    chunks = _counts(blocks.count, resamples, rng)
+    return np.concatenate([refit.values(counts @ sums) for counts in chunks]) - whole
+
+
+def _counts(blocks: int, resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Yield how often each block was drawn, for a chunk of bootstrap samples at a time."""
+    for start in range(0, resamples, _CHUNK):
+        size = min(_CHUNK, resamples - start)
+        drawn = rng.integers(0, blocks, size=(size, blocks), dtype=np.int32)
+        drawn += np.arange(size, dtype=np.int32)[:, None] * np.int32(blocks)
+        counts = np.bincount(drawn.ravel(), minlength=size * blocks)
+        yield counts.reshape(size, blocks).astype(np.float64)

@@ -1,0 +1,208 @@
+"""The four estimators of a target policy's value, one class each, and the seam for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from steersman.ope.refit import Refit
+from steersman.ope.reward_models import cross_fitted, external, past_only
+from steersman.ope.rounds import Rounds
+from steersman.ope.stabilise import stabilisers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from steersman.ope.logged_data import LoggedData
+    from steersman.ope.reward_models import Predictions
+
+    Floats = NDArray[np.float64]
+
+_REWARD_RANGE = (0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """A log as estimators read it; what several of them need is worked out once.
+
+    Args:
+        data: The log and the target policy.
+        adaptive: True when the logging policy learned from these very rewards.
+        seed: Seed of the folds.
+    """
+
+    data: LoggedData
+    adaptive: bool = False
+    seed: int = 0
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """Predicted rewards from ``q_hat``, else from models that never saw the row they serve."""
+        if self.data.q_hat is not None:
+            return external(self.data, self.data.q_hat)
+        if self.adaptive:
+            return past_only(self.data)
+        return cross_fitted(self.data, np.random.default_rng(self.seed))
+
+    @cached_property
+    def stabilisers(self) -> Floats:
+        """Factor of each round that levels the noise of an adaptive log, shape (n,)."""
+        return stabilisers(self.data) if self.adaptive else np.ones(len(self.data))
+
+    @property
+    def largest_weight(self) -> float:
+        """Bound on every weight: the target's largest probability over the smallest logged one."""
+        return float(self.data.target.max() / self.data.propensities.min())
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Smallest and largest possible reward."""
+        return self.data.reward_range or _REWARD_RANGE
+
+
+class Estimator(Protocol):
+    """Anything that turns a log into rounds can be evaluated; ``check_estimator`` says how well."""
+
+    @property
+    def name(self) -> str:
+        """Name in the report."""
+
+    def rounds(self, log: Log) -> Rounds:
+        """Return one term per logged round.
+
+        Args:
+            log: The log, not to be changed.
+
+        Returns:
+            Terms whose ratio of sums is the estimate.
+        """
+
+
+@dataclass(frozen=True)
+class IPS:
+    """Inverse propensity scoring: the mean of weight times reward.
+
+    Unbiased whenever propensities are exact and every action that the target can take could have
+    been logged (positivity); a log without exploration breaks it. Its noise grows with the weights
+    and with the level of the rewards.
+
+    Args:
+        name: Name in the report.
+
+    Source:
+        Horvitz and Thompson (1952); Dudík, Langford and Li (2011), Doubly robust policy evaluation
+        and learning, equation 2. Bias: ``tests/ope/test_bias.py``; coverage:
+        ``tests/ope/test_coverage.py``, on adaptive logs ``tests/ope/test_adaptive_coverage.py``.
+    """
+
+    name: str = field(default="ips")
+
+    def rounds(self, log: Log) -> Rounds:
+        """Return weight times reward over 1."""
+        low, high = log.reward_range
+        span = log.largest_weight * (max(high, 0.0) - min(low, 0.0))
+        terms = log.data.weights * log.data.rewards
+        return Rounds(terms, np.ones(len(terms)), span).scaled(log.stabilisers)
+
+
+@dataclass(frozen=True)
+class SNIPS:
+    """Self-normalised inverse propensity scoring: weighted rewards over the sum of weights.
+
+    Stays within the rewards' range and does not change when a constant is added to all of them.
+    Biased by O(1/n). Needs positivity as IPS does; its interval takes the denominator's noise
+    into account (freezing it, as some libraries do, makes intervals up to five times too wide).
+
+    Args:
+        name: Name in the report.
+
+    Source:
+        Swaminathan and Joachims (2015), The self-normalized estimator for counterfactual learning,
+        equation 9. Bias: ``tests/ope/test_bias.py``; coverage: ``tests/ope/test_coverage.py``, on
+        adaptive logs ``tests/ope/test_adaptive_coverage.py``.
+    """
+
+    name: str = field(default="snips")
+
+    def rounds(self, log: Log) -> Rounds:
+        """Return weight times reward over weight."""
+        low, high = log.reward_range
+        weights = log.data.weights
+        span = log.largest_weight * (high - low)
+        return Rounds(weights * log.data.rewards, weights, span).scaled(log.stabilisers)
+
+
+@dataclass(frozen=True)
+class DM:
+    """The direct method: the mean predicted reward of the target policy.
+
+    As good as the reward model: a wrong model biases it, and no weight can show that. It has an
+    interval only where the model is refitted in the bootstrap, which shows the model's noise but
+    never its bias; intervals that ignore the refit cover .16 instead of .95 even for a right model.
+
+    Args:
+        name: Name in the report.
+
+    Source:
+        Dudík, Langford and Li (2011), equation 1. Bias under a wrong model:
+        ``tests/ope/test_bias.py``; coverage of the refitted bootstrap under a right one:
+        ``tests/ope/test_coverage.py``.
+    """
+
+    name: str = field(default="dm")
+
+    def rounds(self, log: Log) -> Rounds:
+        """Return the target's predicted reward over 1."""
+        terms = log.predictions.expected
+        refitted = log.data.q_hat is None and not log.adaptive
+        return Rounds(
+            terms,
+            np.ones(len(terms)),
+            span=float(np.ptp(terms)),
+            from_model=True,
+            refit=Refit(log.data) if refitted else None,
+        )
+
+
+@dataclass(frozen=True)
+class DR:
+    """Doubly robust: the direct method plus inverse-propensity-weighted residuals.
+
+    Unbiased with exact propensities whatever the model says, as long as the model never saw the row
+    (folds of units, or the past alone on adaptive logs); a good model removes most of the noise.
+    Random folds on an adaptive log leak the future and break it, as does a missing positivity.
+
+    Args:
+        name: Name in the report.
+
+    Source:
+        Dudík, Langford and Li (2011), equation 3; folds: Chernozhukov et al. (2018),
+        Double/debiased machine learning, definition 3.1. Bias: ``tests/ope/test_bias.py``;
+        coverage: ``tests/ope/test_coverage.py``, on adaptive logs
+        ``tests/ope/test_adaptive_coverage.py``.
+    """
+
+    name: str = field(default="dr")
+
+    def rounds(self, log: Log) -> Rounds:
+        """Return the predicted reward plus the weighted residual, over 1."""
+        guess = log.predictions
+        terms = guess.expected + log.data.weights * (log.data.rewards - guess.chosen)
+        return Rounds(terms, np.ones(len(terms)), self._span(log)).scaled(log.stabilisers)
+
+    @staticmethod
+    def _span(log: Log) -> float:
+        """Return the width of the terms' range, for predictions that stay where they were seen."""
+        guess, (low, high) = log.predictions, log.reward_range
+        least = min(float(guess.chosen.min()), float(guess.expected.min()))
+        most = max(float(guess.chosen.max()), float(guess.expected.max()))
+        residuals = max(high - least, 0.0) - min(low - most, 0.0)
+        return most - least + log.largest_weight * residuals
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    estimator.name: estimator for estimator in (IPS(), SNIPS(), DM(), DR())
+}

@@ -1,0 +1,218 @@
+"""Evaluate a target policy on a log: refuse, or estimate with intervals."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.ope.bootstrap import bootstrap
+from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse
+from steersman.ope.estimators import ESTIMATORS, Log
+from steersman.ope.intervals import bernstein, standard_error, wald
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steersman.ope.estimators import Estimator
+    from steersman.ope.logged_data import LoggedData
+    from steersman.ope.rounds import Rounds
+    from steersman.stats import Interval
+
+Method = Literal["wald", "bootstrap", "bernstein"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one estimator says; all None when the log was refused.
+
+    Args:
+        value: Estimated mean reward of the target policy.
+        low: Lower end of the interval; None where the estimator has none.
+        high: Upper end.
+        standard_error: Of the value, linearised; None where a model's error is not known.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    standard_error: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that one evaluation found; ``report["dr"]`` is the estimate of that name.
+
+    Args:
+        estimates: Estimates by name.
+        diagnostics: What the weights look like, also when refused.
+        reasons: Why the log is no evidence about this target; empty when it is.
+        level: Confidence level of the intervals.
+        interval: How they were formed.
+        adaptive: Whether the log was read as one of a learning policy.
+    """
+
+    estimates: Mapping[str, Estimate]
+    diagnostics: Diagnostics
+    reasons: list[str]
+    level: float
+    interval: str
+    adaptive: bool
+
+    def __getitem__(self, name: str) -> Estimate:
+        if name not in self.estimates:
+            message = f"no estimate {name!r} in this report; there are {', '.join(self.estimates)}"
+            raise InputError(message)
+        return self.estimates[name]
+
+    @property
+    def refused(self) -> bool:
+        """Whether there is a reason against trusting any estimate."""
+        return bool(self.reasons)
+
+    @property
+    def ess(self) -> float:
+        """Effective sample size, in rows."""
+        return self.diagnostics.ess
+
+    @property
+    def max_weight(self) -> float:
+        """Largest importance weight; its share of the sum is in ``diagnostics``."""
+        return self.diagnostics.max_weight
+
+    @property
+    def mean_weight(self) -> float:
+        """Mean importance weight, 1 in expectation."""
+        return self.diagnostics.mean_weight
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values that JSON knows."""
+        return asdict(self) | {"refused": self.refused}
+
+
+def evaluate(
+    data: LoggedData,
+    *,
+    estimators: Sequence[str | Estimator] = ("ips", "snips", "dm", "dr"),
+    interval: Method = "wald",
+    level: float = 0.95,
+    resamples: int = 10_000,
+    adaptive: bool = False,
+    seed: int = 0,
+) -> Report:
+    """Return what a log of other decisions says about the value of a target policy.
+
+    Refuses, with reasons and without an exception, when the weights show that the log cannot tell:
+    effective sample size below 100, one weight above 5 % of the sum, the mean weight more than 5
+    standard errors from 1, or a log without choice where the target differs.
+
+    Assumes exact propensities, positivity, and independent rows (or units, or rounds given the past
+    when ``adaptive``). Evaluating many targets and keeping the best, or looking again after each
+    day, breaks the level: correct for it or use a confidence sequence. Other decision points are
+    held at the policies that were logged.
+
+    Args:
+        data: The log and the target policy's distribution in each context.
+        estimators: Names (``"ips"``, ``"snips"``, ``"dm"``, ``"dr"``) or estimators of your own.
+        interval: ``"wald"`` (normal, linearised), ``"bootstrap"`` (blocks, percentile; the only one
+            for DM) or ``"bernstein"`` (holds at every n for rewards in ``data.reward_range`` and
+            weights up to the largest target probability over the smallest logged propensity, which
+            it takes for the floor of the log).
+        level: Confidence level, in (0, 1).
+        resamples: Bootstrap samples, at least 100.
+        adaptive: True when the logging policy learned from these rewards: models are fitted on the
+            past only, intervals use the martingale variance, and rounds are weighted by the
+            inverse standard deviation that the past predicts for their weight.
+        seed: Seed of folds and bootstrap.
+
+    Returns:
+        Estimates, diagnostics and reasons.
+
+    Raises:
+        InputError: An unknown estimator, interval or level; rewards outside [0, 1] for
+            ``"bernstein"`` without a declared ``reward_range``.
+
+    Example:
+        >>> from steersman.ope import LoggedData
+        >>> rng = np.random.default_rng(0)
+        >>> actions = rng.integers(0, 2, 4000)
+        >>> rewards = (rng.random(4000) < np.array([0.3, 0.6])[actions]).astype(float)
+        >>> target = np.tile([0.1, 0.9], (4000, 1))
+        >>> log = LoggedData(actions, rewards, np.full(4000, 0.5), target)
+        >>> dr = evaluate(log)["dr"]
+        >>> round(dr.value, 3), round(dr.low, 3), round(dr.high, 3)
+        (0.572, 0.552, 0.591)
+
+    Source:
+        Each estimator's own docstring; martingale variance and stabilised weights: Hadad et al.
+        (2021) and Bibaut et al. (2021), see ``steersman.ope.stabilise``.
+    """
+    chosen = _resolve(estimators)
+    _check(data, interval, level, resamples)
+    found = diagnose(data)
+    reasons = reasons_to_refuse(found)
+    if reasons:
+        estimates = dict.fromkeys(chosen, Estimate())
+    else:
+        log = Log(data, adaptive=adaptive, seed=seed)
+        rounds = {name: estimator.rounds(log) for name, estimator in chosen.items()}
+        rng = np.random.default_rng([seed, 1])
+        if interval == "bootstrap":
+            intervals = bootstrap(rounds, data, level=level, resamples=resamples, rng=rng)
+        else:
+            intervals = _analytic(rounds, data, interval, level)
+        estimates = {name: _estimate(rounds[name], data, intervals.get(name)) for name in chosen}
+    return Report(estimates, found, reasons, level, interval, adaptive)
+
+
+def _analytic(
+    rounds: Mapping[str, Rounds], data: LoggedData, interval: Method, level: float
+) -> dict[str, Interval]:
+    form = wald if interval == "wald" else bernstein
+    return {
+        name: form(terms, data.units, level)
+        for name, terms in rounds.items()
+        if not terms.from_model
+    }
+
+
+def _estimate(terms: Rounds, data: LoggedData, ends: Interval | None) -> Estimate:
+    error = None if terms.from_model else standard_error(terms, data.units)
+    low, high = (None, None) if ends is None else (ends.low, ends.high)
+    return Estimate(terms.value, low, high, error)
+
+
+def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
+    """Return estimators by name, in the caller's order."""
+    named = (estimators,) if isinstance(estimators, str) else tuple(estimators)
+    unknown = [name for name in named if isinstance(name, str) and name not in ESTIMATORS]
+    if unknown or not named:
+        message = (
+            f"estimators are {list(named)!r}; allowed are {', '.join(ESTIMATORS)} and objects "
+            "with a name and rounds(log)"
+        )
+        raise InputError(message)
+    objects = [ESTIMATORS[name] if isinstance(name, str) else name for name in named]
+    return {estimator.name: estimator for estimator in objects}
+
+
+def _check(data: LoggedData, interval: str, level: float, resamples: int) -> None:
+    if interval not in {"wald", "bootstrap", "bernstein"}:
+        message = f"interval is {interval!r}; allowed are 'wald', 'bootstrap' and 'bernstein'"
+        raise InputError(message)
+    if not 0.0 < level < 1.0:
+        message = f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95"
+        raise InputError(message)
+    if interval == "bootstrap" and resamples < 100:
+        message = f"resamples is {resamples}; allowed is at least 100, better 10,000"
+        raise InputError(message)
+    undeclared = interval == "bernstein" and data.reward_range is None
+    if undeclared and (data.rewards.min() < 0.0 or data.rewards.max() > 1.0):
+        message = (
+            f"rewards span [{data.rewards.min()}, {data.rewards.max()}] and no reward_range is "
+            "declared; a Bernstein interval rests on the range that rewards can never leave: pass "
+            "LoggedData(..., reward_range=(low, high))"
+        )
+        raise InputError(message)

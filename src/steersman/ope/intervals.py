@@ -1,0 +1,112 @@
+"""Wald and empirical-Bernstein intervals of a ratio of sums over rounds."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from steersman.stats import Interval
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from steersman.ope.rounds import Rounds
+
+    Floats = NDArray[np.float64]
+    Units = NDArray[np.int64] | None
+
+
+def standard_error(rounds: Rounds, units: Units) -> float:
+    """Return the standard error of the estimate.
+
+    Without units it is the martingale variance, the sum of squared residuals: the rounds of an
+    adaptive log are uncorrelated given the past, so the same formula serves both kinds of log. With
+    units, residuals are summed within each unit first.
+
+    Args:
+        rounds: The estimator's terms.
+        units: Number of each row's unit, or None.
+
+    Returns:
+        Standard error, in the reward's unit.
+    """
+    residuals = rounds.residuals()
+    totals = residuals if units is None else np.bincount(units, weights=residuals)
+    count = len(totals)
+    if count < 2:
+        return math.inf
+    return math.sqrt(float(totals @ totals) * count / (count - 1)) / len(residuals)
+
+
+def wald(rounds: Rounds, units: Units, level: float) -> Interval:
+    """Return the normal interval; with units, Student's with one degree less than units.
+
+    Args:
+        rounds: The estimator's terms.
+        units: Number of each row's unit, or None.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        An interval that is symmetric about the value.
+
+    Source:
+        Ratio: Owen (2013), Monte Carlo theory, methods and examples, equation 9.9. Units: Liang and
+        Zeger (1986), with the factor G / (G - 1). Coverage: ``tests/ope/test_coverage.py``.
+    """
+    tail = (1.0 - level) / 2.0
+    if units is None:
+        quantile = float(stats.norm.isf(tail))
+    else:
+        quantile = float(stats.t.isf(tail, max(int(units.max()), 1)))
+    half = quantile * standard_error(rounds, units)
+    return Interval(rounds.value - half, rounds.value + half)
+
+
+def bernstein(rounds: Rounds, units: Units, level: float) -> Interval:
+    """Return the set of values that the empirical-Bernstein bound does not exclude.
+
+    For a candidate value V the terms numerator - V denominator have mean 0 and never leave a range
+    of width ``span``; V stays unless their mean is farther from 0 than the bound allows. Solving
+    the quadratic for V makes it valid for self-normalised ratios too, where no bound on the ratio
+    itself is known.
+
+    Assumes independent rounds (or units); adaptive logs are covered by simulation only.
+
+    Args:
+        rounds: The estimator's terms.
+        units: Number of each row's unit, or None; a unit's range grows with its rows.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        The interval; infinite where the denominator may be 0.
+
+    Source:
+        Maurer and Pontil (2009), Theorem 4, inverted. Coverage: ``tests/ope/test_coverage.py``.
+    """
+    numerator, denominator, span = rounds.numerator, rounds.denominator, rounds.span
+    if units is not None:
+        numerator = np.bincount(units, weights=numerator).astype(np.float64)
+        denominator = np.bincount(units, weights=denominator).astype(np.float64)
+        span *= int(np.bincount(units).max())
+    count = len(numerator)
+    if count < 2:
+        return Interval(-math.inf, math.inf)
+    log_term = math.log(4.0 / (1.0 - level))
+    slack = 7.0 * span * log_term / (3.0 * (count - 1))
+    noise = 2.0 * log_term / count * np.cov(numerator, denominator)
+    means = float(numerator.mean()), float(denominator.mean())
+    return Interval(_end(means, noise, slack, side=-1.0), _end(means, noise, slack, side=1.0))
+
+
+def _end(means: tuple[float, float], noise: Floats, slack: float, *, side: float) -> float:
+    """Return the V that solves mean(numerator - V denominator) = -side * bound(V)."""
+    shifted, slope = means[0] + side * slack, means[1]
+    square = slope**2 - noise[1, 1]
+    if square <= 0.0:
+        return side * math.inf
+    linear = shifted * slope - noise[0, 1]
+    constant = shifted**2 - noise[0, 0]
+    return float((linear + side * math.sqrt(max(linear**2 - square * constant, 0.0))) / square)

@@ -1,0 +1,195 @@
+"""What off-policy evaluation is given: a log, and what the target policy would have done."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+# How far a target row may sum from 1 before it is no distribution.
+_SUM_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedData:
+    """A log of decisions with exact propensities, and a target policy on the same contexts.
+
+    Anything that numpy can read as an array is taken; it is checked here once, and copied only
+    where it has another type.
+
+    Args:
+        actions: Index of the logged action, integers in [0, K), shape (n,), n >= 1, in the order
+            in which they were logged (adaptive logs need the order).
+        rewards: Finite rewards, shape (n,); higher is better.
+        propensities: Probability with which each action was drawn, in (0, 1], shape (n,).
+        target: Distribution of the target policy in each context, shape (n, K), rows sum to 1.
+        q_hat: Predicted reward of every action from a model trained on *other* data, shape (n, K).
+        contexts: Contexts for reward models that are fitted here, shape (n, d).
+        clusters: Label of the unit (user, session, episode) of each row, shape (n,); rows of one
+            unit may depend on each other, units may not.
+        reward_range: Smallest and largest reward that can ever occur, on which the Bernstein
+            interval rests; (0, 1) when not declared, as rewards of decision points are.
+
+    Raises:
+        InputError: Propensities not in (0, 1], target rows that do not sum to 1 (to 1e-6) or hold
+            negatives, NaN or infinity anywhere, action indexes out of range, shapes that differ,
+            rewards outside a declared range.
+
+    Example:
+        >>> data = LoggedData([0, 1], [1.0, 0.0], [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]])
+        >>> len(data), data.weights.tolist()
+        (2, [1.8, 1.6])
+    """
+
+    actions: NDArray[np.int64]
+    rewards: Floats
+    propensities: Floats
+    target: Floats
+    q_hat: Floats | None = None
+    contexts: Floats | None = None
+    clusters: NDArray[Any] | None = None
+    reward_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Convert and check every field, in an order in which later checks may rely on earlier."""
+        rewards = _floats(self.rewards, "rewards", (None,))
+        rows = rewards.shape[0]
+        target = _floats(self.target, "target", (rows, None))
+        checked = {
+            "rewards": rewards,
+            "target": _distributions(target),
+            "propensities": _propensities(_floats(self.propensities, "propensities", (rows,))),
+            "actions": _actions(self.actions, rows, target.shape[1]),
+            "q_hat": _optional(self.q_hat, "q_hat", target.shape),
+            "contexts": _optional(self.contexts, "contexts", (rows, None)),
+            "clusters": None if self.clusters is None else _labels(self.clusters, rows),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.reward_range is not None:
+            _within(rewards, self.reward_range)
+
+    def __len__(self) -> int:
+        return int(self.rewards.shape[0])
+
+    @cached_property
+    def chosen_target(self) -> Floats:
+        """Probability that the target policy gives to each logged action, shape (n,)."""
+        return np.take_along_axis(self.target, self.actions[:, None], axis=1)[:, 0]
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Importance weights, target over logged probability of each logged action, shape (n,)."""
+        return self.chosen_target / self.propensities
+
+    @cached_property
+    def units(self) -> NDArray[np.int64] | None:
+        """Number of each row's unit in [0, units), or None where every row is its own unit."""
+        if self.clusters is None:
+            return None
+        return np.unique(self.clusters, return_inverse=True)[1].astype(np.int64)
+
+
+def _floats(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> Floats:
+    """Return finite float64 numbers of the given shape, where None stands for any size >= 1."""
+    array = np.asarray(values, dtype=np.float64)
+    fits = array.ndim == len(shape) and all(
+        size == wanted if wanted is not None else size >= 1
+        for size, wanted in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        wanted_text = ", ".join("any >= 1" if size is None else str(size) for size in shape)
+        message = f"{name} has shape {array.shape}; allowed is ({wanted_text}); one row a decision"
+        raise InputError(message)
+    if not math.isfinite(array.sum()) and not np.isfinite(array).all():
+        where = np.argwhere(~np.isfinite(array))[0].tolist()
+        message = (
+            f"{name}{where} is {array[tuple(where)]}; allowed are finite numbers; drop the row or "
+            "mend what wrote it"
+        )
+        raise InputError(message)
+    return array
+
+
+def _optional(values: ArrayLike | None, name: str, shape: tuple[int | None, ...]) -> Floats | None:
+    return None if values is None else _floats(values, name, shape)
+
+
+def _distributions(target: Floats) -> Floats:
+    sums = target.sum(axis=1)
+    worst = int(np.argmax(np.abs(sums - 1.0)))
+    if abs(sums[worst] - 1.0) > _SUM_TOLERANCE:
+        message = (
+            f"target row {worst} sums to {sums[worst]:.9g}; allowed is 1 to within "
+            f"{_SUM_TOLERANCE:g}; pass the policy's whole distribution, 0 where ineligible"
+        )
+        raise InputError(message)
+    if target.min() < 0.0:
+        row, action = np.argwhere(target < 0.0)[0].tolist()
+        message = f"target[{row}, {action}] is {target[row, action]}; allowed is 0 to 1"
+        raise InputError(message)
+    return target
+
+
+def _propensities(propensities: Floats) -> Floats:
+    wrong = (propensities <= 0.0) | (propensities > 1.0)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        message = (
+            f"propensities[{row}] is {propensities[row]}; allowed is 0 < p <= 1; log the very "
+            "probability with which the action was drawn"
+        )
+        raise InputError(message)
+    return propensities
+
+
+def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
+    actions = np.asarray(values)
+    if actions.shape != (rows,) or actions.dtype.kind not in "iu":
+        message = (
+            f"actions has shape {actions.shape} and type {actions.dtype}; allowed are integers of "
+            f"shape ({rows},): the index of each logged action"
+        )
+        raise InputError(message)
+    wrong = (actions < 0) | (actions >= count)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        message = (
+            f"actions[{row}] is {actions[row]}; allowed is 0 to {count - 1}, the columns of target"
+        )
+        raise InputError(message)
+    return actions.astype(np.int64, copy=False)
+
+
+def _labels(values: ArrayLike, rows: int) -> NDArray[Any]:
+    labels = np.asarray(values)
+    if labels.shape != (rows,):
+        message = f"clusters has shape {labels.shape}; allowed is ({rows},): one label a decision"
+        raise InputError(message)
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        message = "clusters holds NaN or infinity; allowed are labels that name a unit"
+        raise InputError(message)
+    return labels
+
+
+def _within(rewards: Floats, declared: tuple[float, float]) -> None:
+    low, high = declared
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        message = f"reward_range is {declared!r}; allowed are finite ends with low < high"
+        raise InputError(message)
+    if rewards.min() < low or rewards.max() > high:
+        message = (
+            f"rewards span [{rewards.min()}, {rewards.max()}]; allowed is the declared "
+            f"reward_range [{low}, {high}]; declare what can ever occur"
+        )
+        raise InputError(message)

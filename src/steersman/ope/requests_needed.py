@@ -1,0 +1,123 @@
+"""How many requests must be logged until a question about a policy can be answered."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy import stats
+
+from steersman.errors import InputError
+from steersman.ope.diagnostics import (
+    MAX_MEAN_WEIGHT_ERRORS,
+    MAX_UNSUPPORTED,
+    MAX_WEIGHT_SHARE,
+    MIN_EFFECTIVE_SAMPLE_SIZE,
+    diagnose,
+)
+from steersman.ope.estimators import ESTIMATORS, Log
+from steersman.ope.intervals import standard_error
+
+if TYPE_CHECKING:
+    from steersman.ope.logged_data import LoggedData
+
+
+@dataclass(frozen=True)
+class RequestsNeeded:
+    """A forecast from a pilot log, and which rule decides it.
+
+    Args:
+        rows: Requests to log, of the pilot's kind; None when no number of them would do.
+        by_power: Requests that show the effect with the wanted power.
+        by_effective_sample_size: Requests whose weights are worth 100 of the target's.
+        by_weight_share: Requests among which no weight seen so far exceeds 5 % of the sum.
+    """
+
+    rows: int | None
+    by_power: int
+    by_effective_sample_size: int
+    by_weight_share: int
+
+
+def requests_needed(
+    pilot: LoggedData,
+    effect: float,
+    *,
+    estimator: Literal["ips", "snips", "dr"] = "dr",
+    power: float = 0.8,
+    level: float = 0.95,
+    adaptive: bool = False,
+    seed: int = 0,
+) -> RequestsNeeded:
+    """Return how many requests tell the target's value from another value ``effect`` away.
+
+    Scales the pilot's noise and weights to longer logs of the same kind. Assumes that traffic,
+    logging policy and floor stay as they were. A pilot that never met the rare large weights makes
+    the forecast too small: below an effective sample size of about 30 take it for a lower bound.
+
+    Args:
+        pilot: A log of some hundred rows, with the target policy.
+        effect: Difference worth finding, in the reward's unit, not 0; the other value is known
+            (the logged policy's value or a gate).
+        estimator: Whose noise is scaled: ``"ips"``, ``"snips"`` or ``"dr"``.
+        power: Wanted probability that the interval excludes the other value, in (0, 1).
+        level: Confidence level of the interval, in (0, 1).
+        adaptive: Whether the logging policy learned from these rewards.
+        seed: Seed of the reward models' folds.
+
+    Returns:
+        The forecast; ``rows`` is None when the pilot's mean weight or its lack of choice shows that
+        propensities or support are wrong, which more rows cannot mend.
+
+    Raises:
+        InputError: An argument is outside its range, or no pilot row has weight.
+
+    Example:
+        >>> from steersman.ope import LoggedData
+        >>> rng = np.random.default_rng(0)
+        >>> actions = rng.choice(3, 500, p=[0.9, 0.05, 0.05])
+        >>> propensities = np.array([0.9, 0.05, 0.05])[actions]
+        >>> target = np.tile([0.0, 1.0, 0.0], (500, 1))
+        >>> pilot = LoggedData(actions, rng.random(500) < 0.5, propensities, target)
+        >>> requests_needed(pilot, 0.05).rows
+        17610
+
+    Source:
+        Normal power of a Wald interval, n = ((z_{1-alpha/2} + z_power) sd / effect)^2, with the
+        pilot's linearised sd. Against simulated power: ``tests/ope/test_requests_needed.py``.
+    """
+    wanted = _quantiles(effect, power, level)
+    if estimator not in {"ips", "snips", "dr"}:
+        message = f"estimator is {estimator!r}; allowed are 'ips', 'snips' and 'dr'"
+        raise InputError(message)
+    found = diagnose(pilot)
+    if found.ess == 0.0 or len(pilot) < 2:
+        message = (
+            f"the pilot's {len(pilot)} rows have weights that sum to {pilot.weights.sum():g}; "
+            "allowed is above 0 over at least 2 rows; log actions that the target takes"
+        )
+        raise InputError(message)
+    rounds = ESTIMATORS[estimator].rounds(Log(pilot, adaptive=adaptive, seed=seed))
+    row_sd = standard_error(rounds, pilot.units) * math.sqrt(len(pilot))
+    by_power = math.ceil((wanted * row_sd / effect) ** 2)
+    by_size = math.ceil(MIN_EFFECTIVE_SAMPLE_SIZE * len(pilot) / found.ess)
+    by_share = math.ceil(found.max_weight / found.mean_weight / MAX_WEIGHT_SHARE)
+    off = abs(found.mean_weight - 1.0) > MAX_MEAN_WEIGHT_ERRORS * found.mean_weight_error + 1e-9
+    hopeless = off or found.unsupported > MAX_UNSUPPORTED
+    rows = None if hopeless else max(2, by_power, by_size, by_share)
+    return RequestsNeeded(rows, by_power, by_size, by_share)
+
+
+def _quantiles(effect: float, power: float, level: float) -> float:
+    if not (math.isfinite(effect) and effect != 0.0):
+        message = f"effect is {effect!r}; allowed is a finite number other than 0"
+        raise InputError(message)
+    if not (0.0 < level < 1.0 and 1.0 - level < power < 1.0):
+        message = (
+            f"level is {level!r}, power {power!r}; allowed are levels in (0, 1) and powers "
+            "between 1 - level and 1"
+        )
+        raise InputError(message)
+    return float(np.sum(stats.norm.ppf([1.0 - (1.0 - level) / 2.0, power])))

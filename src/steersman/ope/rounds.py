@@ -1,0 +1,65 @@
+"""What the value and every interval of an estimator share: one term per logged round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from steersman.ope.refit import Refit
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """An estimate as a ratio of sums over rounds: V = sum(numerator) / sum(denominator).
+
+    Args:
+        numerator: One term per round, in the reward's unit, shape (n,).
+        denominator: One term per round, shape (n,): 1, or the weight for a self-normalised ratio.
+        span: Width of the range that numerator - V * denominator can never leave, for Bernstein.
+        from_model: True when the terms are a model's predictions: their spread over rounds says
+            nothing about the model's error, so only ``refit`` can give an interval.
+        refit: Fits the model again on a bootstrap sample, where that is possible.
+    """
+
+    numerator: Floats
+    denominator: Floats
+    span: float
+    from_model: bool = False
+    refit: Refit | None = None
+
+    @property
+    def value(self) -> float:
+        """The estimate, in the reward's unit."""
+        return float(self.numerator.sum() / self.denominator.sum())
+
+    def residuals(self) -> Floats:
+        """Return each round's share in the error, linearised: shape (n,), mean 0.
+
+        The delta method for a ratio: (numerator - V denominator) / mean denominator.
+        """
+        centred = self.numerator - self.value * self.denominator
+        return np.asarray(centred / self.denominator.mean())
+
+    def scaled(self, factors: Floats) -> Rounds:
+        """Return the rounds with each term multiplied by a factor fixed before it was drawn.
+
+        Args:
+            factors: Positive numbers, shape (n,).
+
+        Returns:
+            Rounds of the same model, weighted.
+        """
+        return Rounds(
+            self.numerator * factors,
+            self.denominator * factors,
+            self.span * float(factors.max()),
+            from_model=self.from_model,
+            refit=self.refit,
+        )

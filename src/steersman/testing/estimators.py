@@ -1,0 +1,235 @@
+"""Contract checks that every off-policy estimator must pass, also one that you write yourself.
+
+Each ``check_*`` function raises AssertionError with what was broken. They use public names alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.ope import LoggedData, evaluate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from steersman.ope import Estimate, Estimator
+
+    Floats = NDArray[np.float64]
+
+_TOLERANCE = 1e-9
+_ROWS = 2000
+_MEANS = np.array([0.2, 0.5, 0.8])
+_RESAMPLES = 400
+
+
+def check_estimator(estimator: Estimator, *, seed: int = 0) -> None:
+    """Check that an estimator keeps the contract that evaluation and gates rely on.
+
+    Args:
+        estimator: Any object with a ``name`` and ``rounds(log)``.
+        seed: Seed of the logs that it is tried on.
+
+    Raises:
+        AssertionError: Names the broken rule and the numbers seen.
+
+    Example:
+        >>> from steersman.ope import SNIPS
+        >>> check_estimator(SNIPS())
+    """
+    for check in (
+        check_constant_reward,
+        check_logged_policy,
+        check_known_world,
+        check_order_of_rows,
+        check_scale_of_rewards,
+        check_duplicated_units,
+        check_intervals,
+        check_seed,
+        check_inputs_untouched,
+        check_refusal,
+    ):
+        check(estimator, np.random.default_rng(seed))
+
+
+def check_constant_reward(estimator: Estimator, rng: np.random.Generator) -> None:
+    """Where every reward is c and the target is what was logged, the value is c."""
+    data = _on_policy(_log(rng))
+    constant = replace(data, rewards=np.full(len(data), 0.7), q_hat=np.full(data.target.shape, 0.7))
+    _close(_value(estimator, constant), 0.7, "value under a constant reward, on policy")
+
+
+def check_logged_policy(estimator: Estimator, rng: np.random.Generator) -> None:
+    """The value of the logged policy itself is near the mean of its rewards."""
+    data = _on_policy(_log(rng))
+    error = float(data.rewards.std()) / np.sqrt(len(data))
+    value, mean = _value(estimator, data), float(data.rewards.mean())
+    _require(
+        abs(value - mean) < 4.0 * error,
+        f"value {value:.4f} of the logged policy; its mean reward is {mean:.4f} +- {error:.4f}",
+    )
+
+
+def check_known_world(estimator: Estimator, rng: np.random.Generator) -> None:
+    """The truth of a simulated world is found, also when rows are read as an adaptive log."""
+    data = _log(rng, rows=20_000)
+    truth = float(data.target[0] @ _MEANS)
+    for adaptive in (False, True):
+        value = _value(estimator, data, adaptive=adaptive)
+        _require(
+            abs(value - truth) < 0.05,
+            f"value {value:.4f} (adaptive={adaptive}); the truth is {truth:.4f}, allowed +- 0.05",
+        )
+
+
+def check_order_of_rows(estimator: Estimator, rng: np.random.Generator) -> None:
+    """Without adaptivity the order of rows does not matter (given predictions from outside)."""
+    data = _with_predictions(_log(rng), rng)
+    value = _value(estimator, data)
+    shuffled = _rows(data, rng.permutation(len(data)))
+    _close(_value(estimator, shuffled), value, "value after shuffling the rows")
+
+
+def check_scale_of_rewards(estimator: Estimator, rng: np.random.Generator) -> None:
+    """Rewards in another unit give the value and interval in that unit."""
+    data = _with_predictions(_log(rng), rng)
+    tripled = replace(data, rewards=3.0 * data.rewards, q_hat=_times(data.q_hat, 3.0))
+    for before, after in zip(
+        _numbers(_estimate(estimator, data)), _numbers(_estimate(estimator, tripled)), strict=True
+    ):
+        _close(after, 3.0 * before, "value or interval end after tripling rewards")
+
+
+def check_duplicated_units(estimator: Estimator, rng: np.random.Generator) -> None:
+    """Every row twice is no news when both copies are known to be of one unit."""
+    data = replace(_with_predictions(_log(rng), rng), clusters=np.arange(_ROWS))
+    doubled = _rows(data, np.repeat(np.arange(_ROWS), 2))
+    for before, after in zip(
+        _numbers(_estimate(estimator, data)), _numbers(_estimate(estimator, doubled)), strict=True
+    ):
+        _close(after, before, "value or interval end after doubling every unit's rows")
+
+
+def check_intervals(estimator: Estimator, rng: np.random.Generator) -> None:
+    """Intervals hold the value and grow with the level; one end never comes without the other."""
+    data = _log(rng)
+    for method in ("wald", "bootstrap", "bernstein"):
+        widths = []
+        for level in (0.8, 0.99):
+            options = {"interval": method, "level": level, "resamples": _RESAMPLES}
+            found = _estimate(estimator, data, **options)
+            _require(
+                (found.low is None) == (found.high is None), f"{method} has one end alone: {found}"
+            )
+            if found.value is None or found.low is None or found.high is None:
+                continue
+            _require(
+                found.low <= found.value <= found.high, f"{method} leaves its value out: {found}"
+            )
+            widths.append(found.high - found.low)
+        _require(widths == sorted(widths), f"{method} shrinks as the level grows: {widths}")
+
+
+def check_seed(estimator: Estimator, rng: np.random.Generator) -> None:
+    """The same log and seed give the same answer to the last bit."""
+    data = _log(rng)
+    options: dict[str, Any] = {"interval": "bootstrap", "resamples": _RESAMPLES, "seed": 5}
+    first, second = (_estimate(estimator, data, **options) for _ in range(2))
+    _require(first == second, f"two runs with one seed differ: {first} and {second}")
+
+
+def check_inputs_untouched(estimator: Estimator, rng: np.random.Generator) -> None:
+    """No array of the log is changed."""
+    data = replace(_with_predictions(_log(rng), rng), contexts=rng.normal(size=(_ROWS, 2)))
+    before = {
+        field.name: np.array(getattr(data, field.name), copy=True)
+        for field in fields(data)
+        if isinstance(getattr(data, field.name), np.ndarray)
+    }
+    for without_model in (data, replace(data, q_hat=None)):
+        for adaptive in (False, True):
+            _estimate(estimator, without_model, adaptive=adaptive)
+    for name, copy in before.items():
+        _require(np.array_equal(getattr(data, name), copy), f"{name} was changed")
+
+
+def check_refusal(estimator: Estimator, rng: np.random.Generator) -> None:
+    """A log without overlap gets reasons and no numbers, and no exception."""
+    data = _log(rng)
+    away = np.zeros_like(data.target)
+    away[np.arange(len(data)), (data.actions + 1) % len(_MEANS)] = 1.0
+    report = evaluate(replace(data, target=away), estimators=(estimator,))
+    found = report[estimator.name]
+    _require(report.refused and bool(report.reasons), "a log without overlap was not refused")
+    _require(
+        (found.value, found.low, found.high) == (None, None, None),
+        f"a refused log got numbers: {found}",
+    )
+
+
+def _log(rng: np.random.Generator, rows: int = _ROWS) -> LoggedData:
+    """Return a log of three arms with known means, and a target that differs from its policy."""
+    logged = np.array([0.5, 0.3, 0.2])
+    actions = rng.choice(len(_MEANS), size=rows, p=logged)
+    return LoggedData(
+        actions=actions,
+        rewards=(rng.random(rows) < _MEANS[actions]).astype(float),
+        propensities=logged[actions],
+        target=np.tile([0.2, 0.3, 0.5], (rows, 1)),
+    )
+
+
+def _on_policy(data: LoggedData) -> LoggedData:
+    return replace(data, target=np.tile([0.5, 0.3, 0.2], (len(data), 1)))
+
+
+def _with_predictions(data: LoggedData, rng: np.random.Generator) -> LoggedData:
+    noise = 0.05 * rng.normal(size=data.target.shape)
+    return replace(data, q_hat=_MEANS + noise)
+
+
+def _rows(data: LoggedData, order: NDArray[np.intp]) -> LoggedData:
+    return replace(
+        data,
+        **{
+            field.name: getattr(data, field.name)[order]
+            for field in fields(data)
+            if isinstance(getattr(data, field.name), np.ndarray)
+        },
+    )
+
+
+def _times(values: Floats | None, factor: float) -> Floats | None:
+    return None if values is None else factor * values
+
+
+def _estimate(estimator: Estimator, data: LoggedData, **options: Any) -> Estimate:
+    report = evaluate(data, estimators=(estimator,), **options)
+    _require(not report.refused, f"a log with overlap was refused: {report.reasons}")
+    return report[estimator.name]
+
+
+def _value(estimator: Estimator, data: LoggedData, **options: Any) -> float:
+    value = _estimate(estimator, data, **options).value
+    if value is None:
+        message = f"{estimator.name} has no value on a log with overlap"
+        raise AssertionError(message)
+    return value
+
+
+def _numbers(found: Estimate) -> list[float]:
+    return [end for end in (found.value, found.low, found.high) if end is not None]
+
+
+def _close(seen: float, wanted: float, what: str) -> None:
+    _require(
+        abs(seen - wanted) <= _TOLERANCE * max(1.0, abs(wanted)),
+        f"{what} is {seen!r}, expected {wanted!r} to {_TOLERANCE:g}",
+    )
+
+
+def _require(holds: object, message: str) -> None:
+    if not holds:
+        raise AssertionError(message)
