@@ -39,18 +39,19 @@ if TYPE_CHECKING:
     from steersman.spec.point import DecisionPoint
     from steersman.spec.policy import (
         BetaThompsonPolicy,
+        BoundedLinUCBPolicy,
         EpsilonGreedyPolicy,
         FixedPolicy,
         JointLinTSPolicy,
         JointSquareCBPolicy,
+        KernelUCBPolicy,
         LinTSPolicy,
         LinUCBPolicy,
         Policy,
-        Rule,
-        RuleList,
         RulesPolicy,
     )
     from steersman.spec.reward import MissingValue, Reward, Term
+    from steersman.spec.rules import Rule, RuleList
     from steersman.spec.schema import json_schema
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "Actions",
     "BetaThompsonPolicy",
     "BooleanPart",
+    "BoundedLinUCBPolicy",
     "Budgets",
     "CategoricalPart",
     "CategoryField",
@@ -73,6 +75,7 @@ __all__ = [
     "IntegerPart",
     "JointLinTSPolicy",
     "JointSquareCBPolicy",
+    "KernelUCBPolicy",
     "Learning",
     "LinTSPolicy",
     "LinUCBPolicy",
@@ -106,9 +109,11 @@ _HOMES = {
     "loader": "load loads",
     "operation": "Budgets Gates Guardrail Learning Rollout Stage",
     "point": "DecisionPoint",
-    "policy": "BetaThompsonPolicy EpsilonGreedyPolicy FixedPolicy JointLinTSPolicy "
-    "JointSquareCBPolicy LinTSPolicy LinUCBPolicy Policy Rule RuleList RulesPolicy",
+    "policy": "BetaThompsonPolicy BoundedLinUCBPolicy EpsilonGreedyPolicy FixedPolicy "
+    "JointLinTSPolicy JointSquareCBPolicy KernelUCBPolicy LinTSPolicy LinUCBPolicy Policy "
+    "RulesPolicy",
     "reward": "MissingValue Reward Term",
+    "rules": "Rule RuleList",
     "schema": "json_schema",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -16,15 +16,14 @@ from steersman.spec.policy import (
     BetaThompsonPolicy,
     FixedPolicy,
     Policy,
-    RuleList,
     RulesPolicy,
-    Target,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from steersman.spec.context import Context
+    from steersman.spec.rules import RuleList, Target
 
 Path = tuple[str | int, ...]
 

@@ -14,8 +14,9 @@ from steersman.spec.base import Declared, Identifier, Problem
 from steersman.spec.context import Context
 from steersman.spec.crosschecks import crosscheck
 from steersman.spec.operation import Budgets, Gates, Learning, Rollout
-from steersman.spec.policy import Policy, RuleList  # noqa: TC001 (pydantic reads them)
+from steersman.spec.policy import Policy  # noqa: TC001 (pydantic reads it)
 from steersman.spec.reward import Reward  # noqa: TC001 (pydantic reads it)
+from steersman.spec.rules import RuleList  # noqa: TC001 (pydantic reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ class DecisionPoint(Declared):
     rollout: Rollout = Rollout()
     """How a candidate comes to serve."""
     budgets: Budgets = Budgets()
-    """What a decision may take."""
+    """What deciding may cost, and how long it may take."""
 
     @cached_property
     def spec_hash(self) -> str:

@@ -4,61 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from steersman.errors import SpecError
-from steersman.spec.base import ActionName, Declared, Fraction, Identifier, Positive
-from steersman.spec.expressions import compile_rule
+from steersman.spec.base import Declared, Fraction, Identifier, Positive
+from steersman.spec.rules import RuleList, Target
 
 Forget = Annotated[float, Field(gt=0, le=1)]
 Ridge = Annotated[float, Field(ge=1e-9, le=1e9)]
-NonNegative = Annotated[float, Field(ge=0, le=1e9)]
-
-
-def _target_tag(value: object) -> str:
-    return "#parts" if isinstance(value, dict) else "#name"
-
-
-Configuration = Annotated[
-    dict[Identifier, str | bool | int | float], Field(min_length=1), Tag("#parts")
-]
-Target = Annotated[Annotated[ActionName, Tag("#name")] | Configuration, Discriminator(_target_tag)]
-"""A named action, or a value for every part of a mixed one."""
-
-
-class Rule(Declared):
-    """An action and the condition under which it is taken."""
-
-    when: str
-    """A condition on the context, such as `confidence < 0.2 and intent in ["faq", "chat"]`."""
-    action: Target
-    """The action taken when the condition holds."""
-
-    @field_validator("when")
-    @classmethod
-    def _parses(cls, text: str) -> str:
-        try:
-            compile_rule(text)
-        except SpecError as error:
-            what, _, allowed = str(error).partition("; allowed: ")
-            details = {"what": what, "allowed": allowed, "advice": "correct the condition"}
-            message = "{what}; allowed {allowed}; {advice}"
-            raise PydanticCustomError("declared", message, details) from None
-        return text
-
-
-Rules = Annotated[tuple[Rule, ...], Field(strict=False, max_length=100)]
-
-
-class RuleList(Declared):
-    """Rules in order, the first that holds wins, and what is done when none does."""
-
-    rules: Rules = ()
-    """Conditions and actions, tried in order."""
-    otherwise: Target
-    """The action when no rule holds: a name; `first` for the first eligible of open candidates; a
-    value for each part where actions are mixed."""
+Alpha = Annotated[float, Field(ge=0, le=1e6)]
+Seed = Annotated[int, Field(ge=0, le=2**63)]
 
 
 class LinUCBPolicy(Declared):
@@ -66,12 +20,48 @@ class LinUCBPolicy(Declared):
 
     algorithm: Literal["lin_ucb"]
     """Which policy this is."""
-    alpha: NonNegative = 1.0
+    alpha: Alpha = 1.0
     """Weight of the uncertainty bonus, in standard errors."""
     ridge: Ridge = 1.0
     """Strength of the pull of every coefficient towards zero."""
     forget: Forget = 1.0
     """Share of the evidence kept per time bucket; 1 forgets nothing."""
+
+
+class BoundedLinUCBPolicy(Declared):
+    """LinUCB whose bounds are cut at the largest possible reward, so that it explores less."""
+
+    algorithm: Literal["bounded_lin_ucb"]
+    """Which policy this is."""
+    alpha: Alpha = 1.0
+    """Weight of the uncertainty bonus, in standard errors."""
+    ridge: Ridge = 1.0
+    """Strength of the pull of every coefficient towards zero."""
+    ceiling: Annotated[float, Field(ge=-1e9, le=1e9)] = 1.0
+    """The largest reward that can occur; every declared reward is at most 1."""
+    forget: Forget = 1.0
+    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+
+
+class KernelUCBPolicy(Declared):
+    """Bounded LinUCB on the context and on random waves of it, so that it also learns curves."""
+
+    algorithm: Literal["kernel_ucb"]
+    """Which policy this is."""
+    alpha: Alpha = 0.5
+    """Weight of the uncertainty bonus, in standard errors."""
+    ridge: Ridge = 0.3
+    """Strength of the pull of every coefficient towards zero."""
+    ceiling: Annotated[float, Field(ge=-1e9, le=1e9)] = 1.0
+    """The largest reward that can occur; every declared reward is at most 1."""
+    random_features: Annotated[int, Field(ge=1, le=4096)] = 256
+    """Number of waves; a decision costs (dim + this)² per action."""
+    lengthscale: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
+    """Distance between contexts over which rewards change; a context's norm is 1 to 2."""
+    forget: Forget = 1.0
+    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    seed: Seed = 0
+    """Seed of the waves."""
 
 
 class LinTSPolicy(Declared):
@@ -158,10 +148,14 @@ class JointLinTSPolicy(Declared):
     """Posterior draws per decision; their frequencies are the distribution."""
     forget: Forget = 1.0
     """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    seed: Seed = 0
+    """Seed of the draws."""
 
 
 Policy = Annotated[
     LinUCBPolicy
+    | BoundedLinUCBPolicy
+    | KernelUCBPolicy
     | LinTSPolicy
     | BetaThompsonPolicy
     | EpsilonGreedyPolicy

@@ -1,0 +1,103 @@
+"""What is published about the format is what is checked, and what the policies take."""
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import steersman.spec
+from steersman.policies import build
+from steersman.policies.building import CLASSES
+from steersman.spec import Policy, json_schema, loads
+from steersman.spec.reference import refreshed
+from steersman.spec.schema import SCHEMA_FILE, main, published
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "decision-points.md"
+POLICIES = {
+    model.model_fields["algorithm"].annotation: model for model in get_args(get_args(Policy)[0])
+}
+POLICIES = {get_args(literal)[0]: model for literal, model in POLICIES.items()}
+
+
+def test_the_shipped_schema_is_up_to_date():
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == published(), "python -m steersman.spec.schema"
+    assert main(["--check"]) == 0
+    assert json.loads(published()) == json_schema()
+
+
+def test_the_schema_is_a_copy():
+    json_schema()["properties"].clear()
+    assert json_schema()["properties"]
+
+
+def test_every_field_is_described_and_nothing_else_is_allowed():
+    schema = json_schema()
+    for part in (schema, *schema["$defs"].values()):
+        assert part["additionalProperties"] is False
+        for name, field in part["properties"].items():
+            assert field.get("description"), f"{part['title']}.{name}"
+
+
+def test_the_reference_page_is_up_to_date():
+    page = PAGE.read_text(encoding="utf-8")
+    assert refreshed(page) == page, f"python -m steersman.spec.reference {PAGE.name}"
+
+
+def test_the_reference_page_has_every_part():
+    described = re.findall(r"<!-- fields: (\w+) -->", PAGE.read_text(encoding="utf-8"))
+    assert sorted(described) == sorted(["DecisionPoint", *json_schema()["$defs"]])
+
+
+def test_links_of_the_reference_page_lead_somewhere():
+    page = PAGE.read_text(encoding="utf-8")
+    headings = {
+        title.lower().replace(" ", "-") for title in re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+    }
+    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= headings
+
+
+def test_declarations_on_the_reference_page_load():
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        assert loads(block).format == 1
+
+
+def test_every_exported_name_exists_where_it_is_said_to_be():
+    for name in steersman.spec.__all__:
+        assert getattr(steersman.spec, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = steersman.spec.Nothing
+
+
+def test_every_policy_can_be_declared():
+    assert set(POLICIES) == set(CLASSES)
+
+
+REQUIRED = {"fixed": {"action": "a"}, "rules": {"otherwise": "a"}}
+
+
+@pytest.mark.parametrize("algorithm", sorted(POLICIES))
+def test_declared_defaults_are_those_of_the_policies(algorithm):
+    declared = POLICIES[algorithm](algorithm=algorithm, **REQUIRED.get(algorithm, {})).model_dump()
+    taken = inspect.signature(CLASSES[algorithm]).parameters
+    for name, value in declared.items():
+        if name in {"algorithm", "key", "contextual", "otherwise", *REQUIRED.get(algorithm, ())}:
+            continue
+        if name == "rules":
+            continue
+        assert taken[name].default == value, name
+
+
+@pytest.mark.parametrize("end", ["minimum", "maximum"])
+@pytest.mark.parametrize("algorithm", sorted(POLICIES))
+def test_what_may_be_declared_can_be_built(algorithm, end):
+    model = POLICIES[algorithm]
+    for name, field in model.model_json_schema()["properties"].items():
+        if end not in field:
+            continue
+        policy = model(algorithm=algorithm, **REQUIRED.get(algorithm, {}), **{name: field[end]})
+        build(policy, ["a", "b"], dim=2, floor=0.0)
