@@ -99,7 +99,7 @@ MISTAKES = [
         "policy.prior[1]",
         "required and absent",
     ),
-    ("lin_ucb, alpha: 0.5", "beta_thompson, prior: [0, 1]", 13, "policy.prior[0]", "above 0"),
+    ("lin_ucb, alpha: 0.5", "beta_thompson, prior: [0, 1]", 13, "policy.prior[0]", "0.001 or more"),
     ("lin_ucb, alpha: 0.5", "beta_thompson, key: inten", 13, "policy.key", "did you mean intent?"),
     ("lin_ucb, alpha: 0.5", "beta_thompson, key: text", 13, "policy.key", "not a category"),
     ("lin_ucb, alpha: 0.5", "fixed, action: macro", 13, "policy.action", "did you mean micro?"),

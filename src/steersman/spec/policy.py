@@ -11,6 +11,7 @@ from steersman.spec.rules import RuleList, Target
 
 Forget = Annotated[float, Field(gt=0, le=1)]
 Ridge = Annotated[float, Field(ge=1e-9, le=1e9)]
+PriorCount = Annotated[float, Field(ge=1e-3, le=1e6)]
 Alpha = Annotated[float, Field(ge=0, le=1e6)]
 Seed = Annotated[int, Field(ge=0, le=2**63)]
 
@@ -83,7 +84,7 @@ class BetaThompsonPolicy(Declared):
     algorithm: Literal["beta_thompson"]
     """Which policy this is."""
     prior: Annotated[
-        tuple[Annotated[float, Field(gt=0, le=1e6)], Annotated[float, Field(gt=0, le=1e6)]],
+        tuple[PriorCount, PriorCount],
         Field(strict=False),
     ] = (1.0, 1.0)
     """Successes and failures counted before anything is seen."""

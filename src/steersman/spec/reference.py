@@ -20,10 +20,10 @@ _BOUNDS = {
     "exclusiveMinimum": "> {}",
     "maximum": "≤ {}",
     "exclusiveMaximum": "< {}",
-    "minItems": "at least {} entries",
-    "maxItems": "at most {} entries",
-    "minProperties": "at least {} entries",
-    "maxProperties": "at most {} entries",
+    "minItems": "≥ {} entries",
+    "maxItems": "≤ {} entries",
+    "minProperties": "≥ {} entries",
+    "maxProperties": "≤ {} entries",
     "maxLength": "at most {} characters",
 }
 _TYPES = {
@@ -63,12 +63,9 @@ def _default(field: dict[str, Any]) -> str:
     if "default" not in field:
         return "empty"
     value = field["default"]
-    # A list of mappings would not fit a table; its part of the page shows it.
-    if isinstance(value, dict) or (
-        value and isinstance(value, list) and isinstance(value[0], dict)
-    ):
-        return "see there"
-    return f"`{json.dumps(value)}`"
+    # Nested defaults do not fit a table; the page shows them in their own section.
+    text = json.dumps(value)
+    return "see there" if "{" in text else f"`{text}`"
 
 
 def _value(field: dict[str, Any]) -> str:
