@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Self
 
 from steersman.errors import InputError
 
-__all__ = ["CORE_HOUR_USD", "ROUTES", "WORTHS", "Deep", "compute_cost_usd"]
+__all__ = ["CORE_HOUR_USD", "ROUTES", "WORTHS", "Deep", "compute_cost_usd", "guardian_flag"]
 
 ROUTES = ("micro", "planner", "deep")
 """From the cheapest to the dearest."""
@@ -32,7 +33,8 @@ class Deep:
     Args:
         worth: Chance that its answer is right, in [0, 1].
         low_ms: Shortest time it takes, ≥ 0.
-        high_ms: Longest time it takes, ≥ ``low_ms``; times are uniform between the two.
+        high_ms: Longest time it takes, ≥ ``low_ms``; times are uniform between the two. The
+            defaults are a call of 25 to 75 tokens at 20 ms each, half a second after it was sent.
         cost_usd: Price of one, ≥ 0. The default is what one short prompt to GPT-4-1106 costs on
             average in RouterBench (5.03 USD for 1,000 prompts).
         seed: Which draw of the world this is.
@@ -48,8 +50,8 @@ class Deep:
     """
 
     worth: float = 0.7
-    low_ms: float = 2_000.0
-    high_ms: float = 5_000.0
+    low_ms: float = 1_000.0
+    high_ms: float = 2_000.0
     cost_usd: float = 0.005
     seed: int = 0
 
@@ -63,6 +65,19 @@ class Deep:
                 "allowed: 0 ≤ low_ms ≤ high_ms and cost_usd ≥ 0"
             )
             raise InputError(message)
+
+    @classmethod
+    def ask(cls, worth: float, *, seed: int = 0) -> Self:
+        """Asking the user back: no machine time, no price; what it costs the user is in the worth.
+
+        Args:
+            worth: What an answer after asking is worth of a right answer at once, in [0, 1].
+            seed: Which draw of the world this is.
+
+        Returns:
+            The assumption.
+        """
+        return cls(worth, low_ms=0.0, high_ms=0.0, cost_usd=0.0, seed=seed)
 
     def right(self, request: str) -> bool:
         """Whether escalating this request answers it; the same every time it is asked.
@@ -84,6 +99,23 @@ class Deep:
     def _uniform(self, what: str, request: str) -> float:
         text = f"{self.seed}/{what}/{request}".encode()
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) / 2.0**64
+
+
+def guardian_flag(state: str, route: str) -> bool:
+    """Whether the load guardian objects to a route.
+
+    Args:
+        state: "normal", "brownout" (no escalation wanted) or "emergency" (the cheapest route only).
+        route: The route that is taken.
+
+    Returns:
+        True for a route heavier than the state wants.
+
+    >>> [guardian_flag("brownout", route) for route in ROUTES]
+    [False, False, True]
+    """
+    heaviest = {"normal": "deep", "brownout": "planner", "emergency": "micro"}
+    return ROUTES.index(route) > ROUTES.index(heaviest[state])
 
 
 def compute_cost_usd(latency_ms: float) -> float:

@@ -149,6 +149,11 @@ class World:
         }
 
     @cached_property
+    def contexts(self) -> tuple[dict[str, Any], ...]:
+        """`context` of every request."""
+        return tuple(self.context(request) for request in range(len(self)))
+
+    @cached_property
     def intents(self) -> tuple[str, ...]:
         """The intent of each request, from a classifier fitted on the tools' texts alone."""
         texts = [tool.text for tool in self.catalogue.tools]

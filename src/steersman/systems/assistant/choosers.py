@@ -1,0 +1,276 @@
+"""Who chooses: learned policies, rules, one fixed choice, or an oracle, behind one small seam.
+
+A chooser sees a decision as `Seen` and answers with a `Drawn`. All but the oracle ignore
+``Seen.truth``, which no real system knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.features import FeatureMap
+from steersman.policies import BetaThompson, Fixed, build
+from steersman.spec import RulesPolicy
+from steersman.systems.assistant.cache import LOOKUPS
+from steersman.systems.assistant.history import TOOL_FEATURES
+from steersman.systems.assistant.routes import ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from steersman.policies import ChoicePolicy
+    from steersman.spec import DecisionPoint
+    from steersman.systems.assistant.points import Points
+    from steersman.systems.assistant.world import World
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One decision, as it is put to a chooser.
+
+    Args:
+        context: What is known, by field name.
+        eligible: The n names to choose from.
+        truth: (n,) expected reward of each, all later choices made as this set of policies makes
+            them. For the oracle and for checking estimates; hidden from everyone else.
+        features: (n, d) features of each, where the point declares them.
+    """
+
+    context: Mapping[str, Any]
+    eligible: tuple[str, ...]
+    truth: Floats
+    features: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One choice with the probability it was drawn with.
+
+    Args:
+        index: Place of the action among the eligible.
+        distribution: (n,) probabilities in the order of the eligible.
+        scores: (n,) what it was ranked by.
+        u: The uniform that drew it.
+        x: The vector that a learned policy learns from; ``None`` where there is none.
+    """
+
+    index: int
+    distribution: Floats
+    scores: Floats
+    u: float
+    x: Floats | str | None = None
+
+    @property
+    def propensity(self) -> float:
+        """The probability of the action that was drawn."""
+        return float(self.distribution[self.index])
+
+
+class Chooser(Protocol):
+    """Chooses at one decision point, and may learn."""
+
+    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+        """One action, drawn with one uniform of ``rng``; learns nothing."""
+
+    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+        """Take in what a choice earned, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """One chooser for each decision point.
+
+    Args:
+        name: What the set is called in reports.
+        cache: Chooses the lookup.
+        route: Chooses the route.
+        tool: Chooses the tool.
+    """
+
+    name: str
+    cache: Chooser
+    route: Chooser
+    tool: Chooser
+
+
+class Learned:
+    """A policy over encoded contexts.
+
+    Args:
+        policy: Any policy over named actions.
+        encoder: Turns contexts into its vectors.
+    """
+
+    def __init__(self, policy: ChoicePolicy, encoder: FeatureMap) -> None:
+        self.policy, self._encoder = policy, encoder
+
+    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+        """See `Chooser.choose`."""
+        x = self._encoder.encode(seen.context)
+        return _drawn(self.policy.decide(x, rng=rng), seen, x=x)
+
+    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+        """See `Chooser.learn`."""
+        self.policy.learn(drawn.x, action, reward)
+
+
+class Joint:
+    """A policy over the features of each candidate.
+
+    Args:
+        policy: A joint policy with an open set of actions.
+    """
+
+    def __init__(self, policy: ChoicePolicy) -> None:
+        self.policy = policy
+
+    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+        """See `Chooser.choose`."""
+        features = np.asarray(seen.features)
+        choice = self.policy.decide(None, rng=rng, eligible=seen.eligible, features=features)
+        return _drawn(choice, seen, x=features[seen.eligible.index(choice.action)])
+
+    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+        """See `Chooser.learn`."""
+        self.policy.learn(drawn.x, action, reward)
+
+
+class Keyed:
+    """A policy with one model per key, such as the intent, and per action.
+
+    Args:
+        policy: Over all actions that are ever eligible.
+        key: The context field that holds the key.
+    """
+
+    def __init__(self, policy: BetaThompson, key: str) -> None:
+        self.policy, self._key = policy, key
+        self._place = {name: i for i, name in enumerate(policy.actions)}
+
+    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+        """See `Chooser.choose`."""
+        key = seen.context[self._key]
+        choice = self.policy.decide(key, rng=rng, eligible=seen.eligible)
+        places = [self._place[name] for name in seen.eligible]
+        index = seen.eligible.index(choice.action)
+        return Drawn(index, choice.distribution[places], choice.scores[places], choice.u, key)
+
+    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+        """See `Chooser.learn`."""
+        self.policy.learn(drawn.x, action, reward)
+
+
+class Unlearned:
+    """A policy that reads the context itself and never learns.
+
+    Args:
+        policy: Rules, or one fixed action.
+    """
+
+    def __init__(self, policy: ChoicePolicy) -> None:
+        self.policy = policy
+
+    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+        """See `Chooser.choose`."""
+        return _drawn(self.policy.decide(seen.context, rng=rng), seen)
+
+    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+        """Learns nothing."""
+
+
+class First:
+    """Always the first of the eligible: the default tool."""
+
+    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+        """See `Chooser.choose`."""
+        return _certain(0, np.zeros(len(seen.eligible)), rng)
+
+    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+        """Learns nothing."""
+
+
+class Oracle:
+    """Always what earns most, by the truth that nobody knows: the ceiling."""
+
+    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+        """See `Chooser.choose`."""
+        return _certain(int(np.argmax(seen.truth)), seen.truth, rng)
+
+    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+        """Learns nothing."""
+
+
+def learned(points: Points) -> Policies:
+    """The declared policies, without any experience yet."""
+    tool = build(points.tool.policy, (), dim=len(TOOL_FEATURES), floor=_floor(points.tool))
+    return Policies("learned", _encoded(points.cache), _encoded(points.route), Joint(tool))
+
+
+def beta_tools(points: Points, world: World) -> Policies:
+    """As `learned`, with the simpler rival for tools: Thompson sampling per (intent, tool)."""
+    names = [tool.name for tool in world.catalogue.tools]
+    tool = Keyed(BetaThompson(names, floor=_floor(points.tool)), "intent")
+    return Policies("beta_tools", _encoded(points.cache), _encoded(points.route), tool)
+
+
+def rules(points: Points) -> Policies:
+    """The declared fallbacks: a cache miss, routes by rules, the default tool."""
+    cache, route = _fallback(points.cache), _fallback(points.route)
+    return Policies("rules", cache, route, First())
+
+
+def fixed(lookup: str, route: str) -> Policies:
+    """One lookup and one route for every request, and the default tool."""
+    return Policies(
+        f"{lookup}/{route}",
+        Unlearned(Fixed(LOOKUPS, lookup)),
+        Unlearned(Fixed(ROUTES, route)),
+        First(),
+    )
+
+
+def oracle() -> Policies:
+    """The best choice at every point."""
+    return Policies("oracle", Oracle(), Oracle(), Oracle())
+
+
+def _encoded(point: DecisionPoint) -> Learned:
+    encoder = FeatureMap(point.context)
+    policy = build(point.policy, _names(point), dim=encoder.dim, floor=_floor(point))
+    return Learned(policy, encoder)
+
+
+def _fallback(point: DecisionPoint) -> Unlearned:
+    declared = RulesPolicy(algorithm="rules", **point.fallback.model_dump())
+    return Unlearned(build(declared, _names(point), dim=0, floor=0.0))
+
+
+def _names(point: DecisionPoint) -> tuple[str, ...]:
+    if point.actions.kind != "choice":
+        message = f"{point.decision} has {point.actions.kind} actions; the assistant needs choice"
+        raise InputError(message)
+    return tuple(point.actions.names)
+
+
+def _floor(point: DecisionPoint) -> float:
+    return point.floor if point.explore == "floor" else 0.0
+
+
+def _drawn(choice: Any, seen: Seen, x: Floats | None = None) -> Drawn:
+    index = seen.eligible.index(choice.action)
+    return Drawn(index, choice.distribution, choice.scores, choice.u, x)
+
+
+def _certain(index: int, scores: Floats, rng: np.random.Generator) -> Drawn:
+    distribution = np.zeros(len(scores))
+    distribution[index] = 1.0
+    # One uniform, as everyone takes, so that streams of random numbers stay in step.
+    return Drawn(index, distribution, scores, rng.random())

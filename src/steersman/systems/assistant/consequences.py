@@ -1,0 +1,138 @@
+"""What follows from the choices for one request: its outcomes, and the reward of each decision."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steersman.rewards import evaluate
+from steersman.systems.assistant.routes import ROUTES, compute_cost_usd, guardian_flag
+
+if TYPE_CHECKING:
+    from steersman.systems.assistant.cache import Lookup
+    from steersman.systems.assistant.points import Points
+    from steersman.systems.assistant.routes import Deep
+    from steersman.systems.assistant.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """What one way of answering a request brings.
+
+    Args:
+        outcomes: success, tool_ok, latency_ms, cost_usd, cache_hit, guardian_flag.
+        cache: Reward of the cache's decision, in [0, 1].
+        route: Reward of the route's decision, in [0, 1]; also that of the whole request.
+        tool: Reward of the tool's decision, in [0, 1].
+    """
+
+    outcomes: dict[str, float]
+    cache: float
+    route: float
+    tool: float
+
+
+class Consequences:
+    """Outcomes and rewards of every way to answer a request; remembers what it computed.
+
+    Args:
+        world: The requests.
+        points: Their declared rewards.
+        deep: What an escalation is assumed to be.
+    """
+
+    def __init__(self, world: World, points: Points, deep: Deep) -> None:
+        self._world, self._points, self._deep = world, points, deep
+        self._routed: dict[tuple[int, bool, str, bool], Consequence] = {}
+        self._served: dict[tuple[int, str, bool], Consequence] = {}
+
+    def routed(self, request: int, guardian: str, route: str, *, right: bool) -> Consequence:
+        """What a route brings, the engines' time included.
+
+        A lookup that missed costs nothing more: the embedding it needed is the one the engines
+        need, and the rest of it takes less than a millisecond.
+
+        Args:
+            request: Index of the request.
+            guardian: State of the load guardian.
+            route: "micro", "planner" or "deep".
+            right: Whether the tool it uses is the right one, or the escalation succeeds.
+
+        Returns:
+            The consequence.
+        """
+        flag = guardian_flag(guardian, route)
+        key = (request, flag, route, right)
+        if key not in self._routed:
+            outcomes = {
+                "success": float(right),
+                "tool_ok": float(right),
+                "latency_ms": self._world.latency_ms(request, route, deep=self._deep),
+                "cost_usd": self._world.cost_usd(request, route, deep=self._deep),
+                "cache_hit": 0.0,
+                "guardian_flag": float(flag),
+            }
+            self._routed[key] = self._valued(outcomes)
+        return self._routed[key]
+
+    def served(self, request: int, lookup: Lookup) -> Consequence:
+        """What an answer out of the cache brings: success if it is the answer of this request.
+
+        Args:
+            request: Index of the request.
+            lookup: A hit of a tier that stores answers.
+
+        Returns:
+            The consequence. Finding the same text takes no time worth counting; finding a similar
+            one takes an embedding.
+        """
+        embedded = lookup.similarity < 1.0
+        key = (request, str(lookup.answer), embedded)
+        if key not in self._served:
+            asked = self._world.catalogue.requests[request]
+            latency = float(self._world.recording.latency_ms[request, 1]) if embedded else 0.0
+            same_tool = _tool(str(lookup.answer)) == self._world.names([asked.tool])[0]
+            outcomes = {
+                "success": float(lookup.answer == asked.answer),
+                "tool_ok": float(same_tool),
+                "latency_ms": latency,
+                "cost_usd": compute_cost_usd(latency),
+                "cache_hit": 1.0,
+                "guardian_flag": 0.0,
+            }
+            self._served[key] = self._valued(outcomes)
+        return self._served[key]
+
+    def deep_right(self, request: int) -> bool:
+        """Whether escalating this request answers it."""
+        return self._deep.right(self._world.catalogue.requests[request].id)
+
+    def cheapest_route(self, request: int, *, planned: int) -> str | None:
+        """The cheapest route that answers the request, ``None`` if none does.
+
+        Args:
+            request: Index of the request.
+            planned: Index of the tool the planner would use.
+
+        Returns:
+            "micro", "planner", "deep" or ``None``.
+        """
+        for route in ROUTES:
+            if self._world.route_right(request, route, planned=planned, deep=self._deep):
+                return route
+        return None
+
+    def _valued(self, outcomes: dict[str, float]) -> Consequence:
+        rewards = []
+        for point in (self._points.cache, self._points.route, self._points.tool):
+            value = evaluate(point.reward, outcomes).value
+            # All terms are there, so the reward is known; None would be an error in the specs.
+            assert value is not None, point.decision  # noqa: S101
+            rewards.append(value)
+        return Consequence(outcomes, *rewards)
+
+
+def _tool(answer: str) -> str:
+    (name,) = json.loads(answer)
+    return str(name)

@@ -1,0 +1,54 @@
+"""The assistant's three declared decision points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steersman.errors import DataError
+from steersman.spec import load
+
+if TYPE_CHECKING:
+    from steersman.spec import DecisionPoint
+
+_PACKAGED = Path(__file__).parents[2] / "configs" / "assistant"
+_CHECKOUT = Path(__file__).parents[4] / "configs" / "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What the assistant decides, in the order in which a request meets it.
+
+    Args:
+        cache: Which cache tier is looked up.
+        route: Which engine answers when no tier did; its reward is that of the whole request.
+        tool: Which tool serves it when the route is the planner.
+    """
+
+    cache: DecisionPoint
+    route: DecisionPoint
+    tool: DecisionPoint
+
+
+def load_points(folder: Path | None = None) -> Points:
+    """The three decision points from their YAML files.
+
+    Args:
+        folder: Holds cache.yaml, route.yaml and tool.yaml; ``None`` for those that are shipped.
+
+    Returns:
+        The declared points.
+
+    Raises:
+        DataError: There is no such folder.
+        SpecError: A file is not a valid declaration.
+    """
+    if folder is None:
+        folder = _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+    if not folder.is_dir():
+        message = (
+            f"{folder} is no folder; give the one that holds cache.yaml, route.yaml and tool.yaml"
+        )
+        raise DataError(message)
+    return Points(*(load(folder / f"{name}.yaml") for name in ("cache", "route", "tool")))
