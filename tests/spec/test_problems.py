@@ -246,6 +246,15 @@ def test_no_section_at_all():
         assert f":1: {name}: required and absent; allowed a value; add it" in message
 
 
+def test_of_very_many_mistakes_the_first_are_told():
+    with pytest.raises(SpecError) as refused:
+        loads("".join(f"a{i}: 1\n" for i in range(300)))
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 101
+    assert lines[-1].startswith("<string>: and 2")
+    assert lines[-1].endswith("more; correct these first")
+
+
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from steersman.spec.document import Document, Path
 
+MAX_TOLD = 100
 _TAG_KEYS = ("type", "kind", "algorithm")
 
 # Kind of error -> what is wrong, what is allowed, what to do. Braces are filled from the error.
@@ -66,8 +67,12 @@ def complaints(error: ValidationError, document: Document) -> set[Complaint]:
 
 
 def report(source: str, found: Iterable[Complaint]) -> str:
-    """Return the message that lists every complaint in the order of the file."""
-    return "\n".join(f"{source}:{line}: {path}: {text}" for line, path, text in sorted(found))
+    """Return the message that lists the complaints in the order of the file, the first 100."""
+    ordered = sorted(found)
+    lines = [f"{source}:{line}: {path}: {text}" for line, path, text in ordered[:MAX_TOLD]]
+    if len(ordered) > MAX_TOLD:
+        lines.append(f"{source}: and {len(ordered) - MAX_TOLD} more; correct these first")
+    return "\n".join(lines)
 
 
 def dotted(path: Path) -> str:
