@@ -1,0 +1,115 @@
+"""The gates find what they are for; a gate that always passes is worse than none."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import docs_gate, sizes
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_a_function_is_measured_without_its_docstring():
+    source = 'def f(a: int, *rest, b: str = ""):\n    """One.\n\n    Two.\n    """\n    return a\n'
+    (function,) = sizes.measure_file(Path("a.py"), source).functions
+    assert (function.lines, function.arguments, function.typed) == (2, 3, 2)
+
+
+@pytest.mark.parametrize(("lines", "stops"), [(59, 0), (60, 1)])
+def test_a_function_of_more_than_sixty_lines_stops(lines, stops):
+    source = "def f() -> None:\n" + "    pass\n" * lines
+    assert len(sizes._stops(sizes.measure_file(Path("a.py"), source))) == stops
+
+
+@pytest.mark.parametrize(("lines", "stops"), [(500, 0), (501, 1)])
+def test_a_file_of_more_than_five_hundred_lines_stops(lines, stops):
+    assert len(sizes._stops(sizes.measure_file(Path("a.py"), "x = 1\n" * lines))) == stops
+
+
+def bare(x: int) -> int:
+    """Return x."""
+    if x < 0:
+        raise ValueError(x)
+    return x
+
+
+def full(x: int) -> int:
+    """Return x.
+
+    Args:
+        x: At least 0.
+
+    Returns:
+        The same.
+
+    Raises:
+        ValueError: Below 0.
+    """
+    if x < 0:
+        raise ValueError(x)
+    return x
+
+
+def test_the_docs_gate_names_each_missing_section():
+    assert list(docs_gate._function_gaps(bare)) == [
+        "has no Args:",
+        "has no Returns:",
+        "has no Raises:",
+    ]
+    assert list(docs_gate._function_gaps(full)) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "outcome"),
+    [
+        ("```python\nprint(1 + 1)\n```\n\n```text\n2\n```\n", "2 passed"),
+        ("```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n", "1 failed"),
+        ("```python\nprint(1 + 1)\n```\n", "1 error"),
+        ("```python\n>>> 1 + 1\n3\n```\n", "1 failed"),
+        ("```python\nx = 1\n```\n\n```python\n>>> x\n1\n```\n", "2 passed"),
+    ],
+    ids=["shown", "shown wrongly", "not shown", "doctest", "one namespace"],
+)
+def test_snippets_are_run_and_their_output_is_compared(tmp_path, page, outcome):
+    (tmp_path / "page.md").write_text(page)
+    (tmp_path / "conftest.py").write_text(
+        "from tools.snippets import collect\n"
+        f"pytest_collect_file = collect(root={str(tmp_path)!r}, patterns=('*.md',))\n"
+    )
+    call = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", ".", "page.md"]
+    ran = subprocess.run(
+        call,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome in ran.stdout, ran.stdout
+
+
+def test_a_pure_floor_that_reads_the_clock_breaks_its_contract(tmp_path):
+    floor = tmp_path / "pure" / "policies"
+    floor.mkdir(parents=True)
+    (tmp_path / "pure" / "__init__.py").touch()
+    (floor / "__init__.py").write_text("import json\nimport numpy\nimport time\nimport rich\n")
+    (tmp_path / ".importlinter").write_text(
+        "[importlinter]\nroot_package = pure\ninclude_external_packages = True\n"
+        "contract_types =\n    pure: tools.pure_floor.PureFloor\n"
+        "[importlinter:contract:1]\nname = pure\ntype = pure\nfloors = policies\n"
+        "allowed = numpy\nforbidden_standard = time\n"
+    )
+    call = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    ran = subprocess.run(
+        call,
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    refused = [line for line in ran.stdout.splitlines() if "must not import" in line]
+    assert [line.split()[-1] for line in refused] == ["rich", "time"]
