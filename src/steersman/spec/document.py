@@ -1,7 +1,7 @@
 """YAML text as plain values that know their lines.
 
 Read from the event stream of the parser, by the core schema of YAML 1.2 (so ``off`` and ``on`` are
-texts), with what a declaration never needs refused before it costs anything: more than 1 MiB,
+texts), with what a declaration never needs refused before it costs anything: more than 256 KiB,
 nesting beyond 32, anchors and aliases (which can blow up a small file), tags, several documents.
 """
 
@@ -28,7 +28,7 @@ from steersman.errors import SpecError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 18
 MAX_DEPTH = 32
 
 Path = tuple[str | int, ...]
@@ -74,7 +74,7 @@ def parse(text: str, source: str) -> Document:
     """Return the document in ``text``.
 
     Args:
-        text: YAML 1.2, at most 1 MiB as UTF-8.
+        text: YAML 1.2, at most 256 KiB as UTF-8.
         source: what the text is called in errors, such as its file name.
 
     Raises:

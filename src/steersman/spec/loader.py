@@ -22,7 +22,7 @@ def load(path: str | PathLike[str]) -> DecisionPoint:
     """Return the decision point declared in a YAML file.
 
     Args:
-        path: a UTF-8 file of at most 1 MiB.
+        path: a UTF-8 file of at most 256 KiB.
 
     Returns:
         The validated declaration, defaults filled in.
@@ -57,7 +57,7 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
     """Return the decision point declared in ``text``.
 
     Args:
-        text: YAML 1.2, at most 1 MiB.
+        text: YAML 1.2, at most 256 KiB.
         source: what errors call the text.
 
     Returns:
