@@ -53,9 +53,10 @@ def group_sequential_bounds(
         [4.877, 3.357, 2.68, 2.29, 2.031]
 
     Source:
-        Lan and DeMets (1983), Discrete sequential boundaries for clinical trials: spending per side,
-        4(1 - Phi(z_{alpha/4}/sqrt t)) and alpha log(1 + (e - 1)t). Density recursion of Armitage,
-        McPherson and Rowe (1969). Tables and simulated error: ``tests/stats/test_group_sequential.py``.
+        Lan and DeMets (1983), Discrete sequential boundaries for clinical trials: spent over both
+        sides, 4(1 - Phi(z_{alpha/4}/sqrt t)) and alpha log(1 + (e - 1)t). Density recursion of
+        Armitage, McPherson and Rowe (1969). Tables and simulated error:
+        ``tests/stats/test_group_sequential.py``.
     """
     fractions = sample(times, "times", at_least=1)
     steps = np.diff(fractions, prepend=0.0)

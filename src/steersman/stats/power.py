@@ -98,10 +98,12 @@ def required_sample_size(
     reached = _power(test, paired=paired)
     quantiles = stats.norm.ppf(1.0 - alpha / 2.0) + stats.norm.ppf(wanted)
     start = (1.0 if paired else 2.0) * (quantiles / standardised) ** 2
-    n = max(2, math.ceil(float(start)) - 1)
-    # The t test needs a few units more than the z formula, so this loop is short.
+    n = max(2, math.ceil(float(start)))
+    # The t test needs a few units more than the z formula, and the formula leaves out a tail.
     while reached(standardised, n, alpha) < wanted:
         n += 1
+    while n > 2 and reached(standardised, n - 1, alpha) >= wanted:
+        n -= 1
     return n
 
 

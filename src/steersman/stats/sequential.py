@@ -90,8 +90,8 @@ def msprt(mean_diff: float, variance: float, n: int, *, tau: float) -> float:
 
     Source:
         Johari, Koomen, Pekelis and Walsh (2022), Always valid inference, section on the mSPRT with
-        a normal mixture, for differences of variance V = ``variance``. False-alarm rate and a second
-        implementation by quadrature: ``tests/stats/test_sequential.py``.
+        a normal mixture, for differences of variance V = ``variance``. False-alarm rate and a
+        second implementation by quadrature: ``tests/stats/test_sequential.py``.
     """
     size, spread = _count(n, "n"), positive(variance, "variance")
     mixture = positive(tau, "tau") ** 2

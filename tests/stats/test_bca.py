@@ -1,0 +1,72 @@
+"""BCa against scipy's, and its coverage of a skewed mean."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from steersman.errors import InputError
+from steersman.stats import bca_interval
+
+
+def ratio(rows):
+    return rows[:, 0].sum() / rows[:, 1].sum()
+
+
+def test_a_second_implementation_on_the_same_draws():
+    x = np.random.default_rng(1).exponential(size=40)
+    rng = np.random.default_rng(7)
+    draws = [x[rng.integers(0, 40, 40)].mean() for _ in range(2000)]
+    jack = np.array([np.delete(x, i).mean() for i in range(40)])
+    skew = ((jack.mean() - jack) ** 3).sum() / (6 * ((jack.mean() - jack) ** 2).sum() ** 1.5)
+    bias = stats.norm.ppf(np.mean(np.array(draws) < x.mean()))
+    ends = []
+    for z in stats.norm.ppf([0.025, 0.975]):
+        share = stats.norm.cdf(bias + (bias + z) / (1 - skew * (bias + z)))
+        ends.append(np.quantile(draws, share))
+    assert tuple(bca_interval(x, np.mean, resamples=2000, seed=7)) == pytest.approx(ends, abs=1e-9)
+
+
+def test_near_scipy_for_a_ratio_of_columns():
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.exponential(size=100), rng.uniform(0.5, 2, 100)])
+    theirs = stats.bootstrap(
+        (rows[:, 0], rows[:, 1]),
+        lambda a, b: a.sum() / b.sum(),
+        paired=True,
+        vectorized=False,
+        n_resamples=4000,
+        rng=np.random.default_rng(3),
+    ).confidence_interval
+    ours = bca_interval(rows, ratio, resamples=4000)
+    assert tuple(ours) == pytest.approx((theirs.low, theirs.high), abs=0.02)
+
+
+@pytest.mark.slow
+def test_coverage_of_a_skewed_mean():
+    rng = np.random.default_rng(0)
+    runs = 200
+    covered = sum(
+        1.0 in bca_interval(rng.exponential(size=50), np.mean, resamples=300, seed=run)
+        for run in range(runs)
+    )
+    # The percentile interval covers about .92 here.
+    assert covered / runs == pytest.approx(0.945, abs=4 * math.sqrt(0.05 / runs))
+
+
+def test_many_rows_delete_groups():
+    x = np.random.default_rng(0).normal(size=3000)
+    low, high = bca_interval(x, np.mean, resamples=300)
+    assert (high - low) / 2 == pytest.approx(1.96 / math.sqrt(3000), rel=0.2)
+
+
+def test_a_statistic_that_never_varies_is_a_point():
+    assert tuple(bca_interval([1.0, 2.0, 3.0], len, resamples=100)) == (3.0, 3.0)
+
+
+def test_bad_input():
+    with pytest.raises(InputError, match="finite"):
+        bca_interval([1.0, math.inf], np.mean)
+    with pytest.raises(InputError, match="resamples"):
+        bca_interval([1.0, 2.0], np.mean, resamples=10)

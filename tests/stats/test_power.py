@@ -1,0 +1,83 @@
+"""Sample sizes against simulation, and against the z formula written out."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from steersman.errors import InputError
+from steersman.stats import achieved_power, minimum_detectable_effect, required_sample_size
+
+effects = st.floats(0.02, 2.0)
+spreads = st.floats(0.1, 5.0)
+
+
+def test_known_answers():
+    # 500 validation queries cannot show +.03 at a standard deviation of .25.
+    assert required_sample_size(0.03, 0.25, test="z") == 1091
+    assert required_sample_size(0.03, 0.25) == 1092
+    assert required_sample_size(0.03, 0.25, paired=True) == 547
+    assert achieved_power(0.03, 0.25, 500, test="z") == pytest.approx(0.475, abs=5e-4)
+    assert minimum_detectable_effect(500, 0.25) == pytest.approx(0.044, abs=5e-4)
+    # Cohen (1988), table 2.4.1: d = .5, power .8, two-sided .05.
+    assert required_sample_size(0.5, 1.0) == 64
+    assert required_sample_size(0.2, 1.0, power=0.9) == 527
+
+
+@given(effects, spreads, st.floats(0.5, 0.99), st.floats(0.8, 0.99))
+def test_z_size_is_the_formula(effect, sd, power, level):
+    z = stats.norm.ppf(1 - (1 - level) / 2) + stats.norm.ppf(power)
+    formula = max(2, math.ceil(2 * (z * sd / effect) ** 2))
+    # The formula leaves out the far tail, which low powers at low levels notice.
+    size = required_sample_size(effect, sd, power=power, level=level, test="z")
+    assert 0.98 * formula - 1 <= size <= formula
+
+
+@given(effects, spreads, st.booleans())
+def test_size_is_the_smallest_that_reaches_the_power(effect, sd, paired):
+    n = required_sample_size(effect, sd, paired=paired)
+    assert achieved_power(effect, sd, n, paired=paired) >= 0.8
+    if n > 2:
+        assert achieved_power(effect, sd, n - 1, paired=paired) < 0.8
+
+
+@given(st.integers(2, 3000), spreads, st.sampled_from(["t", "z"]))
+def test_detectable_effect_inverts_power(n, sd, test):
+    effect = minimum_detectable_effect(n, sd, test=test)
+    assert achieved_power(effect, sd, n, test=test) == pytest.approx(0.8, abs=1e-9)
+    assert achieved_power(-effect, sd, n, test=test) == pytest.approx(0.8, abs=1e-9)
+
+
+def test_power_is_what_a_simulated_t_test_reaches():
+    rng = np.random.default_rng(0)
+    runs, n = 20_000, 12
+    first, second = rng.normal(1.2, 1, (runs, n)), rng.normal(0, 1, (runs, n))
+    rejected = (stats.ttest_ind(first, second, axis=1).pvalue < 0.05).mean()
+    assert rejected == pytest.approx(achieved_power(1.2, 1.0, n), abs=4 * math.sqrt(0.25 / runs))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"effect": 0.0, "sd": 1.0}, "effect"),
+        ({"effect": math.nan, "sd": 1.0}, "effect"),
+        ({"effect": 0.1, "sd": -1.0}, "sd"),
+        ({"effect": 0.1, "sd": 1.0, "power": 1.0}, "power"),
+        ({"effect": 0.1, "sd": 1.0, "power": 0.04}, "power"),
+        ({"effect": 0.1, "sd": 1.0, "level": 0.0}, "level"),
+        ({"effect": 0.1, "sd": 1.0, "test": "chi"}, "test"),
+    ],
+)
+def test_arguments_out_of_range(arguments, said):
+    with pytest.raises(InputError, match=said):
+        required_sample_size(**arguments)
+
+
+def test_units_must_be_whole():
+    with pytest.raises(InputError, match="n is"):
+        minimum_detectable_effect(1, 1.0)
+    with pytest.raises(InputError, match="n is"):
+        achieved_power(0.1, 1.0, 10.5)

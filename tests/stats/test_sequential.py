@@ -1,0 +1,95 @@
+"""False alarms under peeking, and second implementations."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, optimize, stats
+
+from steersman.errors import InputError
+from steersman.stats import asymptotic_confidence_sequence, msprt
+
+LOOKS = np.arange(100, 4001, 100)
+
+
+def running(rng, runs):
+    """Means and variances of a null difference at each of 40 looks."""
+    x = rng.exponential(size=(runs, LOOKS[-1])) - 1.0
+    means = np.cumsum(x, axis=1)[:, LOOKS - 1] / LOOKS
+    squares = np.cumsum(x**2, axis=1)[:, LOOKS - 1] / LOOKS
+    return means, squares - means**2
+
+
+@pytest.mark.slow
+def test_false_alarms_over_forty_looks():
+    means, variances = running(np.random.default_rng(0), 2000)
+    peeked = np.abs(means) > 1.96 * np.sqrt(variances / LOOKS)
+    sequence = np.zeros_like(peeked)
+    tested = np.zeros_like(peeked)
+    for look, n in enumerate(LOOKS):
+        for run in range(len(means)):
+            arguments = (means[run, look], variances[run, look], int(n))
+            sequence[run, look] = 0.0 not in asymptotic_confidence_sequence(*arguments, n_star=2000)
+            tested[run, look] = msprt(*arguments, tau=0.05) <= 0.05
+    assert peeked.any(axis=1).mean() > 0.25
+    assert sequence.any(axis=1).mean() < 0.05
+    assert tested.any(axis=1).mean() < 0.05
+    # Both find a real effect when there is one.
+    assert 0.0 not in asymptotic_confidence_sequence(0.2, 1.0, 4000, n_star=2000)
+    assert msprt(0.2, 1.0, 4000, tau=0.05) < 1e-6
+
+
+@given(st.floats(-1, 1), st.floats(0.01, 4), st.integers(10, 10_000), st.floats(0.8, 0.99))
+def test_sequence_is_the_gaussian_mixture_boundary(mean, variance, n, level):
+    # Robbins' mixture: the boundary is where the mixture likelihood ratio reaches 1 / alpha.
+    alpha, n_star = 1 - level, 500
+    best = optimize.minimize_scalar(
+        lambda log_rho: boundary(math.exp(log_rho), n_star, alpha),
+        bounds=(-8, 3),
+        method="bounded",
+        options={"xatol": 1e-12},
+    )
+    half = math.sqrt(variance) * boundary(math.exp(best.x), n, alpha)
+    low, high = asymptotic_confidence_sequence(mean, variance, n, level=level, n_star=n_star)
+    assert (high + low) / 2 == pytest.approx(mean, abs=1e-12)
+    assert (high - low) / 2 == pytest.approx(half, rel=1e-5)
+
+
+def boundary(rho, n, alpha):
+    scaled = n * rho**2 + 1
+    return math.sqrt(scaled / (n**2 * rho**2) * math.log(scaled / alpha**2))
+
+
+@settings(max_examples=40)
+@given(st.floats(-0.5, 0.5), st.floats(0.1, 4), st.integers(1, 400), st.floats(0.05, 1))
+def test_msprt_is_the_integrated_likelihood_ratio(mean, variance, n, tau):
+    def ratio(theta):
+        return math.exp(n * (theta * mean - theta**2 / 2) / variance) * stats.norm.pdf(
+            theta, 0, tau
+        )
+
+    peak = n * mean / (n + variance / tau**2)
+    width = 1 / math.sqrt(n / variance + 1 / tau**2)
+    mixture, _ = integrate.quad(ratio, peak - 12 * width, peak + 12 * width, epsabs=0, epsrel=1e-11)
+    assert msprt(mean, variance, n, tau=tau) == pytest.approx(min(1.0, 1 / mixture), rel=1e-8)
+
+
+@given(st.integers(2, 10_000), st.integers(10, 5000))
+def test_sequence_is_wider_than_the_fixed_time_interval(n, n_star):
+    low, high = asymptotic_confidence_sequence(0.0, 1.0, n, n_star=n_star)
+    assert (high - low) / 2 > 1.96 / math.sqrt(n)
+
+
+def test_arguments_out_of_range():
+    with pytest.raises(InputError, match="n is"):
+        asymptotic_confidence_sequence(0.0, 1.0, 0, n_star=10)
+    with pytest.raises(InputError, match="n_star"):
+        asymptotic_confidence_sequence(0.0, 1.0, 10, n_star=0)
+    with pytest.raises(InputError, match="variance"):
+        asymptotic_confidence_sequence(0.0, -1.0, 10, n_star=10)
+    with pytest.raises(InputError, match="tau"):
+        msprt(0.0, 1.0, 10, tau=0.0)
+    with pytest.raises(InputError, match="mean_diff"):
+        msprt(math.nan, 1.0, 10, tau=1.0)
