@@ -171,6 +171,7 @@ class _Replay:
     exact_right: NDArray[np.bool_]
     cosine: NDArray[np.float64]
     right: NDArray[np.bool_]
+    same_numbers: NDArray[np.bool_]
     negative: NDArray[np.float64]
     cheap_fails: NDArray[np.bool_]
 
@@ -193,6 +194,12 @@ def _stream_figures(options: Options) -> Iterator[Figure]:
         yield share(
             f"stream, l2 at {threshold}: wrong among hits of requests new to the stream",
             ~all_.right, hit & all_.first, clusters=by,
+        )  # fmt: skip
+    for same, label in ((True, "the same"), (False, "other")):
+        hit = (all_.cosine >= 0.8) & all_.first & (all_.same_numbers == same)
+        yield share(
+            f"stream, l2 at 0.8: wrong among hits of new requests with {label} numbers",
+            ~all_.right, hit, clusters=by,
         )  # fmt: skip
     yield from _chosen_threshold_figures(all_)
     for threshold in (0.9, 0.97, 1.0):
@@ -233,8 +240,8 @@ def _replay(world: World, rng: np.random.Generator) -> _Replay:
         l1, l2, l3 = (tiers.look_up(k, request.text, vector) for k in ("l1", "l2", "l3"))
         right = [found.right(request.answer, cheap_ok=cheap_ok) is True for found in (l1, l2)]
         rows.append(
-            (index, index not in seen, l1.hit, right[0], l2.similarity, right[1], l3.similarity,
-             not cheap_ok)
+            (index, index not in seen, l1.hit, right[0], l2.similarity, right[1],
+             tiers.features(request.text)["same_numbers"] == 1.0, l3.similarity, not cheap_ok)
         )  # fmt: skip
         seen.add(index)
         tiers.update(request.text, vector, answer=request.answer, cheap_ok=cheap_ok)

@@ -21,7 +21,13 @@ order of eviction; :meth:`CacheTiers.update` is called once for *every* request 
 ordinary route found, and writes all tiers, whatever was chosen and whatever was served. So what
 the tiers hold depends on the requests alone, and the policies of two arms never meet in them.
 
-``python -m benchmarks.cache`` measures hit and wrong-hit rates, and what each part costs.
+``python -m benchmarks.cache`` measures, on streams of the 1,311 requests of which .387 of the
+arrivals are repeats: l1 hits .397 and is wrong in .015 of its hits (the same words, meant for
+another tool). l2 at .9 adds .035 hits, and of its hits on requests new to the stream .80 are wrong:
+near-duplicates with other parameters. The threshold worth most there is 1, where l2 finds no more
+than l1. On labelled paraphrases of questions it is .83 to .95, so choose it on your own traffic.
+l3 at .97 hits .163, wrong in .008. A semantic cache of tool calls is a loss unless it reads the
+parameters; ``same_numbers`` does a little of that (wrong .97 where they differ, .68 where not).
 """
 
 from __future__ import annotations
@@ -103,7 +109,8 @@ class CacheTiers:
     Args:
         clock: returns the time in seconds; never goes back.
         dim: length of the embeddings.
-        threshold: cosine from which l2 hits, in (0, 1]; see :func:`choose_threshold`.
+        threshold: cosine from which l2 hits, in (0, 1]; see :func:`choose_threshold`. The default
+            is cautious, and right for no traffic in particular.
         negative_threshold: the same for l3.
         capacity: answers and, apart, failures remembered, 1 to 1,000,000; beyond it the one
             requested longest ago goes.

@@ -9,10 +9,12 @@ The requests of the assistant carry no intent labels, so its intents are familie
 with the families as labels. It never sees a request.
 
 ``python -m benchmarks.intents`` checks the class on clinc150 (150 intents, and questions outside
-all of them) beside other classifiers in the same run, and measures how often a request falls into
-the family of the tool it needs. Votes were chosen there over ridge regression on the same slots,
-which is 1.5 points better on clinc150 but 24 points worse on the catalogue, where one short
-request meets long descriptions.
+all of them): accuracy .874 [.864, .883] in scope, beside .911 of a linear SVM and .823 of centroids
+in the same run; with a confidence threshold, .898 of the out-of-scope questions are told apart and
+.766 of the in-scope ones are kept and right. On the catalogue, .69 of the requests fall into the
+family of the tool they need (40 families; always the commonest: .23). Votes were chosen over ridge
+regression on the same slots, which is 1.5 points better on clinc150 and 23 points worse on the
+catalogue, where short requests meet long descriptions.
 
 Source: Weinberger et al. (2009), Feature Hashing for Large Scale Multitask Learning; Dudani
 (1976), The Distance-Weighted k-Nearest-Neighbor Rule; Dhillon and Modha (2001), Concept
