@@ -24,14 +24,14 @@ from steersman.policies import (
     warm_start,
 )
 from steersman.spec import Context, TextField
-from steersman.systems.assistant.routers import load_router_set
+from steersman.systems.assistant.routers import load_router
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from steersman.systems.assistant.routers import RouterSet
+    from steersman.systems.assistant.routers import RouterWorld
 
     Floats = NDArray[np.float64]
     Make = Callable[[list[str], int], Any]
@@ -46,7 +46,6 @@ POLICIES: dict[str, Make] = {
 # A plain LinUCB on these streams, as first measured; the reference of this run stands beside it.
 REFERENCE = {"digits": 0.841, "satimage": 0.809, "mushroom": 0.981, "adult": 0.834}
 BEST_MEAN_GOAL = 0.875
-USD_WEIGHT = 20.0
 SUPERVISED_METATOOL = 0.841  # tf-idf and a linear SVM, 80/20 split, every label shown
 
 
@@ -76,13 +75,17 @@ def run(options: Options) -> Iterator[Figure]:
     means: dict[str, list[float]] = {name: [] for name in POLICIES}
     for name in sets:
         if name == "routerbench_subset":
-            yield _routing(load_router_set(name, options.folder(name, "GitHub").parent), options)
+            yield _routing(_router(name, options), options)
         elif name == "metatool":
-            yield _tools(load_router_set(name, options.folder(name, "GitHub").parent), options)
+            yield _tools(_router(name, options), options)
         else:
             yield from _classification(name, options, seeds, means)
     if means["LinUCB"]:
         yield _best_mean(means, goal=set(DEFAULT_SETS) <= set(sets))
+
+
+def _router(name: str, options: Options) -> RouterWorld:
+    return load_router(name, options.folder(name, "GitHub").parent)
 
 
 def _classification(
@@ -152,27 +155,24 @@ def _encoded(texts: Sequence[str], dim: int) -> Floats:
     return encoder.encode_batch([{"text": text} for text in texts])
 
 
-def _routing(routes: RouterSet, options: Options) -> Figure:
+def _routing(routes: RouterWorld, options: Options) -> Figure:
     """Return the gain per request over the best fixed model, paired by request."""
-    costs = routes.costs_usd
-    assert costs is not None  # noqa: S101 -- this set has costs
-    rewards = routes.scores - USD_WEIGHT * costs
+    rewards, names = routes.rewards, routes.names
     X = _encoded(routes.texts, 64)
     train, test = np.flatnonzero(routes.train), np.flatnonzero(~routes.train)
-    best = int(rewards[train].mean(axis=0).argmax())
+    best = names.index(routes.best_fixed())
     orders = 2 if options.quick else 10
     gains = np.zeros((orders, len(routes.texts)))
     for seed in range(orders):
-        policy = BoundedLinUCB(routes.actions, X.shape[1])
-        rows = np.repeat(train, len(routes.actions))
-        warm_start(policy, X[rows], list(routes.actions) * len(train), rewards[train].ravel())
+        policy = BoundedLinUCB(names, X.shape[1])
+        rows = np.repeat(train, len(names))
+        warm_start(policy, X[rows], list(names) * len(train), rewards[train].ravel())
         rng = np.random.default_rng(seed)
         for row in rng.permutation(test):
-            arm = routes.actions.index(policy.decide(X[row], rng=rng).action)
-            policy.learn(X[row], routes.actions[arm], rewards[row, arm])
+            arm = names.index(policy.decide(X[row], rng=rng).action)
+            policy.learn(X[row], names[arm], rewards[row, arm])
             gains[seed, row] = rewards[row, arm] - rewards[row, best]
     per_request = gains[:, test].mean(axis=0)
-    fixed = {routes.actions[best]: float(rewards[test, best].mean())}
     half = 1.96 * _standard_error(per_request)
     gain = float(per_request.mean())
     return Figure(
@@ -183,22 +183,24 @@ def _routing(routes: RouterSet, options: Options) -> Figure:
         "score - 20 USD",
         "interval above 0",
         gain - half > 0.0,
-        {f"reward of {name}": value for name, value in fixed.items()}
-        | {"reward of the oracle": float(rewards[test].max(axis=1).mean())},
+        {
+            f"reward of {names[best]}": float(rewards[test, best].mean()),
+            "reward of the oracle": routes.oracle(),
+        },
     )
 
 
-def _tools(tools: RouterSet, options: Options) -> Figure:
+def _tools(tools: RouterWorld, options: Options) -> Figure:
     """Return the share of right tools while learning from right-or-wrong alone."""
     X = _encoded(tools.texts, 256)
     rng = np.random.default_rng(0)
     order = rng.permutation(len(X))[: 2000 if options.quick else None]
-    policy = BoundedLinUCB(tools.actions, X.shape[1])
-    place = {name: i for i, name in enumerate(tools.actions)}
+    policy = BoundedLinUCB(tools.names, X.shape[1])
+    place = {name: i for i, name in enumerate(tools.names)}
     right = np.zeros(len(order))
     for i, row in enumerate(order):
         action = policy.decide(X[row], rng=rng).action
-        right[i] = tools.scores[row, place[action]]
+        right[i] = tools.rewards[row, place[action]]
         policy.learn(X[row], action, right[i])
     half = 1.96 * _standard_error(right)
     last = right[-len(right) // 5 :]
