@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.classification_sets import DEFAULT_SETS, load, stream
 from benchmarks.report import Figure, Options, command
-from steersman.features import FeatureMap
+from benchmarks.tool_choice import encoded, right_tools
 from steersman.policies import (
     BoundedLinUCB,
     EpsilonGreedy,
@@ -23,7 +23,6 @@ from steersman.policies import (
     LinUCB,
     warm_start,
 )
-from steersman.spec import Context, TextField
 from steersman.systems.assistant.routers import load_router
 
 if TYPE_CHECKING:
@@ -150,15 +149,10 @@ def _reward(make: Make, X: Floats, classes: NDArray[np.intp], arms: int, seed: i
     return total / len(X)
 
 
-def _encoded(texts: Sequence[str], dim: int) -> Floats:
-    encoder = FeatureMap(Context(dim=dim, fields={"text": TextField(type="text")}))
-    return encoder.encode_batch([{"text": text} for text in texts])
-
-
 def _routing(routes: RouterWorld, options: Options) -> Figure:
     """Return the gain per request over the best fixed model, paired by request."""
     rewards, names = routes.rewards, routes.names
-    X = _encoded(routes.texts, 64)
+    X = encoded(routes.texts, 64)
     train, test = np.flatnonzero(routes.train), np.flatnonzero(~routes.train)
     best = names.index(routes.best_fixed())
     orders = 2 if options.quick else 10
@@ -192,20 +186,11 @@ def _routing(routes: RouterWorld, options: Options) -> Figure:
 
 def _tools(tools: RouterWorld, options: Options) -> Figure:
     """Return the share of right tools while learning from right-or-wrong alone."""
-    X = _encoded(tools.texts, 256)
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(X))[: 2000 if options.quick else None]
-    policy = BoundedLinUCB(tools.names, X.shape[1])
-    place = {name: i for i, name in enumerate(tools.names)}
-    right = np.zeros(len(order))
-    for i, row in enumerate(order):
-        action = policy.decide(X[row], rng=rng).action
-        right[i] = tools.rewards[row, place[action]]
-        policy.learn(X[row], action, right[i])
+    right = right_tools(tools, rows=2000 if options.quick else None).astype(np.float64)
     half = 1.96 * _standard_error(right)
     last = right[-len(right) // 5 :]
     return Figure(
-        "metatool: BoundedLinUCB, right tools while learning",
+        "metatool: JointSquareCB over 20 candidates, right tools while learning",
         float(right.mean()),
         float(right.mean()) - half,
         float(right.mean()) + half,
