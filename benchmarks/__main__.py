@@ -11,8 +11,16 @@ import click
 
 from benchmarks.report import Figure, load_figures, show_number, show_verdict
 
-BENCHMARKS = ("policies", "learning", "ope", "assistant")
-PAGE = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "BENCHMARKS.md"
+# What can be run as a command is a benchmark; other modules serve them.
+BENCHMARKS = tuple(
+    sorted(
+        path.stem
+        for path in HERE.glob("[!_]*.py")
+        if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    )
+)
 
 
 @click.command(help=__doc__)
@@ -20,14 +28,12 @@ PAGE = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
 @click.option("--data", default=None, help="Directory of the data sets (default: STEERSMAN_DATA).")
 @click.option("--quick", is_flag=True, help="Short runs; the page is left as it is.")
 def main(only: str, data: str | None, *, quick: bool) -> None:
-    """Run the benchmarks that exist and write the page."""
-    here = Path(__file__).parent
-    wanted = [part.strip() for part in only.split(",") if part.strip()] or list(BENCHMARKS)
-    unknown = sorted(set(wanted) - set(BENCHMARKS))
+    """Run the benchmarks and write the page."""
+    names = [part.strip() for part in only.split(",") if part.strip()] or list(BENCHMARKS)
+    unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         message = f"unknown benchmark {', '.join(unknown)}; known are {', '.join(BENCHMARKS)}"
         raise click.UsageError(message)
-    names = [name for name in wanted if (here / f"{name}.py").is_file()]
     sections = _known_sections()
     failed = []
     for name in names:
@@ -50,7 +56,7 @@ def _run(name: str, data: str | None, *, quick: bool) -> str | None:
         call = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(written)]
         call += ["--data", data] if data else []
         call += ["--quick"] if quick else []
-        status = subprocess.run(call, check=False, cwd=Path(__file__).parent.parent).returncode
+        status = subprocess.run(call, check=False, cwd=HERE.parent).returncode
         if status != 0:
             return None
         machine, figures = load_figures(written)
