@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,7 +56,9 @@ def read_columns(folder: Path, name: str, columns: Sequence[str]) -> dict[str, l
 
 def law_figures(options: Options) -> Iterator[Figure]:
     """Refits of both laws beside the shipped constants, and the goodness of both fits."""
-    keys, seconds = _conversation(options)
+    prompts, seconds = _conversation(options)
+    keys = np.array([blocks[1] for blocks in prompts], dtype=np.int64)
+    yield from _repeat_figures(prompts, keys, seconds)
     yield from _reuse_figures(keys, seconds)
     yield from _load_figures(_azure_seconds(options))
 
@@ -65,12 +66,24 @@ def law_figures(options: Options) -> Iterator[Figure]:
 # Which requests come back ----------------------------------------------------------------------
 
 
-def _conversation(options: Options) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Key (first block after the shared prompt) and second of each request of the trace."""
+def _conversation(options: Options) -> tuple[list[tuple[int, ...]], NDArray[np.float64]]:
+    """Prefix blocks and second of each request of the trace."""
     folder = options.folder("cache", MOONCAKE)
     rows = read_columns(folder, "mooncake_conversation_trace.parquet", ["timestamp", "hash_ids"])
-    keys = np.array([blocks[1] for blocks in rows["hash_ids"]], dtype=np.int64)
-    return keys, np.array(rows["timestamp"], dtype=np.float64) / 1000.0
+    prompts = [tuple(blocks) for blocks in rows["hash_ids"]]
+    return prompts, np.array(rows["timestamp"], dtype=np.float64) / 1000.0
+
+
+def _repeat_figures(
+    prompts: list[tuple[int, ...]], keys: NDArray[np.int64], seconds: NDArray[np.float64]
+) -> Iterator[Figure]:
+    again = np.ones(len(keys), dtype=bool)
+    again[np.unique(keys, return_index=True)[1]] = False
+    yield Figure("trace: arrivals whose key (block 1) came before", float(again.mean()))
+    late = float(again[seconds > 600].mean())
+    yield Figure("trace: the same after the first ten minutes", late)
+    same = 1.0 - len(set(prompts)) / len(prompts)
+    yield Figure("trace: arrivals whose whole prompt came before", same)
 
 
 def _reuse_figures(keys: NDArray[np.int64], seconds: NDArray[np.float64]) -> Iterator[Figure]:
@@ -86,13 +99,24 @@ def _reuse_figures(keys: NDArray[np.int64], seconds: NDArray[np.float64]) -> Ite
             goal="shipped constant within 0.5 %", holds=bool(abs(constant / value - 1) < 0.005),
             peers={"shipped": constant},
         )  # fmt: skip
+    yield Figure(
+        "reuse law: log-likelihood with log-normal gaps",
+        _log_likelihood(stats.lognorm, seen, gaps, back),
+        peers={
+            "log-logistic": _log_likelihood(stats.fisk, seen, gaps, back),
+            "Lomax": _log_likelihood(stats.lomax, seen, gaps, back),
+            "Weibull": _log_likelihood(stats.weibull_min, seen, gaps, back),
+        },
+    )
+    yield from _fit_figures(keys)
+
+
+def _fit_figures(keys: NDArray[np.int64]) -> Iterator[Figure]:
+    """Streams drawn from the law at the trace's size, beside the trace."""
     distinct = len(np.unique(keys))
-    law = replace(REUSE, arrivals_per_request=len(keys) / distinct)
     streams = [
-        arrivals(distinct, len(keys), np.random.default_rng(seed), law=law)
-        for seed in range(STREAMS)
+        arrivals(distinct, len(keys), np.random.default_rng(seed)) for seed in range(STREAMS)
     ]
-    yield Figure("reuse law: share of arrivals that repeat", 1.0 - distinct / len(keys))
     for size in CACHE_SIZES:
         rates = [_lru_hit_rate(stream.tolist(), size) for stream in streams]
         low, high = np.quantile(rates, [0.0, 1.0])
@@ -147,6 +171,26 @@ def _maximum_likelihood(
     )  # fmt: skip
     best = np.asarray(found.x, dtype=np.float64)
     return best, np.sqrt(np.diag(np.linalg.inv(_hessian(loss, best))))
+
+
+def _log_likelihood(
+    gap_law: Any,
+    seen: NDArray[np.float64],
+    gaps: NDArray[np.float64],
+    back: NDArray[np.bool_],
+) -> float:
+    """Largest log-likelihood with gaps of a two-parameter law (shape and scale)."""
+
+    def loss(logs: NDArray[np.float64]) -> float:
+        a, b, shape, scale = np.exp(logs)
+        chance = (a + seen - 1) / (a + b + seen - 1)
+        density = gap_law.logpdf(gaps[back], shape, scale=scale)
+        never = np.log1p(-chance[~back] * gap_law.cdf(gaps[~back], shape, scale=scale))
+        return -float((np.log(chance[back]) + density).sum() + never.sum())
+
+    start = np.log([1.2, 2.5, 1.0, 150.0])
+    options = {"xatol": 1e-5, "fatol": 1e-4, "maxiter": 4000, "maxfev": 4000}
+    return -float(optimize.minimize(loss, start, method="Nelder-Mead", options=options).fun)
 
 
 def _hessian(

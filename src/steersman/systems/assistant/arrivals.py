@@ -9,6 +9,8 @@ after a log-normal gap; keys first come uniformly over the hour; what falls afte
 The numbers of arrivals are then Waring (beta-geometric): the more often seen, the likelier again.
 Maximum likelihood with censored gaps gives a = 1.24, b = 2.54, a median gap of 142 s and a log-sd
 of 1.03; Weibull, Lomax and log-logistic gaps fit worse (18 to 418 units of log-likelihood).
+Streams drawn at the trace's size have its LRU hit rates within .015 (caches of 100 to 1,600 entries
+and unbounded), and its distribution of arrivals per key within .016.
 
 **How they bunch** (:class:`LoadLaw`). In the Azure conversation trace of 2023 (19,366 requests,
 58 minutes) counts per minute vary 16 times more than Poisson counts. The law: a Cox process whose
