@@ -16,6 +16,7 @@ per time bucket: g^(T-t) factorises, so sums with different clocks still add exa
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,7 +104,7 @@ class ArmSums:
 
     def ensure_room(self, arm: int, x: Floats, change: float) -> None:
         """Raise InputError if adding ``change * x`` to the moment would leave the float64 range."""
-        room = float(np.abs(self.moment[arm]).max()) + abs(change) * float(np.abs(x).max())
+        room = self._reach[arm] + abs(change) * math.sqrt(blas.ddot(x, x))
         if not room < _LARGEST_MOMENT:
             raise InputError(
                 "the sum of rewards times features would leave the float64 range; nothing was "
@@ -114,7 +115,7 @@ class ArmSums:
         """Add one row to arm ``arm``: O(d²). The caller has validated the values."""
         self._decay_arm(arm)
         blas.dspr(self.dim, weight, x, self.gram[arm], overwrite_ap=1)
-        self.moment[arm] += (weight * reward) * x
+        self._push(arm, x, weight * reward)
         self.count[arm] += weight
         if self._stale[arm]:
             return
@@ -130,14 +131,20 @@ class ArmSums:
         self._decay_arm(arm)
         self.gram[arm] += (weighted.T @ rows)[self._upper]
         self.moment[arm] += weighted.T @ rewards
+        self._reach[arm] = float(np.abs(self.moment[arm]).max())
         self.count[arm] += weights.sum()
         self._mark_stale(arm)
 
     def revise(self, arm: int, x: Floats, change: float, weight: float) -> None:
         """Correct the reward of a row already added by ``change``; the Gram matrix stays."""
         self._decay_arm(arm)
-        self.moment[arm] += (weight * change) * x
+        self._push(arm, x, weight * change)
         self._mark_stale(arm)
+
+    def _push(self, arm: int, x: Floats, change: float) -> None:
+        """Add ``change * x`` to the moment, and to the bound on its entries."""
+        blas.daxpy(x, self.moment[arm], a=change)
+        self._reach[arm] += abs(change) * math.sqrt(blas.ddot(x, x))
 
     def tick(self, to: int) -> None:
         """Move the clock forward to ``to``; every arm decays when it is next used."""
@@ -182,7 +189,8 @@ class ArmSums:
         self._working = (self._inverse * self._doubling).astype(kind)
         self._outer: NDArray[Any] = np.zeros(size, dtype=kind)
         self._theta: Floats = np.zeros((arms, self.dim))
-        self._pending = np.zeros(arms, dtype=np.int64)
+        self._pending = [0] * arms
+        self._reach: list[float] = np.abs(self.moment).max(axis=1, initial=0.0).tolist()
         self._stale = self.count != 0.0
         self._stale |= self.moment.any(axis=1)
         self._any_stale = bool(self._stale.any())
@@ -197,11 +205,11 @@ class ArmSums:
         self.version += 1
         inverse = self._inverse[arm]
         v = blas.dspmv(self.dim, 1.0, inverse, x)
-        shrink = weight / (1.0 + weight * float(x @ v))
+        shrink = weight / (1.0 + weight * blas.ddot(x, v))
         blas.dspr(self.dim, -shrink, v, inverse, overwrite_ap=1)
         np.multiply(inverse, self._doubling, out=self._working[arm], casting="same_kind")
         theta = self._theta[arm]
-        theta += (shrink * (reward - float(theta @ x))) * v
+        blas.daxpy(v, theta, a=shrink * (reward - blas.ddot(theta, x)))
 
     def _decay_arm(self, arm: int) -> None:
         age = int(self.clock - self._stamp[arm])

@@ -59,6 +59,9 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     if count == 1 or scale == 0.0:
         return np.full(count, 1.0 / count)
     widths = np.maximum(sds, _SMALLEST_SD * scale)
+    if count == 2:
+        first = float(ndtr((means[0] - means[1]) / np.hypot(widths[0], widths[1])))
+        return np.array([first, 1.0 - first])
     lowest = float((means - _TAIL_SDS * widths).max())
     if count > _FEW_ARMS:
         lowest = _raise_lowest(means, widths, lowest)
