@@ -4,8 +4,9 @@ All contenders see the same contexts and learn from the same log. They take turn
 (decide, then update, as in use), so that a slow moment of the machine meets all of them, and so
 that work put off by an update is paid in the next decision. Our times include exact propensities.
 
-A goal holds only when the whole interval is on its side. "Any peer" includes Vowpal Wabbit, whose models keep no uncertainty (O(K d) work); "same algorithm"
-is LinUCB against LinUCB and LinTS against LinTS (O(K d²)).
+A goal holds only when the whole interval is on its side. "Any peer" includes Vowpal Wabbit, whose
+models keep no uncertainty (O(K d) work); "same algorithm" is LinUCB against LinUCB and LinTS
+against LinTS (O(K d²)).
 
 A decision of LinUCB reads one triangle per arm, K·d(d+1)/2·4 bytes in float32. The last figures
 divide its time by that of streaming as many bytes, at the speed measured in this run for a working

@@ -127,6 +127,8 @@ def _documented_above(thing: type, name: str) -> bool:
 
 
 def _takes_arguments(thing: type) -> bool:
+    if getattr(thing, "_is_protocol", False):
+        return False
     if issubclass(thing, pydantic.BaseModel):
         return any(field.description is None for field in thing.model_fields.values())
     if dataclasses.is_dataclass(thing):
