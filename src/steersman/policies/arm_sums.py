@@ -10,8 +10,8 @@ All K variances are one matrix-vector product: xᵀBx = Σ_i B_ii x_i² + Σ_{i<
 row of packed B (off-diagonals doubled) meets the packed outer product of x. Moving those K·d(d+1)/2
 numbers through memory is what a decision costs; the working copy is float32 if it matters.
 
-Forgetting scales an update of age t by forget^t. The decayed sum and its clock are kept, not one sum
-per time bucket: g^(T-t) factorises, so sums with different clocks still add exactly, in any order.
+Forgetting scales an update of age t by forget^t. The decayed sum and its clock are kept, not one
+sum per time bucket: g^(T-t) factorises, so sums of different clocks still add exactly, in any order.
 """
 
 from __future__ import annotations

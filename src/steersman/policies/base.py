@@ -33,6 +33,13 @@ class ChoicePolicy(ABC):
     Args:
         actions: different names, K of them; their order is the order of every (K,) array.
         floor: total mass in [0, 1) spread evenly over the eligible actions.
+
+    Raises:
+        InputError: names that repeat or are empty, a floor out of range.
+
+    >>> from steersman.policies import LinUCB
+    >>> isinstance(LinUCB(["a", "b"], dim=2), ChoicePolicy)
+    True
     """
 
     algorithm: ClassVar[str]
@@ -82,7 +89,13 @@ class ChoicePolicy(ABC):
     def distribution(
         self, x: Any, *, eligible: Sequence[str] | None = None, features: Any = None
     ) -> Floats:
-        """Return the (K,) probabilities that :meth:`decide` draws from, in ``actions`` order."""
+        """Return the (K,) probabilities that :meth:`decide` draws from, in ``actions`` order.
+
+        Args:
+            x: as in :meth:`decide`.
+            eligible: likewise.
+            features: likewise.
+        """
         return self._decide(x, eligible, features)[3]
 
     def _decide(
@@ -115,7 +128,14 @@ class ChoicePolicy(ABC):
         return mask
 
     def index(self, action: str) -> int:
-        """Return the place of ``action`` in ``actions``; ActionError where it is unknown."""
+        """Return the place of ``action`` in ``actions``.
+
+        Args:
+            action: a name.
+
+        Raises:
+            ActionError: the policy does not know it.
+        """
         try:
             return self._index[action]
         except (KeyError, TypeError):
@@ -172,6 +192,10 @@ class ChoicePolicy(ABC):
             rewards: n rewards.
             weights: n weights; ``None``: all 1.
             buckets: n time buckets; see :meth:`learn`.
+
+        Raises:
+            InputError: lengths that differ, or a row that :meth:`learn` would refuse.
+            ActionError: an unknown name.
         """
         n = len(actions)
         given = (X, rewards, *(v for v in (weights, buckets) if v is not None))
@@ -247,7 +271,11 @@ class ChoicePolicy(ABC):
             self._reserved[name] = (float(explore), float(share))
 
     def remove_action(self, name: str) -> None:
-        """Remove an action and what was learned of it (a replay of the log brings it back)."""
+        """Remove an action and what was learned of it (a replay of the log brings it back).
+
+        Args:
+            name: an action of this policy.
+        """
         gone = self.index(name)
         kept = [i for i in range(len(self.actions)) if i != gone]
         self._reindex(tuple(self.actions[i] for i in kept), kept)
@@ -285,6 +313,9 @@ class ChoicePolicy(ABC):
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Return the policy that a state describes.
 
+        Args:
+            state: what :meth:`state` returned, of any copy.
+
         Raises:
             StateError: another algorithm, version or shape, damaged JSON, non-finite sums.
         """
@@ -314,6 +345,9 @@ class ChoicePolicy(ABC):
 
     def merge(self, deltas: Sequence[Mapping[str, Any]]) -> None:
         """Add deltas of other copies, in any order and grouping; all or none.
+
+        Args:
+            deltas: what :meth:`delta` returned, each to be merged once and never again.
 
         Raises:
             MergeError: a delta was merged before, stands twice in the list, or does not fit.

@@ -73,7 +73,12 @@ class BetaThompson(ChoicePolicy):
         self._counts: dict[str, Floats] = {}
 
     def posterior(self, key: str, action: str) -> tuple[float, float]:
-        """Return (a, b) of the Beta posterior of ``action`` under ``key``."""
+        """Return (a, b) of the Beta posterior of ``action`` under ``key``.
+
+        Args:
+            key: as given to ``decide``.
+            action: a name.
+        """
         counts = self._counts.get(self._key(key))
         successes, failures = (0.0, 0.0) if counts is None else counts[self.index(action)]
         return float(self.prior[0] + successes), float(self.prior[1] + failures)

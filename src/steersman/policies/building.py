@@ -50,9 +50,17 @@ def build(policy: Policy, actions: Sequence[str], *, dim: int, floor: float) -> 
         dim: number of context features, or of per-action features for a joint model.
         floor: ``point.floor``; a point that says ``explore: none`` has 0.
 
+    Returns:
+        A policy that has learned nothing.
+
     Raises:
         InputError: a parameter out of range.
         ActionError: the policy names an unknown action.
+
+    >>> from steersman.spec import LinUCBPolicy
+    >>> declared = LinUCBPolicy(algorithm="lin_ucb", alpha=0.5)
+    >>> build(declared, ["micro", "planner"], dim=64, floor=0.02).alpha
+    0.5
     """
     declared: dict[str, Any] = policy.model_dump()
     algorithm = declared.pop("algorithm")
@@ -67,8 +75,17 @@ def build(policy: Policy, actions: Sequence[str], *, dim: int, floor: float) -> 
 def load_policy(state: Mapping[str, Any]) -> ChoicePolicy:
     """Return the policy of any algorithm that a state describes.
 
+    Args:
+        state: what ``state()`` of a policy returned.
+
+    Returns:
+        A policy of the class that wrote the state.
+
     Raises:
         StateError: the state is damaged, or of an algorithm that this version does not know.
+
+    >>> load_policy(LinUCB(["a", "b"], dim=2).state()).algorithm
+    'lin_ucb'
     """
     return CLASSES[algorithm_of(state, known=CLASSES)].from_state(state)
 
@@ -94,6 +111,9 @@ def warm_start(
         rewards: n rewards; for a prior, the expected reward of each (context, action).
         trust: in (0, 1], observations that one row counts for.
         limit: most observations that all rows of one action may count for together.
+
+    Raises:
+        InputError: no rows, a trust or limit out of range, or rows that the policy refuses.
 
     >>> policy = BetaThompson(["small", "large"])
     >>> warm_start(policy, ["faq"] * 10, ["small"] * 10, [1.0] * 10, trust=0.1)

@@ -5,9 +5,9 @@ Thompson sampling draws one score per arm and takes the best, so arm a is chosen
     P_a = ∫ φ_a(t) ∏_{j≠a} Φ_j(t) dt,    φ_a, Φ_j: density and distribution function of N(m, s²).
 
 One rule integrates all K at once. A fixed grid fails when the spreads differ, as the density of
-a well-known arm falls between two nodes; so the panels follow every arm's own scale, m ± {0,1,2,4,8}
-times s, rounded to that arm's octave where they are many, so that a thousand alike arms do not cost
-a thousand panels.
+a well-known arm falls between two nodes; so the panels follow every arm's own scale, m plus and
+minus {0,1,2,4,8} s, rounded to that arm's octave where they are many, so that a thousand alike arms
+do not cost a thousand panels.
 """
 
 from __future__ import annotations
