@@ -11,7 +11,7 @@ row of packed B (off-diagonals doubled) meets the packed outer product of x. Mov
 numbers through memory is what a decision costs; the working copy is float32 if it matters.
 
 Forgetting scales an update of age t by forget^t. The decayed sum and its clock are kept, not one
-sum per time bucket: g^(T-t) factorises, so sums of different clocks still add exactly, in any order.
+sum per time bucket: g^(T-t) factorises, so sums of different clocks add exactly, in any order.
 """
 
 from __future__ import annotations
