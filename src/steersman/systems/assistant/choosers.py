@@ -13,7 +13,7 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.features import FeatureMap
-from steersman.policies import BetaThompson, Fixed, build
+from steersman.policies import BetaThompson, Fixed, build, warm_start
 from steersman.spec import RulesPolicy
 from steersman.systems.assistant.cache import LOOKUPS
 from steersman.systems.assistant.history import TOOL_FEATURES
@@ -80,8 +80,15 @@ class Chooser(Protocol):
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
         """One action, drawn with one uniform of ``rng``; learns nothing."""
 
-    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
-        """Take in what a choice earned, in [0, 1]."""
+    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
+        """Take in what an action earned.
+
+        Args:
+            seen: The decision.
+            drawn: What was drawn at it.
+            index: The action whose reward is known; not always the one drawn.
+            reward: In [0, 1].
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +124,9 @@ class Learned:
         x = self._encoder.encode(seen.context)
         return _drawn(self.policy.decide(x, rng=rng), seen, x=x)
 
-    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
         """See `Chooser.learn`."""
-        self.policy.learn(drawn.x, action, reward)
+        self.policy.learn(drawn.x, seen.eligible[index], reward)
 
 
 class Joint:
@@ -138,9 +145,9 @@ class Joint:
         choice = self.policy.decide(None, rng=rng, eligible=seen.eligible, features=features)
         return _drawn(choice, seen, x=features[seen.eligible.index(choice.action)])
 
-    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
         """See `Chooser.learn`."""
-        self.policy.learn(drawn.x, action, reward)
+        self.policy.learn(np.asarray(seen.features)[index], seen.eligible[index], reward)
 
 
 class Keyed:
@@ -163,9 +170,9 @@ class Keyed:
         index = seen.eligible.index(choice.action)
         return Drawn(index, choice.distribution[places], choice.scores[places], choice.u, key)
 
-    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
         """See `Chooser.learn`."""
-        self.policy.learn(drawn.x, action, reward)
+        self.policy.learn(seen.context[self._key], seen.eligible[index], reward)
 
 
 class Unlearned:
@@ -182,7 +189,7 @@ class Unlearned:
         """See `Chooser.choose`."""
         return _drawn(self.policy.decide(seen.context, rng=rng), seen)
 
-    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
         """Learns nothing."""
 
 
@@ -193,7 +200,7 @@ class First:
         """See `Chooser.choose`."""
         return _certain(0, np.zeros(len(seen.eligible)), rng)
 
-    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
         """Learns nothing."""
 
 
@@ -204,8 +211,16 @@ class Oracle:
         """See `Chooser.choose`."""
         return _certain(int(np.argmax(seen.truth)), seen.truth, rng)
 
-    def learn(self, drawn: Drawn, action: str, reward: float) -> None:
+    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
         """Learns nothing."""
+
+
+_PRIOR_REWARD, _PRIOR_REQUESTS = 0.8, 10
+"""Before any experience every choice is taken for this good, as if seen this often.
+
+A linear model starts from zero for everything it did not try. Rewards here lie around .8, so
+without this an arm tried once looks far better than all others.
+"""
 
 
 def learned(points: Points) -> Policies:
@@ -245,6 +260,11 @@ def oracle() -> Policies:
 def _encoded(point: DecisionPoint) -> Learned:
     encoder = FeatureMap(point.context)
     policy = build(point.policy, _names(point), dim=encoder.dim, floor=_floor(point))
+    bias = np.zeros((_PRIOR_REQUESTS, encoder.dim))
+    bias[:, 0] = 1.0
+    for name in policy.actions:
+        rewards = [_PRIOR_REWARD] * len(bias)
+        warm_start(policy, bias, [name] * len(bias), rewards, trust=1.0)
     return Learned(policy, encoder)
 
 

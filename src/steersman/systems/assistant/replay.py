@@ -2,8 +2,12 @@
 
 The three distributions of an arrival are formed from the last choice to the first, so that the
 expected reward of every choice is known (what an oracle sees, and what estimates are checked with);
-then the choices are drawn from the first to the last. Every policy set takes the same three
+then the choices take effect from the first to the last. Every policy set takes the same three
 uniforms per arrival, whatever it reaches, so two sets differ by their choices alone.
+
+A tool that was used teaches the tool policy and its history, whichever route used it: the best of
+BM25, the planner's, or the one a successful escalation came back with. Its reward model may learn
+from anybody's choice; the log, and with it the evidence, holds the policy's own decisions only.
 """
 
 from __future__ import annotations
@@ -23,13 +27,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.systems.assistant.cache import Lookup, LookupKind
+    from steersman.systems.assistant.cache import Lookup
     from steersman.systems.assistant.choosers import Chooser, Drawn, Policies
     from steersman.systems.assistant.consequences import Consequence, Consequences
     from steersman.systems.assistant.history import ToolHistory
     from steersman.systems.assistant.log import PointName
-    from steersman.systems.assistant.stream import Stream
+    from steersman.systems.assistant.stream import Glance, Stream
     from steersman.systems.assistant.world import World
+
+    Floats = NDArray[np.float64]
 
 _LATELY = 0.05
 """Weight of the newest request in the moving means of latency and cost."""
@@ -53,7 +59,7 @@ def replay(
         stream: The arrivals.
         policies: Who chooses; learned policies change.
         rng: Draws the choices.
-        keep: Keep every decision, for `explain` and off-policy evaluation.
+        keep: Keep every decision, to explain them and for off-policy evaluation.
         progress: The places of the arrivals in order, wrapped for a progress bar.
 
     Returns:
@@ -61,12 +67,40 @@ def replay(
     """
     run = _Run(world, consequences, policies, rng, world.history(), Log(policies.name), keep=keep)
     for place in range(len(stream)) if progress is None else progress:
-        run.arrive(place, stream)
+        run.answer(_Arrival.of(world, stream, place))
     return run.log
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """One arrival, and the tools that matter for it."""
+
+    place: int
+    request: int
+    guardian: str
+    glance: Glance
+    shortlist: NDArray[np.int64]
+    needed: int
+    cheap: int
+
+    @classmethod
+    def of(cls, world: World, stream: Stream, place: int) -> _Arrival:
+        request = int(stream.requests[place])
+        return cls(
+            place,
+            request,
+            stream.guardian[place],
+            stream.glances[place],
+            world.shortlist(request),
+            needed=world.catalogue.requests[request].tool,
+            cheap=world.bm25_best(request),
+        )
 
 
 @dataclass(slots=True)
 class _Run:
+    """A policy set on its way through a stream."""
+
     world: World
     consequences: Consequences
     policies: Policies
@@ -77,134 +111,142 @@ class _Run:
     latency_ms: float = 0.0
     cost_usd: float = 0.0
 
-    def arrive(self, place: int, stream: Stream) -> None:
-        request, guardian = int(stream.requests[place]), stream.guardian[place]
-        glance = stream.glances[place]
-        tools = self.world.shortlist(request)
-        tool_seen, tool = self._tool(request, guardian, tools)
-        right = tools == self.world.catalogue.requests[request].tool
-        chance = float(tool.distribution @ right)
-        route_seen, route = self._route(request, guardian, chance)
-        going_on = float(route.distribution @ self._values("cache", request, guardian, chance))
-        cache_seen, cache = self._cache(
-            request, guardian, glance.features, glance.lookups, going_on
-        )
-        lookup = glance.lookups[LOOKUPS[cache.index]]
-        planned = int(tools[tool.index])
-        taken, got = self._answer(request, guardian, lookup, route, planned)
-        decided: list[tuple[PointName, Chooser, Seen, Drawn, float]] = [
-            ("cache", self.policies.cache, cache_seen, cache, got.cache)
-        ]
+    def answer(self, at: _Arrival) -> None:
+        tool_seen = self._tool(at)
+        tool = self.policies.tool.choose(tool_seen, self.rng)
+        chance = float(tool.distribution @ (at.shortlist == at.needed))
+        route_seen = self._route(at, chance, tool)
+        route = self.policies.route.choose(route_seen, self.rng)
+        going_on = float(route.distribution @ self._values("cache", at, chance))
+        cache_seen = self._cache(at, going_on)
+        cache = self.policies.cache.choose(cache_seen, self.rng)
+
+        lookup = at.glance.lookups[LOOKUPS[cache.index]]
+        planned = int(at.shortlist[tool.index])
+        taken = self._taken(lookup, ROUTES[route.index])
+        used = self._used(at, taken, planned)
+        got = self._got(at, lookup, taken, right=used == at.needed)
+
+        self._learn("cache", self.policies.cache, at, cache_seen, cache, got.cache, got)
         if not lookup.hit:
-            decided.append(("route", self.policies.route, route_seen, route, got.route))
-            if taken == "planner":
-                decided.append(("tool", self.policies.tool, tool_seen, tool, got.tool))
-        for name, chooser, seen, drawn, reward in decided:
-            chooser.learn(drawn, seen.eligible[drawn.index], reward)
-            if self.keep:
-                row = Decision(name, place, seen, drawn, got.outcomes, reward)
-                self.log.decisions.append(row)
-        self._remember(request, lookup, taken, planned, got)
+            self._learn("route", self.policies.route, at, route_seen, route, got.route, got)
+        if taken == "planner":
+            self._learn("tool", self.policies.tool, at, tool_seen, tool, got.tool, got)
+        elif used is not None and used in at.shortlist:
+            index = int(np.flatnonzero(at.shortlist == used)[0])
+            self.policies.tool.learn(tool_seen, tool, index, float(tool_seen.truth[index]))
+        self._remember(at, lookup, taken, used, planned, got)
 
-    def _tool(self, request: int, guardian: str, tools: NDArray[np.int64]) -> tuple[Seen, Drawn]:
-        truth = self.world.catalogue.requests[request].tool
-        values = {
-            right: self.consequences.routed(request, guardian, "planner", right=right).tool
+    # -- what each decision sees -----------------------------------------------------------------
+
+    def _tool(self, at: _Arrival) -> Seen:
+        wrong, right = (
+            self.consequences.routed(at.request, at.guardian, "planner", right=right).tool
             for right in (False, True)
+        )
+        return Seen(
+            context=self.world.contexts[at.request],
+            eligible=tuple(self.world.names(at.shortlist)),
+            truth=np.where(at.shortlist == at.needed, right, wrong),
+            features=self.world.tool_features(at.request, self.history),
+        )
+
+    def _route(self, at: _Arrival, chance: float, tool: Drawn) -> Seen:
+        now = {
+            "guardian_state": at.guardian,
+            "tool_score": float(tool.scores.max()),
+            "latency_ms": self.latency_ms,
+            "cost_usd": self.cost_usd,
         }
-        seen = Seen(
-            context=self.world.contexts[request],
-            eligible=tuple(self.world.names(tools)),
-            truth=np.array([values[bool(tool == truth)] for tool in tools]),
-            features=self.world.tool_features(request, self.history),
-        )
-        return seen, self.policies.tool.choose(seen, self.rng)
+        known = self.world.contexts[at.request]
+        context = {name: value for name, value in known.items() if name != "text"} | now
+        return Seen(context, ROUTES, self._values("route", at, chance))
 
-    def _route(self, request: int, guardian: str, chance: float) -> tuple[Seen, Drawn]:
-        lately = {"latency_ms": self.latency_ms, "cost_usd": self.cost_usd}
-        context = {**self.world.contexts[request], "guardian_state": guardian, **lately}
-        truth = self._values("route", request, guardian, chance)
-        seen = Seen(context, ROUTES, truth)
-        return seen, self.policies.route.choose(seen, self.rng)
-
-    def _cache(
-        self,
-        request: int,
-        guardian: str,
-        features: dict[str, float],
-        lookups: dict[LookupKind, Lookup],
-        going_on: float,
-    ) -> tuple[Seen, Drawn]:
-        known = self.world.contexts[request]
-        context = {name: known[name] for name in ("intent", "language", "text_len")} | features
-        truth = np.array(
-            [self._lookup_value(request, guardian, lookups[name], going_on) for name in LOOKUPS]
-        )
-        seen = Seen(context, LOOKUPS, truth)
-        return seen, self.policies.cache.choose(seen, self.rng)
-
-    def _values(
-        self, point: PointName, request: int, guardian: str, chance: float
-    ) -> NDArray[np.float64]:
-        """(3,) expected reward of each route, by one point's declaration."""
-        micro = self.world.bm25_best(request) == self.world.catalogue.requests[request].tool
-        deep = self.consequences.deep_right(request)
+    def _cache(self, at: _Arrival, going_on: float) -> Seen:
+        known = self.world.contexts[at.request]
+        context = {name: known[name] for name in ("intent", "language", "text_len")}
         values = []
-        for route, p in zip(ROUTES, (float(micro), chance, float(deep)), strict=True):
+        for name in LOOKUPS:
+            lookup = at.glance.lookups[name]
+            taken = self._taken(lookup, ROUTES[0])
+            right = self._used(at, taken, at.cheap) == at.needed
+            hit = self._got(at, lookup, taken, right=right).cache
+            values.append(hit if lookup.hit else going_on)
+        return Seen(context | at.glance.features, LOOKUPS, np.array(values))
+
+    def _values(self, point: PointName, at: _Arrival, chance: float) -> Floats:
+        """(3,) expected reward of each route, by one point's declaration."""
+        deep = self.consequences.deep_right(at.request)
+        chances = (float(at.cheap == at.needed), chance, float(deep))
+        values = []
+        for route, p in zip(ROUTES, chances, strict=True):
             wrong, right = (
-                getattr(self.consequences.routed(request, guardian, route, right=ok), point)
-                for ok in (False, True)
+                getattr(
+                    self.consequences.routed(at.request, at.guardian, route, right=right), point
+                )
+                for right in (False, True)
             )
-            values.append(p * right + (1.0 - p) * wrong)
+            values.append((1.0 - p) * wrong + p * right)
         return np.array(values)
 
-    def _lookup_value(self, request: int, guardian: str, lookup: Lookup, going_on: float) -> float:
+    # -- what comes of them ----------------------------------------------------------------------
+
+    def _taken(self, lookup: Lookup, route: str) -> str | None:
+        """The route that is taken: none if an answer is served, deep if the cheap one failed."""
         if not lookup.hit:
-            return going_on
-        return self._hit(request, guardian, lookup).cache
+            return route
+        return "deep" if lookup.kind == "l3" else None
 
-    def _hit(self, request: int, guardian: str, lookup: Lookup) -> Consequence:
-        """A stored answer is served; a remembered failure of the cheap route escalates."""
-        if lookup.kind != "l3":
-            return self.consequences.served(request, lookup)
-        right = self.consequences.deep_right(request)
-        return self.consequences.routed(request, guardian, "deep", right=right)
+    def _used(self, at: _Arrival, taken: str | None, planned: int) -> int | None:
+        """The tool that is used, as far as it becomes known."""
+        if taken == "deep":
+            return at.needed if self.consequences.deep_right(at.request) else None
+        return {"micro": at.cheap, "planner": planned}.get(taken or "")
 
-    def _answer(
-        self, request: int, guardian: str, lookup: Lookup, route: Drawn, planned: int
-    ) -> tuple[str | None, Consequence]:
-        if lookup.hit:
-            taken = "deep" if lookup.kind == "l3" else None
-            return taken, self._hit(request, guardian, lookup)
-        taken = ROUTES[route.index]
-        right = {
-            "micro": self.world.tool_right(request, self.world.bm25_best(request)),
-            "planner": self.world.tool_right(request, planned),
-            "deep": self.consequences.deep_right(request),
-        }[taken]
-        return taken, self.consequences.routed(request, guardian, taken, right=right)
+    def _got(self, at: _Arrival, lookup: Lookup, taken: str | None, *, right: bool) -> Consequence:
+        if taken is None:
+            return self.consequences.served(at.request, lookup)
+        return self.consequences.routed(at.request, at.guardian, taken, right=right)
+
+    def _learn(
+        self,
+        point: PointName,
+        chooser: Chooser,
+        at: _Arrival,
+        seen: Seen,
+        drawn: Drawn,
+        reward: float,
+        got: Consequence,
+    ) -> None:
+        chooser.learn(seen, drawn, drawn.index, reward)
+        if self.keep:
+            row = Decision(point, at.place, seen, drawn, got.outcomes, reward)
+            self.log.decisions.append(row)
 
     def _remember(
-        self, request: int, lookup: Lookup, taken: str | None, planned: int, got: Consequence
+        self,
+        at: _Arrival,
+        lookup: Lookup,
+        taken: str | None,
+        used: int | None,
+        planned: int,
+        got: Consequence,
     ) -> None:
-        asked = self.world.catalogue.requests[request]
-        tool = {"planner": planned, "micro": self.world.bm25_best(request)}.get(taken or "")
-        if tool is not None:
-            # Whoever picked the tool, its outcome is known.
-            right = self.world.tool_right(request, tool)
-            self.history.add(tool, self.world.embedding(request), right=right)
+        if used is not None:
+            embedding = self.world.embedding(at.request)
+            self.history.add(used, embedding, right=used == at.needed)
         self.latency_ms += _LATELY * (got.outcomes["latency_ms"] - self.latency_ms)
         self.cost_usd += _LATELY * (got.outcomes["cost_usd"] - self.cost_usd)
-        cheap = self.world.tool_right(request, self.world.bm25_best(request))
+        answer = self.world.catalogue.requests[at.request].answer
         self.log.answered.append(
             Answered(
-                request=request,
+                request=at.request,
                 lookup=lookup.kind,
                 hit=lookup.hit,
-                hit_right=lookup.right(asked.answer, cheap_ok=cheap),
+                hit_right=lookup.right(answer, cheap_ok=at.cheap == at.needed),
                 route=taken,
-                tool=tool,
-                cheapest=self.consequences.cheapest_route(request, planned=planned),
+                tool=used if taken in {"micro", "planner"} else None,
+                cheapest=self.consequences.cheapest_route(at.request, planned=planned),
                 outcomes=got.outcomes,
                 reward=got.route,
             )

@@ -1,141 +1,218 @@
-"""Public routing and tool-choice sets in the assistant's shape: texts, actions, what each earns.
+"""Other people's routing data in the shape of a bandit: contexts, and the reward of every choice.
 
-Every action's outcome is known for every row, so any policy can be replayed exactly. The sets are
-read from a directory that the caller names; nothing of them is shipped. Reading Parquet needs the
-extra ``[bench]``.
+Three public sets, read from a directory that the user names (``--data`` or ``STEERSMAN_DATA``);
+none is shipped. Each folder holds what its public original holds, as Parquet:
+
+================== ===================================== ==========================================
+folder             choices                               public original
+================== ===================================== ==========================================
+routerbench_subset 11 language models, with prices       RouterBench (Hu et al., 2024), 0-shot
+llmrouter_dc       9 language models, 14 tasks           LLMRouter, data of RouterDC
+metatool           199 tools                             MetaTool (Huang et al., 2023)
+================== ===================================== ==========================================
+
+All rewards of a request are known, so policies can be replayed, and compared with the best fixed
+choice and with the oracle. Reading Parquet takes pyarrow, from the extra ``bench``.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import DataError
+from steersman.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    Table = dict[str, list[Any]]
 
-_ORIGINS = {
-    "routerbench_subset": "withmartian/routerbench (zero-shot files)",
-    "llmrouter_dc": "ulab-uiuc/LLMRouter (data/dcrouter_preprocessed)",
-    "metatool": "HowieHwong/MetaTool (single-tool queries)",
-}
+USD_PRICE = 20.0
+"""Points of score a dollar costs on routerbench_subset: 5 USD for 1,000 prompts cost .1 point."""
+_TEST_SHARE = 0.2
+_JSON_CAP = 10_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class RouterSet:
-    """Requests with every action's outcome.
+@dataclass(frozen=True, slots=True)
+class RouterWorld:
+    """n requests with the reward of each of K choices.
 
     Args:
-        name: of the set.
+        name: Name of the data set.
         texts: n requests.
-        categories: n names of tasks, or ``""`` where the set has none.
-        actions: K names.
-        scores: (n, K) float64 in [0, 1], how right each action is.
-        costs_usd: (n, K) float64 USD per call, or None where the set has none.
-        train: (n,) bool, the rows a policy may start from.
+        contexts: n contexts: ``text``, and ``task`` where the set has tasks.
+        rewards: (n, K) float64 rewards; within [0, 1], or below where prices are charged.
+        names: K choices.
+        train: (n,) bool, rows of the training split; the others are the test split.
+        descriptions: K texts that describe the choices; empty where the set has none.
+        costs_usd: (n, K) float64 prices; ``None`` where the set has none.
     """
 
     name: str
     texts: tuple[str, ...]
-    categories: tuple[str, ...]
-    actions: tuple[str, ...]
-    scores: Floats
-    costs_usd: Floats | None
+    contexts: tuple[dict[str, str], ...]
+    rewards: NDArray[np.float64]
+    names: tuple[str, ...]
     train: NDArray[np.bool_]
+    descriptions: tuple[str, ...] = ()
+    costs_usd: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def best_fixed(self) -> str:
+        """The choice that earned most on the training split."""
+        return self.names[int(self.rewards[self.train].mean(axis=0).argmax())]
+
+    def oracle(self) -> float:
+        """Mean reward on the test split of the best choice for every single request."""
+        return float(self.rewards[~self.train].max(axis=1).mean())
 
 
-def load_router_set(name: str, data: Path) -> RouterSet:
-    """Return one of the sets ``routerbench_subset``, ``llmrouter_dc``, ``metatool``.
+def load_router(name: str, data: Path, *, usd_price: float = USD_PRICE) -> RouterWorld:
+    """One of the three sets.
 
     Args:
-        name: of the set, which is also its folder inside ``data``.
-        data: directory of the data sets.
+        name: "routerbench_subset", "llmrouter_dc" or "metatool".
+        data: Directory that holds the folder of that name.
+        usd_price: Points of score that a dollar costs, ≥ 0; for sets with prices.
+
+    Returns:
+        The world. Scores that the original does not give count as 0, as in its own baselines.
 
     Raises:
-        DataError: an unknown set, a missing folder, or pyarrow is not installed.
+        InputError: An unknown name or a negative price.
+        DataError: A file is missing or of another format, or pyarrow is not installed.
     """
-    if name not in _READERS:
-        raise DataError(f"unknown routing set {name!r}; known are {sorted(_READERS)}")
+    if name not in _LOADERS:
+        message = f"router data {name!r} is unknown; allowed: {', '.join(_LOADERS)}"
+        raise InputError(message)
+    if not usd_price >= 0:
+        message = f"usd_price is {usd_price}; allowed: 0 or more points of score per dollar"
+        raise InputError(message)
     folder = data / name
     if not folder.is_dir():
-        raise DataError(
-            f"data set {name!r} is not in {data}; the original is {_ORIGINS[name]} on GitHub"
-        )
-    return _READERS[name](folder)
-
-
-def _routerbench(folder: Path) -> RouterSet:
-    rows = _columns(folder / "routerbench_zs_subset.parquet")
-    actions = tuple(name.removesuffix("|score") for name in rows if name.endswith("|score"))
-    return RouterSet(
-        "routerbench_subset",
-        tuple(rows["prompt"]),
-        tuple(rows["eval_name"]),
-        actions,
-        _matrix(rows, [f"{name}|score" for name in actions]),
-        _matrix(rows, [f"{name}|cost" for name in actions]),
-        np.array(rows["split"]) == "train",
-    )
-
-
-def _llmrouter(folder: Path) -> RouterSet:
-    rows = _columns(folder / "llmrouter_9models.parquet")
-    actions = tuple(name for name in rows if name not in {"split", "question", "task_name"})
-    return RouterSet(
-        "llmrouter_dc",
-        tuple(rows["question"]),
-        tuple(rows["task_name"]),
-        actions,
-        _matrix(rows, actions),
-        None,
-        np.array(rows["split"]) == "train",
-    )
-
-
-def _metatool(folder: Path) -> RouterSet:
-    rows = _columns(folder / "metatool_single.parquet")
-    actions, right = np.unique(rows["tool"], return_inverse=True)
-    texts = tuple(rows["query"])
-    return RouterSet(
-        "metatool",
-        texts,
-        ("",) * len(texts),
-        tuple(str(name) for name in actions),
-        np.eye(len(actions))[right],
-        None,
-        np.zeros(len(texts), dtype=np.bool_),
-    )
-
-
-def _columns(file: Path) -> dict[str, list[Any]]:
+        message = f"{folder} is missing; put {name} there ({_ORIGINALS[name]}) or name its parent"
+        raise DataError(message)
     try:
-        from pyarrow import parquet  # noqa: PLC0415 -- an extra
-    except ImportError as error:
-        raise DataError(
-            "reading this set needs pyarrow; install the extra: pip install 'steersman[bench]'"
-        ) from error
-    if not file.is_file():
-        raise DataError(f"{file.name} is missing in {file.parent}; fetch the set again")
-    columns: dict[str, list[Any]] = parquet.read_table(file).to_pydict()
-    return columns
+        return _LOADERS[name](folder, usd_price)
+    except (KeyError, TypeError, ValueError) as wrong:
+        if isinstance(wrong, InputError):
+            raise
+        message = f"{folder} is not in the expected format: {wrong!r}"
+        raise DataError(message) from wrong
 
 
-def _matrix(rows: Mapping[str, list[Any]], names: Any) -> Floats:
-    """Return columns as (n, K); a missing score or cost counts as 0, as the sets' users do."""
-    columns = [np.array(rows[name], dtype=np.float64) for name in names]
-    return np.nan_to_num(np.column_stack(columns), nan=0.0)
+def _routerbench(folder: Path, usd_price: float) -> RouterWorld:
+    table = _read(folder / "routerbench_zs_subset.parquet")
+    names = tuple(column[: -len("|score")] for column in table if column.endswith("|score"))
+    scores = _matrix(table, [f"{name}|score" for name in names])
+    costs = _matrix(table, [f"{name}|cost" for name in names])
+    return RouterWorld(
+        name="routerbench_subset",
+        texts=tuple(table["prompt"]),
+        contexts=_contexts(table["prompt"], table["eval_name"]),
+        rewards=scores - usd_price * costs,
+        names=names,
+        train=_is_train(table["split"]),
+        costs_usd=costs,
+    )
 
 
-_READERS: dict[str, Callable[[Path], RouterSet]] = {
+def _llmrouter(folder: Path, usd_price: float) -> RouterWorld:
+    del usd_price  # the set has list prices, but no cost per call
+    table = _read(folder / "llmrouter_9models.parquet")
+    names = tuple(name for name in table if name not in {"split", "question", "task_name"})
+    described = _json(folder / "models.json")
+    return RouterWorld(
+        name="llmrouter_dc",
+        texts=tuple(table["question"]),
+        contexts=_contexts(table["question"], table["task_name"]),
+        rewards=_matrix(table, list(names)),
+        names=names,
+        train=_is_train(table["split"]),
+        descriptions=tuple(str(described.get(name, {}).get("feature", "")) for name in names),
+    )
+
+
+def _metatool(folder: Path, usd_price: float) -> RouterWorld:
+    del usd_price  # no prices
+    table = _read(folder / "metatool_single.parquet")
+    names = tuple(sorted(set(table["tool"])))
+    place = {name: i for i, name in enumerate(names)}
+    rewards = np.zeros((len(table["tool"]), len(names)))
+    rewards[np.arange(len(rewards)), [place[tool] for tool in table["tool"]]] = 1.0
+    # The original has no split: a fixed fifth, drawn once.
+    test = np.random.default_rng(0).random(len(rewards)) < _TEST_SHARE
+    described = {_plain(k): str(v) for k, v in _json(folder / "plugin_des.json").items()}
+    described |= {_plain(k): str(v) for k, v in _json(folder / "big_tool_des.json").items()}
+    return RouterWorld(
+        name="metatool",
+        texts=tuple(table["query"]),
+        contexts=tuple({"text": query} for query in table["query"]),
+        rewards=rewards,
+        names=names,
+        train=~test,
+        descriptions=tuple(described.get(_plain(name), "") for name in names),
+    )
+
+
+_LOADERS: dict[str, Callable[[Path, float], RouterWorld]] = {
     "routerbench_subset": _routerbench,
     "llmrouter_dc": _llmrouter,
     "metatool": _metatool,
 }
+_ORIGINALS = {
+    "routerbench_subset": "RouterBench 0-shot tables, as in the repository of RouterDC",
+    "llmrouter_dc": "the preprocessed tables of the repository LLMRouter",
+    "metatool": "the data set of the repository MetaTool",
+}
+
+
+def _read(path: Path) -> Table:
+    if not path.is_file():
+        message = f"{path} is missing; it is part of {_ORIGINALS[path.parent.name]}"
+        raise DataError(message)
+    try:
+        from pyarrow import ArrowInvalid, parquet  # noqa: PLC0415 - an extra
+    except ImportError as missing:
+        message = "reading Parquet needs pyarrow; install it with: pip install 'steersman[bench]'"
+        raise DataError(message) from missing
+    try:
+        table: Table = parquet.read_table(path).to_pydict()
+    except ArrowInvalid as wrong:
+        message = f"{path} is not a Parquet file: {wrong}"
+        raise DataError(message) from wrong
+    return table
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file() or path.stat().st_size > _JSON_CAP:
+        message = f"{path} is missing or larger than {_JSON_CAP} bytes"
+        raise DataError(message)
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def _matrix(table: Table, columns: list[str]) -> NDArray[np.float64]:
+    matrix = np.array([table[column] for column in columns], np.float64).T
+    return np.nan_to_num(matrix, nan=0.0)
+
+
+def _contexts(texts: list[str], tasks: list[str]) -> tuple[dict[str, str], ...]:
+    return tuple({"text": text, "task": task} for text, task in zip(texts, tasks, strict=True))
+
+
+def _is_train(splits: list[str]) -> NDArray[np.bool_]:
+    return np.array([split == "train" for split in splits], np.bool_)
+
+
+def _plain(name: str) -> str:
+    """Descriptions spell tools in lower case and without separators."""
+    return "".join(filter(str.isalnum, name)).lower()
