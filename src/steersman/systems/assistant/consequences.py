@@ -104,6 +104,21 @@ class Consequences:
             self._served[key] = self._valued(outcomes)
         return self._served[key]
 
+    def reward(self, request: int, guardian: str, route: str, *, planned: int) -> float:
+        """What a route earns for the whole request.
+
+        Args:
+            request: Index of the request.
+            guardian: State of the load guardian.
+            route: "micro", "planner" or "deep".
+            planned: Index of the tool the planner would use.
+
+        Returns:
+            The reward, in [0, 1].
+        """
+        right = self._world.route_right(request, route, planned=planned, deep=self._deep)
+        return self.routed(request, guardian, route, right=right).route
+
     def deep_right(self, request: int) -> bool:
         """Whether escalating this request answers it."""
         return self._deep.right(self._world.catalogue.requests[request].id)

@@ -13,7 +13,7 @@ from steersman.systems.assistant.arrivals import (
     expected_arrivals,
     guardian_states,
 )
-from steersman.systems.assistant.cache import LOOKUPS, CacheTiers, Lookup, LookupKind
+from steersman.systems.assistant.cache import LOOKUPS, CacheTiers, Lookup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class Glance:
     """
 
     features: dict[str, float]
-    lookups: dict[LookupKind, Lookup]
+    lookups: dict[str, Lookup]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,9 @@ def _glances(world: World, order: NDArray[np.int64], times_s: NDArray[np.float64
     for request, at_s in zip(order.tolist(), times_s.tolist(), strict=True):
         now_s = at_s
         asked, embedding = world.catalogue.requests[request], world.embedding(request)
-        lookups = {kind: tiers.look_up(kind, asked.text, embedding) for kind in LOOKUPS}
+        lookups: dict[str, Lookup] = {
+            kind: tiers.look_up(kind, asked.text, embedding) for kind in LOOKUPS
+        }
         glances.append(Glance(tiers.features(asked.text), lookups))
         found = world.tool_right(request, int(world.shortlist(request)[0]))
         cheap = world.tool_right(request, world.bm25_best(request))
