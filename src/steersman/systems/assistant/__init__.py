@@ -1,1 +1,103 @@
-"""The assistant (system 004): which cache tier, which route, which tool, for each request."""
+"""The assistant (system 004): which cache tier, which route, which tool, for each request.
+
+`World` holds 1,311 real requests with what every choice would have brought; `draw_stream` makes
+them arrive as in production traces; `replay` runs a set of `Policies` over a stream while they
+learn; `measure` and `best_fixed` judge the `Log`. See README.md in this folder.
+"""
+
+from __future__ import annotations
+
+from steersman.systems.assistant.arrivals import (
+    LOAD,
+    REUSE,
+    LoadLaw,
+    ReuseLaw,
+    arrival_times,
+    arrivals,
+    expected_arrivals,
+    guardian_states,
+)
+from steersman.systems.assistant.cache import LOOKUPS, CacheTiers, Lookup, choose_threshold
+from steersman.systems.assistant.choosers import (
+    Chooser,
+    Drawn,
+    Policies,
+    Seen,
+    beta_tools,
+    fixed,
+    learned,
+    oracle,
+    rules,
+)
+from steersman.systems.assistant.consequences import Consequence, Consequences
+from steersman.systems.assistant.engines import Engines, Found
+from steersman.systems.assistant.history import TOOL_FEATURES, ToolHistory
+from steersman.systems.assistant.intents import IntentClassifier, tool_families
+from steersman.systems.assistant.log import Answered, Decision, Log
+from steersman.systems.assistant.measures import best_fixed, by_familiarity, fixed_rewards, measure
+from steersman.systems.assistant.points import Points, load_points
+from steersman.systems.assistant.recording import Recording, provenance, record
+from steersman.systems.assistant.replay import replay
+from steersman.systems.assistant.requests import Catalogue, Request, Tool, load_catalogue
+from steersman.systems.assistant.routers import RouterWorld, load_router
+from steersman.systems.assistant.routes import ROUTES, WORTHS, Deep
+from steersman.systems.assistant.stream import Glance, Stream, draw_stream
+from steersman.systems.assistant.world import World
+
+__all__ = [
+    "LOAD",
+    "LOOKUPS",
+    "REUSE",
+    "ROUTES",
+    "TOOL_FEATURES",
+    "WORTHS",
+    "Answered",
+    "CacheTiers",
+    "Catalogue",
+    "Chooser",
+    "Consequence",
+    "Consequences",
+    "Decision",
+    "Deep",
+    "Drawn",
+    "Engines",
+    "Found",
+    "Glance",
+    "IntentClassifier",
+    "LoadLaw",
+    "Log",
+    "Lookup",
+    "Points",
+    "Policies",
+    "Recording",
+    "Request",
+    "ReuseLaw",
+    "RouterWorld",
+    "Seen",
+    "Stream",
+    "Tool",
+    "ToolHistory",
+    "World",
+    "arrival_times",
+    "arrivals",
+    "best_fixed",
+    "beta_tools",
+    "by_familiarity",
+    "choose_threshold",
+    "draw_stream",
+    "expected_arrivals",
+    "fixed",
+    "fixed_rewards",
+    "guardian_states",
+    "learned",
+    "load_catalogue",
+    "load_points",
+    "load_router",
+    "measure",
+    "oracle",
+    "provenance",
+    "record",
+    "replay",
+    "rules",
+    "tool_families",
+]

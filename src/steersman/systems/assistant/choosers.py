@@ -78,7 +78,15 @@ class Chooser(Protocol):
     """Chooses at one decision point, and may learn."""
 
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
-        """One action, drawn with one uniform of ``rng``; learns nothing."""
+        """One action; learns nothing.
+
+        Args:
+            seen: The decision.
+            rng: Draws the action with exactly one uniform.
+
+        Returns:
+            The action with its distribution.
+        """
 
     def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
         """Take in what an action earned.
@@ -224,26 +232,68 @@ without this an arm tried once looks far better than all others.
 
 
 def learned(points: Points) -> Policies:
-    """The declared policies, without any experience yet."""
+    """The declared policies, without any experience yet.
+
+    Args:
+        points: The decision points that declare them.
+
+    Returns:
+        A new set.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
+    """
     tool = build(points.tool.policy, (), dim=len(TOOL_FEATURES), floor=_floor(points.tool))
     return Policies("learned", _encoded(points.cache), _encoded(points.route), Joint(tool))
 
 
 def beta_tools(points: Points, world: World) -> Policies:
-    """As `learned`, with the simpler rival for tools: Thompson sampling per (intent, tool)."""
+    """As `learned`, with the simpler rival for tools: Thompson sampling per (intent, tool).
+
+    Args:
+        points: The decision points.
+        world: Its catalogue names the tools.
+
+    Returns:
+        A new set.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
+    """
     names = [tool.name for tool in world.catalogue.tools]
     tool = Keyed(BetaThompson(names, floor=_floor(points.tool)), "intent")
     return Policies("beta_tools", _encoded(points.cache), _encoded(points.route), tool)
 
 
 def rules(points: Points) -> Policies:
-    """The declared fallbacks: a cache miss, routes by rules, the default tool."""
+    """The declared fallbacks: a cache miss, routes by rules, the default tool.
+
+    Args:
+        points: The decision points that declare them.
+
+    Returns:
+        A new set.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
+    """
     cache, route = _fallback(points.cache), _fallback(points.route)
     return Policies("rules", cache, route, First())
 
 
 def fixed(lookup: str, route: str) -> Policies:
-    """One lookup and one route for every request, and the default tool."""
+    """One lookup and one route for every request, and the default tool.
+
+    Args:
+        lookup: One of `cache.LOOKUPS`.
+        route: One of `routes.ROUTES`.
+
+    Returns:
+        A new set, named after both.
+
+    Raises:
+        ActionError: Another lookup or route.
+
+    >>> fixed("l1", "planner").name
+    'l1/planner'
+    """
     return Policies(
         f"{lookup}/{route}",
         Unlearned(Fixed(LOOKUPS, lookup)),
@@ -253,7 +303,15 @@ def fixed(lookup: str, route: str) -> Policies:
 
 
 def oracle() -> Policies:
-    """The best choice at every point."""
+    """The best choice at every point, by the truth that nobody knows.
+
+    Returns:
+        A new set.
+
+    >>> seen = Seen({}, ("a", "b"), np.array([0.2, 0.7]))
+    >>> oracle().tool.choose(seen, np.random.default_rng(0)).index
+    1
+    """
     return Policies("oracle", Oracle(), Oracle(), Oracle())
 
 

@@ -40,6 +40,8 @@ class Consequences:
         world: The requests.
         points: Their declared rewards.
         deep: What an escalation is assumed to be.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
 
     def __init__(self, world: World, points: Points, deep: Deep) -> None:
@@ -120,7 +122,14 @@ class Consequences:
         return self.routed(request, guardian, route, right=right).route
 
     def deep_right(self, request: int) -> bool:
-        """Whether escalating this request answers it."""
+        """Whether escalating this request answers it.
+
+        Args:
+            request: Index of the request.
+
+        Returns:
+            As `routes.Deep.right` says.
+        """
         return self._deep.right(self._world.catalogue.requests[request].id)
 
     def cheapest_route(self, request: int, *, planned: int) -> str | None:

@@ -63,6 +63,13 @@ class ToolHistory:
 
     Args:
         tool_embeddings: (tools, d) float32 unit vectors of the tools' texts.
+
+    >>> history = ToolHistory(np.eye(3, dtype=np.float32))
+    >>> request = np.array([0.6, 0.8, 0.0], np.float32)
+    >>> history.add(1, request, right=True)
+    >>> history.summary(np.array([0, 1]), request).round(2)
+    array([[0.  , 0.6 , 0.  , 0.  ],
+           [0.1 , 0.87, 0.91, 1.  ]])
     """
 
     def __init__(self, tool_embeddings: Embedding) -> None:
@@ -96,7 +103,14 @@ class ToolHistory:
         past.uses += 1
 
     def uses(self, tool: int) -> int:
-        """How often a tool was used, whether it was right or not."""
+        """How often a tool was used, whether it was right or not.
+
+        Args:
+            tool: Its index.
+
+        Returns:
+            The number of uses, those no longer remembered included.
+        """
         past = self._pasts.get(tool)
         return 0 if past is None else past.uses
 

@@ -95,15 +95,36 @@ class Log:
         return np.array([a.reward for a in self.answered])
 
     def outcome(self, name: str) -> NDArray[np.float64]:
-        """(m,) one outcome of all requests."""
+        """One outcome of all requests.
+
+        Args:
+            name: success, tool_ok, latency_ms, cost_usd, cache_hit or guardian_flag.
+
+        Returns:
+            (m,) float64, raw.
+        """
         return np.array([a.outcomes[name] for a in self.answered])
 
     def of(self, point: PointName) -> list[Decision]:
-        """The decisions of one point."""
+        """The decisions of one point.
+
+        Args:
+            point: Which point.
+
+        Returns:
+            Its decisions in their order; none if they were not kept.
+        """
         return [decision for decision in self.decisions if decision.point == point]
 
     def at(self, arrival: int) -> list[Decision]:
-        """The decisions about one arrival, to explain them."""
+        """The decisions about one arrival, to explain them.
+
+        Args:
+            arrival: Its place in the stream.
+
+        Returns:
+            One to three decisions; none if they were not kept.
+        """
         return [decision for decision in self.decisions if decision.arrival == arrival]
 
     def logged_data(

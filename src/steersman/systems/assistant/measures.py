@@ -36,6 +36,8 @@ def measure(log: Log) -> dict[str, float]:
         ``reward``; ``p50_latency_ms``; ``p95_latency_ms``; ``cost_usd`` per request;
         ``cache_hit_rate``; ``cache_wrong_hit_rate``, wrong ones among the answers served from the
         cache. A share of nothing is NaN.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
     picked = [a.outcomes["tool_ok"] for a in log.answered if a.tool is not None]
     routed = [a.route == (a.cheapest or ROUTES[0]) for a in log.answered if a.route is not None]
@@ -66,6 +68,8 @@ def by_familiarity(world: World, log: Log) -> dict[str, float]:
     Returns:
         ``first_seen``, where the right tool is needed for the first time in the stream; ``tail``,
         ``middle`` and ``head`` by the number of requests that need the tool, see `HEAD_USES`.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
     needed = world.recording.truth.astype(np.int64)
     uses = np.bincount(needed)[needed]
@@ -95,6 +99,8 @@ def fixed_rewards(
     Returns:
         (lookup, route) -> (m,) rewards of the whole requests; the same as replaying each, in a
         twelfth of the time.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
     rewards: dict[tuple[str, str], NDArray[np.float64]] = {
         (lookup, route): np.empty(len(stream)) for lookup in LOOKUPS for route in ROUTES
@@ -129,6 +135,8 @@ def best_fixed(
 
     Returns:
         (lookup, route), for `choosers.fixed`.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
     totals: dict[tuple[str, str], float] = {}
     for stream in streams:

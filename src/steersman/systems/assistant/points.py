@@ -43,6 +43,9 @@ def load_points(folder: Path | None = None) -> Points:
     Raises:
         DataError: There is no such folder.
         SpecError: A file is not a valid declaration.
+
+    >>> load_points().route.actions.names
+    ('micro', 'planner', 'deep')
     """
     if folder is None:
         folder = _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT

@@ -66,7 +66,7 @@ class Recording:
     tool_embedding: NDArray[np.float16]
 
     def to_bytes(self) -> bytes:
-        """The arrays as one compressed npz; equal recordings give equal bytes."""
+        """Return the arrays as one compressed npz; equal recordings give equal bytes."""
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **{f.name: getattr(self, f.name) for f in fields(self)})
         return buffer.getvalue()
@@ -130,7 +130,7 @@ class Recording:
         return cls.from_bytes(content)
 
     def figures(self) -> dict[str, float]:
-        """Share of requests whose right tool each engine ranks first, and that the list holds."""
+        """Return the share of requests whose right tool ranks first, by engine, or is listed."""
         listed = self.shortlist == self.truth[:, None]
         return {
             "bm25": _first(self.bm25, listed),
@@ -182,6 +182,9 @@ def record(
 
     Returns:
         The recording, about two minutes of work for 1,311 requests.
+
+    No doctest: it needs an extra and a model; ``tests/systems/assistant/test_recording.py`` shows
+    it.
     """
     found = [
         engines.find(request.text, clock=clock, repeats=_REPEATS)
@@ -209,6 +212,8 @@ def provenance(recording: Recording, content: bytes) -> dict[str, Any]:
     Returns:
         A mapping for JSON: hash of the arrays, sources with their hashes, libraries, machine, and
         what the engines reach.
+
+    No doctest: it tells of the machine; the committed ``recording.json`` is one.
     """
     libraries = ("bm25s", "numpy", "onnxruntime", "tokenizers")
     latency = {

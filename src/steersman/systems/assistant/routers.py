@@ -67,11 +67,11 @@ class RouterWorld:
         return len(self.texts)
 
     def best_fixed(self) -> str:
-        """The choice that earned most on the training split."""
+        """Return the choice that earned most on the training split."""
         return self.names[int(self.rewards[self.train].mean(axis=0).argmax())]
 
     def oracle(self) -> float:
-        """Mean reward on the test split of the best choice for every single request."""
+        """Return the mean reward on the test split of the best choice for each request."""
         return float(self.rewards[~self.train].max(axis=1).mean())
 
 
@@ -89,6 +89,8 @@ def load_router(name: str, data: Path, *, usd_price: float = USD_PRICE) -> Route
     Raises:
         InputError: An unknown name or a negative price.
         DataError: A file is missing or of another format, or pyarrow is not installed.
+
+    No doctest: it needs the data; ``tests/systems/assistant/test_routers.py`` shows it.
     """
     if name not in _LOADERS:
         message = f"router data {name!r} is unknown; allowed: {', '.join(_LOADERS)}"

@@ -93,7 +93,14 @@ class Deep:
         return self._uniform("right", request) < self.worth
 
     def latency_ms(self, request: str) -> float:
-        """How long escalating this request takes, uniform between ``low_ms`` and ``high_ms``."""
+        """How long escalating this request takes.
+
+        Args:
+            request: Id of the request.
+
+        Returns:
+            Milliseconds, uniform between ``low_ms`` and ``high_ms`` over requests.
+        """
         return self.low_ms + (self.high_ms - self.low_ms) * self._uniform("latency", request)
 
     def _uniform(self, what: str, request: str) -> float:

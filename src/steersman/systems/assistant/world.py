@@ -85,24 +85,52 @@ class World:
     # What is known before the choice -----------------------------------------------------------
 
     def shortlist(self, request: int) -> NDArray[np.int64]:
-        """(n,) indices of the candidate tools, n ≤ 20, the best fused score first."""
+        """The candidate tools of a request.
+
+        Args:
+            request: Its index.
+
+        Returns:
+            (n,) tool indices, n ≤ 20, the best fused score first.
+        """
         return self._shortlists[request]
 
     def bm25_best(self, request: int) -> int:
-        """Index of the tool that BM25 ranks first."""
+        """The tool that BM25 ranks first.
+
+        Args:
+            request: Index of the request.
+
+        Returns:
+            Index of the tool.
+        """
         return int(self.recording.shortlist[request, 0])
 
     def names(self, tools: Sequence[int] | NDArray[np.int64]) -> list[str]:
-        """Names of some tools, in the same order."""
+        """Names of some tools.
+
+        Args:
+            tools: Their indices.
+
+        Returns:
+            Their names, in the same order.
+        """
         return [self.catalogue.tools[int(tool)].name for tool in tools]
 
     def embedding(self, request: int) -> NDArray[np.float32]:
-        """(384,) the request's unit vector."""
+        """What the encoder makes of a request.
+
+        Args:
+            request: Its index.
+
+        Returns:
+            (384,) float32, a unit vector; not to be changed.
+        """
         vector: NDArray[np.float32] = self._embeddings[request]
         return vector
 
     def history(self) -> ToolHistory:
-        """An empty history of this catalogue's tools."""
+        """Return an empty history of this catalogue's tools."""
         return ToolHistory(self.recording.tool_embedding.astype(np.float32))
 
     def tool_features(self, request: int, history: ToolHistory) -> NDArray[np.float64]:
@@ -165,7 +193,15 @@ class World:
     # What comes of it ---------------------------------------------------------------------------
 
     def tool_right(self, request: int, tool: int) -> bool:
-        """Whether a tool is the one the request needs."""
+        """Whether a tool is the one the request needs.
+
+        Args:
+            request: Its index.
+            tool: Index of the tool.
+
+        Returns:
+            True for the one right tool.
+        """
         return self.catalogue.requests[request].tool == tool
 
     def route_right(self, request: int, route: str, *, planned: int, deep: Deep) -> bool:
