@@ -1,0 +1,128 @@
+"""What a replayed stream comes to: the figures that reports show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.systems.assistant.log import Log
+    from steersman.systems.assistant.stream import Stream
+    from steersman.systems.assistant.world import World
+
+    Floats = NDArray[np.float64]
+
+HEAD_USES, TAIL_USES = 20, 3
+"""A tool that a stream needs at least 20 times is head, at most 3 times is tail."""
+BUCKETS = ("first_seen", "tail", "middle", "head")
+
+
+def summarise(log: Log) -> dict[str, float]:
+    """Return the figures of one policy set on one stream.
+
+    Args:
+        log: The replayed stream.
+
+    Returns:
+        success, reward, tool_precision (right tools among those the assistant picked itself),
+        routing_precision (requests that took the cheapest route that would have answered them,
+        among those that took a route and had one), p50 and p95 latency in ms, mean cost in USD,
+        cache hit_rate (stored answers served, of all requests) and wrong_hit_rate (of those).
+    """
+    latency = log.outcome("latency_ms")
+    served = log.outcome("cache_hit") == 1.0
+    wrong = served & (log.outcome("success") == 0.0)
+    picked = [row.outcomes["tool_ok"] for row in log.answered if row.tool is not None]
+    routed = [
+        row.route == row.cheapest
+        for row in log.answered
+        if row.route is not None and row.cheapest is not None
+    ]
+    return {
+        "success": float(log.outcome("success").mean()),
+        "tool_precision": _mean(picked),
+        "routing_precision": _mean(routed),
+        "reward": float(log.rewards.mean()),
+        "p50_latency_ms": float(np.percentile(latency, 50)),
+        "p95_latency_ms": float(np.percentile(latency, 95)),
+        "cost_usd": float(log.outcome("cost_usd").mean()),
+        "hit_rate": float(served.mean()),
+        "wrong_hit_rate": float(wrong.sum() / max(1, served.sum())),
+    }
+
+
+def by_tool_use(world: World, stream: Stream, log: Log) -> dict[str, dict[str, float]]:
+    """Return success by how often the stream needs the tool that a request needs.
+
+    Args:
+        world: The requests.
+        stream: The arrivals.
+        log: The replayed stream.
+
+    Returns:
+        For ``first_seen`` (arrivals that are the first to need their tool), ``tail`` (tools needed
+        at most 3 times), ``middle`` and ``head`` (at least 20 times): success, and the requests.
+    """
+    needed = np.array([world.catalogue.requests[i].tool for i in stream.requests.tolist()])
+    uses = np.bincount(needed)[needed]
+    first = np.zeros(len(needed), np.bool_)
+    first[np.unique(needed, return_index=True)[1]] = True
+    success = log.outcome("success")
+    masks = {
+        "first_seen": first,
+        "tail": uses <= TAIL_USES,
+        "middle": (uses > TAIL_USES) & (uses < HEAD_USES),
+        "head": uses >= HEAD_USES,
+    }
+    return {
+        name: {"success": _mean(success[mask]), "requests": float(mask.sum())}
+        for name, mask in masks.items()
+    }
+
+
+def paired_difference(
+    requests: Sequence[NDArray[np.int64]],
+    gains: Sequence[Floats],
+    rng: np.random.Generator,
+    *,
+    level: float = 0.95,
+    resamples: int = 4000,
+) -> tuple[float, float, float]:
+    """Return a mean gain with a bootstrap interval over requests and stream orders.
+
+    Both are drawn anew, independently, so the interval covers another draw of the requests and
+    another order of their arrival. It does not cover another kind of request.
+
+    Args:
+        requests: For each order, (m,) the request of each arrival.
+        gains: For each order, (m,) the reward of one policy set minus that of another.
+        rng: Draws the resamples.
+        level: Of the interval, in (0, 1).
+        resamples: At least 100.
+
+    Returns:
+        value, low, high.
+
+    Source: Owen (2007), "The pigeonhole bootstrap", for crossed random effects; it is
+        conservative when both effects are present.
+    """
+    count = 1 + max(int(rows.max()) for rows in requests)
+    sums = np.stack([np.bincount(r, g, count) for r, g in zip(requests, gains, strict=True)])
+    sizes = np.stack([np.bincount(r, minlength=count) for r in requests]).astype(np.float64)
+    value = float(sums.sum() / sizes.sum())
+    orders = rng.multinomial(len(sums), np.full(len(sums), 1.0 / len(sums)), resamples)
+    rows = rng.multinomial(count, np.full(count, 1.0 / count), resamples)
+    totals = np.einsum("bo,or,br->b", orders, sums, rows, optimize=True)
+    weights = np.einsum("bo,or,br->b", orders, sizes, rows, optimize=True)
+    tail = 50.0 * (1.0 - level)
+    low, high = np.percentile(totals / weights, [tail, 100.0 - tail])
+    return value, float(low), float(high)
+
+
+def _mean(values: Sequence[float] | Sequence[bool] | Floats) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")

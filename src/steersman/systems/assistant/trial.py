@@ -1,0 +1,236 @@
+"""The assistant's trial: learned policies beside rules, the best fixed choice and an oracle.
+
+Each order of arrival is one job; jobs are independent and run on as many processes as are given.
+Every set of policies sees the same arrivals and the same uniforms. The best fixed choice is the
+best of all twelve (lookup, route) pairs on the first two orders, so it knows them in hindsight.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.systems.assistant import choosers
+from steersman.systems.assistant.cache import LOOKUPS
+from steersman.systems.assistant.consequences import Consequences
+from steersman.systems.assistant.points import load_points
+from steersman.systems.assistant.replay import replay
+from steersman.systems.assistant.routes import ROUTES, Deep
+from steersman.systems.assistant.stream import draw_stream
+from steersman.systems.assistant.summary import BUCKETS, by_tool_use, paired_difference, summarise
+from steersman.systems.assistant.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.systems.assistant.choosers import Policies
+    from steersman.systems.assistant.log import Log
+    from steersman.systems.assistant.stream import Stream
+
+    Floats = NDArray[np.float64]
+
+FIXED = tuple(f"{lookup}/{route}" for lookup, route in product(LOOKUPS, ROUTES))
+"""All fixed choices, as the names of their sets."""
+SCOUTS = 2
+"""Orders on which the best fixed choice is found."""
+_FIGURES: tuple[str, ...] = ("success", "tool_precision", "routing_precision", "reward")
+_FIGURES += ("p50_latency_ms", "p95_latency_ms", "cost_usd", "hit_rate", "wrong_hit_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One policy set on one order.
+
+    Args:
+        rewards: (m,) of the whole requests.
+        figures: See `summarise`.
+        by_use: See `by_tool_use`.
+    """
+
+    rewards: Floats
+    figures: dict[str, float]
+    by_use: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Some policy sets on one order of arrival.
+
+    Args:
+        order: Seed of the stream and of the draws.
+        sets: Names: "learned", "beta_tools", "rules", "oracle" or one of `FIXED`.
+        deep: What an escalation is assumed to be.
+        home: Directory of the caches; ``None`` for the default.
+    """
+
+    order: int
+    sets: tuple[str, ...]
+    deep: Deep
+    home: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What came of a job: the requests (m,) in their order, and each set's replay."""
+
+    requests: NDArray[np.int64]
+    sets: dict[str, Replayed]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """All orders of one assumption about escalation.
+
+    Args:
+        orders: One entry per order, each with learned, rules, oracle and the best fixed choice.
+        best_fixed: Name of the best fixed choice.
+        deep: What an escalation was assumed to be.
+    """
+
+    orders: tuple[Order, ...]
+    best_fixed: str
+    deep: Deep
+
+    def figures(self, name: str) -> dict[str, float]:
+        """Return a set's figures, averaged over the orders."""
+        rows = [order.sets[name].figures for order in self.orders if name in order.sets]
+        return {figure: float(np.mean([row[figure] for row in rows])) for figure in _FIGURES}
+
+    def by_use(self, name: str) -> dict[str, dict[str, float]]:
+        """Return a set's success by use of the tools, averaged over the orders."""
+        rows = [order.sets[name].by_use for order in self.orders if name in order.sets]
+        return {
+            bucket: {
+                figure: float(np.mean([row[bucket][figure] for row in rows]))
+                for figure in ("success", "requests")
+            }
+            for bucket in BUCKETS
+        }
+
+    def gain(self, name: str, over: str) -> dict[str, float]:
+        """Return the mean gain in reward of one set over another, with a 95 % interval."""
+        gains = [order.sets[name].rewards - order.sets[over].rewards for order in self.orders]
+        requests = [order.requests for order in self.orders]
+        value, low, high = paired_difference(requests, gains, np.random.default_rng(0))
+        return {"value": value, "low": low, "high": high}
+
+    def curve(self, name: str) -> Floats:
+        """Return the reward at each place in the stream, averaged over the orders."""
+        rewards: Floats = np.mean([order.sets[name].rewards for order in self.orders], axis=0)
+        return rewards
+
+
+def run_trial(
+    *,
+    orders: int = 10,
+    deep: Deep | None = None,
+    extra: Sequence[str] = (),
+    home: Path | None = None,
+    processes: int = 2,
+    done: Callable[[], None] = lambda: None,
+) -> Trial:
+    """Replay every policy set on several orders of arrival.
+
+    Args:
+        orders: At least 2.
+        deep: What an escalation is assumed to be; default: worth .7 of a right answer.
+        extra: Further sets for the first order alone, such as "beta_tools".
+        home: Directory of the caches; ``None`` for the default.
+        processes: At least 1; the result does not depend on it.
+        done: Called after each order.
+
+    Raises:
+        InputError: Fewer than 2 orders.
+        DataError: The requests could not be fetched.
+    """
+    if orders < SCOUTS:
+        raise InputError(f"orders is {orders}; at least {SCOUTS} are needed for an interval")
+    assumed = Deep() if deep is None else deep
+    always = ("learned", "rules", "oracle")
+    scouts = [
+        Job(order, (*always, *FIXED, *(extra if order == 0 else ())), assumed, home)
+        for order in range(SCOUTS)
+    ]
+    results = list(_run(scouts, processes, done))
+    best = max(FIXED, key=lambda name: sum(o.sets[name].figures["reward"] for o in results))
+    rest = [Job(order, (*always, best), assumed, home) for order in range(SCOUTS, orders)]
+    results += _run(rest, processes, done)
+    return Trial(tuple(results), best, assumed)
+
+
+def _run(jobs: Sequence[Job], processes: int, done: Callable[[], None]) -> Iterator[Order]:
+    if processes == 1:
+        for job in jobs:
+            yield run_job(job)
+            done()
+        return
+    # Spawned, not forked: the caller may hold threads, such as a progress bar's.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for order in pool.map(run_job, jobs):
+            yield order
+            done()
+
+
+def run_job(job: Job) -> Order:
+    """Replay the sets of one job."""
+    world = _world(job.home)
+    stream = draw_stream(world, np.random.default_rng([job.order, 0]))
+    sets = {}
+    for name in job.sets:
+        log = replay_set(world, stream, name, job)
+        sets[name] = Replayed(log.rewards, summarise(log), by_tool_use(world, stream, log))
+    return Order(stream.requests, sets)
+
+
+def replay_set(
+    world: World, stream: Stream, name: str, job: Job, *, keep: bool = False, **options: Any
+) -> Log:
+    """Replay one policy set on one stream.
+
+    Args:
+        world: The requests.
+        stream: The arrivals.
+        name: Of the set.
+        job: Names the order and the assumption about escalation.
+        keep: Keep every decision.
+        **options: Of `replay`, such as ``progress``.
+
+    Raises:
+        InputError: No set of that name.
+    """
+    points = load_points()
+    consequences = Consequences(world, points, job.deep)
+    rng = np.random.default_rng([job.order, 1])
+    policies = _policies(name, world)
+    return replay(world, consequences, stream, policies, rng, keep=keep, **options)
+
+
+def _policies(name: str, world: World) -> Policies:
+    points = load_points()
+    makers: dict[str, Callable[[], Policies]] = {
+        "learned": lambda: choosers.learned(points),
+        "beta_tools": lambda: choosers.beta_tools(points, world),
+        "rules": lambda: choosers.rules(points),
+        "oracle": choosers.oracle,
+    }
+    if name in makers:
+        return makers[name]()
+    if name in FIXED:
+        lookup, route = name.split("/")
+        return choosers.fixed(lookup, route)
+    raise InputError(f"no policy set {name!r}; known are {[*makers, *FIXED]}")
+
+
+@cache
+def _world(home: Path | None) -> World:
+    return World.load(home)
