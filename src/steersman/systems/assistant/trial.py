@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,13 +28,14 @@ from steersman.systems.assistant.summary import BUCKETS, by_tool_use, paired_dif
 from steersman.systems.assistant.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from steersman.systems.assistant.choosers import Policies
     from steersman.systems.assistant.log import Log
+    from steersman.systems.assistant.points import Points
     from steersman.systems.assistant.stream import Stream
 
     Floats = NDArray[np.float64]
@@ -193,7 +194,14 @@ def run_job(job: Job) -> Order:
 
 
 def replay_set(
-    world: World, stream: Stream, name: str, job: Job, *, keep: bool = False, **options: Any
+    world: World,
+    stream: Stream,
+    name: str,
+    job: Job,
+    *,
+    points: Points | None = None,
+    keep: bool = False,
+    progress: Iterable[int] | None = None,
 ) -> Log:
     """Replay one policy set on one stream.
 
@@ -202,21 +210,21 @@ def replay_set(
         stream: The arrivals.
         name: Of the set.
         job: Names the order and the assumption about escalation.
+        points: The declared decision points; default: those that are shipped.
         keep: Keep every decision.
-        **options: Of `replay`, such as ``progress``.
+        progress: See `replay`.
 
     Raises:
         InputError: No set of that name.
     """
-    points = load_points()
-    consequences = Consequences(world, points, job.deep)
+    declared = load_points() if points is None else points
+    consequences = Consequences(world, declared, job.deep)
     rng = np.random.default_rng([job.order, 1])
-    policies = _policies(name, world)
-    return replay(world, consequences, stream, policies, rng, keep=keep, **options)
+    policies = _policies(name, world, declared)
+    return replay(world, consequences, stream, policies, rng, keep=keep, progress=progress)
 
 
-def _policies(name: str, world: World) -> Policies:
-    points = load_points()
+def _policies(name: str, world: World, points: Points) -> Policies:
     makers: dict[str, Callable[[], Policies]] = {
         "learned": lambda: choosers.learned(points),
         "beta_tools": lambda: choosers.beta_tools(points, world),
