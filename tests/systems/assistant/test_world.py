@@ -5,7 +5,7 @@ import pytest
 
 from steersman.errors import InputError
 from steersman.systems.assistant.history import TOOL_FEATURES, lead
-from steersman.systems.assistant.routes import ROUTES, Deep
+from steersman.systems.assistant.routes import ROUTES, Deep, guardian_flag
 
 
 def column(features, name):
@@ -156,3 +156,22 @@ def test_deep_takes_longer_and_costs_more(world):
 def test_impossible_escalations_are_refused(bad):
     with pytest.raises(InputError):
         Deep(**bad)
+
+
+def test_the_guardian_objects_to_what_is_too_heavy():
+    allowed = {
+        state: [route for route in ROUTES if not guardian_flag(state, route)]
+        for state in ("normal", "brownout", "emergency")
+    }
+    assert allowed == {
+        "normal": ["micro", "planner", "deep"],
+        "brownout": ["micro", "planner"],
+        "emergency": ["micro"],
+    }
+
+
+def test_asking_takes_no_machine_time_and_has_no_price():
+    ask = Deep.ask(0.7)
+    assert ask.latency_ms("anything") == 0.0
+    assert ask.cost_usd == 0.0
+    assert ask.right("anything") == Deep(worth=0.7).right("anything")

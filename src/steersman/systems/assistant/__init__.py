@@ -2,7 +2,7 @@
 
 `World` holds 1,311 real requests with what every choice would have brought; `draw_stream` makes
 them arrive as in production traces; `replay` runs a set of `Policies` over a stream while they
-learn; `measure` and `best_fixed` judge the `Log`. See README.md in this folder.
+learn, and gives the `Log`. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from steersman.systems.assistant.engines import Engines, Found
 from steersman.systems.assistant.history import TOOL_FEATURES, ToolHistory
 from steersman.systems.assistant.intents import IntentClassifier, tool_families
 from steersman.systems.assistant.log import Answered, Decision, Log
-from steersman.systems.assistant.measures import best_fixed, by_familiarity, fixed_rewards, measure
 from steersman.systems.assistant.points import Points, load_points
 from steersman.systems.assistant.recording import Recording, provenance, record
 from steersman.systems.assistant.replay import replay
@@ -80,20 +79,16 @@ __all__ = [
     "World",
     "arrival_times",
     "arrivals",
-    "best_fixed",
     "beta_tools",
-    "by_familiarity",
     "choose_threshold",
     "draw_stream",
     "expected_arrivals",
     "fixed",
-    "fixed_rewards",
     "guardian_states",
     "learned",
     "load_catalogue",
     "load_points",
     "load_router",
-    "measure",
     "oracle",
     "provenance",
     "record",
