@@ -14,7 +14,6 @@ from steersman.systems.assistant.routes import ROUTES, Deep
 from steersman.systems.assistant.stream import draw_stream
 from steersman.systems.assistant.summary import by_tool_use, summarise
 
-
 pytestmark = pytest.mark.slow
 
 
