@@ -16,6 +16,7 @@ from steersman.errors import SteersmanError
 __all__ = ["main"]
 
 _COMMANDS = {
+    "demo": "Run a shipped system from nothing to its report.",
     "data": "Fetch and record what the shipped systems run on.",
 }
 """Name -> help line; the module ``steersman.cli.<name>`` holds the click command ``command``."""

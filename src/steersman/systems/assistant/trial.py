@@ -2,7 +2,7 @@
 
 Each order of arrival is one job; jobs are independent and run on as many processes as are given.
 Every set of policies sees the same arrivals and the same uniforms. The best fixed choice is the
-best of all twelve (lookup, route) pairs on the first two orders, so it knows them in hindsight.
+best of all twelve (lookup, route) pairs on the first orders, so it knows them in hindsight.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 
 FIXED = tuple(f"{lookup}/{route}" for lookup, route in product(LOOKUPS, ROUTES))
 """All fixed choices, as the names of their sets."""
-SCOUTS = 2
-"""Orders on which the best fixed choice is found."""
+_ALWAYS = ("learned", "rules", "oracle")
 _FIGURES: tuple[str, ...] = ("success", "tool_precision", "routing_precision", "reward")
 _FIGURES += ("p50_latency_ms", "p95_latency_ms", "cost_usd", "hit_rate", "wrong_hit_rate")
 
@@ -131,64 +130,108 @@ class Trial:
         return rewards
 
 
-def run_trial(
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to try: an assumption about escalation, and on how many orders of arrival.
+
+    Args:
+        deep: What an escalation is assumed to be.
+        orders: At least 1.
+        scouts: Orders, from the first, on which the best fixed choice is found; at least 1.
+        extra: Further sets for the first order alone, such as "beta_tools".
+
+    Raises:
+        InputError: Numbers out of range.
+    """
+
+    deep: Deep = Deep()  # noqa: RUF009 -- frozen
+    orders: int = 10
+    scouts: int = 2
+    extra: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.scouts <= self.orders:
+            raise InputError(
+                f"orders is {self.orders} and scouts {self.scouts}; allowed: 1 <= scouts <= orders"
+            )
+
+
+def run_trials(
+    plans: Sequence[Plan],
     *,
-    orders: int = 10,
-    deep: Deep | None = None,
-    extra: Sequence[str] = (),
     home: Path | None = None,
     processes: int = 2,
     done: Callable[[], None] = lambda: None,
-) -> Trial:
-    """Replay every policy set on several orders of arrival.
+) -> list[Trial]:
+    """Replay every policy set on several orders of arrival, for each plan.
 
     Args:
-        orders: At least 2.
-        deep: What an escalation is assumed to be; default: worth .7 of a right answer.
-        extra: Further sets for the first order alone, such as "beta_tools".
+        plans: What to try.
         home: Directory of the caches; ``None`` for the default.
         processes: At least 1; the result does not depend on it.
         done: Called after each order.
 
+    Returns:
+        One trial per plan.
+
     Raises:
-        InputError: Fewer than 2 orders.
         DataError: The requests could not be fetched.
     """
-    if orders < SCOUTS:
-        raise InputError(f"orders is {orders}; at least {SCOUTS} are needed for an interval")
-    assumed = Deep() if deep is None else deep
-    always = ("learned", "rules", "oracle")
-    scouts = [
-        Job(order, (*always, *FIXED, *(extra if order == 0 else ())), assumed, home)
-        for order in range(SCOUTS)
-    ]
-    results = list(_run(scouts, processes, done))
-    best = max(FIXED, key=lambda name: sum(o.sets[name].figures["reward"] for o in results))
-    rest = [Job(order, (*always, best), assumed, home) for order in range(SCOUTS, orders)]
-    results += _run(rest, processes, done)
-    return Trial(tuple(results), best, assumed)
-
-
-def _run(jobs: Sequence[Job], processes: int, done: Callable[[], None]) -> Iterator[Order]:
     if processes == 1:
-        for job in jobs:
-            yield run_job(job)
-            done()
-        return
+        return _run_trials(plans, home, map, done)
     # Spawned, not forked: the caller may hold threads, such as a progress bar's.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for order in pool.map(run_job, jobs):
-            yield order
-            done()
+        return _run_trials(plans, home, pool.map, done)
+
+
+def _run_trials(
+    plans: Sequence[Plan], home: Path | None, spread: Any, done: Callable[[], None]
+) -> list[Trial]:
+    scouts = [
+        Job(order, (*_ALWAYS, *FIXED, *(plan.extra if order == 0 else ())), plan.deep, home)
+        for plan in plans
+        for order in range(plan.scouts)
+    ]
+    scouted = _told(spread(run_job, scouts), done)
+    found = [tuple(next(scouted) for _ in range(plan.scouts)) for plan in plans]
+    best = [_best_fixed(orders) for orders in found]
+    rest = [
+        Job(order, (*_ALWAYS, name), plan.deep, home)
+        for plan, name in zip(plans, best, strict=True)
+        for order in range(plan.scouts, plan.orders)
+    ]
+    more = _told(spread(run_job, rest), done)
+    return [
+        Trial((*first, *(next(more) for _ in range(plan.orders - plan.scouts))), name, plan.deep)
+        for plan, first, name in zip(plans, found, best, strict=True)
+    ]
+
+
+def _best_fixed(orders: Sequence[Order]) -> str:
+    return max(FIXED, key=lambda name: sum(o.sets[name].figures["reward"] for o in orders))
+
+
+def _told(orders: Iterable[Order], done: Callable[[], None]) -> Iterator[Order]:
+    for order in orders:
+        done()
+        yield order
 
 
 def run_job(job: Job) -> Order:
-    """Replay the sets of one job."""
+    """Replay the sets of one job.
+
+    Args:
+        job: Which sets, on which order.
+
+    Returns:
+        What came of it.
+    """
     world = _world(job.home)
     stream = draw_stream(world, np.random.default_rng([job.order, 0]))
+    consequences = Consequences(world, load_points(), job.deep)
     sets = {}
     for name in job.sets:
-        log = replay_set(world, stream, name, job)
+        log = replay_set(world, stream, name, job, consequences=consequences)
         sets[name] = Replayed(log.rewards, summarise(log), by_tool_use(world, stream, log))
     return Order(stream.requests, sets)
 
@@ -200,6 +243,7 @@ def replay_set(
     job: Job,
     *,
     points: Points | None = None,
+    consequences: Consequences | None = None,
     keep: bool = False,
     progress: Iterable[int] | None = None,
 ) -> Log:
@@ -211,6 +255,7 @@ def replay_set(
         name: Of the set.
         job: Names the order and the assumption about escalation.
         points: The declared decision points; default: those that are shipped.
+        consequences: Of these points and this assumption, if they were computed before.
         keep: Keep every decision.
         progress: See `replay`.
 
@@ -218,7 +263,8 @@ def replay_set(
         InputError: No set of that name.
     """
     declared = load_points() if points is None else points
-    consequences = Consequences(world, declared, job.deep)
+    if consequences is None:
+        consequences = Consequences(world, declared, job.deep)
     rng = np.random.default_rng([job.order, 1])
     policies = _policies(name, world, declared)
     return replay(world, consequences, stream, policies, rng, keep=keep, progress=progress)

@@ -1,0 +1,175 @@
+"""``steersman demo``: a shipped system from nothing to its report."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from steersman.cli.charts import terminal_chart, write_png
+from steersman.cli.demo_tables import print_explanation, print_report
+from steersman.systems.assistant.evidence import evidence_log, route_evidence
+from steersman.systems.assistant.report import compile_report, explain
+from steersman.systems.assistant.routes import Deep
+from steersman.systems.assistant.stream import draw_stream
+from steersman.systems.assistant.trial import Job, Plan, Trial, replay_set, run_trials
+from steersman.systems.assistant.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SWEEP = (Deep(worth=0.5), Deep.ask(0.7), Deep.ask(0.5))
+"""Other assumptions about an escalation; the main one is a strong model worth .7."""
+_SWEEP_ORDERS = 3
+
+
+@click.group()
+def command() -> None:
+    """Run a shipped system from nothing to its report."""
+
+
+@command.command()
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it here."
+)
+@click.option("--explain", "arrival", type=click.IntRange(min=1), help="Explain request number N.")
+@click.option("--orders", default=10, show_default=True, type=click.IntRange(min=2))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("out"),
+    show_default=True,
+    help="Directory of the learning curve.",
+)
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of the caches instead of $STEERSMAN_HOME or ~/.steersman.",
+)
+@click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1))
+def assistant(
+    json_file: Path | None,
+    arrival: int | None,
+    orders: int,
+    out: Path,
+    home: Path | None,
+    processes: int,
+) -> None:
+    """Replay 1,311 real requests while cache, route and tool policies learn online.
+
+    Beside them, on the same arrivals: the declared rules, the best fixed choice in hindsight, and
+    an oracle. With --explain N nothing is measured: request N of the first stream is shown with
+    every decision, its probabilities and what came of it.
+    """
+    console = Console()
+    world = World.load(home)
+    if arrival is not None:
+        _explain(console, world, arrival, home, json_file)
+        return
+    started = time.perf_counter()
+    report, trial = _measure(console, world, orders, home, processes)
+    report["seconds"] = round(time.perf_counter() - started, 1)
+    curves = {
+        "oracle": trial.curve("oracle"),
+        "learned": trial.curve("learned"),
+        "best fixed": trial.curve(trial.best_fixed),
+        "rules": trial.curve("rules"),
+    }
+    picture = out / "learning-curve.png"
+    title = f"{len(world):,} real requests, mean of {orders} orders of arrival"
+    write_png(curves, picture, title=title)
+    width = min(console.width, 100)
+    print_report(console, report, terminal_chart(curves, width=width, colours=console.is_terminal))
+    console.print(f"\nlearning curve  {picture}", highlight=False, soft_wrap=True)
+    if json_file is not None:
+        _write(json_file, report)
+        console.print(f"report as JSON  {json_file}", highlight=False, soft_wrap=True)
+    console.print("one decision    steersman demo assistant --explain 700", highlight=False)
+
+
+def _measure(
+    console: Console, world: World, orders: int, home: Path | None, processes: int
+) -> tuple[dict[str, Any], Trial]:
+    plans = [Plan(orders=orders, extra=("beta_tools",))]
+    plans += [Plan(deep, orders=_SWEEP_ORDERS, scouts=1) for deep in _SWEEP]
+    with _bar(console) as bar:
+        task = bar.add_task("replaying streams", total=sum(plan.orders for plan in plans) + 2)
+
+        def step() -> None:
+            bar.advance(task)
+
+        trial, *sweep = run_trials(plans, home=home, processes=processes, done=step)
+        evidence, refused = _evidence(world, trial, home, step)
+    return compile_report(trial, sweep, evidence, refused), trial
+
+
+def _evidence(
+    world: World, trial: Trial, home: Path | None, step: Callable[[], None]
+) -> tuple[list[Any], list[Any]]:
+    """Return evidence from a wide floor, and what the declared floor's log says."""
+    job = Job(0, ("learned",), trial.deep, home)
+    stream = draw_stream(world, np.random.default_rng([job.order, 0]))
+    wide = route_evidence(evidence_log(world, stream, job))
+    step()
+    declared = route_evidence(replay_set(world, stream, "learned", job, keep=True))
+    step()
+    return wide, declared
+
+
+def _explain(
+    console: Console, world: World, arrival: int, home: Path | None, json_file: Path | None
+) -> None:
+    stream = draw_stream(world, np.random.default_rng([0, 0]))
+    if arrival > len(stream):
+        raise click.BadParameter(
+            f"the stream has {len(stream):,} requests; give a number from 1 to {len(stream)}",
+            param_hint="--explain",
+        )
+    job = Job(0, ("learned",), Deep(), home)
+    with _bar(console) as bar:
+        task = bar.add_task("replaying", total=len(stream))
+        places = range(len(stream))
+        log = replay_set(
+            world, stream, "learned", job, keep=True, progress=(_tick(bar, task, i) for i in places)
+        )
+    told = explain(log.at(arrival - 1))
+    request = world.catalogue.requests[int(stream.requests[arrival - 1])]
+    answered = log.answered[arrival - 1]
+    result = {
+        "request": arrival,
+        "text": request.text,
+        "needs": world.names([request.tool])[0],
+        "reward": answered.reward,
+        "outcomes": dict(answered.outcomes),
+        "decisions": told,
+    }
+    print_explanation(console, result)
+    if json_file is not None:
+        _write(json_file, result)
+
+
+def _tick(bar: Progress, task: Any, place: int) -> int:
+    bar.advance(task)
+    return place
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=console.is_terminal,
+    )
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
