@@ -46,7 +46,7 @@ def terminal_chart(curves: Mapping[str, Floats], *, width: int, colours: bool) -
     except ImportError as error:
         raise DataError(_MISSING.format("plotille")) from error
     figure = plotille.Figure()
-    figure.width, figure.height = max(30, width - 16), 16
+    figure.width, figure.height = max(30, width - 28), 16
     figure.with_colors = colours
     figure.x_label, figure.y_label = "requests", "reward"
     figure.y_ticks_fkt = lambda low, _high: f"{low:.2f}"

@@ -97,7 +97,7 @@ def _measure(
     console: Console, world: World, orders: int, home: Path | None, processes: int
 ) -> tuple[dict[str, Any], Trial]:
     plans = [Plan(orders=orders, extra=("beta_tools",))]
-    plans += [Plan(deep, orders=_SWEEP_ORDERS, scouts=1) for deep in _SWEEP]
+    plans += [Plan(deep, orders=min(orders, _SWEEP_ORDERS), scouts=1) for deep in _SWEEP]
     with _bar(console) as bar:
         task = bar.add_task("replaying streams", total=sum(plan.orders for plan in plans) + 2)
 
