@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 BLOCKS = 2000
 
-# Numbers of block sums kept for refitting models; beyond it a model has no interval.
-_REFIT_BUDGET = 2**24
+# Numbers of block sums worth multiplying for each refitted sample: large models get fewer blocks,
+# and beyond the second limit no interval.
+_REFIT_WORK = 2**19
 _FEWEST_REFIT_BLOCKS = 100
+_REFIT_LIMIT = 2**24
 
 # Bootstrap samples drawn at once, so that their counts stay in the cache.
-_CHUNK = 128
+_CHUNK = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +101,10 @@ def bootstrap(
         and Welsh (2007). Against resampling single rows: ``tests/ope/test_bootstrap.py``.
     """
     sampled = {name: terms for name, terms in rounds.items() if not terms.from_model}
-    refits = _affordable_refits(rounds)
-    most = min([BLOCKS, *(_REFIT_BUDGET // refit.columns for refit in refits.values())])
-    blocks = make_blocks(data, most)
-    draws = _ratio_draws(sampled, blocks, resamples, rng)
-    for name, refit in refits.items():
+    draws = _ratio_draws(sampled, make_blocks(data), resamples, rng)
+    for name, refit in _affordable_refits(rounds).items():
+        few = max(_FEWEST_REFIT_BLOCKS, _REFIT_WORK // refit.columns)
+        blocks = make_blocks(data, min(few, BLOCKS))
         draws[name] = rounds[name].value + _refit_deviations(refit, blocks, resamples, rng)
     tail = (1.0 - level) / 2.0
     return {
@@ -113,7 +114,7 @@ def bootstrap(
 
 
 def _affordable_refits(rounds: Mapping[str, Rounds]) -> dict[str, Refit]:
-    most = _REFIT_BUDGET // _FEWEST_REFIT_BLOCKS
+    most = _REFIT_LIMIT // _FEWEST_REFIT_BLOCKS
     offered = ((name, terms.refit) for name, terms in rounds.items())
     return {name: refit for name, refit in offered if refit and refit.columns <= most}
 

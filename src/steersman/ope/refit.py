@@ -72,12 +72,13 @@ class Refit:
 
     def _target_sums(self, blocks: NDArray[np.int64], count: int) -> Floats:
         """Return the sums of pi(a|x) (1, x) over each block: (count, K * width)."""
-        features = [np.ones(len(self.data))]
+        order = np.argsort(blocks, kind="stable")
+        edges = np.searchsorted(blocks[order], np.arange(count + 1))
+        target, features = self.data.target[order], np.ones((len(order), 1))
         if self.data.contexts is not None:
-            features += list(self.data.contexts.T)
-        columns = [
-            np.bincount(blocks, weights=mass * feature, minlength=count)
-            for mass in self.data.target.T
-            for feature in features
-        ]
-        return np.column_stack(columns)
+            features = np.column_stack([features, self.data.contexts[order]])
+        summed = np.empty((count, target.shape[1], features.shape[1]))
+        for block in range(count):
+            rows = slice(edges[block], edges[block + 1])
+            summed[block] = target[rows].T @ features[rows]
+        return summed.reshape(count, -1)

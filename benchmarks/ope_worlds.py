@@ -1,0 +1,153 @@
+"""Simulated logs whose truth is known, for coverage: independent ones, and ones of a learner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from steersman.ope import LoggedData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["ADAPTIVE_WORLDS", "AdaptiveWorld", "IndependentWorld"]
+
+# A whole batch of runs is simulated in step, since a learner's rows cannot be.
+_RUNS_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class IndependentWorld:
+    """Contexts of 64 kinds, four actions, logistic rewards, and a soft logging policy.
+
+    Args:
+        floor: Smallest propensity of every action.
+        units: Rows that share one unit's taste, 1 for independent rows.
+        seed: Seed of the world itself.
+    """
+
+    floor: float = 0.05
+    units: int = 1
+    seed: int = 42
+
+    def log(self, rng: np.random.Generator, rows: int) -> LoggedData:
+        """Return one log with contexts."""
+        kinds, means, logging, target = self._tables()
+        kind = rng.integers(len(kinds), size=rows)
+        actions = _draw(rng, logging[kind])
+        chance = means[kind, actions]
+        clusters = None
+        if self.units > 1:
+            clusters = np.arange(rows) // self.units
+            # A unit's taste moves its rewards up or down together and leaves their mean.
+            taste = rng.choice([-1.0, 1.0], size=int(clusters[-1]) + 1)[clusters]
+            chance = chance + 0.5 * taste * np.minimum(chance, 1.0 - chance)
+        return LoggedData(
+            actions=actions,
+            rewards=(rng.random(rows) < chance).astype(float),
+            propensities=logging[kind, actions],
+            target=target[kind],
+            contexts=kinds[kind],
+            clusters=clusters,
+        )
+
+    @property
+    def truth(self) -> float:
+        """Exact value of the target policy."""
+        _, means, _, target = self._tables()
+        return float((means * target).sum(axis=1).mean())
+
+    def _tables(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return contexts, mean rewards, logging and target distributions of every kind."""
+        rng = np.random.default_rng(self.seed)
+        kinds = rng.normal(size=(64, 5))
+        scores = kinds @ rng.normal(size=(5, 4)) / np.sqrt(5)
+        wanted = softmax(2.0 * scores, axis=1)
+        logged = softmax(kinds @ rng.normal(size=(5, 4)), axis=1)
+        return kinds, expit(scores), self.floor + (1.0 - 4 * self.floor) * logged, wanted
+
+
+@dataclass(frozen=True)
+class AdaptiveWorld:
+    """A bandit that learned while it logged, with a floor, and one fixed target policy.
+
+    Args:
+        name: What the table calls it.
+        means: Chance of reward 1 of each arm.
+        target: Target distribution.
+        thompson: Whether the learner samples (else it is greedy); the floor applies to both.
+        floor: Smallest propensity of every arm.
+    """
+
+    name: str
+    means: tuple[float, ...]
+    target: tuple[float, ...]
+    thompson: bool = False
+    floor: float = 0.05
+
+    @property
+    def truth(self) -> float:
+        """Exact value of the target policy."""
+        return float(np.dot(self.means, self.target))
+
+    def logs(self, rng: np.random.Generator, runs: int, rows: int) -> Iterator[LoggedData]:
+        """Yield one log for each run."""
+        for start in range(0, runs, _RUNS_AT_ONCE):
+            batch = min(_RUNS_AT_ONCE, runs - start)
+            actions, rewards, propensities = self._simulate(rng, batch, rows)
+            target = np.tile(self.target, (rows, 1))
+            for run in range(batch):
+                yield LoggedData(actions[:, run], rewards[:, run], propensities[:, run], target)
+
+    def _simulate(
+        self, rng: np.random.Generator, runs: int, rows: int
+    ) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """Return actions, rewards and propensities, each (rows, runs)."""
+        means = np.array(self.means)
+        wins, losses = np.ones((runs, len(means))), np.ones((runs, len(means)))
+        actions = np.empty((rows, runs), dtype=np.int64)
+        rewards, propensities = np.empty((2, rows, runs))
+        every = np.arange(runs)
+        for row in range(rows):
+            distribution = self._distribution(rng, wins, losses)
+            arm = _draw(rng, distribution)
+            reward = (rng.random(runs) < means[arm]).astype(float)
+            wins[every, arm] += reward
+            losses[every, arm] += 1.0 - reward
+            actions[row], rewards[row] = arm, reward
+            propensities[row] = distribution[every, arm]
+        return actions, rewards, propensities
+
+    def _distribution(self, rng: np.random.Generator, wins: Floats, losses: Floats) -> Floats:
+        shares = wins / (wins + losses)
+        if self.thompson:
+            spread = np.sqrt(shares * (1.0 - shares) / (wins + losses + 1.0))
+            draws = shares + spread * rng.standard_normal((32, *shares.shape))
+            # The frequencies of posterior draws, with the floor, are the very distribution.
+            best = (draws == draws.max(axis=2, keepdims=True)).mean(axis=0)
+        else:
+            tied = shares == shares.max(axis=1, keepdims=True)
+            best = tied / tied.sum(axis=1, keepdims=True)
+        return np.asarray(self.floor + (1.0 - shares.shape[1] * self.floor) * best)
+
+
+ADAPTIVE_WORLDS = (
+    AdaptiveWorld("greedy, equal arms, one arm", (0.5,) * 4, (1.0, 0.0, 0.0, 0.0)),
+    AdaptiveWorld("greedy, best arm apart, mixed", (0.3, 0.4, 0.5, 0.6), (0.1, 0.1, 0.1, 0.7)),
+    AdaptiveWorld(
+        "Thompson, near arms, last arm", (0.45, 0.5, 0.55), (0.0, 0.0, 1.0), thompson=True
+    ),
+)
+
+
+def _draw(rng: np.random.Generator, distributions: Floats) -> NDArray[np.int64]:
+    """Return one action for each row of distributions."""
+    below = distributions.cumsum(axis=1) < rng.random(len(distributions))[:, None]
+    return np.asarray(np.minimum(below.sum(axis=1), distributions.shape[1] - 1), dtype=np.int64)
