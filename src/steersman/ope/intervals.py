@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+from scipy import linalg, stats
 
 from steersman.stats import Interval
 
@@ -38,7 +38,8 @@ def standard_error(rounds: Rounds, units: Units) -> float:
     count = len(totals)
     if count < 2:
         return math.inf
-    return math.sqrt(float(totals @ totals) * count / (count - 1)) / len(residuals)
+    # scipy's norm scales before it squares, so that rewards of 1e300 do not overflow.
+    return float(linalg.norm(totals)) * math.sqrt(count / (count - 1)) / len(residuals)
 
 
 def wald(rounds: Rounds, units: Units, level: float) -> Interval:

@@ -1,0 +1,67 @@
+"""Bias, by summing over every log that can happen."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.ope_worlds import ADAPTIVE_WORLDS
+from steersman.ope import DM, DR, IPS, SNIPS, Log, LoggedData, evaluate
+
+logged = np.array([0.5, 0.3, 0.2])
+target = np.array([0.1, 0.2, 0.7])
+means = np.array([0.2, 0.5, 0.9])
+truth = float(target @ means)
+
+
+def expectation(estimator, q_hat=None, rows=2):
+    """Sum probability times value over every log of `rows` rows with rewards 0 or 1."""
+    total = 0.0
+    for steps in product(product(range(3), (0, 1)), repeat=rows):
+        actions = np.array([action for action, _ in steps])
+        rewards = np.array([float(reward) for _, reward in steps])
+        chance = np.prod(logged[actions] * np.where(rewards, means[actions], 1 - means[actions]))
+        guess = None if q_hat is None else np.tile(q_hat, (rows, 1))
+        data = LoggedData(
+            actions, rewards, logged[actions], np.tile(target, (rows, 1)), q_hat=guess
+        )
+        total += chance * estimator.rounds(Log(data)).value
+    return total
+
+
+def test_ips_has_none():
+    assert expectation(IPS()) == pytest.approx(truth, abs=1e-12)
+
+
+@settings(max_examples=10)
+@given(st.lists(st.floats(-3, 3), min_size=3, max_size=3))
+def test_dr_has_none_whatever_the_model_says(q_hat):
+    assert expectation(DR(), q_hat) == pytest.approx(truth, abs=1e-12)
+
+
+def test_cross_fitted_dr_has_none():
+    assert expectation(DR(), rows=3) == pytest.approx(truth, abs=1e-12)
+
+
+def test_dm_has_the_models():
+    wrong = means + np.array([0.3, 0.0, -0.2])
+    assert expectation(DM(), wrong) == pytest.approx(float(target @ wrong), abs=1e-12)
+    assert expectation(DM(), means) == pytest.approx(truth, abs=1e-12)
+
+
+def test_that_of_snips_shrinks_with_the_log():
+    bias = [abs(expectation(SNIPS(), rows=rows) - truth) for rows in (1, 2, 4)]
+    assert bias[0] > bias[1] > bias[2]
+
+
+@pytest.mark.slow
+def test_on_adaptive_logs_it_is_a_small_part_of_the_noise():
+    world = ADAPTIVE_WORLDS[0]
+    logs = world.logs(np.random.default_rng(0), 300, 5000)
+    reports = [evaluate(data, adaptive=True) for data in logs]
+    for name in ("ips", "snips", "dr"):
+        values = np.array([report[name].value for report in reports if not report.refused])
+        assert len(values) > 295
+        assert abs(values.mean() - world.truth) < 0.3 * values.std()

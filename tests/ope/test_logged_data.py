@@ -1,0 +1,80 @@
+"""Bad logs are refused with what was wrong; good ones are taken as they are."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steersman.errors import InputError
+from steersman.ope import LoggedData
+
+GOOD = {
+    "actions": [0, 1, 1],
+    "rewards": [0.0, 1.0, 0.5],
+    "propensities": [0.5, 0.25, 1.0],
+    "target": [[0.1, 0.9], [1.0, 0.0], [0.5, 0.5]],
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("propensities", [0.5, 0.0, 1.0], r"propensities\[1\] is 0.0"),
+        ("propensities", [0.5, -0.1, 1.0], r"propensities\[1\]"),
+        ("propensities", [0.5, 1.0, 1.1], r"propensities\[2\] is 1.1"),
+        ("propensities", [0.5, np.nan, 1.0], r"propensities\[1\] is nan"),
+        ("propensities", [0.5, 0.5], "propensities has shape"),
+        ("rewards", [0.0, np.inf, 1.0], r"rewards\[1\] is inf"),
+        ("rewards", [np.inf, -np.inf, 1.0], r"rewards\[0\] is inf"),
+        ("rewards", [[0.0, 1.0, 1.0]], "rewards has shape"),
+        ("rewards", [], "rewards has shape"),
+        ("target", [[0.1, 0.9], [1.0, 0.1], [0.5, 0.5]], "target row 1 sums to 1.1"),
+        ("target", [[0.1, 0.9], [1.0, 2e-6], [0.5, 0.5]], "target row 1 sums to 1.000002"),
+        ("target", [[-0.1, 1.1], [1.0, 0.0], [0.5, 0.5]], r"target\[0, 0\] is -0.1"),
+        ("target", [[0.1, np.nan], [1.0, 0.0], [0.5, 0.5]], r"target\[0, 1\] is nan"),
+        ("target", [[0.1, 0.9]], "target has shape"),
+        ("actions", [0, 2, 1], r"actions\[1\] is 2"),
+        ("actions", [0, -1, 1], r"actions\[1\] is -1"),
+        ("actions", [0.0, 1.0, 1.0], "float64"),
+        ("actions", ["a", "b", "b"], "actions"),
+        ("q_hat", [[0.0], [1.0], [1.0]], "q_hat has shape"),
+        ("q_hat", [[0.0, np.nan], [1.0, 1.0], [1.0, 1.0]], r"q_hat\[0, 1\] is nan"),
+        ("contexts", [0.0, 1.0, 2.0], "contexts has shape"),
+        ("contexts", [[0.0], [np.nan], [1.0]], r"contexts\[1, 0\] is nan"),
+        ("clusters", ["a", "b"], "clusters has shape"),
+        ("clusters", [0.0, np.nan, 1.0], "clusters holds NaN"),
+        ("reward_range", (0.0, 0.9), "rewards span"),
+        ("reward_range", (1.0, 0.0), "reward_range"),
+    ],
+)
+def test_what_is_wrong_is_said(field, value, said):
+    with pytest.raises(InputError, match=said):
+        LoggedData(**(GOOD | {field: value}))
+    with pytest.raises(ValueError, match=said):
+        LoggedData(**(GOOD | {field: value}))
+
+
+def test_rounding_of_target_rows_is_forgiven():
+    target = [[0.1, 0.9 + 5e-7], [1.0, 0.0], [0.5, 0.5]]
+    assert LoggedData(**(GOOD | {"target": target})).weights[1] == 0.0
+
+
+def test_huge_but_finite_rewards_are_taken():
+    data = LoggedData(**(GOOD | {"rewards": [1e300, -1e300, 1e300]}))
+    assert data.rewards[0] == 1e300
+
+
+def test_arrays_are_neither_copied_nor_changed():
+    rewards = np.array([0.0, 1.0, 0.5])
+    rewards.flags.writeable = False
+    data = LoggedData(**(GOOD | {"rewards": rewards}))
+    assert data.rewards is rewards
+
+
+@given(st.lists(st.sampled_from(["ann", "bo", "cy"]), min_size=3, max_size=3))
+def test_units_number_the_labels(labels):
+    units = LoggedData(**(GOOD | {"clusters": labels})).units
+    for i, first in enumerate(labels):
+        for j, second in enumerate(labels):
+            assert (units[i] == units[j]) == (first == second)
+    assert units.max() + 1 == len(set(labels))

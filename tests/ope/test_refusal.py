@@ -1,0 +1,104 @@
+"""A log that cannot tell is refused with reasons; it never raises."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steersman.ope import LoggedData, evaluate
+
+ALL = ("ips", "snips", "dm", "dr")
+
+
+def one_of_two(rows, propensity, agree):
+    """A log of `rows` rows whose action was drawn with one propensity; the target agrees or not."""
+    target = np.where(np.asarray(agree)[:, None], [1.0, 0.0], [0.0, 1.0])
+    return LoggedData(
+        np.zeros(rows, dtype=int),
+        np.linspace(0, 1, rows),
+        np.full(rows, propensity),
+        target,
+    )
+
+
+def refused(report, said):
+    assert report.refused
+    assert any(said in reason for reason in report.reasons)
+    for name in ALL:
+        estimate = report[name]
+        assert (estimate.value, estimate.low, estimate.high) == (None, None, None)
+    assert np.isfinite([report.ess, report.max_weight, report.mean_weight]).all()
+
+
+@pytest.mark.parametrize("interval", ["wald", "bootstrap", "bernstein"])
+def test_too_few_effective_rows(interval):
+    report = evaluate(one_of_two(99, 1.0, [True] * 99), interval=interval, resamples=200)
+    refused(report, "worth 99.0 rows")
+    assert report.ess == pytest.approx(99.0)
+    assert not evaluate(one_of_two(100, 1.0, [True] * 100)).refused
+
+
+def test_one_row_decides_too_much():
+    rows = 3000
+    propensities = np.full(rows, 0.5)
+    propensities[7] = 0.002
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, rows)
+    actions[7] = 0
+    data = LoggedData(actions, rng.random(rows), propensities, np.full((rows, 2), 0.5))
+    report = evaluate(data)
+    refused(report, "One row decides too much")
+    assert report.max_weight == pytest.approx(250.0)
+    assert report.diagnostics.max_weight_share > 0.05
+
+
+def test_wrong_propensities():
+    rng = np.random.default_rng(0)
+    data = LoggedData(
+        rng.integers(0, 2, 4000),
+        rng.random(4000),
+        np.full(4000, 0.55),
+        np.tile([0.2, 0.8], (4000, 1)),
+    )
+    refused(evaluate(data), "standard errors from 1")
+
+
+def test_no_exploration_and_another_target():
+    refused(evaluate(one_of_two(1000, 1.0, np.arange(1000) % 2 == 0)), "no choice")
+    refused(evaluate(one_of_two(1000, 1.0, [False] * 1000)), "below 100")
+    # Where the target hardly differs the mean weight cannot show it; the lack of choice does.
+    refused(evaluate(one_of_two(1000, 1.0, np.arange(1000) >= 11)), "no choice")
+
+
+def test_no_exploration_and_the_very_same_target():
+    assert not evaluate(one_of_two(500, 1.0, [True] * 500)).refused
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 300),
+    st.integers(2, 5),
+    st.floats(0.01, 20),
+    st.sampled_from(["wald", "bootstrap", "bernstein"]),
+    st.booleans(),
+    st.integers(0, 10_000),
+)
+def test_any_valid_log_gets_an_answer(rows, actions, shape, interval, adaptive, seed):
+    rng = np.random.default_rng(seed)
+    logging = 0.98 * rng.dirichlet(np.full(actions, shape), rows) + 0.02 / actions
+    drawn = np.array([rng.choice(actions, p=p) for p in logging])
+    data = LoggedData(
+        drawn,
+        rng.integers(0, 2, rows),
+        logging[np.arange(rows), drawn],
+        rng.dirichlet(np.full(actions, shape), rows),
+        contexts=rng.normal(size=(rows, 2)) if seed % 2 else None,
+        clusters=rng.integers(0, 40, rows) if seed % 3 == 0 else None,
+    )
+    report = evaluate(data, interval=interval, adaptive=adaptive, resamples=100)
+    assert report.refused == bool(report.reasons)
+    weights = data.weights
+    should = weights.sum() ** 2 < 100 * (weights**2).sum() or weights.max() > 0.05 * weights.sum()
+    assert report.refused or not should
+    for name in ALL:
+        assert (report[name].value is None) == report.refused

@@ -1,0 +1,92 @@
+"""What evaluate takes and gives."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.ope import LoggedData, Rounds, evaluate
+
+
+@pytest.fixture(name="data")
+def _data():
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, 500)
+    return LoggedData(actions, rng.random(500), np.full(500, 0.5), np.tile([0.3, 0.7], (500, 1)))
+
+
+def test_only_what_was_asked_for(data):
+    report = evaluate(data, estimators=("dr",))
+    assert list(report.estimates) == ["dr"]
+    with pytest.raises(InputError, match="there are dr"):
+        report["ips"]
+
+
+def test_an_estimator_of_ones_own(data):
+    @dataclass(frozen=True)
+    class Clipped:
+        name: str = "clipped"
+
+        def rounds(self, log):
+            terms = np.minimum(log.data.weights, 1.2) * log.data.rewards
+            return Rounds(terms, np.ones(len(terms)), span=1.2)
+
+    report = evaluate(data, estimators=("ips", Clipped()), interval="bootstrap", resamples=200)
+    assert report["clipped"].value < report["ips"].value
+    assert report["clipped"].low < report["clipped"].value < report["clipped"].high
+
+
+def test_as_dict_is_json(data):
+    told = json.loads(json.dumps(evaluate(data).as_dict()))
+    assert told["refused"] is False
+    assert told["estimates"]["ips"]["value"] == pytest.approx(0.5, abs=0.1)
+    assert told["diagnostics"]["n"] == 500
+
+
+def test_one_seed_one_answer(data):
+    first, second, third = (
+        evaluate(data, interval="bootstrap", resamples=300, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first.estimates == second.estimates
+    assert first["ips"] != third["ips"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"estimators": ("ips", "magic")}, "magic"),
+        ({"estimators": ()}, "estimators"),
+        ({"interval": "exact"}, "interval"),
+        ({"level": 1.0}, "level"),
+        ({"interval": "bootstrap", "resamples": 5}, "resamples"),
+    ],
+)
+def test_wrong_options(data, options, said):
+    with pytest.raises(InputError, match=said):
+        evaluate(data, **options)
+
+
+def test_bernstein_asks_for_the_range_of_other_rewards(data):
+    wide = LoggedData(data.actions, 5 * data.rewards, data.propensities, data.target)
+    with pytest.raises(InputError, match="reward_range"):
+        evaluate(wide, interval="bernstein")
+    declared = LoggedData(
+        data.actions, 5 * data.rewards, data.propensities, data.target, reward_range=(0.0, 5.0)
+    )
+    wide_ends = evaluate(declared, interval="bernstein")["ips"]
+    ends = evaluate(data, interval="bernstein")["ips"]
+    assert wide_ends.low == pytest.approx(5 * ends.low)
+    assert wide_ends.high == pytest.approx(5 * ends.high)
+
+
+def test_rewards_of_1e300_do_not_overflow(data):
+    huge = LoggedData(data.actions, 1e300 * data.rewards, data.propensities, data.target)
+    for interval in ("wald", "bootstrap"):
+        for adaptive in (False, True):
+            options = {"interval": interval, "adaptive": adaptive, "resamples": 200}
+            ours, plain = evaluate(huge, **options), evaluate(data, **options)
+            for name in ("ips", "snips", "dr"):
+                assert ours[name].low == pytest.approx(1e300 * plain[name].low)
+                assert ours[name].high == pytest.approx(1e300 * plain[name].high)

@@ -1,0 +1,57 @@
+"""The forecast number of requests does give the wanted power."""
+
+import numpy as np
+import pytest
+
+from benchmarks.ope_worlds import IndependentWorld
+from steersman.errors import InputError
+from steersman.ope import LoggedData, evaluate, requests_needed
+
+world = IndependentWorld()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", ["ips", "snips", "dr"])
+def test_simulated_power(estimator):
+    pilot = world.log(np.random.default_rng(0), 4000)
+    needed = requests_needed(pilot, 0.05, estimator=estimator)
+    assert needed.rows == max(
+        needed.by_power, needed.by_effective_sample_size, needed.by_weight_share
+    )
+    found = 0
+    for run in range(200):
+        data = world.log(np.random.default_rng([1, run]), needed.by_power)
+        ends = evaluate(data, estimators=(estimator,))[estimator]
+        found += not ends.low <= world.truth - 0.05 <= ends.high
+    assert found / 200 == pytest.approx(0.8, abs=0.12)
+
+
+def test_the_rules_of_refusal_are_forecast():
+    pilot = world.log(np.random.default_rng(0), 400)
+    needed = requests_needed(pilot, 1.0)
+    assert needed.rows == max(needed.by_effective_sample_size, needed.by_weight_share)
+    longer = world.log(np.random.default_rng(1), 2 * needed.rows)
+    assert not evaluate(longer).refused
+
+
+def test_what_more_rows_cannot_mend():
+    actions = np.zeros(400, dtype=int)
+    target = np.where(np.arange(400)[:, None] % 2, [1.0, 0.0], [0.0, 1.0])
+    pilot = LoggedData(actions, np.linspace(0, 1, 400), np.ones(400), target)
+    assert requests_needed(pilot, 0.1).rows is None
+
+
+def test_wrong_questions():
+    pilot = world.log(np.random.default_rng(0), 400)
+    for options, said in (
+        ({"effect": 0.0}, "effect"),
+        ({"effect": 0.1, "power": 0.01}, "power"),
+        ({"effect": 0.1, "estimator": "dm"}, "estimator"),
+    ):
+        with pytest.raises(InputError, match=said):
+            requests_needed(pilot, **options)
+    nothing = LoggedData(
+        np.zeros(5, dtype=int), np.ones(5), np.full(5, 0.5), np.tile([0.0, 1.0], (5, 1))
+    )
+    with pytest.raises(InputError, match="sum to 0"):
+        requests_needed(nothing, 0.1)
