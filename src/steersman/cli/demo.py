@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SWEEP = (Deep(worth=0.5), Deep.ask(0.7), Deep.ask(0.5))
 """Other assumptions about an escalation; the main one is a strong model worth .7."""
-_SWEEP_ORDERS = 3
+_SWEEP_ORDERS = 2
 
 
 @click.group()

@@ -206,7 +206,7 @@ class ChoicePolicy(ABC):
             [inputs.weight(w) for w in weights] if weights is not None else [1.0] * n
         )
         self._learn_batch(X, indexes, rewards, checked, buckets)
-        self._count(indexes)
+        self._count_plays(indexes)
 
     def revise(
         self, x: Any, action: str, change: float, *, weight: float = 1.0, bucket: int | None = None
@@ -225,7 +225,7 @@ class ChoicePolicy(ABC):
         index = self.index(action)
         self._revise(x, index, inputs.reward(change), inputs.weight(weight), bucket)
 
-    def _count(self, indexes: NDArray[np.intp]) -> None:
+    def _count_plays(self, indexes: NDArray[np.intp]) -> None:
         if self.actions:
             np.add.at(self._plays, indexes, 1.0)
         self.updates += len(indexes)

@@ -7,7 +7,7 @@ A chooser sees a decision as `Seen` and answers with a `Drawn`. All but the orac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Seen:
         eligible: The n names to choose from.
         truth: (n,) expected reward of each, all later choices made as this set of policies makes
             them. For the oracle and for checking estimates; hidden from everyone else.
-        features: (n, d) features of each, where the point declares them.
+        features: (n, d) features of each, where the chooser reads them.
     """
 
     context: Mapping[str, Any]
@@ -76,6 +76,9 @@ class Drawn:
 
 class Chooser(Protocol):
     """Chooses at one decision point, and may learn."""
+
+    reads_features: ClassVar[bool]
+    """Whether it needs ``Seen.features``, which cost more than most choices."""
 
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
         """One action; learns nothing.
@@ -124,6 +127,8 @@ class Learned:
         encoder: Turns contexts into its vectors.
     """
 
+    reads_features: ClassVar[bool] = False
+
     def __init__(self, policy: ChoicePolicy, encoder: FeatureMap) -> None:
         self.policy, self._encoder = policy, encoder
 
@@ -143,6 +148,8 @@ class Joint:
     Args:
         policy: A joint policy with an open set of actions.
     """
+
+    reads_features: ClassVar[bool] = True
 
     def __init__(self, policy: ChoicePolicy) -> None:
         self.policy = policy
@@ -165,6 +172,8 @@ class Keyed:
         policy: Over all actions that are ever eligible.
         key: The context field that holds the key.
     """
+
+    reads_features: ClassVar[bool] = False
 
     def __init__(self, policy: BetaThompson, key: str) -> None:
         self.policy, self._key = policy, key
@@ -190,6 +199,8 @@ class Unlearned:
         policy: Rules, or one fixed action.
     """
 
+    reads_features: ClassVar[bool] = False
+
     def __init__(self, policy: ChoicePolicy) -> None:
         self.policy = policy
 
@@ -204,6 +215,8 @@ class Unlearned:
 class First:
     """Always the first of the eligible: the default tool."""
 
+    reads_features: ClassVar[bool] = False
+
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
         """See `Chooser.choose`."""
         return _certain(0, np.zeros(len(seen.eligible)), rng)
@@ -214,6 +227,8 @@ class First:
 
 class Oracle:
     """Always what earns most, by the truth that nobody knows: the ceiling."""
+
+    reads_features: ClassVar[bool] = False
 
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
         """See `Chooser.choose`."""

@@ -146,11 +146,14 @@ class _Run:
             self.consequences.routed(at.request, at.guardian, "planner", right=right).tool
             for right in (False, True)
         )
+        features = None
+        if self.policies.tool.reads_features:
+            features = self.world.tool_features(at.request, self.history)
         return Seen(
             context=self.world.contexts[at.request],
             eligible=tuple(self.world.names(at.shortlist)),
             truth=np.where(at.shortlist == at.needed, right, wrong),
-            features=self.world.tool_features(at.request, self.history),
+            features=features,
         )
 
     def _route(self, at: _Arrival, chance: float, tool: Drawn) -> Seen:

@@ -228,10 +228,11 @@ def run_job(job: Job) -> Order:
     """
     world = _world(job.home)
     stream = draw_stream(world, np.random.default_rng([job.order, 0]))
-    consequences = Consequences(world, load_points(), job.deep)
+    points = load_points()
+    consequences = Consequences(world, points, job.deep)
     sets = {}
     for name in job.sets:
-        log = replay_set(world, stream, name, job, consequences=consequences)
+        log = replay_set(world, stream, name, job, points=points, consequences=consequences)
         sets[name] = Replayed(log.rewards, summarise(log), by_tool_use(world, stream, log))
     return Order(stream.requests, sets)
 
