@@ -65,3 +65,8 @@ def test_on_adaptive_logs_it_is_a_small_part_of_the_noise():
         values = np.array([report[name].value for report in reports if not report.refused])
         assert len(values) > 295
         assert abs(values.mean() - world.truth) < 0.3 * values.std()
+
+
+def test_dm_on_an_adaptive_log_leaves_out_rows_without_a_past():
+    data = LoggedData(np.zeros(200, int), np.full(200, 0.7), np.ones(200), np.ones((200, 1)))
+    assert DM().rounds(Log(data, adaptive=True)).value == pytest.approx(0.7, abs=1e-12)

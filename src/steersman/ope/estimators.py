@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from steersman.ope.refit import Refit
-from steersman.ope.reward_models import cross_fitted, external, past_only
+from steersman.ope.reward_models import cross_fitted, external, past_only, time_batches
 from steersman.ope.rounds import Rounds
 from steersman.ope.stabilise import stabilisers
 
@@ -87,7 +87,8 @@ class IPS:
 
     Unbiased whenever propensities are exact and every action that the target can take could have
     been logged (positivity); a log without exploration breaks it. Its noise grows with the weights
-    and with the level of the rewards.
+    and with the level of the rewards. On adaptive logs rounds are stabilised, which costs exact
+    unbiasedness (see ``steersman.ope.stabilise``).
 
     Args:
         name: Name in the report.
@@ -101,7 +102,14 @@ class IPS:
     name: str = field(default="ips")
 
     def rounds(self, log: Log) -> Rounds:
-        """Return weight times reward over 1."""
+        """Return weight times reward over 1.
+
+        Args:
+            log: The log and the target policy.
+
+        Returns:
+            One term per logged round.
+        """
         low, high = log.reward_range
         span = log.largest_weight * (max(high, 0.0) - min(low, 0.0))
         terms = log.data.weights * log.data.rewards
@@ -128,7 +136,14 @@ class SNIPS:
     name: str = field(default="snips")
 
     def rounds(self, log: Log) -> Rounds:
-        """Return weight times reward over weight."""
+        """Return weight times reward over weight.
+
+        Args:
+            log: The log and the target policy.
+
+        Returns:
+            One term per logged round.
+        """
         low, high = log.reward_range
         weights = log.data.weights
         span = log.largest_weight * (high - low)
@@ -155,12 +170,22 @@ class DM:
     name: str = field(default="dm")
 
     def rounds(self, log: Log) -> Rounds:
-        """Return the target's predicted reward over 1."""
-        terms = log.predictions.expected
+        """Return the target's predicted reward over 1, for rows that a model could predict.
+
+        Args:
+            log: The log and the target policy.
+
+        Returns:
+            One term per logged round.
+        """
+        terms, counted = log.predictions.expected, np.ones(len(log.data))
         refitted = log.data.q_hat is None and not log.adaptive
+        if log.data.q_hat is None and log.adaptive:
+            # The first rows have no past to be predicted from: they are left out, not taken for 0.
+            counted[next(time_batches(len(counted)))] = 0.0
         return Rounds(
-            terms,
-            np.ones(len(terms)),
+            terms * counted,
+            counted,
             span=float(np.ptp(terms)),
             from_model=True,
             refit=Refit(log.data) if refitted else None,
@@ -188,7 +213,14 @@ class DR:
     name: str = field(default="dr")
 
     def rounds(self, log: Log) -> Rounds:
-        """Return the predicted reward plus the weighted residual, over 1."""
+        """Return the predicted reward plus the weighted residual, over 1.
+
+        Args:
+            log: The log and the target policy.
+
+        Returns:
+            One term per logged round.
+        """
         guess = log.predictions
         terms = guess.expected + log.data.weights * (log.data.rewards - guess.chosen)
         return Rounds(terms, np.ones(len(terms)), self._span(log)).scaled(log.stabilisers)
