@@ -40,6 +40,7 @@ def print_report(console: Console, report: dict[str, Any], chart: str) -> None:
     )
     console.print(chart, markup=False, highlight=False)
     _use(console, report)
+    _shortfalls(console, report)
     _cache(console, report)
     _evidence(console, report)
     _targets(console, report)
@@ -98,6 +99,30 @@ def _use(console: Console, report: dict[str, Any]) -> None:
         cells = [f"{use[key][bucket]['success']:.3f}" for key in ("learned", "best_fixed", "rules")]
         table.add_row(label, *cells, f"{use['learned'][bucket]['requests']:,.0f}")
     console.print(table)
+
+
+def _shortfalls(console: Console, report: dict[str, Any]) -> None:
+    """Say where learning lost, from the same numbers."""
+    learned, fixed = (report["policies"][name] for name in ("learned", "best_fixed"))
+    use = report["by_tool_use"]
+    told = [
+        f"{label}: {use['learned'][bucket]['success']:.3f}, "
+        f"best fixed {use['best_fixed'][bucket]['success']:.3f}"
+        for bucket, label in (
+            ("first_seen", "tools needed for the first time"),
+            ("tail", "tools of the tail"),
+        )
+        if use["learned"][bucket]["success"] < use["best_fixed"][bucket]["success"]
+    ]
+    if learned["p95_latency_ms"] > fixed["p95_latency_ms"]:
+        told.append(
+            f"p95 latency: {learned['p95_latency_ms']:,.0f} ms against "
+            f"{fixed['p95_latency_ms']:,.0f}, as {learned['escalated']:.1%} of requests escalate"
+        )
+    if told:
+        console.print("\nWhere learning does not help")
+        for line in told:
+            console.print(f"  {line}", highlight=False)
 
 
 def _cache(console: Console, report: dict[str, Any]) -> None:

@@ -32,7 +32,8 @@ def summarise(log: Log) -> dict[str, float]:
         success, reward, tool_precision (right tools among those the assistant picked itself),
         routing_precision (requests that took the cheapest route that would have answered them,
         among those that took a route and had one), p50 and p95 latency in ms, mean cost in USD,
-        cache hit_rate (stored answers served, of all requests) and wrong_hit_rate (of those).
+        cache hit_rate (stored answers served, of all requests) and wrong_hit_rate (of those),
+        escalated (share of requests that took the route deep).
     """
     latency = log.outcome("latency_ms")
     served = log.outcome("cache_hit") == 1.0
@@ -53,6 +54,7 @@ def summarise(log: Log) -> dict[str, float]:
         "cost_usd": float(log.outcome("cost_usd").mean()),
         "hit_rate": float(served.mean()),
         "wrong_hit_rate": float(wrong.sum() / max(1, served.sum())),
+        "escalated": _mean([row.route == "deep" for row in log.answered]),
     }
 
 

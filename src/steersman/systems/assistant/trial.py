@@ -45,6 +45,7 @@ FIXED = tuple(f"{lookup}/{route}" for lookup, route in product(LOOKUPS, ROUTES))
 _ALWAYS = ("learned", "rules", "oracle")
 _FIGURES: tuple[str, ...] = ("success", "tool_precision", "routing_precision", "reward")
 _FIGURES += ("p50_latency_ms", "p95_latency_ms", "cost_usd", "hit_rate", "wrong_hit_rate")
+_FIGURES += ("escalated",)
 
 
 @dataclass(frozen=True, slots=True)
