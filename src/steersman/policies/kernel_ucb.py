@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.policies import inputs
-from steersman.policies.linucb import BoundedLinUCB
+from steersman.policies.linear import LinearPolicy
+from steersman.policies.linucb import bounded_choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
 
 
-class KernelUCB(BoundedLinUCB):
+class KernelUCB(LinearPolicy):
     """Bounded LinUCB on x and on random Fourier features of x, so that it also learns curves.
 
     The features √(2/D)·cos(Wx + b), W ~ N(0, 1/lengthscale²), b ~ U(0, 2π), have inner products
@@ -71,6 +73,9 @@ class KernelUCB(BoundedLinUCB):
         forget: float = 1.0,
         seed: int = 0,
     ) -> None:
+        self.alpha = inputs.parameter("alpha", alpha, 0.0, 1e6)
+        self.ridge = inputs.parameter("ridge", ridge, 0.0, 1e9, open_low=True)
+        self.ceiling = inputs.parameter("ceiling", ceiling, -1e9, 1e9)
         self.context_dim = inputs.whole("dim", dim, 1, 16_384)
         self.random_features = inputs.whole("random_features", random_features, 1, 4096)
         self.lengthscale = inputs.parameter("lengthscale", lengthscale, 1e-6, 1e6)
@@ -82,12 +87,15 @@ class KernelUCB(BoundedLinUCB):
         super().__init__(
             actions,
             self.context_dim + self.random_features,
-            alpha=alpha,
-            ridge=ridge,
-            ceiling=ceiling,
+            prior_precision=self.ridge,
+            noise_var=1.0,
             floor=floor,
             forget=forget,
         )
+
+    def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        self._no_features(features)
+        return bounded_choice(self._arms, self._vector(x), self.alpha, self.ceiling, mask)
 
     def _vector(self, x: Any) -> Floats:
         return self._lifted(inputs.vector(x, self.context_dim))
@@ -105,8 +113,11 @@ class KernelUCB(BoundedLinUCB):
 
     def _config(self) -> dict[str, Any]:
         return {
-            **super()._config(),
             "dim": self.context_dim,
+            "alpha": self.alpha,
+            "ridge": self.ridge,
+            "ceiling": self.ceiling,
+            "forget": self.forget,
             "random_features": self.random_features,
             "lengthscale": self.lengthscale,
             "seed": self.seed,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steersman.policies.arm_sums import ArmSums
+
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
@@ -70,14 +72,9 @@ class LinUCB(LinearPolicy):
         )
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
-        _, bounds = self._bounds(x, features)
-        return bounds, share_ties(bounds, mask, tolerance=self._arms.working_precision)
-
-    def _bounds(self, x: Any, features: Any) -> tuple[Floats, Floats]:
-        """Return the means (K,) and the upper confidence bounds (K,) at ``x``."""
         self._no_features(features)
-        means, variances = self._arms.means_and_variances(self._vector(x))
-        return means, means + self.alpha * np.sqrt(variances)
+        _, bounds = upper_bounds(self._arms, self._vector(x), self.alpha)
+        return bounds, share_ties(bounds, mask, tolerance=self._arms.working_precision)
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -88,7 +85,7 @@ class LinUCB(LinearPolicy):
         }
 
 
-class BoundedLinUCB(LinUCB):
+class BoundedLinUCB(LinearPolicy):
     """LinUCB that knows the largest possible reward: no bound may promise more than ``ceiling``.
 
     Early on almost every bound exceeds what any reward can be, and plain LinUCB then follows the
@@ -132,20 +129,45 @@ class BoundedLinUCB(LinUCB):
         floor: float = 0.0,
         forget: float = 1.0,
     ) -> None:
+        self.alpha = inputs.parameter("alpha", alpha, 0.0, 1e6)
+        self.ridge = inputs.parameter("ridge", ridge, 0.0, 1e9, open_low=True)
         self.ceiling = inputs.parameter("ceiling", ceiling, -1e9, 1e9)
-        super().__init__(actions, dim, alpha=alpha, ridge=ridge, floor=floor, forget=forget)
+        super().__init__(
+            actions, dim, prior_precision=self.ridge, noise_var=1.0, floor=floor, forget=forget
+        )
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
-        means, bounds = self._bounds(x, features)
-        reaching = bounds >= self.ceiling
-        if mask is not None:
-            reaching &= mask
-        precision = self._arms.working_precision
-        if reaching.any():
-            return np.minimum(bounds, self.ceiling), share_ties(
-                means, reaching, tolerance=precision
-            )
-        return bounds, share_ties(bounds, mask, tolerance=precision)
+        self._no_features(features)
+        return bounded_choice(self._arms, self._vector(x), self.alpha, self.ceiling, mask)
 
     def _config(self) -> dict[str, Any]:
-        return {**super()._config(), "ceiling": self.ceiling}
+        return {
+            "dim": self.dim,
+            "alpha": self.alpha,
+            "ridge": self.ridge,
+            "ceiling": self.ceiling,
+            "forget": self.forget,
+        }
+
+
+def upper_bounds(arms: ArmSums, x: Floats, alpha: float) -> tuple[Floats, Floats]:
+    """Return the means (K,) at ``x`` and the bounds (K,) that lie ``alpha`` deviations above."""
+    means, variances = arms.means_and_variances(x)
+    return means, means + alpha * np.sqrt(variances)
+
+
+def bounded_choice(
+    arms: ArmSums, x: Floats, alpha: float, ceiling: float, mask: Mask | None
+) -> tuple[Floats, Floats]:
+    """Return the bounds (K,) cut at ``ceiling``, and the greedy distribution (K,) over them.
+
+    Among the arms that reach the ceiling the best mean wins; if none does, the best bound.
+    """
+    means, bounds = upper_bounds(arms, x, alpha)
+    reaching = bounds >= ceiling
+    if mask is not None:
+        reaching &= mask
+    if reaching.any():
+        chosen = share_ties(means, reaching, tolerance=arms.working_precision)
+        return np.minimum(bounds, ceiling), chosen
+    return bounds, share_ties(bounds, mask, tolerance=arms.working_precision)
