@@ -74,7 +74,7 @@ def bernstein(rounds: Rounds, units: Units, level: float) -> Interval:
     the quadratic for V makes it valid for self-normalised ratios too, where no bound on the ratio
     itself is known.
 
-    Assumes independent rounds (or units); adaptive logs are covered by simulation only.
+    Assumes independent rounds (or units). On adaptive logs it is neither proved nor simulated here.
 
     Args:
         rounds: The estimator's terms.
