@@ -125,3 +125,24 @@ def test_float32_working_copies_decide_as_float64_does(kind, monkeypatch):
     contexts = rng.standard_normal((300, 64)) / 8.0
     for x in contexts:
         assert narrow.distribution(x) == pytest.approx(wide.distribution(x), abs=2e-6)
+
+
+@pytest.mark.parametrize("visits", [30.0, 1e3, 1e4, 1e6])
+def test_float32_working_copies_agree_where_an_arm_is_well_known(visits, monkeypatch):
+    """In one direction seen again and again, float32 would cancel to noise."""
+    names = [f"a{i}" for i in range(40)]
+    rng = np.random.default_rng(0)
+    often = rng.standard_normal(64)
+    often /= np.linalg.norm(often)
+    narrow = LinTS(names, 64, noise_var=0.05)
+    monkeypatch.setattr("steersman.policies.arm_sums._FLOAT32_FROM", 10**12)
+    wide = LinTS(names, 64, noise_var=0.05)
+    assert narrow._arms._working.dtype == np.float32
+    for policy in (narrow, wide):
+        for i, name in enumerate(names):
+            policy.learn(often, name, 0.5 + 1e-4 * (i % 3), weight=visits * (1 + i % 2))
+    for x in (often, often + 1e-3 * rng.standard_normal(64), rng.standard_normal(64) / 8.0):
+        _, expected = wide._arms.means_and_variances(x)
+        _, found = narrow._arms.means_and_variances(x)
+        assert found == pytest.approx(expected, rel=2e-3)
+        assert narrow.distribution(x) == pytest.approx(wide.distribution(x), abs=1e-3)

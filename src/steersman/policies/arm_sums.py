@@ -7,8 +7,10 @@ caches. With prior precision λ and noise variance v the posterior of arm a is
     L_a = λI + Gram_a / v,    θ_a = L_a⁻¹ Moment_a / v,    score mean θ_aᵀx, variance xᵀL_a⁻¹x.
 
 All K variances are one matrix-vector product: xᵀBx = Σ_i B_ii x_i² + Σ_{i<j} (2 B_ij) x_i x_j, so a
-row of packed B (off-diagonals doubled) meets the packed outer product of x. Moving those K·d(d+1)/2
-numbers through memory is what a decision costs; the working copy is float32 if it matters.
+row of packed B (off-diagonals doubled) meets the packed outer product of x. Moving those
+K·d(d+1)/2 numbers through memory is what a decision costs; the working copy is float32 where that
+matters. Where an arm is well known, the sum cancels to far below its terms, and its variance is
+taken in float64.
 
 Forgetting scales an update of age t by forget^t. The decayed sum and its clock are kept, not one
 sum per time bucket: g^(T-t) factorises, so sums of different clocks add exactly, in any order.
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _FLOAT32_FROM = 1 << 16  # packed numbers; below, float64 fits the cache and costs nothing
-_LARGEST_MOMENT = 1e290  # leaves room for dividing by the smallest noise variance
+_FLOAT32_TRUST = 1e-2  # of the prior's variance; below, cancellation costs float32 over .1 %
+_LARGEST_MOMENT = 1e250  # leaves room for the smallest noise variance and prior precision
+_LARGEST_SIZE = 1 << 27  # packed numbers, a gibibyte of float64 for each of three copies
 _REFRESH_EVERY = 256  # rank-one updates of one arm between exact factorisations
 
 
@@ -56,6 +60,11 @@ class ArmSums:
         self.version = 0
         self._upper = _packed_indices(dim)
         size = len(self._upper[0])
+        if arms * size > _LARGEST_SIZE:
+            raise InputError(
+                f"{arms} models of {dim} features need {arms * size:,} numbers, more than "
+                f"{_LARGEST_SIZE:,}; use fewer features, or a joint model over per-action features"
+            )
         self.gram: Floats = np.zeros((arms, size))
         self.moment: Floats = np.zeros((arms, dim))
         self.count: Floats = np.zeros(arms)
@@ -72,8 +81,25 @@ class ArmSums:
         outer.fill(0.0)
         self._rank_one(self.dim, 1.0, x, outer, overwrite_ap=1)
         variances: Floats = np.dot(self._working, outer).astype(np.float64)
+        if outer.dtype == np.float32:
+            self._correct_small(variances, x)
         np.maximum(variances, 0.0, out=variances)
         return self._theta @ x, variances
+
+    def _correct_small(self, variances: Floats, x: Floats) -> None:
+        """Recompute in float64 the variances far below the prior's, where float32 has cancelled."""
+        prior = blas.ddot(x, x) / self.prior_precision
+        small = (variances < _FLOAT32_TRUST * prior).nonzero()[0]
+        if len(small) == 0:
+            return
+        outer: Floats = np.zeros(len(self._doubling))
+        blas.dspr(self.dim, 1.0, x, outer, overwrite_ap=1)
+        outer *= self._doubling
+        # Gathering rows costs a copy, so with many of them all are read in place.
+        if 4 * len(small) < len(variances):
+            variances[small] = self._inverse[small] @ outer
+        else:
+            variances[:] = self._inverse @ outer
 
     def means(self, x: Floats) -> Floats:
         """Return the posterior mean (K,) of every arm's score at ``x`` (d,)."""
@@ -117,7 +143,11 @@ class ArmSums:
         blas.dspr(self.dim, weight, x, self.gram[arm], overwrite_ap=1)
         self._push(arm, x, weight * reward)
         self.count[arm] += weight
+        self._learned[arm] = True
         if self._stale[arm]:
+            return
+        if self.forget < 1.0:
+            self._mark_stale(arm)
             return
         self._pending[arm] += 1
         if self._pending[arm] >= _REFRESH_EVERY:
@@ -133,6 +163,7 @@ class ArmSums:
         self.moment[arm] += weighted.T @ rewards
         self._reach[arm] = float(np.abs(self.moment[arm]).max())
         self.count[arm] += weights.sum()
+        self._learned[arm] = True
         self._mark_stale(arm)
 
     def revise(self, arm: int, x: Floats, change: float, weight: float) -> None:
@@ -159,23 +190,23 @@ class ArmSums:
     # -- state -----------------------------------------------------------------------------------
 
     def sums(self) -> dict[str, Floats]:
-        """Return copies of the sums, all decayed to the clock."""
-        for arm in np.flatnonzero(self._stamp != self.clock):
-            self._decay_arm(int(arm))
-        return {"gram": self.gram.copy(), "moment": self.moment.copy(), "count": self.count.copy()}
+        """Return copies of the sums, all decayed to the clock; the sums themselves stay."""
+        factors = self._factors()
+        return {
+            "gram": self.gram * factors[:, None],
+            "moment": self.moment * factors[:, None],
+            "count": self.count * factors,
+        }
 
     def load(self, sums: dict[str, Floats], clock: int) -> None:
         """Replace the sums by copies of others of the same shapes."""
-        self.gram = np.array(sums["gram"], dtype=np.float64)
-        self.moment = np.array(sums["moment"], dtype=np.float64)
-        self.count = np.array(sums["count"], dtype=np.float64)
+        # Row by row in memory: BLAS adds to a row in place, and to a strided one not at all.
+        self.gram = np.array(sums["gram"], dtype=np.float64, order="C")
+        self.moment = np.array(sums["moment"], dtype=np.float64, order="C")
+        self.count = np.array(sums["count"], dtype=np.float64, order="C")
         self.clock = clock
         self._stamp = np.full(len(self.count), clock, dtype=np.int64)
         self._clear_caches()
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every sum."""
-        return {"gram": self.gram.shape, "moment": self.moment.shape, "count": self.count.shape}
 
     # -- caches ----------------------------------------------------------------------------------
 
@@ -191,8 +222,9 @@ class ArmSums:
         self._theta: Floats = np.zeros((arms, self.dim))
         self._pending = [0] * arms
         self._reach: list[float] = np.abs(self.moment).max(axis=1, initial=0.0).tolist()
-        self._stale = self.count != 0.0
-        self._stale |= self.moment.any(axis=1)
+        self._learned = (self.count != 0.0) | self.moment.any(axis=1)
+        self._derived_at = np.full(arms, self.clock, dtype=np.int64)
+        self._stale = self._learned.copy()
         self._any_stale = bool(self._stale.any())
 
     def _mark_stale(self, arm: int) -> None:
@@ -211,12 +243,22 @@ class ArmSums:
         theta = self._theta[arm]
         blas.daxpy(v, theta, a=shrink * (reward - blas.ddot(theta, x)))
 
+    def _factors(self) -> Floats:
+        """Return forget^age of every arm's sums, (K,)."""
+        factors: Floats = np.power(self.forget, (self.clock - self._stamp).astype(np.float64))
+        return factors
+
     def _decay_arm(self, arm: int) -> None:
+        """Bring an arm's sums to the clock, before something is added to them.
+
+        Only learning does this: were decisions to decay too, their number would change the
+        rounding, and the same log would not give the same bytes.
+        """
         age = int(self.clock - self._stamp[arm])
         if age == 0:
             return
         self._stamp[arm] = self.clock
-        if self.forget == 1.0 or not (self.count[arm] or self.moment[arm].any()):
+        if self.forget == 1.0:
             return
         factor = self.forget**age
         self.gram[arm] *= factor
@@ -227,8 +269,8 @@ class ArmSums:
     def _refresh_stale(self) -> None:
         if not self._any_stale:
             return
-        for arm in np.flatnonzero(self._stamp != self.clock):
-            self._decay_arm(int(arm))
+        if self.forget < 1.0:
+            self._stale |= (self._derived_at != self.clock) & self._learned
         for arm in np.flatnonzero(self._stale):
             self._refresh(int(arm))
         self._any_stale = False
@@ -236,14 +278,16 @@ class ArmSums:
     def _refresh(self, arm: int) -> None:
         """Derive the caches of one arm from its sums by an exact factorisation."""
         precision = np.zeros((self.dim, self.dim))
-        precision[self._upper] = self.gram[arm] / self.noise_var
+        scale = self.forget ** float(self.clock - self._stamp[arm]) / self.noise_var
+        precision[self._upper] = self.gram[arm] * scale
         precision[np.diag_indices(self.dim)] += self.prior_precision
         inverse = _inverse_of_upper(precision, self.prior_precision)
         self._inverse[arm] = inverse[self._upper]
         self._working[arm] = self._inverse[arm] * self._doubling
         full = np.triu(inverse) + np.triu(inverse, 1).T
-        self._theta[arm] = full @ (self.moment[arm] / self.noise_var)
+        self._theta[arm] = full @ (self.moment[arm] * scale)
         self._pending[arm] = 0
+        self._derived_at[arm] = self.clock
         self._stale[arm] = False
 
 

@@ -6,19 +6,18 @@ sums into states, deltas and merges. Sums are additive, so a merge is an additio
 
 from __future__ import annotations
 
-import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from steersman.errors import ActionError, InputError, MergeError, StateError
+from steersman.errors import ActionError, InputError, MergeError, StateError, SteersmanError
 from steersman.policies import inputs, states
 from steersman.policies.choice import Choice, draw, mix_floor, mix_reserved
+from steersman.policies.deltas import delta_header, delta_ids, refuse_known
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from steersman.policies.states import State, Sums
@@ -52,7 +51,9 @@ class ChoicePolicy(ABC):
         self._index = {name: i for i, name in enumerate(self.actions)}
         self._plays: Floats = np.zeros(len(self.actions))
         self._reserved: dict[str, tuple[float, float]] = {}
+        self._removals = 0
         self._merged: set[str] = set()
+        self._emitted: dict[str, int] = {}
         self._base: State | None = None
 
     # -- deciding: pure --------------------------------------------------------------------------
@@ -118,13 +119,16 @@ class ChoicePolicy(ABC):
             if self.actions:
                 return None
             raise ActionError("this policy has no actions; add one, or serve the fallback")
-        if isinstance(eligible, str):
-            raise InputError(f"eligible must be a sequence of names, not the string {eligible!r}")
+        if isinstance(eligible, str) or not isinstance(eligible, Sequence):
+            raise InputError(f"eligible must be a sequence of names; got {eligible!r}")
         mask = np.zeros(len(self.actions), dtype=np.bool_)
         for name in eligible:
             mask[self.index(name)] = True
-        if not mask.any():
+        count = np.count_nonzero(mask)
+        if count == 0:
             raise ActionError("no action is eligible; serve the decision point's fallback with p 1")
+        if count < len(eligible):
+            raise InputError("eligible names an action twice; every name may stand once")
         return mask
 
     def index(self, action: str) -> int:
@@ -170,8 +174,10 @@ class ChoicePolicy(ABC):
                 update is a bucket of its own. Policies that do not forget ignore it.
         """
         index = self.index(action)
+        if bucket is not None:
+            bucket = inputs.bucket(bucket)
         self._learn(x, index, reward, inputs.weight(weight), bucket)
-        if self.actions:
+        if self.actions and weight > 0.0:
             self._plays[index] += 1.0
         self.updates += 1
 
@@ -197,6 +203,8 @@ class ChoicePolicy(ABC):
             InputError: lengths that differ, or a row that :meth:`learn` would refuse.
             ActionError: an unknown name.
         """
+        if isinstance(actions, str):
+            raise InputError(f"actions must be a sequence of names, not the string {actions!r}")
         n = len(actions)
         given = (X, rewards, *(v for v in (weights, buckets) if v is not None))
         if any(len(values) != n for values in given):
@@ -205,8 +213,11 @@ class ChoicePolicy(ABC):
         checked = np.array(
             [inputs.weight(w) for w in weights] if weights is not None else [1.0] * n
         )
-        self._learn_batch(X, indexes, rewards, checked, buckets)
-        self._count_plays(indexes)
+        times = None if buckets is None else [inputs.bucket(b) for b in buckets]
+        self._learn_batch(X, indexes, rewards, checked, times)
+        if self.actions:
+            np.add.at(self._plays, indexes[checked > 0.0], 1.0)
+        self.updates += n
 
     def revise(
         self, x: Any, action: str, change: float, *, weight: float = 1.0, bucket: int | None = None
@@ -220,15 +231,16 @@ class ChoicePolicy(ABC):
             action: likewise.
             change: new reward minus old reward.
             weight: as the update was learned.
-            bucket: likewise.
+            bucket: likewise; a policy that forgets needs it.
+
+        Raises:
+            InputError: a malformed context, or no bucket for a policy that forgets.
+            ActionError: an unknown name.
         """
         index = self.index(action)
+        if bucket is not None:
+            bucket = inputs.bucket(bucket)
         self._revise(x, index, inputs.reward(change), inputs.weight(weight), bucket)
-
-    def _count_plays(self, indexes: NDArray[np.intp]) -> None:
-        if self.actions:
-            np.add.at(self._plays, indexes, 1.0)
-        self.updates += len(indexes)
 
     @abstractmethod
     def _learn(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
@@ -273,13 +285,23 @@ class ChoicePolicy(ABC):
     def remove_action(self, name: str) -> None:
         """Remove an action and what was learned of it (a replay of the log brings it back).
 
+        Deltas are from here on since the removal: merge before removing.
+
         Args:
             name: an action of this policy.
+
+        Raises:
+            InputError: it is the last one.
         """
         gone = self.index(name)
+        if len(self.actions) == 1:
+            raise InputError(f"{name!r} is the last action; a policy needs one to choose")
         kept = [i for i in range(len(self.actions)) if i != gone]
-        self._reindex(tuple(self.actions[i] for i in kept), kept)
         self._reserved.pop(name, None)
+        self._base = None
+        self._removals += 1
+        self._reindex(tuple(self.actions[i] for i in kept), kept)
+        self._base = self.state()
 
     def _reindex(self, actions: tuple[str, ...], order: list[int]) -> None:
         meta, sums = self._meta(), self._all_sums()
@@ -292,16 +314,7 @@ class ChoicePolicy(ABC):
         self._install(meta, self._reordered(sums, order))
 
     def _reordered(self, sums: Sums, order: list[int]) -> Sums:
-        """Return the sums with the actions' axis taken in ``order``; -1 makes zeros."""
-        index = np.array(order, dtype=np.intp)
-        axes = {**self._action_axes(), "plays": 0}
-        taken: Sums = dict(sums)
-        for name, axis in axes.items():
-            moved = np.moveaxis(sums[name], axis, 0)
-            fresh = np.zeros((len(order), *moved.shape[1:]))
-            fresh[index >= 0] = moved[index[index >= 0]]
-            taken[name] = np.ascontiguousarray(np.moveaxis(fresh, 0, axis))
-        return taken
+        return states.reorder(sums, {**self._action_axes(), "plays": 0}, order)
 
     # -- state, deltas, merges -------------------------------------------------------------------
 
@@ -320,13 +333,20 @@ class ChoicePolicy(ABC):
             StateError: another algorithm, version or shape, damaged JSON, non-finite sums.
         """
         meta, sums = states.unpack(state, algorithm=cls.algorithm, version=cls.version)
+        cls._check_size(meta["config"], sums)
         try:
             policy = cls(**meta["config"])
-        except (TypeError, InputError) as error:
+        except (TypeError, ValueError, SteersmanError) as error:
             raise StateError(f"the state's config does not fit {cls.__name__}: {error}") from error
         policy._install(meta, sums)
         policy._base = policy.state()
         return policy
+
+    @classmethod
+    def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
+        """Refuse a header that asks for more memory than the state's arrays take."""
+        if sums.get("plays", np.zeros(0)).shape != (len(config["actions"]),):
+            raise StateError("the state has no 'plays' with one number per action")
 
     def delta(self, since: Mapping[str, Any] | None = None, *, id: str | None = None) -> State:  # noqa: A002
         """Return what was learned since a state, to be merged into another copy of it.
@@ -337,34 +357,42 @@ class ChoicePolicy(ABC):
         """
         meta, sums = self._meta(), self._all_sums()
         base = self._base if since is None else since
+        base_meta = None
         if base is not None:
             base_meta, base_sums = self._unpacked(base)
             sums = self._difference(meta, sums, base_meta, base_sums)
             meta["updates"] -= base_meta["updates"]
-        return states.pack({**meta, "delta": id or uuid.uuid4().hex, "merged": []}, sums)
+        header = delta_header(id, merged=self._merged, emitted=self._emitted, base=base_meta)
+        self._emitted[header["delta"]] = self.updates
+        return states.pack({**meta, **header}, sums)
 
     def merge(self, deltas: Sequence[Mapping[str, Any]]) -> None:
         """Add deltas of other copies, in any order and grouping; all or none.
+
+        A delta that was merged before is refused, also where it comes inside another one: a delta
+        lists the deltas that its maker had merged since its own base.
 
         Args:
             deltas: what :meth:`delta` returned, each to be merged once and never again.
 
         Raises:
-            MergeError: a delta was merged before, stands twice in the list, or does not fit.
+            MergeError: a delta was merged before, stands twice in the list, is this policy's own,
+                or does not fit.
         """
+        if isinstance(deltas, Mapping):
+            raise MergeError("merge takes a list of deltas; put this one into a list")
         unpacked = []
         seen = set(self._merged)
         for delta in deltas:
             try:
                 meta, sums = self._unpacked(delta)
+                names = delta_ids(meta)
+            except MergeError:
+                raise
             except StateError as error:
                 raise MergeError(f"this delta does not fit the policy: {error}") from error
-            name = meta.get("delta")
-            if not isinstance(name, str):
-                raise MergeError("this is a state, not a delta; pass what delta() returned")
-            if name in seen:
-                raise MergeError(f"delta {name!r} was merged before; nothing was changed")
-            seen.add(name)
+            refuse_known(names, seen | set(self._emitted))
+            seen |= names
             unpacked.append((meta, sums))
         meta, sums = self._meta(), self._all_sums()
         for other_meta, other in unpacked:
@@ -382,6 +410,12 @@ class ChoicePolicy(ABC):
                 f"the state was made with {meta['config']}, this policy with "
                 f"{self._meta()['config']}; use one configuration for all copies"
             )
+        states.whole(meta, "updates")
+        if states.whole(meta, "removals") != self._removals:
+            raise StateError(
+                "an action was removed in one copy and not in the other, so what it had learned "
+                "cannot be told apart. Merge first, remove afterwards, everywhere."
+            )
         states.check_shapes(sums, self._shapes(meta))
         return meta, sums
 
@@ -391,6 +425,7 @@ class ChoicePolicy(ABC):
             "version": self.version,
             "config": {"actions": list(self.actions), "floor": self.floor, **self._config()},
             "updates": self.updates,
+            "removals": self._removals,
             "reserved": {name: list(pair) for name, pair in sorted(self._reserved.items())},
             "merged": sorted(self._merged),
             **self._counters(),
@@ -400,18 +435,15 @@ class ChoicePolicy(ABC):
         return {"plays": self._plays.copy(), **self._sums()}
 
     def _install(self, meta: dict[str, Any], sums: Sums) -> None:
-        try:
-            states.check_shapes(sums, self._shapes(meta))
-            updates = int(meta["updates"])
-            reserved = {name: (float(b), float(s)) for name, (b, s) in meta["reserved"].items()}
-            merged = set(meta["merged"])
-            self._load(meta, sums)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, StateError):
-                raise
-            raise StateError(f"the state's header is damaged: {error!r}") from error
-        self._plays = np.array(sums["plays"])
-        self.updates, self._reserved, self._merged = updates, reserved, merged
+        states.check_shapes(sums, self._shapes(meta))
+        counters = states.whole(meta, "updates"), states.whole(meta, "removals")
+        reserved, merged = states.reservations(meta), states.texts(meta, "merged")
+        if (sums["plays"] < 0.0).any():
+            raise StateError("the state has negative counts; refuse it and use an older one")
+        self._load(meta, sums)
+        self._plays = np.array(sums["plays"], order="C")
+        self.updates, self._removals = counters
+        self._reserved, self._merged = reserved, merged
 
     def _shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         return {"plays": (len(self.actions),), **self._sum_shapes(meta)}

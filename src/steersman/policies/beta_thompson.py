@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LONGEST_KEY = 512
 _PARAMETER_RANGE = (1e-3, 1e9)
+_ROUNDING = 1e-6  # revisions may leave that much below zero
 
 
 class BetaThompson(ChoicePolicy):
@@ -99,7 +100,7 @@ class BetaThompson(ChoicePolicy):
         return means, distribution
 
     def _key(self, x: Any) -> str:
-        if isinstance(x, str) and 0 < len(x) <= _LONGEST_KEY:
+        if isinstance(x, str) and len(x) <= _LONGEST_KEY and inputs.is_text(x):
             return x
         seen = f"{len(x)} characters" if isinstance(x, str) else repr(x)[:80]
         raise InputError(
@@ -152,12 +153,21 @@ class BetaThompson(ChoicePolicy):
         return {"counts": stacked}
 
     def _sum_shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-        return {"counts": (len(meta["keys"]), len(self.actions), 2)}
+        keys = meta.get("keys")
+        if not isinstance(keys, list):
+            raise StateError(f"the state's keys must be a list; got {type(keys).__name__}")
+        return {"counts": (len(keys), len(self.actions), 2)}
 
     def _load(self, meta: dict[str, Any], sums: Sums) -> None:
         keys = meta["keys"]
-        if len(set(keys)) < len(keys) or not all(isinstance(key, str) for key in keys):
-            raise StateError("the state's keys must be different strings")
+        if len(set(keys)) < len(keys) or not all(
+            inputs.is_text(key) and len(key) <= _LONGEST_KEY for key in keys
+        ):
+            raise StateError(
+                f"the state's keys must be different texts of at most {_LONGEST_KEY} characters"
+            )
+        if (sums["counts"] < -_ROUNDING).any():
+            raise StateError("the state has negative counts; refuse it and use an older one")
         self._counts = {key: np.array(sums["counts"][i]) for i, key in enumerate(keys)}
 
     def _action_axes(self) -> dict[str, int]:

@@ -26,6 +26,7 @@ _OFFSETS = np.array([[-8.0], [-4.0], [-2.0], [-1.0], [0.0], [1.0], [2.0], [4.0],
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 _TAIL_SDS = 8.0  # beyond it a normal tail holds less than 1e-15
 _LOG_NEGLIGIBLE = -35.0  # e^-35 = 6e-16: what lies below adds nothing to a float64 sum of 1
+_NOTHING = 1e-280  # scores this small are all zero; their ratios no longer fit a float64
 _BISECTIONS = 12
 _FEW_ARMS = 8  # up to here every arm keeps its own borders
 _SMALLEST_SD = 1e-9  # of the scale of the problem; narrower arms are treated as this wide
@@ -34,7 +35,7 @@ _SMALLEST_SD = 1e-9  # of the scale of the problem; narrower arms are treated as
 def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     """Return the probability of each independent N(mean, sd²) score to be the largest.
 
-    Agrees with adaptive quadrature to 1e-8, for spreads up to nine orders of magnitude apart.
+    Agrees with adaptive quadrature to 1e-7, for spreads up to nine orders of magnitude apart.
     Arms with the same mean and spread get the same probability; arms with a spread of zero are
     compared as numbers.
 
@@ -56,7 +57,7 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     """
     scale = float(np.abs(means).max() + sds.max())
     count = len(means)
-    if count == 1 or scale == 0.0:
+    if count == 1 or scale < _NOTHING:
         return np.full(count, 1.0 / count)
     widths = np.maximum(sds, _SMALLEST_SD * scale)
     if count == 2:

@@ -28,13 +28,12 @@ def vector(x: object, dim: int) -> Floats:
     Raises:
         InputError: ``x`` is nested, of another length, not numeric, not finite or too large.
     """
-    try:
-        values = np.ascontiguousarray(x, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
+    values = _floats(x)
+    if values is None:
         raise InputError(
             f"the context must be {dim} numbers; got {_brief(x)}. "
             "Encode mappings and text with steersman.features.FeatureMap first."
-        ) from error
+        )
     if values.shape != (dim,):
         raise InputError(
             f"the context must have shape ({dim},); got shape {values.shape}. "
@@ -48,12 +47,9 @@ def vector(x: object, dim: int) -> Floats:
 
 def matrix(rows: object, dim: int) -> Floats:
     """Return ``rows`` as a finite (n, dim) float64 matrix, every row as in :func:`vector`."""
-    try:
-        values = np.ascontiguousarray(rows, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"the rows must be numbers of shape (n, {dim}); got {_brief(rows)}") from (
-            error
-        )
+    values = _floats(rows)
+    if values is None:
+        raise InputError(f"the rows must be numbers of shape (n, {dim}); got {_brief(rows)}")
     if values.ndim != 2 or values.shape[1] != dim:
         raise InputError(f"the rows must have shape (n, {dim}); got shape {values.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -62,6 +58,20 @@ def matrix(rows: object, dim: int) -> Floats:
         return values
     row = int(np.flatnonzero(~fits)[0])
     raise InputError(f"row {row}: {_vector_problem(values[row])}")
+
+
+def _floats(values: object) -> Floats | None:
+    """Return real numbers as float64, row by row in memory; None for anything else."""
+    if type(values) is np.ndarray and values.dtype == np.float64:
+        return np.ascontiguousarray(values)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iuf" or isinstance(values, np.ma.MaskedArray):
+            # An empty list has no kind of its own; its shape is wrong and is told as such.
+            return np.zeros(0) if array.size == 0 else None
+        return np.ascontiguousarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _vector_problem(values: Floats) -> str:
@@ -141,14 +151,28 @@ def names(actions: Sequence[str]) -> tuple[str, ...]:
     """Return the actions as a tuple of different, non-empty strings."""
     if isinstance(actions, str):
         raise InputError(f"actions must be a sequence of names, not the one string {actions!r}")
-    listed = tuple(actions)
+    try:
+        listed = tuple(actions)
+    except TypeError:
+        raise InputError(f"actions must be a sequence of names; got {_brief(actions)}") from None
     for name in listed:
-        if type(name) is not str or not name:
-            raise InputError(f"an action must be a non-empty string; got {name!r}")
+        if not is_text(name):
+            raise InputError(f"an action must be a non-empty string of text; got {name!r}")
     if len(set(listed)) < len(listed):
         double = next(name for name in listed if listed.count(name) > 1)
         raise InputError(f"the action {double!r} is listed twice; every name may stand once")
     return listed
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value is a non-empty string that UTF-8 can write (no lone surrogate)."""
+    if not isinstance(value, str) or not value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def unknown_action(name: object, known: Sequence[str]) -> ActionError:
@@ -158,13 +182,18 @@ def unknown_action(name: object, known: Sequence[str]) -> ActionError:
     return ActionError(f"unknown action {_brief(name)}; {hint} A new one needs add_action first.")
 
 
+def bucket(value: object) -> int:
+    """Return a time bucket in [0, 2^53]."""
+    return whole("bucket", value, 0, 2**53)
+
+
 def _number(value: object, what: str) -> float:
-    if isinstance(value, (bool, str, bytes)) or value is None:
-        raise InputError(f"the {what} must be a number; got {_brief(value)}")
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"the {what} must be a number; got {_brief(value)}") from error
+    if isinstance(value, (float, int, np.floating, np.integer)) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise InputError(f"the {what} {_brief(value)} is beyond the float64 range") from error
+    raise InputError(f"the {what} must be a number; got {_brief(value)}")
 
 
 def _brief(value: object) -> str:

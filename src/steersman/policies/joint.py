@@ -65,9 +65,25 @@ class JointPolicy(LinearPolicy):
 
     def index(self, action: str) -> int:
         """Return the place of ``action``; an open set knows every name, at place 0."""
-        if self.open and isinstance(action, str):
+        if self.open and inputs.is_text(action):
             return 0
         return super().index(action)
+
+    def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> None:
+        """Add an action, as in ``ChoicePolicy``; an open set takes candidates as they come."""
+        self._refuse_if_open()
+        super().add_action(name, explore=explore, share=share)
+
+    def remove_action(self, name: str) -> None:
+        """Remove an action, as in ``ChoicePolicy``; an open set has none to remove."""
+        self._refuse_if_open()
+        super().remove_action(name)
+
+    def _refuse_if_open(self) -> None:
+        if self.open:
+            raise InputError(
+                "this policy has an open set of actions: name the candidates as eligible instead"
+            )
 
     def _decide(
         self, x: Any, eligible: Sequence[str] | None, features: Any
@@ -116,7 +132,7 @@ class JointSquareCB(JointPolicy):
         dim: number of per-action features d, in [1, 16384].
         gamma: > 0; larger explores less. Trap: it is in units of 1 / reward, so with rewards in
             [0, 1] and n candidates, gamma below n is close to uniform.
-        ridge: prior precision of the weights, > 0.
+        ridge: prior precision of the weights, in [1e-9, 1e9].
         floor: total mass in [0, 1) spread evenly over the eligible actions.
         forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
             buckets, per update).
@@ -151,7 +167,7 @@ class JointSquareCB(JointPolicy):
         forget: float = 1.0,
     ) -> None:
         self.gamma = inputs.parameter("gamma", gamma, 0.0, 1e12, open_low=True)
-        self.ridge = inputs.parameter("ridge", ridge, 0.0, 1e9, open_low=True)
+        self.ridge = inputs.parameter("ridge", ridge, 1e-9, 1e9)
         super().__init__(
             actions, dim, prior_precision=self.ridge, noise_var=1.0, floor=floor, forget=forget
         )
@@ -184,8 +200,8 @@ class JointLinTS(JointPolicy):
     Args:
         actions: K different names, or () where every request brings its own candidates.
         dim: number of per-action features d, in [1, 16384].
-        prior_var: variance of each weight beforehand, > 0.
-        noise_var: variance of a reward around its mean, > 0.
+        prior_var: variance of each weight beforehand, in [1e-9, 1e9].
+        noise_var: variance of a reward around its mean, in [1e-9, 1e9].
         draws: M in [1, 10000]; the distribution has steps of 1/M.
         floor: total mass in [0, 1) spread evenly over the eligible actions.
         forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
@@ -219,8 +235,8 @@ class JointLinTS(JointPolicy):
         forget: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self.prior_var = inputs.parameter("prior_var", prior_var, 0.0, 1e9, open_low=True)
-        self.noise_var = inputs.parameter("noise_var", noise_var, 0.0, 1e9, open_low=True)
+        self.prior_var = inputs.parameter("prior_var", prior_var, 1e-9, 1e9)
+        self.noise_var = inputs.parameter("noise_var", noise_var, 1e-9, 1e9)
         self.draws = inputs.whole("draws", draws, 1, 10_000)
         self.seed = inputs.whole("seed", seed, 0, 2**63)
         super().__init__(

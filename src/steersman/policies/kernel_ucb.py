@@ -30,7 +30,7 @@ class KernelUCB(LinearPolicy):
         actions: K different names.
         dim: number of context features d >= 1.
         alpha: width of the bonus, >= 0.
-        ridge: prior precision, > 0.
+        ridge: prior precision, in [1e-9, 1e9].
         ceiling: the largest reward that can occur.
         random_features: D in [1, 4096]; a decision costs (d + D)² per action.
         lengthscale: distance in x over which rewards change, > 0. Trap: it is in the units of x,
@@ -74,7 +74,7 @@ class KernelUCB(LinearPolicy):
         seed: int = 0,
     ) -> None:
         self.alpha = inputs.parameter("alpha", alpha, 0.0, 1e6)
-        self.ridge = inputs.parameter("ridge", ridge, 0.0, 1e9, open_low=True)
+        self.ridge = inputs.parameter("ridge", ridge, 1e-9, 1e9)
         self.ceiling = inputs.parameter("ceiling", ceiling, -1e9, 1e9)
         self.context_dim = inputs.whole("dim", dim, 1, 16_384)
         self.random_features = inputs.whole("random_features", random_features, 1, 4096)

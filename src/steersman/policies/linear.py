@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import InputError
-from steersman.policies import inputs
+from steersman.errors import InputError, StateError
+from steersman.policies import inputs, states
 from steersman.policies.arm_sums import ArmSums
 from steersman.policies.base import ChoicePolicy
 
@@ -101,6 +101,11 @@ class LinearPolicy(ChoicePolicy):
 
     def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:
         row = self._vector(x)
+        if bucket is None and self.forget < 1.0:
+            raise InputError(
+                "this policy forgets: name the bucket of the update that is corrected, so that the "
+                "correction weighs as the update does; learn with buckets to know it"
+            )
         at = self._arms.clock if bucket is None else bucket
         scaled = weight * self._arms.age_weight(at)
         self._arms.ensure_room(self._arm(index), row, scaled * change)
@@ -140,7 +145,23 @@ class LinearPolicy(ChoicePolicy):
         return {"gram": (arms, packed), "moment": (arms, self.dim), "count": (arms,)}
 
     def _load(self, meta: dict[str, Any], sums: Sums) -> None:
-        self._arms.load(sums, int(meta["clock"]))
+        if (sums["count"] < 0.0).any():
+            raise StateError("the state has negative counts; refuse it and use an older one")
+        self._arms.load(sums, states.whole(meta, "clock"))
+
+    @classmethod
+    def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
+        """Refuse a header whose dimensions are not those of the arrays, before memory is taken."""
+        super()._check_size(config, sums)
+        size = config.get("dim")
+        size = 1 if size is None else size
+        size = size + config.get("random_features", 0) if isinstance(size, int) else 0
+        gram = sums.get("gram")
+        arms = max(1, len(config["actions"]))
+        if gram is None or gram.ndim != 2 or gram.shape[0] not in {0, 1, arms}:
+            raise StateError("the state has no 'gram' with one row per action")
+        if gram.shape[1] != size * (size + 1) // 2:
+            raise StateError(f"the state's 'gram' does not have the shape of dim {size}")
 
     def _action_axes(self) -> dict[str, int]:
         return {} if self._shared else {"gram": 0, "moment": 0, "count": 0}

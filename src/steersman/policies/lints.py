@@ -29,10 +29,10 @@ class LinTS(LinearPolicy):
     Args:
         actions: K different names.
         dim: number of features d, in [1, 16384].
-        prior_var: variance of each weight beforehand, > 0. Trap: too small and new arms are never
-            tried; it is the counterpart of 1/ridge.
-        noise_var: variance of a reward around its mean, > 0. Rewards in [0, 1] have at most 0.25;
-            larger values explore longer.
+        prior_var: variance of each weight beforehand, in [1e-9, 1e9]. Trap: too small and new
+            arms are never tried; it is the counterpart of 1/ridge.
+        noise_var: variance of a reward around its mean, in [1e-9, 1e9]. Rewards in [0, 1] have at
+            most 0.25; larger values explore longer.
         floor: total mass in [0, 1) spread evenly over the eligible actions.
         forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
             buckets, per update).
@@ -66,8 +66,8 @@ class LinTS(LinearPolicy):
         floor: float = 0.0,
         forget: float = 1.0,
     ) -> None:
-        self.prior_var = inputs.parameter("prior_var", prior_var, 0.0, 1e9, open_low=True)
-        self.noise_var = inputs.parameter("noise_var", noise_var, 0.0, 1e9, open_low=True)
+        self.prior_var = inputs.parameter("prior_var", prior_var, 1e-9, 1e9)
+        self.noise_var = inputs.parameter("noise_var", noise_var, 1e-9, 1e9)
         super().__init__(
             actions,
             dim,

@@ -33,7 +33,7 @@ class LinUCB(LinearPolicy):
         dim: number of features d, in [1, 16384].
         alpha: width of the bonus, >= 0; 0 is greedy. Trap: it multiplies a standard deviation in
             units of the features' scale, so features should have a norm of about 1.
-        ridge: prior precision, > 0. Trap: large values shrink the bonus of new arms as well.
+        ridge: prior precision, in [1e-9, 1e9]. Trap: large values shrink the bonus of new arms too.
         floor: total mass in [0, 1) spread evenly over the eligible actions.
         forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
             buckets, per update).
@@ -66,7 +66,7 @@ class LinUCB(LinearPolicy):
         forget: float = 1.0,
     ) -> None:
         self.alpha = inputs.parameter("alpha", alpha, 0.0, 1e6)
-        self.ridge = inputs.parameter("ridge", ridge, 0.0, 1e9, open_low=True)
+        self.ridge = inputs.parameter("ridge", ridge, 1e-9, 1e9)
         super().__init__(
             actions, dim, prior_precision=self.ridge, noise_var=1.0, floor=floor, forget=forget
         )
@@ -98,7 +98,7 @@ class BoundedLinUCB(LinearPolicy):
         actions: K different names.
         dim: number of features d, in [1, 16384].
         alpha: width of the bonus, >= 0.
-        ridge: prior precision, > 0.
+        ridge: prior precision, in [1e-9, 1e9].
         ceiling: the largest reward that can occur. Trap: below the true maximum it stops exploring.
         floor: total mass in [0, 1) spread evenly over the eligible actions.
         forget: factor in (0, 1] by which older updates weigh less, per time bucket.
@@ -130,7 +130,7 @@ class BoundedLinUCB(LinearPolicy):
         forget: float = 1.0,
     ) -> None:
         self.alpha = inputs.parameter("alpha", alpha, 0.0, 1e6)
-        self.ridge = inputs.parameter("ridge", ridge, 0.0, 1e9, open_low=True)
+        self.ridge = inputs.parameter("ridge", ridge, 1e-9, 1e9)
         self.ceiling = inputs.parameter("ceiling", ceiling, -1e9, 1e9)
         super().__init__(
             actions, dim, prior_precision=self.ridge, noise_var=1.0, floor=floor, forget=forget

@@ -8,6 +8,7 @@ same form and an ``id``, so that merging it twice can be refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from steersman.errors import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -45,7 +46,7 @@ def unpack(
             f"this state is of algorithm {meta.get('algorithm')!r}, not {algorithm!r}; "
             "load it with the class that wrote it"
         )
-    if meta.get("version") != version:
+    if type(meta.get("version")) is not int or meta["version"] != version:
         raise StateError(
             f"this state has format version {meta.get('version')!r}, and {algorithm} reads "
             f"{version}; relearn it by replaying the log"
@@ -76,19 +77,74 @@ def check_shapes(sums: Sums, shapes: Mapping[str, tuple[int, ...]]) -> None:
         raise StateError(f"the state has unknown arrays {extra}; expected {sorted(shapes)}")
 
 
+def reorder(sums: Sums, axes: Mapping[str, int], order: Sequence[int]) -> Sums:
+    """Return the arrays with their actions' axis taken in ``order``; -1 makes zeros.
+
+    Args:
+        sums: arrays by name.
+        axes: the axis along which actions lie, for those arrays that have one.
+        order: for each new place, the old one or -1.
+    """
+    index = np.array(order, dtype=np.intp)
+    taken = dict(sums)
+    for name, axis in axes.items():
+        moved = np.moveaxis(sums[name], axis, 0)
+        fresh = np.zeros((len(index), *moved.shape[1:]))
+        fresh[index >= 0] = moved[index[index >= 0]]
+        taken[name] = np.ascontiguousarray(np.moveaxis(fresh, 0, axis))
+    return taken
+
+
+def _mapping(state: object) -> Mapping[str, Any]:
+    if isinstance(state, Mapping):
+        return state
+    raise StateError(f"a state is a mapping of arrays; got {type(state).__name__}")
+
+
 def _header(state: Mapping[str, Any]) -> dict[str, Any]:
-    if "meta" not in state:
+    if "meta" not in _mapping(state):
         raise StateError("this is no state: it has no 'meta' array; pass what state() returned")
     raw = np.asarray(state["meta"])
     if raw.dtype != np.uint8 or raw.ndim != 1 or raw.size > _LARGEST_META:
         raise StateError(f"'meta' must be a (n,) uint8 array; got {raw.dtype} {raw.shape}")
     try:
         meta = json.loads(raw.tobytes())
-    except (UnicodeDecodeError, ValueError) as error:
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise StateError(f"'meta' is not JSON: {error}") from error
     if not isinstance(meta, dict) or not isinstance(meta.get("config"), dict):
         raise StateError("'meta' must be a JSON object with a 'config' object")
+    if not isinstance(meta["config"].get("actions"), list):
+        raise StateError("'meta' must name its actions as a list in 'config'")
     return meta
+
+
+def whole(meta: Mapping[str, Any], name: str) -> int:
+    """Return a counter of a header: a whole number in [0, 2^53]."""
+    value = meta.get(name)
+    if type(value) is int and 0 <= value <= 2**53:
+        return value
+    raise StateError(f"the header's {name!r} must be a whole number in [0, 2^53]; got {value!r}")
+
+
+def texts(meta: Mapping[str, Any], name: str) -> set[str]:
+    """Return a list of different strings of a header as a set."""
+    value = meta.get(name)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return set(value)
+    raise StateError(f"the header's {name!r} must be a list of strings")
+
+
+def reservations(meta: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return the exploration budgets of a header: action -> (updates, share)."""
+    value = meta.get("reserved")
+    known = set(meta["config"]["actions"])
+    if not isinstance(value, dict) or not set(value) <= known:
+        raise StateError("the header's 'reserved' must be an object over the state's actions")
+    for pair in value.values():
+        fits = isinstance(pair, list) and [type(item) for item in pair] == [float, float]
+        if not fits or not (0.0 <= pair[0] <= 1e9 and 0.0 <= pair[1] <= 0.5):
+            raise StateError(f"the header's 'reserved' has {pair!r}; wanted [updates, share]")
+    return {name: (pair[0], pair[1]) for name, pair in value.items()}
 
 
 def _finite(name: str, array: object) -> NDArray[np.float64]:

@@ -1,0 +1,262 @@
+"""States and deltas as an enemy, or a careless friend, would send them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError, MergeError, StateError
+from steersman.policies import (
+    BetaThompson,
+    EpsilonGreedy,
+    JointSquareCB,
+    LinTS,
+    LinUCB,
+    Rules,
+    load_policy,
+)
+
+NAMES = ["a", "b"]
+
+
+def edited(policy, **changes):
+    """Return a state whose header was changed; ``config_x`` changes the config's x."""
+    state = policy.state()
+    meta = json.loads(state["meta"].tobytes())
+    for name, value in changes.items():
+        if name.startswith("config_"):
+            meta["config"][name.removeprefix("config_")] = value
+        else:
+            meta[name] = value
+    return {**state, "meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"updates": -1},
+        {"updates": 1.5},
+        {"updates": True},
+        {"updates": 1e400},
+        {"clock": 10**30},
+        {"clock": 1.7},
+        {"removals": "0"},
+        {"version": True},
+        {"merged": "abc"},
+        {"merged": [1, "a"]},
+        {"reserved": {"a": [5, -0.3]}},
+        {"reserved": {"a": [5.0, float("nan")]}},
+        {"reserved": {"z": [5.0, 0.1]}},
+        {"reserved": [1]},
+        {"config_actions": "ab"},
+        {"config_actions": ["a", 7]},
+        {"config_dim": 16384},
+        {"config_dim": -3},
+        {"config_dim": "3"},
+        {"config_ridge": 5e-324},
+        {"config_floor": 2.0},
+        {"config_surprise": 1},
+    ],
+)
+def test_a_damaged_header_is_a_state_error(changes):
+    with pytest.raises(StateError):
+        LinUCB.from_state(edited(LinUCB(NAMES, 3), **changes))
+
+
+@pytest.mark.parametrize("keys", ["abc", {"a": 1}, [""], ["x" * 9999], ["k", "k"], [3], None])
+def test_damaged_keys_are_a_state_error(keys):
+    policy = BetaThompson(NAMES)
+    policy.learn("k", "a", 1.0)
+    with pytest.raises(StateError):
+        BetaThompson.from_state(edited(policy, keys=keys))
+
+
+@pytest.mark.parametrize("state", [None, 5, [], {}, {"meta": np.zeros(3)}])
+def test_what_is_no_state_is_a_state_error(state):
+    with pytest.raises(StateError):
+        LinUCB.from_state(state)
+    with pytest.raises(StateError):
+        load_policy(state)
+    with pytest.raises(MergeError):
+        LinUCB(NAMES, 3).merge([state])
+
+
+def test_a_deeply_nested_header_is_a_state_error():
+    with pytest.raises(StateError):
+        LinUCB.from_state({"meta": np.frombuffer(b"[" * 200_000, np.uint8)})
+
+
+def test_a_rule_that_does_not_parse_is_a_state_error():
+    policy = Rules(NAMES, [("x < 1", "a")])
+    with pytest.raises(StateError, match="config"):
+        Rules.from_state(edited(policy, config_rules=[["__import__('os')", "a"]]))
+
+
+def test_negative_counts_are_a_state_error():
+    policy = EpsilonGreedy(NAMES)
+    for name in ("plays", "count"):
+        with pytest.raises(StateError, match="negative"):
+            EpsilonGreedy.from_state({**policy.state(), name: np.array([-1.0, 0.0])})
+
+
+@pytest.mark.parametrize("order", ["fortran", "strided", "readonly"])
+def test_a_state_learns_on_however_its_arrays_lie_in_memory(order):
+    policy = LinUCB(NAMES, 3)
+    policy.learn([1.0, 2.0, 3.0], "b", 0.5)
+    state = {}
+    for name, array in policy.state().items():
+        if order == "fortran":
+            state[name] = np.asfortranarray(array)
+        elif order == "strided" and array.ndim == 2:
+            wide = np.zeros((len(array), 2 * array.shape[1]))
+            wide[:, ::2] = array
+            state[name] = wide[:, ::2]
+        else:
+            state[name] = array.copy()
+            state[name].setflags(write=False)
+    copy = LinUCB.from_state(state)
+    for one in (policy, copy):
+        one.learn([1.0, -1.0, 0.0], "a", 1.0)
+    for name, array in policy.state().items():
+        assert np.array_equal(copy.state()[name], array)
+
+
+def test_a_delta_inside_another_is_merged_once():
+    base = LinUCB(NAMES, 2)
+    first, second, third = (LinUCB.from_state(base.state()) for _ in range(3))
+    second.learn([1.0, 0.0], "a", 1.0)
+    inner = second.delta()
+    first.merge([inner])
+    first.learn([0.0, 1.0], "b", 1.0)
+    outer = first.delta()
+    before = third.state()
+    for both in ([outer, inner], [inner, outer]):
+        with pytest.raises(MergeError, match="merged before"):
+            third.merge(both)
+    third.merge([outer])
+    with pytest.raises(MergeError, match="merged before"):
+        third.merge([inner])
+    assert third.updates == 2
+    assert not np.array_equal(third.state()["gram"], before["gram"])
+
+
+def test_a_policys_own_delta_is_refused_and_a_later_one_names_the_earlier():
+    worker, store = LinUCB(NAMES, 2), LinUCB(NAMES, 2)
+    worker.learn([1.0, 0.0], "a", 1.0)
+    early = worker.delta()
+    with pytest.raises(MergeError, match="own"):
+        worker.merge([early])
+    store.merge([early])
+    worker.learn([1.0, 0.0], "a", 0.0)
+    with pytest.raises(MergeError, match="merged before"):
+        store.merge([worker.delta()])
+    middle = LinUCB(NAMES, 2)
+    middle.learn([1.0, 0.0], "a", 1.0)
+    store.merge([worker.delta(since=middle.state())])
+    assert store.updates == 2
+
+
+def test_a_removed_action_cannot_come_back_through_a_delta():
+    base = LinUCB(NAMES, 2)
+    one, other = (LinUCB.from_state(base.state()) for _ in range(2))
+    one.learn([1.0, 0.0], "b", 1.0)
+    one.remove_action("b")
+    one.add_action("b")
+    with pytest.raises(MergeError, match="removed"):
+        other.merge([one.delta()])
+    with pytest.raises(StateError, match="removed"):
+        one.delta(since=base.state())
+
+
+def test_an_open_set_takes_candidates_and_no_actions():
+    policy = JointSquareCB((), 2)
+    for change in (lambda: policy.add_action("x", explore=5), lambda: policy.remove_action("x")):
+        with pytest.raises(InputError, match="open"):
+            change()
+    closed = JointSquareCB(["only"], 2)
+    with pytest.raises(InputError, match="last action"):
+        closed.remove_action("only")
+
+
+def test_deciding_and_reading_the_state_do_not_change_what_is_learned():
+    """The same log gives the same bytes, however often was decided in between."""
+    quiet, busy = LinTS(NAMES, 2, forget=0.9), LinTS(NAMES, 2, forget=0.9)
+    rng = np.random.default_rng(0)
+    for i in range(40):
+        x, reward = rng.standard_normal(2), float(rng.random())
+        for policy in (quiet, busy):
+            policy.learn(x, NAMES[i % 3 == 0], reward)
+        busy.distribution(x)
+        busy.state()
+    for name, array in quiet.state().items():
+        assert busy.state()[name].tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("bucket", [1.5, float("nan"), float("inf"), -3, True, "x", 2**63, 10**30])
+def test_a_bucket_is_a_whole_number(bucket):
+    policy = LinUCB(NAMES, 2, forget=0.9)
+    before = policy.state()
+    with pytest.raises(InputError, match="bucket"):
+        policy.learn([1.0, 0.3], "a", 0.7, bucket=bucket)
+    with pytest.raises(InputError, match="bucket"):
+        policy.revise([1.0, 0.3], "a", 0.7, bucket=bucket)
+    with pytest.raises(InputError, match="bucket"):
+        policy.learn_batch([[1.0, 0.3]], ["a"], [0.7], buckets=[bucket])
+    policy.learn([1.0, 0.3], "a", 0.7, bucket=np.int64(4))
+    assert json.loads(policy.state()["meta"].tobytes())["clock"] == 4
+    assert json.loads(before["meta"].tobytes())["clock"] == 0
+
+
+def test_a_policy_that_forgets_revises_by_bucket_only():
+    with pytest.raises(InputError, match="name the bucket"):
+        LinUCB(NAMES, 2, forget=0.9).revise([1.0, 0.0], "a", 1.0)
+
+
+@pytest.mark.parametrize("text", ["\ud800", ""])
+def test_text_that_cannot_be_written_is_refused(text):
+    policy = BetaThompson(NAMES)
+    with pytest.raises(InputError):
+        policy.learn(text, "a", 1.0)
+    with pytest.raises(InputError):
+        LinUCB(["a", text], 2)
+    assert policy.state()["counts"].size == 0
+
+
+@pytest.mark.parametrize(
+    "context",
+    [["1.5", "2"], [True, False], [1 + 2j, 0], np.ma.masked_array([1.0, 2.0], [True, False])],
+)
+def test_only_real_numbers_are_numbers(context):
+    with pytest.raises(InputError):
+        LinUCB(NAMES, 2).learn(context, "a", 1.0)
+    for reward in (np.bool_(True), 1 + 2j, np.complex128(1), "1"):
+        with pytest.raises(InputError, match="reward"):
+            LinUCB(NAMES, 2).learn([1.0, 2.0], "a", reward)
+
+
+def test_eligible_is_a_sequence_of_different_names():
+    rng = np.random.default_rng(0)
+    for policy, more in (
+        (LinUCB(NAMES, 2), {}),
+        (JointSquareCB(NAMES, 2), {"features": np.eye(2)}),
+    ):
+        for eligible in (5, "ab", ["a", "a"], (name for name in NAMES)):
+            with pytest.raises(InputError):
+                policy.decide([1.0, 0.0], rng=rng, eligible=eligible, **more)
+
+
+def test_a_subnormal_context_still_gets_an_answer():
+    policy = LinTS(["a", "b", "c"], 1)
+    policy.learn([1.0], "a", 1.0)
+    p = policy.distribution([5e-324])
+    assert p.sum() == pytest.approx(1.0)
+
+
+def test_an_update_of_no_weight_uses_up_no_budget():
+    policy = LinUCB(["a"], 1)
+    policy.add_action("new", explore=1, share=0.2)
+    policy.learn([1.0], "new", 0.0, weight=0.0)
+    policy.learn_batch([[1.0]], ["new"], [0.0], weights=[0.0])
+    for _ in range(20):
+        policy.learn([1.0], "a", 1.0)
+    assert policy.distribution([1.0])[1] >= 0.2
