@@ -78,7 +78,10 @@ class ReuseLaw:
         _require_positive(a=self.a, b=self.b, gap_log_sd=self.gap_log_sd, horizon_s=self.horizon_s)
 
     def chance(self, seen: NDArray[np.int64] | int) -> NDArray[np.float64]:
-        """Return the probability that a request seen ``seen`` (>= 1) times ever comes back.
+        """Return the probability that a request seen ``seen`` times ever comes back.
+
+        Args:
+            seen: any shape, >= 1.
 
         >>> REUSE.chance(np.array([1, 2, 10])).round(3)
         array([0.328, 0.469, 0.801])
@@ -123,6 +126,13 @@ LOAD = LoadLaw(log_sd=0.246, correlation_s=331.0)
 
 def expected_arrivals(n_requests: int, *, law: ReuseLaw = REUSE) -> int:
     """Return how many arrivals ``n_requests`` distinct requests made in the trace.
+
+    Args:
+        n_requests: distinct requests, >= 0.
+        law: of their reuse.
+
+    Returns:
+        Arrivals, repeats included.
 
     >>> expected_arrivals(1311)
     2139

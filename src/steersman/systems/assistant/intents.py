@@ -148,6 +148,9 @@ class IntentClassifier:
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> Self:
         """Return the classifier that :meth:`state` described.
 
+        Args:
+            state: what :meth:`state` returned.
+
         Raises:
             StateError: parts are missing, of another format, or do not fit together.
         """
