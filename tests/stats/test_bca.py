@@ -70,3 +70,12 @@ def test_bad_input():
         bca_interval([1.0, math.inf], np.mean)
     with pytest.raises(InputError, match="resamples"):
         bca_interval([1.0, 2.0], np.mean, resamples=10)
+
+
+def test_a_statistic_must_be_finite_everywhere():
+    with pytest.raises(InputError, match="statistic gave nan"):
+        bca_interval([1.0, 2.0, 3.0], lambda _: math.nan, resamples=100)
+    with pytest.raises(InputError, match="finite"):
+        bca_interval([1e200, 2.0], np.mean)
+    with pytest.raises(InputError, match="level is 'x'"):
+        bca_interval([1.0, 2.0], np.mean, level="x")

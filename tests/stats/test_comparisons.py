@@ -90,3 +90,15 @@ def test_impossible_samples():
         welch_test([1, 2], [1])
     with pytest.raises(InputError, match="margin"):
         non_inferiority_test([1, 2], [1, 2], margin=-1)
+
+
+def test_huge_numbers_are_compared_or_refused():
+    first, second = np.array([1.0, 2.0, 4.0]), np.array([3.0, 5.0, 9.0, 8.0])
+    plain, huge = welch_test(first, second), welch_test(first * 1e99, second * 1e99)
+    assert (huge.p_value, huge.degrees) == pytest.approx((plain.p_value, plain.degrees))
+    with pytest.raises(InputError, match=r"candidate\[0\] is 1e\+200"):
+        welch_test([1e200, 2e200], second)
+    with pytest.raises(InputError, match="candidate is no array of numbers"):
+        welch_test(["a", "b"], second)
+    with pytest.raises(InputError, match="level is 'x'"):
+        welch_test(first, second, level="x")

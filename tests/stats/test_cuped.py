@@ -42,3 +42,9 @@ def test_effect_unbiased_and_variance_cut_by_the_squared_correlation():
 def test_shapes_must_agree():
     with pytest.raises(InputError, match="covariate"):
         cuped_adjust([1, 2, 3], [1, 2])
+
+
+def test_huge_numbers_are_refused():
+    with pytest.raises(InputError, match=r"y\[0\] is 1e\+200"):
+        cuped_adjust([1e200, 1.0], [1.0, 2.0])
+    assert np.isfinite(cuped_adjust([1e100, -1e100, 0.0], [1e100, 1.0, -1e100])).all()

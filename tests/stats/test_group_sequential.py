@@ -52,3 +52,8 @@ def test_other_arguments():
         group_sequential_bounds([1.0], spending="haybittle")
     with pytest.raises(InputError, match="alpha"):
         group_sequential_bounds([1.0], alpha=0.0)
+
+
+def test_looks_too_close_are_refused():
+    with pytest.raises(InputError, match=r"at least 0\.0001 apart"):
+        group_sequential_bounds([0.5, 0.5 + 1e-12, 1.0])

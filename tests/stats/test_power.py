@@ -1,12 +1,13 @@
 """Sample sizes against simulation, and against the z formula written out."""
 
 import math
+import time
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 
 from steersman.errors import InputError
 from steersman.stats import achieved_power, minimum_detectable_effect, required_sample_size
@@ -69,6 +70,10 @@ def test_power_is_what_a_simulated_t_test_reaches():
         ({"effect": 0.1, "sd": 1.0, "power": 0.04}, "power"),
         ({"effect": 0.1, "sd": 1.0, "level": 0.0}, "level"),
         ({"effect": 0.1, "sd": 1.0, "test": "chi"}, "test"),
+        ({"effect": 1e-9, "sd": 1.0}, "more than 9e[+]15 units"),
+        ({"effect": 1e-200, "sd": 1e200}, "ratio of 0.0"),
+        ({"effect": 1e200, "sd": 1e-200}, "ratio of inf"),
+        ({"effect": 0.1, "sd": 1.0, "level": "x"}, "level is 'x'"),
     ],
 )
 def test_arguments_out_of_range(arguments, said):
@@ -81,3 +86,37 @@ def test_units_must_be_whole():
         minimum_detectable_effect(1, 1.0)
     with pytest.raises(InputError, match="n is"):
         achieved_power(0.1, 1.0, 10.5)
+
+
+@pytest.mark.parametrize("effect", [1e-5, 1e-7])
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("test", ["t", "z"])
+def test_tiny_effects_are_answered_at_once(effect, paired, test):
+    began = time.perf_counter()
+    n = required_sample_size(effect, 1.0, paired=paired, test=test)
+    back = minimum_detectable_effect(n, 1.0, paired=paired, test=test)
+    assert time.perf_counter() - began < 1.0
+    edge = stats.norm.ppf(0.975)
+    shift = optimize.brentq(
+        lambda s: stats.norm.sf(edge - s) + stats.norm.cdf(-edge - s) - 0.8, 1, 5, xtol=1e-14
+    )
+    assert n == pytest.approx((1 if paired else 2) * (shift / effect) ** 2, rel=1e-9)
+    assert back == pytest.approx(effect, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [600_000, 5_000_000])
+@pytest.mark.parametrize("shift", [-1.0, 0.5, 2.8, 5.0])
+def test_many_degrees_of_freedom_against_scipy(n, shift):
+    degrees, edge = 2 * (n - 1), stats.t.ppf(0.975, 2 * (n - 1))
+    theirs = stats.nct.sf(edge, degrees, shift) + stats.nct.cdf(-edge, degrees, shift)
+    assert achieved_power(shift * math.sqrt(2 / n), 1.0, n) == pytest.approx(theirs, abs=1e-11)
+
+
+def test_extreme_ratios_have_power_one():
+    assert achieved_power(1e300, 1.0, 2) == 1.0
+    assert required_sample_size(1e200, 1.0) == 2
+
+
+def test_an_effect_beyond_float64_is_refused():
+    with pytest.raises(InputError, match="leaves float64"):
+        minimum_detectable_effect(2, 1e308, power=0.99)

@@ -93,3 +93,23 @@ def test_arguments_out_of_range():
         msprt(0.0, 1.0, 10, tau=0.0)
     with pytest.raises(InputError, match="mean_diff"):
         msprt(math.nan, 1.0, 10, tau=1.0)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e-200, 1e200])
+@pytest.mark.parametrize("variance", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize("tau", [1e-200, 1.0, 1e200])
+def test_extreme_arguments_stay_finite(mean, variance, tau):
+    assert 0.0 <= msprt(mean, variance, 10**6, tau=tau) <= 1.0
+    ends = asymptotic_confidence_sequence(mean, variance, 10**6, n_star=100)
+    assert math.isfinite(ends.width)
+
+
+def test_scale_of_the_numbers_changes_no_p_value():
+    plain = msprt(0.1, 1.0, 2000, tau=0.1)
+    assert msprt(0.1e150, 1e300, 2000, tau=0.1e150) == pytest.approx(plain, rel=1e-9)
+
+
+@pytest.mark.parametrize("level", ["x", 1e-20])
+def test_levels_that_are_none(level):
+    with pytest.raises(InputError, match="level is"):
+        asymptotic_confidence_sequence(0.0, 1.0, 10, n_star=10, level=level)

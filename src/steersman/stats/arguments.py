@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 
@@ -11,6 +11,13 @@ from steersman.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+
+# Larger numbers, squared and summed over any sample, come near the end of float64.
+LARGEST = 1e100
+
+# Whole numbers above this are no longer all float64.
+_LARGEST_COUNT = 2**53
 
 
 def open_unit(value: float, name: str) -> float:
@@ -24,13 +31,13 @@ def open_unit(value: float, name: str) -> float:
         The number as a float.
 
     Raises:
-        InputError: Outside (0, 1), or NaN.
+        InputError: Outside (0, 1), NaN, or no number.
 
     Example:
         >>> open_unit(0.95, "level")
         0.95
     """
-    number = float(value)
+    number = _number(value)
     if not 0.0 < number < 1.0:
         message = f"{name} is {value!r}; allowed is 0 < {name} < 1; give it as a share, e.g. 0.95"
         raise InputError(message)
@@ -48,17 +55,42 @@ def positive(value: float, name: str) -> float:
         The number as a float.
 
     Raises:
-        InputError: Zero, negative, infinite or NaN.
+        InputError: Zero, negative, infinite, NaN, or no number.
 
     Example:
         >>> positive(2, "sd")
         2.0
     """
-    number = float(value)
+    number = _number(value)
     if not (math.isfinite(number) and number > 0.0):
         message = f"{name} is {value!r}; allowed is a finite number above 0; check its unit"
         raise InputError(message)
     return number
+
+
+def count(value: int, name: str, *, at_least: int = 1) -> int:
+    """Return ``value`` as a whole number.
+
+    Args:
+        value: Number to check, at least ``at_least`` and at most 2^53.
+        name: Argument's name, for the message.
+        at_least: Smallest number that the caller can work with.
+
+    Returns:
+        The number as an int.
+
+    Raises:
+        InputError: Outside the range, a fraction, NaN, or no number.
+
+    Example:
+        >>> count(20.0, "n")
+        20
+    """
+    number = _number(value)
+    if not (at_least <= number <= _LARGEST_COUNT and number == math.floor(number)):
+        message = f"{name} is {value!r}; allowed is a whole number of at least {at_least}"
+        raise InputError(message)
+    return int(value)
 
 
 def sample(values: ArrayLike, name: str, *, at_least: int = 2) -> NDArray[np.float64]:
@@ -73,22 +105,38 @@ def sample(values: ArrayLike, name: str, *, at_least: int = 2) -> NDArray[np.flo
         The numbers, float64 (n,); the caller's own array when it already is one.
 
     Raises:
-        InputError: Another shape, too few numbers, or any that is NaN or infinite.
+        InputError: Another shape, no numbers, too few of them, or any that is NaN, infinite or
+            above 1e100 in absolute value.
 
     Example:
         >>> sample([1, 2], "x")
         array([1., 2.])
     """
-    array = np.asarray(values, dtype=np.float64)
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        message = f"{name} is no array of numbers ({error}); allowed is one number per unit"
+        raise InputError(message) from error
     if array.ndim != 1 or array.size < at_least:
         message = (
             f"{name} has shape {array.shape}; allowed is one dimension with at least "
             f"{at_least} numbers; pass one number per unit"
         )
         raise InputError(message)
-    finite = np.isfinite(array)
-    if not finite.all():
-        where = int(np.argmin(finite))
-        message = f"{name}[{where}] is {array[where]}; allowed are finite numbers; drop or mend it"
+    usable = np.abs(array) <= LARGEST
+    if not usable.all():
+        where = int(np.argmin(usable))
+        message = (
+            f"{name}[{where}] is {array[where]}; allowed are finite numbers up to {LARGEST:g} in "
+            "absolute value; drop or mend it"
+        )
         raise InputError(message)
     return array
+
+
+def _number(value: SupportsFloat | str) -> float:
+    """Return a float, NaN for what is no number, so that range checks refuse it."""
+    try:
+        return math.nan if isinstance(value, str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from steersman.errors import InputError
-from steersman.stats.arguments import open_unit
+from steersman.stats.arguments import LARGEST, open_unit
 from steersman.stats.interval import Interval
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def bca_interval(
         The interval; a single point when the statistic never varies.
 
     Raises:
-        InputError: Misshapen or non-finite rows, too few resamples.
+        InputError: Misshapen rows, numbers that are not finite or above 1e100 in absolute value,
+            too few resamples, a statistic that is NaN or infinite on any of them.
 
     Example:
         >>> costs = np.random.default_rng(0).exponential(size=80)
@@ -71,6 +72,7 @@ def bca_interval(
         [statistic(rows[rng.integers(0, size, size)]) for _ in range(resamples)], dtype=np.float64
     )
     value = float(statistic(rows))
+    _finite(np.append(draws, value))
     if np.ptp(draws) == 0.0:
         return Interval(value, value)
     # Ties count half, so that discrete statistics get no spurious bias.
@@ -88,17 +90,28 @@ def _acceleration(
     groups = min(rows.shape[0], _JACKKNIFE_GROUPS)
     member = np.arange(rows.shape[0]) * groups // rows.shape[0]
     left_out = np.array([statistic(rows[member != group]) for group in range(groups)])
-    deviations = left_out.mean() - left_out
+    _finite(left_out)
+    deviations = left_out / max(float(np.abs(left_out).max()), 1e-300)
+    deviations = deviations.mean() - deviations
     spread = float((deviations**2).sum())
     return float((deviations**3).sum()) / (6.0 * spread**1.5) if spread > 0.0 else 0.0
 
 
+def _finite(values: NDArray[np.float64]) -> None:
+    if not np.isfinite(values).all():
+        message = (
+            f"statistic gave {values[~np.isfinite(values)][0]} on a resample; allowed are finite "
+            "numbers; pass one that is defined for every resample of x"
+        )
+        raise InputError(message)
+
+
 def _rows(x: ArrayLike) -> NDArray[np.float64]:
     rows = np.asarray(x, dtype=np.float64)
-    if rows.ndim not in {1, 2} or rows.shape[0] < 2 or not np.isfinite(rows).all():
+    if rows.ndim not in {1, 2} or rows.shape[0] < 2 or not (np.abs(rows) <= LARGEST).all():
         message = (
-            f"x has shape {rows.shape}; allowed are finite numbers in one or two dimensions "
-            "with at least 2 rows; drop or mend NaN"
+            f"x has shape {rows.shape}; allowed are finite numbers up to {LARGEST:g} in absolute "
+            "value, in one or two dimensions with at least 2 rows; drop or mend NaN"
         )
         raise InputError(message)
     return rows

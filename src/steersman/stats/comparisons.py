@@ -74,7 +74,7 @@ def welch_test(candidate: ArrayLike, control: ArrayLike, *, level: float = 0.95)
         Difference candidate minus control with its interval and test.
 
     Raises:
-        InputError: Too few, non-finite or misshapen numbers.
+        InputError: Too few, misshapen or non-finite numbers, or above 1e100 in absolute value.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -115,7 +115,8 @@ def non_inferiority_test(
         exactly when ``low`` is above -``margin``.
 
     Raises:
-        InputError: Too few, non-finite or misshapen numbers; a negative margin.
+        InputError: Too few, misshapen or non-finite numbers, or above 1e100 in absolute value; a
+            negative margin.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -189,8 +190,11 @@ def _welch(candidate: ArrayLike, control: ArrayLike) -> tuple[float, float, floa
     difference = float(arms[0].mean() - arms[1].mean())
     if total == 0.0:
         return difference, 0.0, float(arms[0].size + arms[1].size - 2)
-    spread = sum(part**2 / (arm.size - 1) for part, arm in zip(parts, arms, strict=True))
-    return difference, math.sqrt(total), total**2 / spread
+    # Shares of the variance, since the square of a large variance leaves float64.
+    spread = sum(
+        (part / total) ** 2 / (arm.size - 1) for part, arm in zip(parts, arms, strict=True)
+    )
+    return difference, math.sqrt(total), 1.0 / spread
 
 
 def _ratio(difference: float, error: float) -> float:

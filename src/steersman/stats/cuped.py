@@ -31,7 +31,7 @@ def cuped_adjust(y: ArrayLike, covariate: ArrayLike) -> NDArray[np.float64]:
         Adjusted numbers, float64 (n,); equal to ``y`` when the covariate is constant.
 
     Raises:
-        InputError: Non-finite numbers or shapes that differ.
+        InputError: Non-finite numbers, any above 1e100 in absolute value, or shapes that differ.
 
     Example:
         >>> rng = np.random.default_rng(0)

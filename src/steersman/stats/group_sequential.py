@@ -20,6 +20,9 @@ Spending = Literal["obrien-fleming", "pocock"]
 # by less than 1e-10, since the integrand is a Gaussian convolution.
 _NODES_PER_SD = 4
 
+# Smallest step between looks: the nodes needed grow as 1 / sqrt(step), the work as their cube.
+_SMALLEST_STEP = 1e-4
+
 # Standard deviations beyond which the score process has no mass in float64.
 _FARTHEST = 9.0
 
@@ -38,7 +41,7 @@ def group_sequential_bounds(
 
     Args:
         times: Information fractions (units so far over units planned), strictly increasing in
-            (0, 1], shape (looks,).
+            (0, 1], at least 0.0001 apart, shape (looks,).
         alpha: Two-sided error rate to spend, in (0, 1).
         spending: ``"obrien-fleming"`` spends almost nothing early; ``"pocock"`` about evenly.
 
@@ -46,7 +49,8 @@ def group_sequential_bounds(
         Bounds on \|z\|, float64 (looks,).
 
     Raises:
-        InputError: Times not increasing in (0, 1], alpha outside (0, 1), unknown spending.
+        InputError: Times not increasing in (0, 1] or too close to each other, alpha outside (0, 1),
+            unknown spending.
 
     Example:
         >>> group_sequential_bounds([0.2, 0.4, 0.6, 0.8, 1.0]).round(3).tolist()
@@ -62,6 +66,12 @@ def group_sequential_bounds(
     steps = np.diff(fractions, prepend=0.0)
     if np.any(steps <= 0.0) or fractions[-1] > 1.0:
         message = f"times are {fractions.tolist()}; allowed are strictly increasing ones in (0, 1]"
+        raise InputError(message)
+    if np.any(steps[1:] < _SMALLEST_STEP):
+        message = (
+            f"times are {fractions.tolist()}; allowed are looks at least {_SMALLEST_STEP:g} apart; "
+            "to look after every unit, use a confidence sequence"
+        )
         raise InputError(message)
     spent = np.diff(_spent(fractions, open_unit(alpha, "alpha"), spending), prepend=0.0)
     bounds = np.empty_like(fractions)

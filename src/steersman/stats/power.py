@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Literal
 from scipy import optimize, stats
 
 from steersman.errors import InputError
-from steersman.stats.arguments import open_unit, positive
+from steersman.stats.arguments import count, open_unit, positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Test = Literal["t", "z"]
+
+# Degrees of freedom from which a normal law with corrected moments gives the noncentral t's
+# probabilities to 1e-13, where scipy's own were not made to be used.
+_NORMAL_DEGREES = 1e6
+
+# Shift from which the statistic's numerator is a constant next to its denominator.
+_CERTAIN_SHIFT = 1e5
+
+# Units per arm beyond which float64 no longer tells one unit from the next.
+_MOST_UNITS = 2**53
 
 
 def achieved_power(
@@ -53,8 +63,9 @@ def achieved_power(
         Cohen (1988), Statistical Power Analysis, sections 2.2 and 12.2: noncentral t.
         Checked against a simulation in ``tests/stats/test_power.py``.
     """
-    standardised = abs(_effect(effect)) / positive(sd, "sd")
-    return _power(test, paired=paired)(standardised, _units(n), 1.0 - open_unit(level, "level"))
+    standardised = _standardised(effect, sd)
+    units = count(n, "n", at_least=2)
+    return _power(test, paired=paired)(standardised, units, 1.0 - open_unit(level, "level"))
 
 
 def required_sample_size(
@@ -83,7 +94,7 @@ def required_sample_size(
         Units per arm, or pairs, at least 2.
 
     Raises:
-        InputError: An argument is outside its range.
+        InputError: An argument is outside its range, or 2^53 units would not be enough.
 
     Example:
         >>> required_sample_size(0.03, 0.25), required_sample_size(0.03, 0.25, paired=True)
@@ -92,19 +103,22 @@ def required_sample_size(
     Source:
         Cohen (1988), sections 2.4 and 12.4. Known answers: ``tests/stats/test_power.py``.
     """
-    standardised = abs(_effect(effect)) / positive(sd, "sd")
+    standardised = _standardised(effect, sd)
     alpha = 1.0 - open_unit(level, "level")
     wanted = _wanted_power(power, alpha)
     reached = _power(test, paired=paired)
-    quantiles = stats.norm.ppf(1.0 - alpha / 2.0) + stats.norm.ppf(wanted)
-    start = (1.0 if paired else 2.0) * (quantiles / standardised) ** 2
-    n = max(2, math.ceil(float(start)))
+    quantiles = float(stats.norm.isf(alpha / 2.0) + stats.norm.ppf(wanted))
+    root = math.sqrt(1.0 if paired else 2.0) * quantiles / standardised
+    if root * root > _MOST_UNITS:
+        message = (
+            f"effect is {effect!r} at sd {sd!r}: finding it takes more than {_MOST_UNITS:.0e} "
+            "units; allowed are larger effects; check the unit of both"
+        )
+        raise InputError(message)
     # The t test needs a few units more than the z formula, and the formula leaves out a tail.
-    while reached(standardised, n, alpha) < wanted:
-        n += 1
-    while n > 2 and reached(standardised, n - 1, alpha) >= wanted:
-        n -= 1
-    return n
+    return _smallest(
+        lambda n: reached(standardised, n, alpha) >= wanted, near=math.ceil(root * root)
+    )
 
 
 def minimum_detectable_effect(
@@ -141,15 +155,23 @@ def minimum_detectable_effect(
     Source:
         The inverse of :func:`achieved_power` in its first argument.
     """
-    scale, units = positive(sd, "sd"), _units(n)
+    scale, units = positive(sd, "sd"), count(n, "n", at_least=2)
     alpha = 1.0 - open_unit(level, "level")
     wanted = _wanted_power(power, alpha)
     reached = _power(test, paired=paired)
+    # In standard errors, so that the root is of order 1 for any number of units.
+    error = math.sqrt((1.0 if paired else 2.0) / units)
     ceiling = 1.0
-    while reached(ceiling, units, alpha) < wanted:
+    while reached(ceiling * error, units, alpha) < wanted:
         ceiling *= 2.0
-    root = optimize.brentq(lambda d: reached(d, units, alpha) - wanted, 0.0, ceiling, xtol=1e-12)
-    return float(root) * scale
+    root = optimize.brentq(
+        lambda shift: reached(shift * error, units, alpha) - wanted, 0.0, ceiling, xtol=1e-12
+    )
+    found = float(root) * error * scale
+    if not (math.isfinite(found) and found > 0.0):
+        message = f"sd is {sd!r}: the effect leaves float64; allowed are moderate ones; rescale it"
+        raise InputError(message)
+    return found
 
 
 def _power(test: Test, *, paired: bool) -> Callable[[float, int, float], float]:
@@ -161,12 +183,17 @@ def _power(test: Test, *, paired: bool) -> Callable[[float, int, float], float]:
 
     def z_power(effect: float, n: int, alpha: float) -> float:
         shift = effect * math.sqrt(n / arms)
-        edge = stats.norm.ppf(1.0 - alpha / 2.0)
+        edge = stats.norm.isf(alpha / 2.0)
         return float(stats.norm.sf(edge - shift) + stats.norm.cdf(-edge - shift))
 
     def t_power(effect: float, n: int, alpha: float) -> float:
         shift, degrees = effect * math.sqrt(n / arms), arms * (n - 1)
-        edge = stats.t.ppf(1.0 - alpha / 2.0, degrees)
+        edge = float(stats.t.isf(alpha / 2.0, degrees))
+        if shift > _CERTAIN_SHIFT:
+            odds = min(shift / max(edge, 1.0), _CERTAIN_SHIFT)
+            return float(stats.chi2.cdf(degrees * odds * odds, degrees))
+        if degrees > _NORMAL_DEGREES:
+            return _normal_power(shift, edge, degrees)
         upper, lower = stats.nct.sf(edge, degrees, shift), stats.nct.cdf(-edge, degrees, shift)
         # Far in the lower tail scipy answers NaN for a probability that is zero in float64.
         return float(upper + (lower if math.isfinite(lower) else 0.0))
@@ -174,22 +201,46 @@ def _power(test: Test, *, paired: bool) -> Callable[[float, int, float], float]:
     return z_power if test == "z" else t_power
 
 
-def _effect(effect: float) -> float:
+def _normal_power(shift: float, edge: float, degrees: int) -> float:
+    """Return the power of a t test with many degrees of freedom.
+
+    Source:
+        Abramowitz and Stegun (1964), formula 26.7.10. Against scipy's noncentral t:
+        ``tests/stats/test_power.py``.
+    """
+    centre, spread = edge * (1.0 - 0.25 / degrees), math.sqrt(1.0 + 0.5 * edge * edge / degrees)
+    upper = stats.norm.sf((centre - shift) / spread)
+    return float(upper + stats.norm.cdf((-centre - shift) / spread))
+
+
+def _smallest(enough: Callable[[int], bool], *, near: int) -> int:
+    """Return the smallest n >= 2 that is enough: steps that double from ``near``, then halving."""
+    high, step = max(2, near), 1
+    low = high - 1
+    while not enough(high):
+        low, high, step = high, high + step, 2 * step
+    while low > 1 and enough(low):
+        low, high, step = max(1, low - step), low, 2 * step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _standardised(effect: float, sd: float) -> float:
+    """Return the effect's size in standard deviations."""
     if not (math.isfinite(effect) and effect != 0.0):
         message = f"effect is {effect!r}; allowed is a finite number other than 0"
         raise InputError(message)
-    return float(effect)
-
-
-def _units(n: int) -> int:
-    if int(n) != n or n < 2:
-        message = f"n is {n!r}; allowed is a whole number of at least 2 units per arm"
+    ratio = abs(float(effect)) / positive(sd, "sd")
+    if not (math.isfinite(ratio) and ratio > 0.0):
+        message = f"effect is {effect!r} at sd {sd!r}, a ratio of {ratio}; check the unit of both"
         raise InputError(message)
-    return int(n)
+    return ratio
 
 
 def _wanted_power(power: float, alpha: float) -> float:
-    if open_unit(power, "power") <= alpha:
+    if open_unit(power, "power") <= alpha * (1.0 + 1e-9):
         message = f"power is {power!r}; allowed is above 1 - level = {alpha:.4g}, the size itself"
         raise InputError(message)
     return float(power)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from scipy.special import lambertw
 
 from steersman.errors import InputError
-from steersman.stats.arguments import open_unit, positive
+from steersman.stats.arguments import count, open_unit, positive
 from steersman.stats.interval import Interval
 
 
@@ -49,14 +50,17 @@ def asymptotic_confidence_sequence(
         by Lambert's W. False alarms over 40 looks: ``tests/stats/test_sequential.py``.
     """
     alpha = 1.0 - open_unit(level, "level")
-    size, tuned = _count(n, "n"), _count(n_star, "n_star")
+    size, tuned = count(n, "n"), count(n_star, "n_star")
     if not (math.isfinite(mean) and math.isfinite(variance) and variance >= 0.0):
         message = f"mean is {mean!r}, variance {variance!r}; allowed are finite numbers, >= 0"
         raise InputError(message)
     rho_squared = (-float(lambertw(-(alpha**2) / math.e, k=-1).real) - 1.0) / tuned
+    if not rho_squared > 0.0:
+        message = f"level is {level!r}, 0 to the last digit; allowed are levels such as 0.95"
+        raise InputError(message)
     scaled = size * rho_squared + 1.0
     log_term = math.log(math.sqrt(scaled) / alpha)
-    half = math.sqrt(variance * 2.0 * scaled / (size**2 * rho_squared) * log_term)
+    half = math.sqrt(variance) / size * math.sqrt(2.0 * scaled / rho_squared * log_term)
     return Interval(mean - half, mean + half)
 
 
@@ -79,7 +83,7 @@ def msprt(mean_diff: float, variance: float, n: int, *, tau: float) -> float:
             effect that one hopes for.
 
     Returns:
-        min(1, 1 / likelihood ratio), in (0, 1].
+        min(1, 1 / likelihood ratio), in [0, 1].
 
     Raises:
         InputError: An argument is outside its range.
@@ -93,19 +97,17 @@ def msprt(mean_diff: float, variance: float, n: int, *, tau: float) -> float:
         a normal mixture, for differences of variance V = ``variance``. False-alarm rate and a
         second implementation by quadrature: ``tests/stats/test_sequential.py``.
     """
-    size, spread = _count(n, "n"), positive(variance, "variance")
-    mixture = positive(tau, "tau") ** 2
+    log_size = math.log(count(n, "n"))
+    log_spread = math.log(positive(variance, "variance"))
+    log_mixture = 2.0 * math.log(positive(tau, "tau"))
     if not math.isfinite(mean_diff):
         message = f"mean_diff is {mean_diff!r}; allowed is a finite number"
         raise InputError(message)
-    widened = spread + size * mixture
-    log_ratio = 0.5 * math.log(spread / widened)
-    log_ratio += (size * mean_diff) ** 2 * mixture / (2.0 * spread * widened)
-    return min(1.0, math.exp(-log_ratio))
-
-
-def _count(value: int, name: str) -> int:
-    if int(value) != value or value < 1:
-        message = f"{name} is {value!r}; allowed is a whole number of at least 1"
-        raise InputError(message)
-    return int(value)
+    # In logarithms, since squares of large or small arguments leave float64.
+    log_gain = log_size + log_mixture - log_spread
+    log_ratio = -0.5 * float(np.logaddexp(0.0, log_gain))
+    if mean_diff != 0.0:
+        log_square = 2.0 * math.log(abs(mean_diff)) + log_size - log_spread
+        # Beyond exp(700) the p-value is 0 in any case.
+        log_ratio += 0.5 * math.exp(min(log_square - float(np.logaddexp(0.0, -log_gain)), 700.0))
+    return math.exp(-max(log_ratio, 0.0))
