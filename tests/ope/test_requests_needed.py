@@ -45,6 +45,7 @@ def test_wrong_questions():
     pilot = world.log(np.random.default_rng(0), 400)
     for options, said in (
         ({"effect": 0.0}, "effect"),
+        ({"effect": 1e-200}, "no number of rows"),
         ({"effect": 0.1, "power": 0.01}, "power"),
         ({"effect": 0.1, "estimator": "dm"}, "estimator"),
     ):
@@ -55,3 +56,15 @@ def test_wrong_questions():
     )
     with pytest.raises(InputError, match="sum to 0"):
         requests_needed(nothing, 0.1)
+
+
+def test_a_pilot_of_units_needs_more():
+    pilot = world.log(np.random.default_rng(0), 400)
+    columns = (pilot.actions, pilot.rewards, pilot.propensities, pilot.target)
+    paired = LoggedData(*columns, clusters=np.arange(400) // 8)
+    rows, units = requests_needed(pilot, 0.1), requests_needed(paired, 0.1)
+    expected = 100 * 400 / evaluate(paired).ess
+    assert units.by_effective_sample_size == pytest.approx(expected, abs=1)
+    assert units.by_effective_sample_size > rows.by_effective_sample_size
+    with pytest.raises(InputError, match="or units"):
+        requests_needed(LoggedData(*columns, clusters=np.zeros(400)), 0.1)

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from steersman.ope.logged_data import LoggedData
+
+    Floats = NDArray[np.float64]
 
 MIN_EFFECTIVE_SAMPLE_SIZE = 100.0
 MAX_WEIGHT_SHARE = 0.05
@@ -23,15 +27,18 @@ class Diagnostics:
 
     Args:
         n: Rows.
-        ess: Effective sample size, (sum of weights)^2 / sum of squared weights, in rows.
-        max_weight: Largest weight.
-        max_weight_share: Largest weight over the sum of weights.
+        units: Units: those that the log names, else its rows.
+        ess: Effective sample size, (sum of weights)^2 / sum of squared weights, where the weights
+            of one unit are added up before they are squared; in units.
+        max_weight: Largest weight of a row.
+        max_weight_share: Largest weight of a unit over the sum of weights.
         mean_weight: Mean weight; 1 in expectation when the log supports the target.
         mean_weight_error: Its standard error, over units where the log names them.
         unsupported: Share of the target's choices in rows where the log had no other choice.
     """
 
     n: int
+    units: int
     ess: float
     max_weight: float
     max_weight_share: float
@@ -53,16 +60,20 @@ def diagnose(data: LoggedData) -> Diagnostics:
         Effective sample size: Kong (1992), A note on importance sampling using standardized
         weights. Mean weight as a check of propensities: Li, Chen, Kleban and Gupta (2015).
     """
-    weights = data.weights
-    total, largest = float(weights.sum()), float(weights.max())
+    largest = float(data.weights.max())
+    # Against the largest one, since squares of weights such as 1e200 leave float64.
+    weights = data.weights / largest if largest > 0.0 else data.weights
+    totals = _unit_totals(data, weights)
+    total = float(totals.sum())
     forced = data.propensities == 1.0
     return Diagnostics(
         n=len(data),
-        ess=total**2 / float(weights @ weights) if total > 0.0 else 0.0,
+        units=len(totals),
+        ess=total**2 / float(totals @ totals) if total > 0.0 else 0.0,
         max_weight=largest,
-        max_weight_share=largest / total if total > 0.0 else 1.0,
-        mean_weight=total / len(data),
-        mean_weight_error=_mean_error(data),
+        max_weight_share=float(totals.max()) / total if total > 0.0 else 1.0,
+        mean_weight=largest * (total / len(data)),
+        mean_weight_error=largest * _mean_error(data, weights),
         unsupported=float(np.where(forced, 1.0 - data.chosen_target, 0.0).mean()),
     )
 
@@ -76,19 +87,21 @@ def reasons_to_refuse(found: Diagnostics) -> list[str]:
     Returns:
         Plain sentences with the numbers seen, the bounds, and what to do.
     """
-    off = abs(found.mean_weight - 1.0)
-    allowed = MAX_MEAN_WEIGHT_ERRORS * found.mean_weight_error + 1e-9
-    errors = off / found.mean_weight_error if found.mean_weight_error > 0.0 else math.inf
+    logged, one, weight, asked = f"{found.n:,} rows", "row", "weight", "requests"
+    if found.units < found.n:
+        logged += f" of {found.units:,} unit{'s' if found.units > 1 else ''}"
+        one, weight, asked = "unit", "rows' weight", "units"
+    mean = f"{found.mean_weight:.4f}" if found.mean_weight < 1e6 else f"{found.mean_weight:.4g}"
     checks = {
-        f"Too little overlap: the {found.n:,} rows are worth {found.ess:.1f} rows of the target "
-        f"policy, below {MIN_EFFECTIVE_SAMPLE_SIZE:.0f}. Log more requests, raise the floor, or "
+        f"Too little overlap: the {logged} are worth {found.ess:.1f} {one}s of the target "
+        f"policy, below {MIN_EFFECTIVE_SAMPLE_SIZE:.0f}. Log more {asked}, raise the floor, or "
         "evaluate a target nearer to the logged policy.": found.ess < MIN_EFFECTIVE_SAMPLE_SIZE,
-        f"One row decides too much: its weight {found.max_weight:.4g} is "
-        f"{found.max_weight_share:.1%} of the sum, above {MAX_WEIGHT_SHARE:.0%}. Log more "
-        "requests or raise the floor.": found.max_weight_share > MAX_WEIGHT_SHARE,
-        f"The mean weight is {found.mean_weight:.4f}, {errors:.1f} standard errors from 1, above "
-        f"{MAX_MEAN_WEIGHT_ERRORS:.0f}. Either the propensities are not those with which actions "
-        "were drawn, or the log lacks actions that the target takes: check both.": off > allowed,
+        f"One {one} decides too much: its {weight} is {found.max_weight_share:.1%} of the sum of "
+        f"weights, above {MAX_WEIGHT_SHARE:.0%}. Log more {asked} or raise the "
+        "floor.": found.max_weight_share > MAX_WEIGHT_SHARE,
+        f"The mean weight is {mean}, {_distance(found)}. Either the propensities are not those "
+        "with which actions were drawn, or the log lacks actions that the target takes: check "
+        "both.": mean_weight_is_off(found),
         f"The log had no choice (propensity 1) where the target would have acted otherwise in "
         f"{found.unsupported:.1%} of its choices, above {MAX_UNSUPPORTED:.0%}. Log with a floor "
         "(explore: floor), or leave those rows out of both.": found.unsupported > MAX_UNSUPPORTED,
@@ -96,10 +109,36 @@ def reasons_to_refuse(found: Diagnostics) -> list[str]:
     return [reason for reason, applies in checks.items() if applies]
 
 
-def _mean_error(data: LoggedData) -> float:
+def mean_weight_is_off(found: Diagnostics) -> bool:
+    """Return whether the mean weight is too far from 1; one unit alone cannot tell.
+
+    Args:
+        found: The log's diagnostics.
+
+    Returns:
+        True when it is more than 5 standard errors from 1.
+    """
+    allowed = MAX_MEAN_WEIGHT_ERRORS * found.mean_weight_error + 1e-9
+    return found.units > 1 and abs(found.mean_weight - 1.0) > allowed
+
+
+def _distance(found: Diagnostics) -> str:
+    if found.mean_weight_error == 0.0:
+        return "the same everywhere, not 1"
+    errors = abs(found.mean_weight - 1.0) / found.mean_weight_error
+    return f"{errors:.1f} standard errors from 1, above {MAX_MEAN_WEIGHT_ERRORS:.0f}"
+
+
+def _unit_totals(data: LoggedData, values: Floats) -> Floats:
+    """Return the sum of a column over each unit."""
+    if data.units is None:
+        return values
+    return np.bincount(data.units, weights=values).astype(np.float64)
+
+
+def _mean_error(data: LoggedData, weights: Floats) -> float:
     """Return the standard error of the mean weight."""
-    centred = data.weights - data.weights.mean()
-    totals = centred if data.units is None else np.bincount(data.units, weights=centred)
+    totals = _unit_totals(data, weights - weights.mean())
     count = len(totals)
     if count < 2:
         return 0.0

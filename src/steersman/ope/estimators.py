@@ -55,7 +55,8 @@ class Log:
     @property
     def largest_weight(self) -> float:
         """Bound on every weight: the target's largest probability over the smallest logged one."""
-        return float(self.data.target.max() / self.data.propensities.min())
+        # Python's floats give infinity, without a warning, where propensities come near 0.
+        return float(self.data.target.max()) / float(self.data.propensities.min())
 
     @property
     def reward_range(self) -> tuple[float, float]:

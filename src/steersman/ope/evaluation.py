@@ -74,7 +74,7 @@ class Report:
 
     @property
     def ess(self) -> float:
-        """Effective sample size, in rows."""
+        """Effective sample size, in units where the log names them, else in rows."""
         return self.diagnostics.ess
 
     @property
@@ -105,7 +105,8 @@ def evaluate(
     """Return what a log of other decisions says about the value of a target policy.
 
     Refuses, with reasons and without an exception, when the weights show that the log cannot tell:
-    effective sample size below 100, one weight above 5 % of the sum, the mean weight more than 5
+    effective sample size below 100, one weight above 5 % of the sum (both over units where the log
+    names them: a unit's weights are added up), the mean weight more than 5
     standard errors from 1, or a log without choice where the target differs.
 
     Assumes exact propensities, positivity, and independent rows (or units, or rounds given the past
@@ -198,11 +199,11 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     return {estimator.name: estimator for estimator in objects}
 
 
-def _check(data: LoggedData, interval: str, level: float, resamples: int) -> None:
+def _check(data: LoggedData, interval: str, level: object, resamples: int) -> None:
     if interval not in {"wald", "bootstrap", "bernstein"}:
         message = f"interval is {interval!r}; allowed are 'wald', 'bootstrap' and 'bernstein'"
         raise InputError(message)
-    if not 0.0 < level < 1.0:
+    if not (isinstance(level, float | np.floating) and 0.0 < level < 1.0):
         message = f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95"
         raise InputError(message)
     if interval == "bootstrap" and resamples < 100:

@@ -38,7 +38,7 @@ def standard_error(rounds: Rounds, units: Units) -> float:
     count = len(totals)
     if count < 2:
         return math.inf
-    # scipy's norm scales before it squares, so that rewards of 1e300 do not overflow.
+    # scipy's norm scales before it squares, so that large rewards do not overflow.
     return float(linalg.norm(totals)) * math.sqrt(count / (count - 1)) / len(residuals)
 
 
@@ -93,7 +93,8 @@ def bernstein(rounds: Rounds, units: Units, level: float) -> Interval:
         denominator = np.bincount(units, weights=denominator).astype(np.float64)
         span *= int(np.bincount(units).max())
     count = len(numerator)
-    if count < 2:
+    # A bound of 1e100 on what a term can be bounds nothing (nor could its square be taken).
+    if count < 2 or not span < 1e130:
         return Interval(-math.inf, math.inf)
     log_term = math.log(4.0 / (1.0 - level))
     slack = 7.0 * span * log_term / (3.0 * (count - 1))

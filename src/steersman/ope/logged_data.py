@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 # How far a target row may sum from 1 before it is no distribution.
 _SUM_TOLERANCE = 1e-6
 
+# Largest absolute values with whose sums of squares and products every estimator can still work.
+_LARGEST_REWARD = 1e100
+_LARGEST_CONTEXT = 1e6
+_LARGEST_WEIGHT = float(np.finfo(np.float64).max)
+
 
 @dataclass(frozen=True, eq=False)
 class LoggedData:
@@ -30,11 +35,13 @@ class LoggedData:
     Args:
         actions: Index of the logged action, integers in [0, K), shape (n,), n >= 1, in the order
             in which they were logged (adaptive logs need the order).
-        rewards: Finite rewards, shape (n,); higher is better.
+        rewards: Rewards up to 1e100 in absolute value, shape (n,); higher is better.
         propensities: Probability with which each action was drawn, in (0, 1], shape (n,).
         target: Distribution of the target policy in each context, shape (n, K), rows sum to 1.
-        q_hat: Predicted reward of every action from a model trained on *other* data, shape (n, K).
-        contexts: Contexts for reward models that are fitted here, shape (n, d).
+        q_hat: Predicted reward of every action from a model trained on *other* data, shape (n, K);
+            up to 1e100 in absolute value.
+        contexts: Contexts for reward models that are fitted here, shape (n, d), up to 1e6 in
+            absolute value: scale larger ones.
         clusters: Label of the unit (user, session, episode) of each row, shape (n,); rows of one
             unit may depend on each other, units may not.
         reward_range: Smallest and largest reward that can ever occur, on which the Bernstein
@@ -42,8 +49,8 @@ class LoggedData:
 
     Raises:
         InputError: Propensities not in (0, 1], target rows that do not sum to 1 (to 1e-6) or hold
-            negatives, NaN or infinity anywhere, action indexes out of range, shapes that differ,
-            rewards outside a declared range.
+            negatives, NaN, infinity, too large numbers or no numbers anywhere, action indexes out
+            of range, shapes that differ, rewards outside a declared range.
 
     Example:
         >>> data = LoggedData([0, 1], [1.0, 0.0], [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]])
@@ -62,7 +69,7 @@ class LoggedData:
 
     def __post_init__(self) -> None:
         """Convert and check every field, in an order in which later checks may rely on earlier."""
-        rewards = _floats(self.rewards, "rewards", (None,))
+        rewards = _floats(self.rewards, "rewards", (None,), _LARGEST_REWARD)
         rows = rewards.shape[0]
         target = _floats(self.target, "target", (rows, None))
         checked = {
@@ -70,8 +77,8 @@ class LoggedData:
             "target": _distributions(target),
             "propensities": _propensities(_floats(self.propensities, "propensities", (rows,))),
             "actions": _actions(self.actions, rows, target.shape[1]),
-            "q_hat": _optional(self.q_hat, "q_hat", target.shape),
-            "contexts": _optional(self.contexts, "contexts", (rows, None)),
+            "q_hat": _optional(self.q_hat, "q_hat", target.shape, _LARGEST_REWARD),
+            "contexts": _optional(self.contexts, "contexts", (rows, None), _LARGEST_CONTEXT),
             "clusters": None if self.clusters is None else _labels(self.clusters, rows),
         }
         for name, value in checked.items():
@@ -89,8 +96,12 @@ class LoggedData:
 
     @cached_property
     def weights(self) -> Floats:
-        """Importance weights, target over logged probability of each logged action, shape (n,)."""
-        return self.chosen_target / self.propensities
+        """Importance weights, target over logged probability of each logged action, shape (n,).
+
+        Those beyond float64 (propensities near 1e-308) are its largest number.
+        """
+        with np.errstate(over="ignore"):
+            return np.minimum(self.chosen_target / self.propensities, _LARGEST_WEIGHT)
 
     @cached_property
     def units(self) -> NDArray[np.int64] | None:
@@ -100,9 +111,31 @@ class LoggedData:
         return np.unique(self.clusters, return_inverse=True)[1].astype(np.int64)
 
 
-def _floats(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> Floats:
+def _array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Return an array, without a copy where it is one."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        message = f"{name} is no array ({error}); allowed are rows of equal length"
+        raise InputError(message) from error
+
+
+def _floats(
+    values: ArrayLike,
+    name: str,
+    shape: tuple[int | None, ...],
+    largest: float = math.inf,
+) -> Floats:
     """Return finite float64 numbers of the given shape, where None stands for any size >= 1."""
-    array = np.asarray(values, dtype=np.float64)
+    given = _array(values, name)
+    if given.dtype.kind not in "biuf":
+        message = (
+            f"{name} has type {given.dtype}; allowed are real numbers; convert the column to "
+            "float64 and mend what is no number"
+        )
+        raise InputError(message)
+    with np.errstate(over="ignore"):
+        array = given.astype(np.float64, copy=False)
     fits = array.ndim == len(shape) and all(
         size == wanted if wanted is not None else size >= 1
         for size, wanted in zip(array.shape, shape, strict=True)
@@ -118,11 +151,21 @@ def _floats(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> Floa
             "mend what wrote it"
         )
         raise InputError(message)
+    beyond = np.abs(array) > largest
+    if beyond.any():
+        where = np.argwhere(beyond)[0].tolist()
+        message = (
+            f"{name}{where} is {array[tuple(where)]}; allowed is up to {largest:g} in absolute "
+            "value; rescale the column or drop the row"
+        )
+        raise InputError(message)
     return array
 
 
-def _optional(values: ArrayLike | None, name: str, shape: tuple[int | None, ...]) -> Floats | None:
-    return None if values is None else _floats(values, name, shape)
+def _optional(
+    values: ArrayLike | None, name: str, shape: tuple[int | None, ...], largest: float
+) -> Floats | None:
+    return None if values is None else _floats(values, name, shape, largest)
 
 
 def _distributions(target: Floats) -> Floats:
@@ -154,7 +197,7 @@ def _propensities(propensities: Floats) -> Floats:
 
 
 def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
-    actions = np.asarray(values)
+    actions = _array(values, "actions")
     if actions.shape != (rows,) or actions.dtype.kind not in "iu":
         message = (
             f"actions has shape {actions.shape} and type {actions.dtype}; allowed are integers of "
@@ -172,21 +215,32 @@ def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
 
 
 def _labels(values: ArrayLike, rows: int) -> NDArray[Any]:
-    labels = np.asarray(values)
+    labels = _array(values, "clusters")
     if labels.shape != (rows,):
         message = f"clusters has shape {labels.shape}; allowed is ({rows},): one label a decision"
         raise InputError(message)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         message = "clusters holds NaN or infinity; allowed are labels that name a unit"
         raise InputError(message)
+    if labels.dtype.kind == "O":
+        try:
+            np.unique(labels)
+        except TypeError as error:
+            message = f"clusters holds labels of several types ({error}); allowed is one type"
+            raise InputError(message) from error
     return labels
 
 
 def _within(rewards: Floats, declared: tuple[float, float]) -> None:
-    low, high = declared
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        message = f"reward_range is {declared!r}; allowed are finite ends with low < high"
+    pair = _array(declared, "reward_range")
+    usable = pair.shape == (2,) and pair.dtype.kind in "iuf"
+    if not (usable and pair[0] < pair[1] and (np.abs(pair) <= _LARGEST_REWARD).all()):
+        message = (
+            f"reward_range is {declared!r}; allowed are two numbers, low < high, up to "
+            f"{_LARGEST_REWARD:g} in absolute value"
+        )
         raise InputError(message)
+    low, high = declared
     if rewards.min() < low or rewards.max() > high:
         message = (
             f"rewards span [{rewards.min()}, {rewards.max()}]; allowed is the declared "

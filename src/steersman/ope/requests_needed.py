@@ -11,17 +11,20 @@ from scipy import stats
 
 from steersman.errors import InputError
 from steersman.ope.diagnostics import (
-    MAX_MEAN_WEIGHT_ERRORS,
     MAX_UNSUPPORTED,
     MAX_WEIGHT_SHARE,
     MIN_EFFECTIVE_SAMPLE_SIZE,
     diagnose,
+    mean_weight_is_off,
 )
 from steersman.ope.estimators import ESTIMATORS, Log
 from steersman.ope.intervals import standard_error
 
 if TYPE_CHECKING:
     from steersman.ope.logged_data import LoggedData
+
+# Square root of the most rows that a forecast may name.
+_LARGEST_ROOT = 1e8
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class RequestsNeeded:
         rows: Requests to log, of the pilot's kind; None when no number of them would do.
         by_power: Requests that show the effect with the wanted power.
         by_effective_sample_size: Requests whose weights are worth 100 of the target's.
-        by_weight_share: Requests among which no weight seen so far exceeds 5 % of the sum.
+        by_weight_share: Requests among which no weight seen so far exceeds 5 % of the sum; where
+            the pilot names units, both count their added weights.
     """
 
     rows: int | None
@@ -93,19 +97,25 @@ def requests_needed(
         message = f"estimator is {estimator!r}; allowed are 'ips', 'snips' and 'dr'"
         raise InputError(message)
     found = diagnose(pilot)
-    if found.ess == 0.0 or len(pilot) < 2:
+    if found.ess == 0.0 or found.units < 2:
         message = (
             f"the pilot's {len(pilot)} rows have weights that sum to {pilot.weights.sum():g}; "
-            "allowed is above 0 over at least 2 rows; log actions that the target takes"
+            "allowed is above 0 over at least 2 rows (or units); log actions that the target takes"
         )
         raise InputError(message)
     rounds = ESTIMATORS[estimator].rounds(Log(pilot, adaptive=adaptive, seed=seed))
     row_sd = standard_error(rounds, pilot.units) * math.sqrt(len(pilot))
-    by_power = math.ceil((wanted * row_sd / effect) ** 2)
+    root = abs(wanted * row_sd / float(effect))
+    if not root < _LARGEST_ROOT:
+        message = (
+            f"effect is {effect!r} at a standard deviation of {row_sd:.4g}: no number of "
+            f"rows up to {_LARGEST_ROOT**2:.0e} shows it; allowed are larger effects"
+        )
+        raise InputError(message)
+    by_power = math.ceil(root * root)
     by_size = math.ceil(MIN_EFFECTIVE_SAMPLE_SIZE * len(pilot) / found.ess)
-    by_share = math.ceil(found.max_weight / found.mean_weight / MAX_WEIGHT_SHARE)
-    off = abs(found.mean_weight - 1.0) > MAX_MEAN_WEIGHT_ERRORS * found.mean_weight_error + 1e-9
-    hopeless = off or found.unsupported > MAX_UNSUPPORTED
+    by_share = math.ceil(found.max_weight_share * len(pilot) / MAX_WEIGHT_SHARE)
+    hopeless = mean_weight_is_off(found) or found.unsupported > MAX_UNSUPPORTED
     rows = None if hopeless else max(2, by_power, by_size, by_share)
     return RequestsNeeded(rows, by_power, by_size, by_share)
 

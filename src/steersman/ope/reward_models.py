@@ -27,6 +27,9 @@ FOLDS = 5
 # Pull of every coefficient towards the mean of all rewards, in rows; means need none.
 _RIDGE = 1.0
 
+# Pull over the trace of the Gram matrix below which the matrix may be singular in float64.
+_LEAST_PULL = 1e-13
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
@@ -99,7 +102,9 @@ def fit(sums: Sums) -> Floats:
     if sums.moment.shape[-1] == 1:
         theta = centred / np.maximum(counts, 1.0)[..., None]
     else:
-        ridge = _RIDGE * np.eye(sums.moment.shape[-1])
+        # Contexts of 1e6 leave no digit of the pull: then the least that keeps it solvable.
+        pull = np.maximum(_RIDGE, _LEAST_PULL * np.trace(sums.gram, axis1=-2, axis2=-1))
+        ridge = pull[..., None, None] * np.eye(sums.moment.shape[-1])
         theta = np.linalg.solve(sums.gram + ridge, centred[..., None])[..., 0]
     theta[..., 0] += base[..., None]
     return np.asarray(theta)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # Draws of an arm over which its recent propensities are averaged.
 _MEMORY = 50
 
+# Smallest propensity that is told from smaller ones.
+_RAREST = 1e-140
+
 # Rows before which nothing is predicted: they take the first prediction made after them.
 _BURN_IN = 100
 
@@ -67,7 +70,9 @@ def _arm_moments(data: LoggedData, arm: int) -> Floats:
     """
     drawn = data.actions == arm
     draws = np.flatnonzero(drawn)
-    odds, wanted = 1.0 / data.propensities[draws], data.target[draws, arm]
+    # The sums of 1 / g must stay in float64; rarer draws drown all others either way.
+    odds = 1.0 / np.maximum(data.propensities[draws], _RAREST)
+    wanted = data.target[draws, arm]
     fade = [1.0, -(1.0 - 1.0 / _MEMORY)]
     # Row 0 of each table speaks for rows before the first draw: one arm of K, equally likely.
     share = float(data.target[:, arm].mean()) ** 2
