@@ -77,6 +77,7 @@ class ArmSums:
     def means_and_variances(self, x: Floats) -> tuple[Floats, Floats]:
         """Return the posterior mean (K,) and variance (K,) of every arm's score at ``x`` (d,)."""
         self._refresh_stale()
+        self._copy_changed()
         outer = self._outer
         outer.fill(0.0)
         self._rank_one(self.dim, 1.0, x, outer, overwrite_ap=1)
@@ -221,6 +222,7 @@ class ArmSums:
         self._outer: NDArray[Any] = np.zeros(size, dtype=kind)
         self._theta: Floats = np.zeros((arms, self.dim))
         self._pending = [0] * arms
+        self._changed: set[int] = set()
         self._reach: list[float] = np.abs(self.moment).max(axis=1, initial=0.0).tolist()
         self._learned = (self.count != 0.0) | self.moment.any(axis=1)
         self._derived_at = np.full(arms, self.clock, dtype=np.int64)
@@ -239,9 +241,16 @@ class ArmSums:
         v = blas.dspmv(self.dim, 1.0, inverse, x)
         shrink = weight / (1.0 + weight * blas.ddot(x, v))
         blas.dspr(self.dim, -shrink, v, inverse, overwrite_ap=1)
-        np.multiply(inverse, self._doubling, out=self._working[arm], casting="same_kind")
+        self._changed.add(arm)
         theta = self._theta[arm]
         blas.daxpy(v, theta, a=shrink * (reward - blas.ddot(theta, x)))
+
+    def _copy_changed(self) -> None:
+        """Renew the working rows of arms whose inverse changed; means alone never need them."""
+        for arm in self._changed:
+            row = self._working[arm]
+            np.multiply(self._inverse[arm], self._doubling, out=row, casting="same_kind")
+        self._changed.clear()
 
     def _factors(self) -> Floats:
         """Return forget^age of every arm's sums, (K,)."""
@@ -283,7 +292,7 @@ class ArmSums:
         precision[np.diag_indices(self.dim)] += self.prior_precision
         inverse = _inverse_of_upper(precision, self.prior_precision)
         self._inverse[arm] = inverse[self._upper]
-        self._working[arm] = self._inverse[arm] * self._doubling
+        self._changed.add(arm)
         full = np.triu(inverse) + np.triu(inverse, 1).T
         self._theta[arm] = full @ (self.moment[arm] * scale)
         self._pending[arm] = 0

@@ -51,10 +51,16 @@ def share_ties(scores: Floats, eligible: Mask | None, *, tolerance: float = 1e-1
         (K,) float64 that sums to 1.
     """
     allowed = scores if eligible is None else np.where(eligible, scores, -np.inf)
-    best = float(allowed.max())
+    first = int(allowed.argmax())
+    best = float(allowed[first])
     tied = allowed >= best - tolerance * max(1.0, abs(best))
-    shared: Floats = tied / np.count_nonzero(tied)
-    return shared
+    count = np.count_nonzero(tied)
+    if count > 1:
+        shared: Floats = tied / count
+        return shared
+    alone: Floats = np.zeros(len(scores))
+    alone[first] = 1.0
+    return alone
 
 
 def mix_floor(distribution: Floats, eligible: Mask | None, floor: float) -> Floats:
@@ -98,6 +104,9 @@ def draw(distribution: Floats, u: float) -> int:
     >>> [draw(np.array([0.25, 0.0, 0.75]), u) for u in (0.0, 0.2499, 0.25, 0.999)]
     [0, 0, 2, 2]
     """
+    likeliest = int(distribution.argmax())
+    if distribution[likeliest] == 1.0:
+        return likeliest  # what the search below finds, in a third of the time
     cumulative = distribution.cumsum()
     last = cumulative[-1]
     index = int(cumulative.searchsorted(u * last, side="right"))
