@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,8 @@ def assistant(
     if json_file is not None:
         _write(json_file, report)
         console.print(f"report as JSON  {json_file}", highlight=False, soft_wrap=True)
-    console.print("one decision    steersman demo assistant --explain 700", highlight=False)
+    again = f"{sys.argv[0]} demo assistant --explain 700"
+    console.print(f"one decision    {again}", highlight=False, soft_wrap=True)
 
 
 def _measure(
