@@ -3,7 +3,8 @@
 
 SHELL := /bin/bash
 VENV := .venv/bin
-PYTEST := $(VENV)/python -m pytest -n 2 --dist worksteal
+PYTEST := $(VENV)/python -m pytest -n 2 --dist loadfile
+# Whole files to a process: the snippets of one page of the docs build on each other.
 # Two test processes on two cores: a BLAS with threads of its own would only get in their way.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
