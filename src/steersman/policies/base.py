@@ -119,7 +119,7 @@ class ChoicePolicy(ABC):
             if self.actions:
                 return None
             raise ActionError("this policy has no actions; add one, or serve the fallback")
-        if isinstance(eligible, str) or not isinstance(eligible, Sequence):
+        if isinstance(eligible, str) or not isinstance(eligible, (Sequence, np.ndarray)):
             raise InputError(f"eligible must be a sequence of names; got {eligible!r}")
         mask = np.zeros(len(self.actions), dtype=np.bool_)
         for name in eligible:
