@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import ActionError, InputError, MergeError, StateError
-from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB, load_policy
+from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB, Rules, load_policy
 
 NAMES = ["a", "b"]
 
@@ -150,3 +150,9 @@ def test_collinear_updates_with_huge_norms_keep_the_posterior_positive():
     assert variances[0] == pytest.approx(2e3, rel=0.01)  # never seen: as the prior has it
     _, variances = policy._arms.means_and_variances(np.ones(3))
     assert 0.0 <= variances[0] < 1e-9
+
+
+@pytest.mark.parametrize("context", [None, [1.0], "x"])
+def test_rules_want_a_mapping(context):
+    with pytest.raises(InputError, match="mapping"):
+        Rules(NAMES, [("x < 1", "a"), ("True", "b")]).distribution(context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from steersman.policies.base import ChoicePolicy
 from steersman.spec.expressions import compile_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -147,6 +148,10 @@ class Rules(UnlearningPolicy):
         self._compiled = [(compile_rule(when), self.index(action)) for when, action in self.rules]
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        if not isinstance(x, Mapping):
+            raise InputError(
+                f"rules read a mapping of context names to values; got {type(x).__name__}"
+            )
         for holds, index in self._compiled:
             if (mask is None or mask[index]) and holds(x):
                 return self._one(index, mask, features)
