@@ -3,6 +3,10 @@
 A tool is described by its text and by the requests it served well. The 20 nearest tools of a
 request are its candidates; a shared linear model learns what the nearness, the tool's record and
 its failures are worth. Nothing sees the right tool of a request where another one was chosen.
+
+The shortlist, the weighting of slots, gamma and the features were chosen on the stream of seed 0,
+which `benchmarks.learning` reports, so its figure is a little kind. Three other orders of the same
+requests (seeds 11, 12, 13) gave .581, .609 and .582 against .601.
 """
 
 from __future__ import annotations
