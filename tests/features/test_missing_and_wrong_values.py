@@ -85,9 +85,11 @@ def test_required_fields_are_required(name, nothing):
         ("length", {"a": 1}, "'length' got dict"),
         ("length", Decimal(3), "'length' got Decimal"),
         ("length", 1j, "'length' got complex"),
-        ("length", math.inf, r"'length' is not finite \(got inf\); .* send None"),
+        ("length", math.inf, r"'length' is not finite \(got float inf\); .* send None"),
         ("length", -np.float64("inf"), "'length' is not finite"),
-        ("length", 10**400, "'length' is not finite"),
+        ("length", 10**400, r"'length' is not finite \(got int\)"),
+        pytest.param("length", 10**5000, r"'length' is not finite \(got int\)", id="huge length"),
+        pytest.param("intent", 10**5000, "'intent' got int; allowed", id="huge intent"),
         ("meaning", 3, "'meaning' got int 3; allowed is a flat list or array of 3 numbers"),
         ("meaning", "abc", "'meaning' got str 'abc'"),
         ("meaning", [1.0, 2.0], "'meaning' got 2 entries; allowed is a flat list or array of 3"),
@@ -125,6 +127,31 @@ def test_wrong_values_are_refused_by_name(name, value, message):
 def test_a_context_is_a_mapping(values):
     with pytest.raises(InputError, match="a context is a mapping of names to values, got"):
         feature_map().encode(values)
+
+
+@pytest.mark.parametrize("rows", [None, 3, "text", b"text", {"text": "a"}, object(), np.array(3)])
+def test_rows_are_a_list_of_contexts(rows):
+    message = rf"rows got {type(rows).__name__}.*; allowed is a list .*; send one context as"
+    with pytest.raises(InputError, match=message):
+        feature_map().encode_batch(rows)
+    with pytest.raises(InputError, match=message):
+        feature_map().fit(rows)
+
+
+def test_a_batch_has_a_length_and_fitting_takes_any_iterable():
+    with pytest.raises(InputError, match="rows got generator; allowed is a list of contexts"):
+        feature_map().encode_batch(row for row in [{}])
+    assert feature_map().encode_batch(np.array([{}, {}])).shape == (2, 64)
+    assert feature_map().fit(row for row in [{}]).unfitted == ()
+
+
+@pytest.mark.parametrize("declared", [None, 3, "text", b"text", [FIELDS], {"fields": FIELDS}])
+def test_a_map_needs_a_declaration(declared):
+    message = rf"FeatureMap got {type(declared).__name__}.*; allowed is the declared context"
+    with pytest.raises(InputError, match=message):
+        FeatureMap(declared)
+    with pytest.raises(InputError, match=message):
+        FeatureMap.from_state(declared, {})
 
 
 @pytest.mark.parametrize("value", [80, 80.0, np.int32(80), np.float32(80), Fraction(80)])

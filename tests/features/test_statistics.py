@@ -121,6 +121,13 @@ def test_foreign_and_damaged_states_are_refused(change, message):
         FeatureMap.from_state(context(a=Z), {**state, **change})
 
 
+@pytest.mark.parametrize("state", [None, 3, "{}", b"{}", [("layout", 1)]])
+def test_a_state_is_a_mapping(state):
+    message = rf"feature state got {type(state).__name__}.*; allowed is the mapping.* decode JSON"
+    with pytest.raises(StateError, match=message):
+        FeatureMap.from_state(context(a=Z), state)
+
+
 def test_a_state_of_another_declaration_is_refused():
     state = FeatureMap(context(a=Z)).state()
     with pytest.raises(StateError, match="another context"):

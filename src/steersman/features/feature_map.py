@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import sha256
@@ -21,10 +22,10 @@ from steersman.features.numbers import (
     declared,
     fitted,
 )
-from steersman.features.values import as_number, is_missing
+from steersman.features.values import as_number, is_missing, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from types import UnionType
 
     from numpy.typing import NDArray
 
@@ -49,6 +50,9 @@ class FeatureMap:
         context: the declared fields; where ``mean``, ``sd`` and the like are null, `fit` must fill
             them before anything can be encoded.
 
+    Raises:
+        InputError: ``context`` is no declaration.
+
     >>> from steersman.spec import Context
     >>> context = Context.model_validate(
     ...     {
@@ -64,6 +68,7 @@ class FeatureMap:
     """
 
     def __init__(self, context: Context) -> None:
+        _check_declaration(context)
         self._context = context
         self._names = frozenset(context.fields)
         self._numbers = _number_slots(context)
@@ -132,8 +137,9 @@ class FeatureMap:
             Shape (n, dim), float64.
 
         Raises:
-            InputError: as `encode`, with the row's number.
+            InputError: as `encode`, with the row's number; or no sequence at all.
         """
+        _check_rows(rows, Sequence | np.ndarray, "a list of contexts")
         matrix = np.empty((len(rows), self.dim))
         for place, row in enumerate(rows):
             try:
@@ -155,6 +161,7 @@ class FeatureMap:
         Raises:
             InputError: wrong values, a field without any value, or statistics fitted before.
         """
+        _check_rows(rows, Iterable, "a list or another iterable of contexts")
         if self._was_fitted:
             message = "statistics are fitted once, then frozen; fit a new FeatureMap(context)"
             raise InputError(message)
@@ -188,9 +195,12 @@ class FeatureMap:
             state: as given by `state`.
 
         Raises:
-            StateError: another layout version, another declaration, or damaged statistics.
+            InputError: ``context`` is no declaration.
+            StateError: no mapping, another layout version, another declaration, or damaged
+                statistics.
         """
         fresh = cls(context)
+        _check_state(state)
         expected = fresh.state()
         for part in ("layout", "context"):
             if state.get(part) != expected[part]:
@@ -238,6 +248,32 @@ class FeatureMap:
             region += share * field.encode(_present(values, name))
         if fsum((region * region).tolist()) > 1.0:
             region[:] = unit(region)
+
+
+def _check_declaration(context: object) -> None:
+    if not all(hasattr(context, part) for part in ("fields", "dim", "seed")):
+        message = (
+            f"FeatureMap got {shown(context)}; allowed is the declared context; pass the context "
+            "of a loaded decision point, or steersman.spec.Context.model_validate(mapping)"
+        )
+        raise InputError(message)
+
+
+def _check_rows(rows: object, kind: type | UnionType, wanted: str) -> None:
+    """Refuse what holds no rows, and the single context and text, whose parts are none."""
+    single = isinstance(rows, str | bytes | bytearray | Mapping) or getattr(rows, "ndim", 1) == 0
+    if single or not isinstance(rows, kind):
+        message = f"rows got {shown(rows)}; allowed is {wanted}; send one context as [context]"
+        raise InputError(message)
+
+
+def _check_state(state: object) -> None:
+    if not isinstance(state, Mapping):
+        message = (
+            f"feature state got {shown(state)}; allowed is the mapping that state() returned; "
+            "decode JSON first, or make a new FeatureMap(context) if none was saved"
+        )
+        raise StateError(message)
 
 
 def _number_slots(context: Context) -> list[NumberSlot]:

@@ -84,7 +84,7 @@ def as_number(name: str, value: object) -> float:
     if isfinite(number):
         return number
     message = (
-        f"context field {name!r} is not finite (got {str(value)[:40]}); allowed is any finite "
+        f"context field {name!r} is not finite (got {shown(value)}); allowed is any finite "
         "number; send None if it is unknown"
     )
     raise InputError(message)
@@ -117,10 +117,15 @@ def as_vector(name: str, value: object, size: int) -> NDArray[np.float64]:
     raise InputError(message)
 
 
+def shown(value: object) -> str:
+    """Return the type of a value for an error, and the value itself where it is short and plain."""
+    huge = isinstance(value, int) and value.bit_length() > 200  # Python refuses to print some
+    plain = repr(value) if isinstance(value, str | bool | int | float) and not huge else ""
+    return f"{type(value).__name__} {plain[:60]}".strip()
+
+
 def _wrong_type(name: str, value: object, wanted: str, advice: str) -> InputError:
-    shown = repr(value) if isinstance(value, str | bool | int | float) else ""
-    got = f"{type(value).__name__} {shown[:60]}".strip()
-    return InputError(f"context field {name!r} got {got}; allowed is {wanted}; {advice}")
+    return InputError(f"context field {name!r} got {shown(value)}; allowed is {wanted}; {advice}")
 
 
 def _as_array(
