@@ -118,11 +118,45 @@ def test_true_and_every_number_count(value):
 
 @pytest.mark.parametrize(
     "value",
-    [math.nan, math.inf, -math.inf, 10**400, "1", None, [1], Decimal(1), 1j, np.float64("nan")],
+    [
+        math.nan,
+        math.inf,
+        -math.inf,
+        10**400,
+        pytest.param(10**5000, id="huge"),
+        "1",
+        None,
+        [1],
+        Decimal(1),
+        1j,
+        np.float64("nan"),
+    ],
 )
 def test_what_is_no_finite_number_is_refused(value):
     with pytest.raises(InputError, match=r"outcome 'success' got .*finite number"):
         evaluate(reward({"success": {"weight": 1.0}}), {"success": value})
+
+
+@pytest.mark.parametrize("outcomes", [None, 3, "success", b"success", ["success"], [("a", 1)]])
+def test_outcomes_are_a_mapping(outcomes):
+    message = rf"outcomes got {type(outcomes).__name__} .*; allowed is a mapping .*; send {{}} if"
+    with pytest.raises(InputError, match=message):
+        evaluate(reward(ALICE), outcomes)
+
+
+@pytest.mark.parametrize("name", [None, 3, b"success", ("success",)])
+def test_outcomes_are_named_by_text(name):
+    with pytest.raises(
+        InputError, match=rf"outcome name got {type(name).__name__} .*allowed is te"
+    ):
+        evaluate(reward(ALICE), {"success": 1, name: 1})
+
+
+@pytest.mark.parametrize("spec", [None, 3, "success", b"success", [], {"terms": ALICE}])
+def test_a_reward_is_declared(spec):
+    message = rf"spec got {type(spec).__name__} .*; allowed is a declared reward; pass the reward"
+    with pytest.raises(InputError, match=message):
+        evaluate(spec, {"success": 1})
 
 
 def test_huge_values_count_as_the_end_of_their_range_and_stay_raw():

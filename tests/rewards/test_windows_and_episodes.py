@@ -89,6 +89,37 @@ def test_times_are_finite(when, value):
         evaluate_window(spec(), [], **times)
 
 
+@pytest.mark.parametrize("outcomes", [None, 3, "success", b"success", {"success": 1}])
+def test_outcomes_are_listed(outcomes):
+    message = rf"outcomes got {type(outcomes).__name__} .*; allowed is a list .*; send \[\] if none"
+    with pytest.raises(InputError, match=message):
+        evaluate_window(spec(), outcomes, decided_at=0.0, now=1.0)
+    with pytest.raises(InputError, match=message):
+        credit(spec(), {"a": 0.0}, outcomes, now=1.0)
+    with pytest.raises(InputError, match=r"outcome 1 got str 'success'; .* make one with Outcome"):
+        evaluate_window(spec(), [SUCCESS, "success"], decided_at=0.0, now=1.0)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "a", b"a", ["a"]])
+def test_episodes_need_a_declaration_and_their_decisions(wrong):
+    kind = type(wrong).__name__
+    with pytest.raises(InputError, match=rf"spec got {kind} .*; allowed is a declared reward"):
+        credit(wrong, {"a": 0.0}, [], now=1.0)
+    with pytest.raises(InputError, match=rf"spec got {kind} .*; allowed is a declared reward"):
+        evaluate_window(wrong, [], decided_at=0.0, now=1.0)
+    with pytest.raises(InputError, match=rf"decisions got {kind} .*; allowed is a mapping"):
+        credit(spec(), wrong, [], now=1.0)
+
+
+@pytest.mark.parametrize("name", [None, 3, b"a", ["a"]])
+def test_an_outcome_and_its_decision_are_named_by_text(name):
+    with pytest.raises(InputError, match=rf"outcome name got {type(name).__name__} .*text"):
+        Outcome(name, 1.0, at=1.0)
+    if name is not None:
+        with pytest.raises(InputError, match=r"decision of outcome 'a' got .*text"):
+            Outcome("a", 1.0, at=1.0, decision=name)
+
+
 @pytest.mark.parametrize(
     "arguments", [("a", math.nan, 1.0), ("a", 1.0, math.inf), ("a", "1", 1.0), ("a", 1.0, None)]
 )

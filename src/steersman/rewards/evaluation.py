@@ -7,16 +7,15 @@ effect on a linear learner is `revision`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
 from typing import TYPE_CHECKING, Literal
 
-from steersman.rewards.outcomes import finite
+from steersman.errors import InputError
+from steersman.rewards.outcomes import Outcome, finite, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from steersman.rewards.outcomes import Outcome
     from steersman.spec import Reward as RewardSpec
     from steersman.spec import Term
 
@@ -62,7 +61,8 @@ def evaluate(spec: RewardSpec, outcomes: Mapping[str, float]) -> Reward:
         The final reward; its value is None when required outcomes are absent and dropped.
 
     Raises:
-        InputError: a value that is not a finite number.
+        InputError: a value that is not a finite number, a name that is no text, no mapping, or a
+            ``spec`` that is no declaration.
 
     >>> from steersman.spec import Reward as RewardSpec
     >>> spec = RewardSpec.model_validate(
@@ -76,7 +76,12 @@ def evaluate(spec: RewardSpec, outcomes: Mapping[str, float]) -> Reward:
     >>> evaluate(spec, {"success": 1, "latency_ms": 500}).value
     0.875
     """
-    came = {name: finite(f"outcome {name!r}", value) for name, value in outcomes.items()}
+    _check_declaration(spec)
+    _check_mapping("outcomes", outcomes, "a mapping of names to numbers")
+    came = {
+        text("outcome name", name): finite(f"outcome {name!r}", value)
+        for name, value in outcomes.items()
+    }
     return _score(spec, came, final=True)
 
 
@@ -101,7 +106,8 @@ def evaluate_window(
         The reward, final once the window has closed.
 
     Raises:
-        InputError: a time that is not finite.
+        InputError: a time that is not finite, outcomes that are none, or a ``spec`` that is no
+            declaration.
 
     >>> from steersman.rewards import Outcome
     >>> from steersman.spec import Reward as RewardSpec
@@ -112,9 +118,10 @@ def evaluate_window(
     >>> evaluate_window(spec, came, decided_at=100.0, now=1000.0).value
     1.0
     """
+    _check_declaration(spec)
     start, moment = finite("decided_at", decided_at), finite("now", now)
     closes = start + spec.window_s
-    came = _latest(outcome for outcome in outcomes if outcome.at <= min(closes, moment))
+    came = _latest(outcome for outcome in _listed(outcomes) if outcome.at <= min(closes, moment))
     final = moment >= closes
     if spec.trigger == "window" and not final:
         return _without_value(spec, came, "waiting", final=False)
@@ -139,6 +146,9 @@ def credit(
     Returns:
         One reward per decision, in the order of ``decisions``.
 
+    Raises:
+        InputError: as `evaluate_window`, or decisions that are no mapping.
+
     >>> from steersman.rewards import Outcome
     >>> from steersman.spec import Reward as RewardSpec
     >>> spec = RewardSpec.model_validate(
@@ -150,7 +160,9 @@ def credit(
     >>> {decision: reward.value for decision, reward in rewards.items()}
     {'ask': 1.0, 'answer': 1.0}
     """
-    everything = list(outcomes)
+    _check_declaration(spec)
+    _check_mapping("decisions", decisions, "a mapping of ids to seconds")
+    everything = _listed(outcomes)
     return {
         decision: evaluate_window(
             spec,
@@ -182,6 +194,40 @@ def revision(before: Reward | None, after: Reward) -> tuple[float, float] | None
         return None
     weight = float(after.value is not None) - float(old is not None)
     return (after.value or 0.0) - (old or 0.0), weight
+
+
+def _check_declaration(spec: object) -> None:
+    if not all(
+        hasattr(spec, part) for part in ("terms", "missing", "trigger", "window_s", "scope")
+    ):
+        advice = (
+            "pass the reward of a loaded decision point, or "
+            "steersman.spec.Reward.model_validate(mapping)"
+        )
+        raise _wrong("spec", spec, "a declared reward", advice)
+
+
+def _check_mapping(what: str, value: object, wanted: str) -> None:
+    if not isinstance(value, Mapping):
+        raise _wrong(what, value, wanted, "send {} if there are none")
+
+
+def _listed(outcomes: object) -> list[Outcome]:
+    wanted = "a list of steersman.rewards.Outcome"
+    if not isinstance(outcomes, Iterable) or isinstance(outcomes, str | bytes | Mapping):
+        advice = "send [] if none came; a mapping of names to numbers goes to evaluate"
+        raise _wrong("outcomes", outcomes, wanted, advice)
+    listed = list(outcomes)
+    for place, outcome in enumerate(listed):
+        if not isinstance(outcome, Outcome):
+            advice = "make one with Outcome(name, value, at=seconds)"
+            raise _wrong(f"outcome {place}", outcome, wanted, advice)
+    return listed
+
+
+def _wrong(what: str, value: object, wanted: str, advice: str) -> InputError:
+    got = f"{type(value).__name__} {value!r:.60}"
+    return InputError(f"{what} got {got}; allowed is {wanted}; {advice}")
 
 
 def _score(spec: RewardSpec, came: Mapping[str, float], *, final: bool) -> Reward:

@@ -29,8 +29,27 @@ class Outcome:
 
     def __post_init__(self) -> None:
         """Refuse what no reward can be computed from, before it is kept anywhere."""
+        text("outcome name", self.name)
+        if self.decision is not None:
+            text(f"decision of outcome {self.name!r}", self.decision)
         object.__setattr__(self, "value", finite(f"outcome {self.name!r}", self.value))
         object.__setattr__(self, "at", finite(f"time of outcome {self.name!r}", self.at))
+
+
+def text(what: str, value: object) -> str:
+    """Return ``value`` if it is a string.
+
+    Args:
+        what: what errors call it.
+        value: a name.
+
+    Raises:
+        InputError: not a string.
+    """
+    if isinstance(value, str):
+        return value
+    message = f"{what} got {type(value).__name__} {value!r:.60}; allowed is text (str)"
+    raise InputError(f"{message}; send str(value) if that is meant")
 
 
 def finite(what: str, value: object) -> float:
@@ -52,5 +71,5 @@ def finite(what: str, value: object) -> float:
         number = float("inf")
     if isfinite(number):
         return number
-    message = f"{what} got {str(value)[:40]}; allowed is a finite number; leave it out if unknown"
-    raise InputError(message)
+    message = f"{what} got {type(value).__name__} {number}; allowed is a finite number"
+    raise InputError(f"{message}; leave it out if unknown")
