@@ -87,6 +87,14 @@ def test_refusal_names_the_column():
         compile_rule("  a b")
 
 
+@pytest.mark.parametrize("value", [None, 3, b"a < 1", ["a < 1"]])
+def test_a_rule_is_text(value):
+    with pytest.raises(
+        SpecError, match=rf"a rule got .*{type(value).__name__}.*; allowed is an ex"
+    ):
+        compile_rule(value)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -295,7 +295,28 @@ def test_documents_that_are_no_declaration(text, message):
     assert len(str(refused.value)) < 5000
 
 
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, "NoneType"),
+        (3, "int"),
+        (b"format: 1", "bytes"),
+        (["format: 1"], "list"),
+        ({}, "dict"),
+    ],
+)
+def test_what_is_no_text_and_no_path(value, kind):
+    with pytest.raises(
+        SpecError, match=rf"^<string>: the declaration is a {kind}; allowed is YAML"
+    ):
+        loads(value)
+    with pytest.raises(SpecError, match=rf"^the path of a declaration is a {kind}; .* to loads"):
+        load(value)
+
+
 def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(SpecError, match="cannot be read: embedded null"):
+        load("a\0b")
     with pytest.raises(SpecError, match=r"absent.yaml: cannot be read: No such file"):
         load(tmp_path / "absent.yaml")
     with pytest.raises(SpecError, match="cannot be read"):

@@ -78,12 +78,14 @@ def compile_rule(text: str) -> CompiledRule:
         The compiled rule, to be called with contexts.
 
     Raises:
-        SpecError: the text does not parse or uses anything outside the language, with the column.
+        SpecError: no text, or one that does not parse or uses anything outside the language, with
+            the column.
 
     >>> rule = compile_rule("0.2 <= confidence < 0.5 and intent not in ['chat', 'faq']")
     >>> rule({"confidence": 0.3, "intent": "weather"}), sorted(rule.names)
     (True, ['confidence', 'intent'])
     """
+    _check_text(text)
     if len(text) > MAX_LENGTH:
         message = f"rule of {len(text)} characters; allowed at most {MAX_LENGTH}; split it"
         raise SpecError(message)
@@ -94,6 +96,12 @@ def compile_rule(text: str) -> CompiledRule:
         raise _spec_error(text, refused.column, str(refused)) from None
     names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     return CompiledRule(text, names, evaluate)
+
+
+def _check_text(value: object) -> None:
+    if not isinstance(value, str):
+        message = f"a rule got {_show(value)}; allowed is an expression as text (str); quote it"
+        raise SpecError(message)
 
 
 class _RefusedError(Exception):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError, create_model
 
@@ -13,9 +13,6 @@ from steersman.spec.complaints import Complaint, complaints, dotted, report
 from steersman.spec.crosschecks import crosscheck
 from steersman.spec.document import MAX_BYTES, Document, parse
 from steersman.spec.point import DecisionPoint
-
-if TYPE_CHECKING:
-    from os import PathLike
 
 
 def load(path: str | PathLike[str]) -> DecisionPoint:
@@ -28,17 +25,19 @@ def load(path: str | PathLike[str]) -> DecisionPoint:
         The validated declaration, defaults filled in.
 
     Raises:
-        SpecError: the file cannot be read, or what it declares is wrong; all problems are listed,
-            one a line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
+        SpecError: no path, the file cannot be read, or what it declares is wrong; all problems are
+            listed, one a line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
 
     No doctest: it needs a file; `loads` shows the rest.
     """
+    _check_path(path)
     source = str(path)
     try:
         with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        message = f"{source}: cannot be read: {error.strerror or error}; check path and permissions"
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        reason = getattr(error, "strerror", None) or error
+        message = f"{source}: cannot be read: {reason}; check path and permissions"
         raise SpecError(message) from None
     if len(content) > MAX_BYTES:
         message = f"{source}: more than {MAX_BYTES:,} bytes; this is no declaration"
@@ -79,6 +78,7 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
     >>> point.policy.alpha, point.actions.names, point.learning.mode
     (0.5, ('micro', 'planner'), 'online')
     """
+    _check_text(text, source)
     document = parse(text, source)
     found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
     try:
@@ -88,6 +88,24 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
     if found:
         raise SpecError(report(source, found))
     return point
+
+
+def _check_path(value: object) -> None:
+    if not isinstance(value, str | PathLike):
+        message = (
+            f"the path of a declaration is a {type(value).__name__}; allowed is str or Path; "
+            "give the path of a YAML file, or its text to loads"
+        )
+        raise SpecError(message)
+
+
+def _check_text(value: object, source: str) -> None:
+    if not isinstance(value, str):
+        message = (
+            f"{source}: the declaration is a {type(value).__name__}; allowed is YAML text (str); "
+            "decode bytes, dump other values as YAML, or read a file with load"
+        )
+        raise SpecError(message)
 
 
 def _disagreements(error: ValidationError, document: Document) -> set[Complaint]:
