@@ -8,7 +8,16 @@
     ├── SpecError (ValueError)         a declared decision point is wrong: file, line, field
     ├── StateError (ValueError)        a policy state of another algorithm, shape or version
     │   └── MergeError                 a delta that was merged before, or does not fit
-    └── DataError (RuntimeError)       a data set is missing or unreadable, and where to get it
+    ├── DataError (RuntimeError)       a data set is missing or unreadable, and where to get it
+    ├── StoreError (RuntimeError)      the database does not start, answer, or fit this version
+    │   └── Fenced                     another learner took over; this one must stop
+    └── ServiceError (RuntimeError)    the service refused a request; `problem` says why
+        ├── UnauthorizedError          the API key is missing, unknown or lacks the scope
+        ├── NotFoundError              no such thing, or not yours
+        ├── ConflictError              an idempotency key was used with another body
+        ├── UnavailableError           no answer in time, after all tries
+        └── QueueError                 the client's queue on disk cannot be used
+            └── QueueFullError         it has no room left
 
 A message says what was wrong, the value seen, the range allowed, and what to do next. Errors about
 arguments are also ``ValueError``, so callers need not import this module to catch them.
@@ -16,14 +25,28 @@ arguments are also ``ValueError``, so callers need not import this module to cat
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steersman.wire import Problem
+
 __all__ = [
     "ActionError",
+    "ConflictError",
     "DataError",
+    "Fenced",
     "InputError",
     "MergeError",
+    "NotFoundError",
+    "QueueError",
+    "QueueFullError",
+    "ServiceError",
     "SpecError",
     "StateError",
     "SteersmanError",
+    "StoreError",
+    "UnauthorizedError",
+    "UnavailableError",
 ]
 
 
@@ -53,3 +76,48 @@ class MergeError(StateError):
 
 class DataError(SteersmanError, RuntimeError):
     """A data set is missing or unreadable; the message says where the original lives."""
+
+
+class StoreError(SteersmanError, RuntimeError):
+    """The database does not start, answer or fit; the message says what to check."""
+
+
+class Fenced(StoreError):
+    """Another learner holds this decision point now; what this one was writing was not written."""
+
+
+class ServiceError(SteersmanError, RuntimeError):
+    """The service refused a request, or the client could not reach it.
+
+    Args:
+        message: what was wrong, and what to do next.
+        problem: what the service answered; None if it did not answer, or answered no problem.
+    """
+
+    def __init__(self, message: str, problem: Problem | None = None) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
+class UnauthorizedError(ServiceError):
+    """The API key is missing, unknown, expired or revoked, or lacks the scope."""
+
+
+class NotFoundError(ServiceError):
+    """There is no such thing, or it belongs to somebody else: the answer is the same."""
+
+
+class ConflictError(ServiceError):
+    """An idempotency key or event id was used before with another body."""
+
+
+class UnavailableError(ServiceError):
+    """No answer in time after all tries, or none were made because the service seems to be gone."""
+
+
+class QueueError(ServiceError):
+    """The client's queue on disk cannot be opened, read or written; nothing was queued."""
+
+
+class QueueFullError(QueueError):
+    """The client's queue on disk has no room; nothing was queued."""
