@@ -1,0 +1,184 @@
+"""Where the rows are: a PostgreSQL server, its roles, and connections that act as one of them.
+
+Two ways to a server and one code path: `DATABASE_URL` names one (15 or later), or the embedded one
+of a home directory is started. Every connection takes on a role that row-level security binds; the
+tenant is set per transaction (`as_tenant`), never for a session.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import asyncpg
+import msgspec
+
+from steersman.errors import StoreError
+from steersman.store import embedded
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+    from asyncpg import Connection, Pool
+
+Role = Literal["owner", "app", "worker"]
+_OLDEST = 15
+_PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A server, and how to connect to it.
+
+    Attributes:
+        url: of a user that may take on the three roles; secret, since it may hold a password.
+        server: the embedded server, if it is one.
+    """
+
+    url: str = field(repr=False)
+    server: embedded.Embedded | None = None
+
+    @classmethod
+    def open(cls, home: Path | None = None, url: str | None = None) -> Database:
+        """Return the database to use, starting the embedded server if none is named.
+
+        Args:
+            home: the state directory; default: `state_home()`.
+            url: of an external server; default: `DATABASE_URL`, and without it the embedded one.
+
+        Returns:
+            A database that answers; its schema may still be missing (`migrate`).
+
+        Raises:
+            StoreError: the embedded server does not start.
+
+        No doctest: it starts a server; ``tests/store`` does so in every test.
+        """
+        url = url or os.environ.get("DATABASE_URL")
+        if url:
+            return cls(url)
+        server = embedded.start((home or state_home()) / "postgres")
+        return cls(server.url, server)
+
+    async def connect(self, role: Role | None = "app", **options: Any) -> Connection[Any]:
+        """Return a new connection that acts as a role.
+
+        Args:
+            role: whose rights it has; None: those of the URL's own user, for migrations alone.
+            **options: for ``asyncpg.connect``, such as ``timeout`` in seconds.
+
+        Returns:
+            A connection; JSON columns are Python values, and no tenant is set.
+
+        Raises:
+            StoreError: the server does not answer, is too old, or lacks the roles.
+        """
+        try:
+            connection = await asyncpg.connect(
+                self.url,
+                server_settings=_settings(role),
+                timeout=options.pop("timeout", 10),
+                **options,
+            )
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            message = f"cannot connect to PostgreSQL as {role or 'its own user'}: {error!r:.300}; "
+            message += "check DATABASE_URL and the server, or run `steersman doctor`"
+            raise StoreError(_PASSWORD.sub("***", message)) from error
+        if connection.get_server_version().major < _OLDEST:
+            await connection.close()
+            message = f"PostgreSQL {connection.get_server_version().major} is too old; "
+            raise StoreError(message + f"use {_OLDEST} or later")
+        await _codecs(connection)
+        return connection
+
+    async def pool(self, role: Role, *, least: int = 1, most: int = 4) -> Pool[Any]:
+        """Return a pool of connections that act as a role.
+
+        Args:
+            role: whose rights they have.
+            least: connections kept open.
+            most: connections at a time.
+
+        Returns:
+            An open pool; close it.
+
+        Raises:
+            StoreError: as `connect`.
+        """
+        await (await self.connect(role)).close()  # the clear errors are there
+        return await asyncpg.create_pool(
+            self.url,
+            min_size=least,
+            max_size=most,
+            init=_codecs,
+            server_settings=_settings(role),
+            command_timeout=60,
+        )
+
+
+@asynccontextmanager
+async def as_tenant(connection: Any, tenant: UUID) -> AsyncIterator[None]:
+    """Run a transaction as one tenant; afterwards the connection belongs to nobody again.
+
+    Args:
+        connection: of any role, not within a transaction.
+        tenant: whose rows are seen and written.
+
+    No doctest: it needs a server; ``tests/store/test_isolation.py`` shows it.
+    """
+    async with connection.transaction():
+        await set_tenant(connection, tenant)
+        yield
+
+
+async def set_tenant(connection: Any, tenant: UUID) -> None:
+    """Set the tenant until the end of the transaction that is open.
+
+    Args:
+        connection: within a transaction.
+        tenant: whose rows are seen and written.
+
+    No doctest: it needs a server; ``tests/store/test_isolation.py`` shows it.
+    """
+    await connection.execute("SELECT set_config('app.tenant', $1, true)", str(tenant))
+
+
+def state_home() -> Path:
+    """Return the directory for state: `STEERSMAN_HOME`, or `.steersman` in the working directory.
+
+    >>> os.environ["STEERSMAN_HOME"] = "/srv/steersman"
+    >>> str(state_home())
+    '/srv/steersman'
+    >>> del os.environ["STEERSMAN_HOME"]
+    """
+    return Path(os.environ.get("STEERSMAN_HOME") or ".steersman").expanduser().absolute()
+
+
+def _settings(role: Role | None) -> dict[str, str]:
+    settings = {
+        "application_name": "steersman",
+        "search_path": "steersman, pg_temp",
+        "timezone": "UTC",
+        "jit": "off",  # plans here are small; compiling them would cost more than running them
+    }
+    if role is not None:
+        settings["role"] = f"steersman_{role}"
+    return settings
+
+
+async def _codecs(connection: Connection[Any]) -> None:
+    await connection.set_type_codec(
+        "jsonb", encoder=_json, decoder=msgspec.json.decode, schema="pg_catalog"
+    )
+
+
+def _json(value: object) -> str:
+    """Return JSON for a column; what is encoded already is passed on."""
+    if isinstance(value, msgspec.Raw):
+        return bytes(value).decode()
+    return msgspec.json.encode(value).decode()

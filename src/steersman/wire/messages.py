@@ -1,0 +1,179 @@
+"""Requests and answers of the HTTP interface, as msgspec structs.
+
+The service checks what these types cannot say (is the skill known, does the context fit its
+declaration); the client builds and reads the same types.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID  # noqa: TC003 (msgspec reads it)
+
+import msgspec
+from msgspec import Meta
+
+Name = Annotated[str, Meta(min_length=1, max_length=128)]
+"""A skill, a decision point, an action, an outcome."""
+Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$")]
+"""An id or an idempotency key chosen by the application: printable ASCII without spaces."""
+Actions = Annotated[list[Name], Meta(min_length=1, max_length=10_000)]
+Features = dict[Name, Annotated[list[float], Meta(max_length=16_384)]]
+Outcomes = Annotated[dict[Name, float | bool], Meta(max_length=64)]
+EventType = Literal["interaction.create", "interaction.output", "feedback.submit", "task_result"]
+
+EVENT_TYPES: tuple[EventType, ...] = (
+    "interaction.create",
+    "interaction.output",
+    "feedback.submit",
+    "task_result",
+)
+MAX_BATCH = 1000
+
+
+class DecideRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Ask for one decision.
+
+    Attributes:
+        skill: the application capability.
+        decision: the decision point within it.
+        context: what is known, by declared field name.
+        eligible: the actions allowed for this request; absent: all that are declared. Open
+            candidate sets need it.
+        features: one list of numbers per eligible action, where the point declares features.
+        episode_id: what this decision belongs to with others (a conversation, a task).
+        parent_id: the decision this one follows from.
+        unit: what must stay on one arm of a rollout: user, session, episode.
+        deadline_ms: how long the answer may take until it is given whether or not it is logged;
+            absent: as declared.
+        idempotency_key: the same key and body get the same answer, however often they are sent.
+    """
+
+    skill: Name
+    decision: Name
+    context: dict[str, Any] = {}
+    eligible: Actions | None = None
+    features: Features | None = None
+    episode_id: Key | None = None
+    parent_id: UUID | None = None
+    unit: Key | None = None
+    deadline_ms: Annotated[float, Meta(gt=0, le=60_000)] | None = None
+    idempotency_key: Key | None = None
+
+
+class BatchRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Ask for several decisions at once; each may fail on its own.
+
+    Attributes:
+        requests: 1 to 1,000 requests, checked one by one.
+    """
+
+    requests: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=MAX_BATCH)]
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to one `DecideRequest`.
+
+    Attributes:
+        decision_id: names this decision for ever; give it with every event about it.
+        action: what to do.
+        propensity: the exact probability with which it was drawn.
+        distribution: probability by action, of those eligible. Stored as float32, except for
+            that of the action drawn, which is `propensity`.
+        snapshot: the policy state it was drawn from: this snapshot ...
+        update_seq: ... and this many updates after it.
+        stage: ``live`` unless a rollout is going on.
+        arm: ``control`` or ``candidate``.
+        logged: true: stored for good; ``unknown``: the deadline passed first, and it probably will
+            be; false: it could not be stored, send `record` with your events.
+        degraded: the declared fallback answered; never learned from, never evidence.
+        record: signed; whoever holds it can have this decision stored later.
+    """
+
+    decision_id: UUID
+    action: str
+    propensity: float
+    distribution: dict[str, float]
+    snapshot: str
+    update_seq: int
+    stage: str
+    arm: str
+    logged: bool | Literal["unknown"]
+    degraded: bool
+    record: str | None = None
+
+
+class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Something that happened after a decision. Of decision_id and episode_id, exactly one.
+
+    Attributes:
+        event_id: chosen by the application; the same id and body are stored once.
+        decision_id: the decision it is about.
+        episode_id: or the episode.
+        type: one of the four; the paths named for a type know it already.
+        schema_version: of this format.
+        at: when it happened, seconds since 1970; absent: when it was received.
+        outcomes: named finite numbers, of which rewards are made.
+        action_taken: what the application did, if not the action it was told; that decision is
+            then neither learned from nor evidence.
+        body: anything else worth keeping, up to 64 KiB.
+    """
+
+    event_id: Key
+    decision_id: UUID | None = None
+    episode_id: Key | None = None
+    type: EventType | None = None
+    schema_version: Literal[1] = 1
+    at: float | None = None
+    outcomes: Outcomes = {}
+    action_taken: Name | None = None
+    body: dict[str, Any] = {}
+
+
+class EventBatch(msgspec.Struct, forbid_unknown_fields=True):
+    """Several events and records at once; each may fail on its own.
+
+    Attributes:
+        events: 0 to 1,000 events, each with its type, checked one by one.
+        records: signed decisions that could not be stored when they were answered, and decisions
+            that a client answered with its own default. They are stored before the events, which
+            may be about them.
+    """
+
+    events: Annotated[list[dict[str, Any]], Meta(max_length=MAX_BATCH)] = []
+    records: Annotated[list[str | dict[str, Any]], Meta(max_length=MAX_BATCH)] = []
+
+
+class LocalDecision(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A decision that a client answered itself, with its ``default``, while no server could.
+
+    Attributes:
+        decision_id: a UUIDv7 made by the client.
+        skill: the application capability.
+        decision: the decision point within it.
+        action: the default that was used.
+        context: what was known.
+        episode_id: as in `DecideRequest`.
+        unit: as in `DecideRequest`.
+    """
+
+    decision_id: UUID
+    skill: Name
+    decision: Name
+    action: Name
+    context: dict[str, Any] = {}
+    episode_id: Key | None = None
+    unit: Key | None = None
+
+
+class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one event or record.
+
+    Attributes:
+        id: the event's id, or the decision's of a record.
+        status: ``stored``; ``replayed``: it was there already; ``refused``: see `problem`.
+        problem: as in an error answer.
+    """
+
+    id: str
+    status: Literal["stored", "replayed", "refused"]
+    problem: dict[str, Any] | None = None

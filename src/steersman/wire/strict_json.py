@@ -1,0 +1,129 @@
+"""JSON as it must be when it comes from outside: valid UTF-8, finite, shallow, no key twice.
+
+msgspec keeps the last of two equal keys, so two programs can read one body differently; here such
+a body is refused. The check costs little: when a body has as many colons as the decoded value has
+keys, no key can be hidden, and only otherwise are the keys of the text counted.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from steersman.wire.problems import Refused
+
+MAX_DEPTH = 32
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?')
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+def read(body: bytes | bytearray, *, max_bytes: int = 1 << 20) -> Any:
+    """Return what a body of JSON says.
+
+    Args:
+        body: as it came.
+        max_bytes: most bytes that are looked at.
+
+    Returns:
+        dicts, lists, str, finite numbers, bool and None, at most 32 levels deep.
+
+    Raises:
+        Refused: too large, not UTF-8, not JSON, a number out of range, nested too deeply, a key
+            twice in one object, or U+0000 in a text, which no database column can hold.
+
+    >>> read(b'{"a": [1, 2.5]}')
+    {'a': [1, 2.5]}
+    >>> read(b'{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    steersman.wire.problems.Refused: a key stands twice in one object; send every key once
+    """
+    if len(body) > max_bytes:
+        detail = f"the body has {len(body)} bytes, allowed are {max_bytes}; send less at once"
+        raise Refused.of("too_large", detail)
+    try:
+        value = _decode(body)
+    except msgspec.DecodeError as error:
+        raise _bad(f"{error}; send one JSON value in UTF-8") from None
+    except UnicodeDecodeError:
+        raise _bad("the body is not valid UTF-8; send UTF-8") from None
+    except RecursionError:
+        raise _too_deep() from None
+    keys = _keys(value, 1)
+    if keys != body.count(b":") and keys != sum(map(bool, _STRINGS.findall(body))):
+        raise _bad("a key stands twice in one object; send every key once")
+    return value
+
+
+def write(value: Any) -> bytes:
+    """Return ``value`` as JSON.
+
+    Args:
+        value: a message, or anything msgspec can encode.
+
+    Returns:
+        Compact UTF-8.
+
+    >>> write({"a": 1})
+    b'{"a":1}'
+    """
+    return _encode(value)
+
+
+def canonical_hash(value: Any) -> bytes:
+    """Return a hash that does not depend on the order of keys or on white space.
+
+    Args:
+        value: what `read` returned.
+
+    Returns:
+        16 bytes.
+
+    >>> canonical_hash({"a": 1, "b": 2}) == canonical_hash({"b": 2, "a": 1})
+    True
+    """
+    return blake2b(_canonical(value), digest_size=16).digest()
+
+
+def _keys(value: Any, depth: int) -> int:
+    """Return the number of keys in ``value``, refusing what is too deep or cannot be stored."""
+    kind = type(value)
+    if kind is str:
+        if "\x00" in value:
+            raise _bad("a text contains U+0000, which cannot be stored; remove it")
+        return 0
+    if kind is float:
+        if not isfinite(value):
+            raise _bad("a number is not finite; leave it out if it is unknown")
+        return 0
+    if kind is int:
+        if not -(2**63) <= value < 2**64:
+            raise _bad("an integer has more than 64 bits; send a text or a float")
+        return 0
+    if kind is dict:
+        if depth > MAX_DEPTH:
+            raise _too_deep()
+        count = len(value)
+        for key, inner in value.items():
+            if "\x00" in key:
+                raise _bad("a key contains U+0000, which cannot be stored; remove it")
+            count += _keys(inner, depth + 1)
+        return count
+    if kind is list:
+        if depth > MAX_DEPTH:
+            raise _too_deep()
+        return sum(_keys(inner, depth + 1) for inner in value)
+    return 0
+
+
+def _bad(detail: str) -> Refused:
+    return Refused.of("bad_json", detail)
+
+
+def _too_deep() -> Refused:
+    return _bad(f"values are nested more than {MAX_DEPTH} deep; flatten them")
