@@ -10,7 +10,11 @@ from scipy.integrate import quad
 from scipy.special import betaln, expit, log_expit
 from scipy.stats import beta, norm
 
-from steersman.policies import beta_choice_probabilities, gaussian_choice_probabilities
+from steersman.policies import (
+    beta_choice_probabilities,
+    gaussian_choice,
+    gaussian_choice_probabilities,
+)
 
 OFFSETS = (-8, -4, -2, -1, 0, 1, 2, 4, 8)
 
@@ -54,7 +58,77 @@ def test_a_fixed_grid_fails_where_this_does_not():
     assert gaussian_choice_probabilities(means, sds)[0] == pytest.approx(expected, abs=1e-8)
 
 
-@pytest.mark.parametrize("count", [2, 9, 50, 1000])
+@pytest.mark.parametrize("seed", range(6))
+def test_three_arms_agree_with_adaptive_quadrature_to_the_last_digits(seed):
+    rng = np.random.default_rng(seed)
+    sds = 10 ** rng.uniform(-2, 0, size=3)
+    means = rng.normal(size=3) * 10 ** rng.uniform(-2, 0)
+    expected = gaussian_reference(means, sds)
+    assert gaussian_choice_probabilities(means, sds) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("means", "sds", "expected"),
+    [
+        # P of the first is a quadrant's mass, 1/2 - acos(ρ) / 2π, with ρ = s² / (s² + 1).
+        ([0, 0, 0], [1, 1, 1], [1 / 3, 1 / 3, 1 / 3]),
+        ([7, 7, 7], [1e6, 1, 1], [0.5 - np.arctan(np.sqrt(2e12 + 1) / 1e12) / (2 * np.pi)]),
+        ([0, 0, 0], [2, 1, 1], [0.5 - np.arccos(0.8) / (2 * np.pi)]),
+        # An arm with no spread to speak of wins where both others fall below it.
+        ([0.3, 0, 0], [1e-6, 1, 1], [norm.cdf(0.3) ** 2]),
+        ([0.3, 0, 0.1], [0, 1, 2], [norm.cdf(0.3) * norm.cdf(0.1)]),
+        ([0.3, 0.3, 0], [0, 0, 1], [norm.cdf(0.3) / 2, norm.cdf(0.3) / 2, norm.sf(0.3)]),
+        ([0.3, 0.1, 0], [0, 0, 1], [norm.cdf(0.3), 0, norm.sf(0.3)]),
+        ([0, 0, 40], [1, 1, 1], [0, 0, 1]),
+        ([1e-290, 0, 0], [0, 0, 0], [1 / 3, 1 / 3, 1 / 3]),
+        ([1e-200, 0, 0], [1e-200, 0, 0], [norm.cdf(1), norm.sf(1) / 2, norm.sf(1) / 2]),
+    ],
+)
+def test_three_arms_with_known_answers(means, sds, expected):
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0], [0, 2, 1]):
+        p = np.empty(3)
+        p[order] = gaussian_choice_probabilities(
+            np.array(means, float)[order], np.array(sds, float)[order]
+        )
+        # What has no spread counts as 1e-9 wide.
+        assert p[: len(expected)] == pytest.approx(expected, abs=1e-9 if 0 in sds else 5e-13)
+        assert p.sum() == pytest.approx(1.0, abs=1e-15)
+
+
+def panels_reference(means, sds):
+    """Integrate all arms on short panels from end to end, with nothing left out."""
+    borders = np.linspace((means - 8 * sds).max(), (means + 8 * sds).max(), 60)
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    half = np.diff(borders)[:, None] / 2
+    t, w = (borders[:-1, None] + half * (1 + nodes)).ravel(), (half * weights).ravel()
+    log_below = norm.logcdf(t[:, None], means, sds)
+    mass = w @ np.exp(norm.logpdf(t[:, None], means, sds) - log_below + log_below.sum(1)[:, None])
+    return mass / mass.sum()
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.1, 1.5, 2.0, 4.0])
+@pytest.mark.parametrize("apart", [0.0, 0.3, 2.0, 8.0])
+@pytest.mark.parametrize("count", [4, 8, 40, 600])
+def test_arms_of_like_spread_agree_to_ten_digits(count, apart, ratio):
+    rng = np.random.default_rng([count, int(10 * apart), int(10 * ratio)])
+    means, sds = apart * rng.random(count), ratio ** rng.random(count)
+    p = gaussian_choice_probabilities(means, sds)
+    assert p == pytest.approx(panels_reference(means, sds), abs=1e-10)
+    assert (p >= 0.0).all()
+    assert p.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_many_arms_are_replaced_by_few_where_that_is_cheaper(monkeypatch):
+    """The integral over made-up arms equals that over the real ones."""
+    rng = np.random.default_rng(1)
+    means, sds = rng.normal(size=2000), rng.uniform(1.0, 2.0, 2000)
+    few = gaussian_choice_probabilities(means, sds)
+    monkeypatch.setattr(gaussian_choice, "_MOST_GRID", 0.0)
+    assert few == pytest.approx(gaussian_choice_probabilities(means, sds), abs=1e-11)
+    assert not np.array_equal(few, gaussian_choice_probabilities(means, sds))
+
+
+@pytest.mark.parametrize("count", [2, 3, 9, 50, 1000])
 def test_equal_arms_share_equally(count):
     p = gaussian_choice_probabilities(np.full(count, 0.3), np.full(count, 0.2))
     assert p == pytest.approx(np.full(count, 1.0 / count), rel=1e-12)

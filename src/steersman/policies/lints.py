@@ -23,8 +23,9 @@ class LinTS(LinearPolicy):
     """Chooses each arm with the posterior probability that its score θ_aᵀx is the largest.
 
     Per arm the precision is L_a = I/prior_var + Σ xxᵀ/noise_var and m_a = L_a⁻¹ Σ r x/noise_var, so
-    the score is N(m_aᵀx, xᵀL_a⁻¹x), independent across arms. The probabilities come from quadrature
-    instead of a draw of θ, so the logged propensity is exact and decisions vary less.
+    the score is N(m_aᵀx, xᵀL_a⁻¹x), independent across arms. The probabilities are computed, in
+    closed form or by quadrature, instead of drawing θ, so the logged propensity is exact and
+    decisions vary less.
 
     Args:
         actions: K different names.
