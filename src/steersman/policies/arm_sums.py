@@ -81,11 +81,11 @@ class ArmSums:
         outer = self._outer
         outer.fill(0.0)
         self._rank_one(self.dim, 1.0, x, outer, overwrite_ap=1)
-        variances: Floats = np.dot(self._working, outer).astype(np.float64)
+        variances: Floats = np.dot(self._working, outer).astype(np.float64, copy=False)
         if outer.dtype == np.float32:
             self._correct_small(variances, x)
         np.maximum(variances, 0.0, out=variances)
-        return self._theta @ x, variances
+        return np.dot(self._theta, x), variances
 
     def _correct_small(self, variances: Floats, x: Floats) -> None:
         """Recompute in float64 the variances far below the prior's, where float32 has cancelled."""
@@ -105,7 +105,7 @@ class ArmSums:
     def means(self, x: Floats) -> Floats:
         """Return the posterior mean (K,) of every arm's score at ``x`` (d,)."""
         self._refresh_stale()
-        means: Floats = self._theta @ x
+        means: Floats = np.dot(self._theta, x)
         return means
 
     @property

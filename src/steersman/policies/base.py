@@ -82,7 +82,7 @@ class ChoicePolicy(ABC):
         u = rng.random()
         index = draw(distribution, u)
         if mask is None:
-            mask = np.ones(len(distribution), dtype=np.bool_)
+            mask = distribution >= 0.0  # all of them, in less time than np.ones takes
         else:
             scores = np.where(mask, scores, np.nan)
         return Choice(names[index], float(distribution[index]), distribution, scores, mask, u)
