@@ -12,6 +12,9 @@ K·d(d+1)/2 numbers through memory is what a decision costs; the working copy is
 matters. Where an arm is well known, the sum cancels to far below its terms, and its variance is
 taken in float64.
 
+The Gram matrix itself decides nothing until the next exact factorisation, and fetching it from
+memory is a third of an update. So rows wait, a few per arm, and are added when the matrix is read.
+
 Forgetting scales an update of age t by forget^t. The decayed sum and its clock are kept, not one
 sum per time bucket: g^(T-t) factorises, so sums of different clocks add exactly, in any order.
 """
@@ -35,6 +38,7 @@ _FLOAT32_FROM = 1 << 16  # packed numbers; below, float64 fits the cache and cos
 _FLOAT32_TRUST = 1e-2  # of the prior's variance; below, cancellation costs float32 over .1 %
 _LARGEST_MOMENT = 1e250  # leaves room for the smallest noise variance and prior precision
 _LARGEST_SIZE = 1 << 27  # packed numbers, a gibibyte of float64 for each of three copies
+_MOST_WAITING = 8  # rows of one arm; its Gram matrix comes from memory once for all of them
 _REFRESH_EVERY = 256  # rank-one updates of one arm between exact factorisations
 
 
@@ -65,7 +69,9 @@ class ArmSums:
                 f"{arms} models of {dim} features need {arms * size:,} numbers, more than "
                 f"{_LARGEST_SIZE:,}; use fewer features, or a joint model over per-action features"
             )
-        self.gram: Floats = np.zeros((arms, size))
+        self.packed = size
+        self._gram: Floats = np.zeros((arms, size))
+        self._waiting: dict[int, list[tuple[Floats, float]]] = {}
         self.moment: Floats = np.zeros((arms, dim))
         self.count: Floats = np.zeros(arms)
         self._stamp = np.zeros(arms, dtype=np.int64)
@@ -141,7 +147,10 @@ class ArmSums:
     def add(self, arm: int, x: Floats, reward: float, weight: float) -> None:
         """Add one row to arm ``arm``: O(d²). The caller has validated the values."""
         self._decay_arm(arm)
-        blas.dspr(self.dim, weight, x, self.gram[arm], overwrite_ap=1)
+        waiting = self._waiting.setdefault(arm, [])
+        waiting.append((x.copy(), weight))
+        if len(waiting) == _MOST_WAITING:
+            self._add_waiting(arm)
         self._push(arm, x, weight * reward)
         self.count[arm] += weight
         self._learned[arm] = True
@@ -160,7 +169,8 @@ class ArmSums:
         """Add many rows to one arm: rows (n, d), rewards (n,), weights (n,)."""
         weighted = rows * weights[:, None]
         self._decay_arm(arm)
-        self.gram[arm] += (weighted.T @ rows)[self._upper]
+        self._add_waiting(arm)
+        self._gram[arm] += (weighted.T @ rows)[self._upper]
         self.moment[arm] += weighted.T @ rewards
         self._reach[arm] = float(np.abs(self.moment[arm]).max())
         self.count[arm] += weights.sum()
@@ -172,6 +182,11 @@ class ArmSums:
         self._decay_arm(arm)
         self._push(arm, x, weight * change)
         self._mark_stale(arm)
+
+    def _add_waiting(self, arm: int) -> None:
+        """Add an arm's waiting rows to its Gram matrix, in the order in which they came."""
+        for x, weight in self._waiting.pop(arm, ()):
+            blas.dspr(self.dim, weight, x, self._gram[arm], overwrite_ap=1)
 
     def _push(self, arm: int, x: Floats, change: float) -> None:
         """Add ``change * x`` to the moment, and to the bound on its entries."""
@@ -192,9 +207,11 @@ class ArmSums:
 
     def sums(self) -> dict[str, Floats]:
         """Return copies of the sums, all decayed to the clock; the sums themselves stay."""
+        for arm in list(self._waiting):
+            self._add_waiting(arm)
         factors = self._factors()
         return {
-            "gram": self.gram * factors[:, None],
+            "gram": self._gram * factors[:, None],
             "moment": self.moment * factors[:, None],
             "count": self.count * factors,
         }
@@ -202,7 +219,8 @@ class ArmSums:
     def load(self, sums: dict[str, Floats], clock: int) -> None:
         """Replace the sums by copies of others of the same shapes."""
         # Row by row in memory: BLAS adds to a row in place, and to a strided one not at all.
-        self.gram = np.array(sums["gram"], dtype=np.float64, order="C")
+        self._waiting.clear()
+        self._gram = np.array(sums["gram"], dtype=np.float64, order="C")
         self.moment = np.array(sums["moment"], dtype=np.float64, order="C")
         self.count = np.array(sums["count"], dtype=np.float64, order="C")
         self.clock = clock
@@ -213,7 +231,7 @@ class ArmSums:
 
     def _clear_caches(self) -> None:
         self.version += 1
-        arms, size = self.gram.shape
+        arms, size = self._gram.shape
         kind = np.float32 if arms * size > _FLOAT32_FROM else np.float64
         self._rank_one = blas.sspr if kind is np.float32 else blas.dspr
         self._inverse: Floats = np.zeros((arms, size))
@@ -270,7 +288,8 @@ class ArmSums:
         if self.forget == 1.0:
             return
         factor = self.forget**age
-        self.gram[arm] *= factor
+        self._add_waiting(arm)
+        self._gram[arm] *= factor
         self.moment[arm] *= factor
         self.count[arm] *= factor
         self._mark_stale(arm)
@@ -286,9 +305,10 @@ class ArmSums:
 
     def _refresh(self, arm: int) -> None:
         """Derive the caches of one arm from its sums by an exact factorisation."""
+        self._add_waiting(arm)
         precision = np.zeros((self.dim, self.dim))
         scale = self.forget ** float(self.clock - self._stamp[arm]) / self.noise_var
-        precision[self._upper] = self.gram[arm] * scale
+        precision[self._upper] = self._gram[arm] * scale
         precision[np.diag_indices(self.dim)] += self.prior_precision
         inverse = _inverse_of_upper(precision, self.prior_precision)
         self._inverse[arm] = inverse[self._upper]

@@ -141,7 +141,7 @@ class LinearPolicy(ChoicePolicy):
 
     def _sum_shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         arms = 1 if self._shared else len(self.actions)
-        packed = self._arms.gram.shape[1]
+        packed = self._arms.packed
         return {"gram": (arms, packed), "moment": (arms, self.dim), "count": (arms,)}
 
     def _load(self, meta: dict[str, Any], sums: Sums) -> None:
