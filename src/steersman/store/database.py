@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Role = Literal["owner", "app", "worker"]
 _OLDEST = 15
+_JSONB_VERSION = b"\x01"
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
 
 
@@ -94,7 +95,8 @@ class Database:
             message = f"PostgreSQL {connection.get_server_version().major} is too old; "
             raise StoreError(message + f"use {_OLDEST} or later")
         await _codecs(connection)
-        return connection
+        opened: Connection[Any] = connection
+        return opened
 
     async def pool(self, role: Role, *, least: int = 1, most: int = 4) -> Pool[Any]:
         """Return a pool of connections that act as a role.
@@ -172,13 +174,15 @@ def _settings(role: Role | None) -> dict[str, str]:
 
 
 async def _codecs(connection: Connection[Any]) -> None:
+    # Binary, since composites (whole rows as arguments) cannot hold a text format.
     await connection.set_type_codec(
-        "jsonb", encoder=_json, decoder=msgspec.json.decode, schema="pg_catalog"
+        "jsonb", encoder=_to_jsonb, decoder=_from_jsonb, schema="pg_catalog", format="binary"
     )
 
 
-def _json(value: object) -> str:
-    """Return JSON for a column; what is encoded already is passed on."""
-    if isinstance(value, msgspec.Raw):
-        return bytes(value).decode()
-    return msgspec.json.encode(value).decode()
+def _to_jsonb(value: object) -> bytes:
+    return _JSONB_VERSION + msgspec.json.encode(value)
+
+
+def _from_jsonb(data: bytes) -> Any:
+    return msgspec.json.decode(data[1:])

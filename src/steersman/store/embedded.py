@@ -82,7 +82,7 @@ def start(home: Path) -> Embedded:
         if started := not _running(data):
             _prepare(home, sockets)
             if not (data / "PG_VERSION").exists():
-                _initialise(home, data)
+                _initialise(data)
             _launch(home, data, sockets)
     return Embedded(f"postgresql://postgres@/postgres?host={sockets}", started, home)
 
@@ -133,10 +133,10 @@ def _make_passable(path: Path, user: pwd.struct_passwd) -> None:
             folder.chmod(status.st_mode | 0o011)
 
 
-def _initialise(home: Path, data: Path) -> None:
-    password = ["--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "-U", "postgres"]
+def _initialise(data: Path) -> None:
+    options = ["--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "-U", "postgres"]
     try:
-        _run(["initdb", "-D", str(data), *password, "--data-checksums"])
+        _run(["initdb", "-D", str(data), *options, "--data-checksums"])
     except StoreError:
         shutil.rmtree(data, ignore_errors=True)  # half a cluster would never start
         raise
@@ -161,8 +161,13 @@ def _launch(home: Path, data: Path, sockets: Path) -> None:
 def _running(data: Path) -> bool:
     if not (data / "postmaster.pid").exists():
         return False
-    status = subprocess.run(
-        [binaries() / "pg_ctl", "-D", data, "status"], capture_output=True, check=False, **_as()
+    user, group = _as()
+    status = subprocess.run(  # noqa: S603 (our own program and path)
+        [binaries() / "pg_ctl", "-D", data, "status"],
+        capture_output=True,
+        check=False,
+        user=user,
+        group=group,
     )
     return status.returncode == 0
 
@@ -170,15 +175,17 @@ def _running(data: Path) -> bool:
 def _run(command: Sequence[str]) -> None:
     program = binaries() / command[0]
     # The server inherits neither our terminal nor our pipes: it outlives this call.
+    user, group = _as()
     with tempfile.TemporaryFile() as said:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 (our own programs and paths)
             [program, *command[1:]],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
             check=False,
             cwd="/",
-            **_as(),
+            user=user,
+            group=group,
         )
         if done.returncode != 0:
             said.seek(0)
@@ -187,10 +194,10 @@ def _run(command: Sequence[str]) -> None:
             raise StoreError(message)
 
 
-def _as() -> dict[str, int]:
+def _as() -> tuple[int | None, int | None]:
     """Return the user and group to run the server as: PostgreSQL refuses to run as root."""
     user = _user()
-    return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid}
+    return (None, None) if user is None else (user.pw_uid, user.pw_gid)
 
 
 def _user() -> pwd.struct_passwd | None:

@@ -6,7 +6,6 @@ that migrate at once take turns (advisory lock).
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from importlib.resources import files

@@ -42,7 +42,6 @@ CREATE TABLE decision_point (
   feature_hash bytea NOT NULL,
   snapshot text NOT NULL,
   per_episode boolean NOT NULL, -- whether outcomes credit every decision of the episode
-  settles boolean NOT NULL, -- whether a reward is due when the window closes, come what may
   updated_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant, skill, point),
   FOREIGN KEY (tenant, spec_hash) REFERENCES spec (tenant, hash)
