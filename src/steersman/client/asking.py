@@ -1,0 +1,167 @@
+"""From what an application asks to what is sent, and the answer it gives itself in need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+from uuid import UUID
+
+from steersman import wire
+from steersman.client.disk_queue import Item
+from steersman.errors import InputError
+from steersman.wire.messages import LocalDecision
+
+_MOST_BODY_BYTES = 16 << 20
+_MOST_DEADLINE_MS = 60_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question of a batch; the arguments are those of `Client.decide`.
+
+    Attributes:
+        skill: the application capability.
+        decision: the decision point within it.
+        context: what is known, by declared field name; JSON values.
+        eligible: the actions allowed for this request; None: all that are declared.
+        features: one list of numbers per eligible action.
+        episode: what this decision belongs to with others.
+        unit: what must stay on one arm of a rollout.
+        default: the action to take when no service answers; None: raise then.
+        parent: the decision this one follows from.
+    """
+
+    skill: str
+    decision: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+    eligible: Sequence[str] | None = None
+    features: Mapping[str, Sequence[float]] | None = None
+    episode: str | None = None
+    unit: str | None = None
+    default: str | None = None
+    parent: wire.Decision | UUID | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.default is None or self.eligible is None:
+            return
+        if self.default not in self.eligible:
+            raise InputError(
+                f"default must be one of the eligible actions, got {self.default!r}; "
+                "add it to eligible, or leave default out"
+            )
+
+
+def request_of(ask: Ask, timeout_s: float) -> wire.DecideRequest:
+    """Return the message for ``ask``, with an idempotency key of its own.
+
+    The service is given a third of the time, so that an answer past its deadline, which is good if
+    not yet logged, still arrives within the first try.
+    """
+    return wire.DecideRequest(
+        skill=ask.skill,
+        decision=ask.decision,
+        context=dict(ask.context),
+        eligible=None if ask.eligible is None else list(ask.eligible),
+        features=None
+        if ask.features is None
+        else {name: list(numbers) for name, numbers in ask.features.items()},
+        episode_id=ask.episode,
+        parent_id=None if ask.parent is None else decision_id(ask.parent),
+        unit=ask.unit,
+        deadline_ms=min(round(timeout_s * 1000 / 3, 3), _MOST_DEADLINE_MS),
+        idempotency_key=str(wire.new_id()),
+    )
+
+
+def encode(message: Any, **parts: Any) -> bytes:
+    """Return a message as JSON, refusing what JSON cannot say or the service will not read.
+
+    Args:
+        message: a request or event.
+        parts: of it, by name, those that hold the application's own values.
+
+    Returns:
+        The body.
+
+    Raises:
+        InputError: a type, a number or a text that cannot be sent.
+    """
+    for name, value in parts.items():
+        # msgspec would write null, which is another statement.
+        if place := _not_finite(value, name):
+            raise InputError(f"{place} is not finite; leave it out if it is unknown")
+    try:
+        body = wire.write(message)
+        wire.read(body, max_bytes=_MOST_BODY_BYTES)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{', '.join(parts)} cannot be sent as JSON: {error}; give texts, numbers, bools, "
+            "None, lists and mappings (numpy values have .tolist())"
+        ) from error
+    return body
+
+
+def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
+    """Return the decision for the default action, and the record that makes it known later."""
+    if ask.default is None:
+        raise InputError("there is no default to answer with")
+    identifier = wire.new_id()
+    decision = wire.Decision(
+        decision_id=identifier,
+        action=ask.default,
+        propensity=1.0,
+        distribution={ask.default: 1.0},
+        snapshot="",
+        update_seq=0,
+        stage="live",
+        arm="control",
+        logged=False,
+        degraded=True,
+    )
+    record = LocalDecision(
+        decision_id=identifier,
+        skill=ask.skill,
+        decision=ask.decision,
+        action=ask.default,
+        context=dict(ask.context),
+        episode_id=ask.episode,
+        unit=ask.unit,
+    )
+    return decision, Item("record", str(identifier), wire.write(record))
+
+
+def signed_record(decision: wire.Decision) -> Item | None:
+    """Return what must be delivered later for a decision that may not be stored, if anything."""
+    if decision.record is None:
+        return None
+    return Item("record", str(decision.decision_id), wire.write(decision.record))
+
+
+def decision_id(decision: wire.Decision | UUID | str) -> UUID:
+    """Return the id of a decision, given as itself, as a UUID or as text."""
+    if isinstance(decision, wire.Decision):
+        return decision.decision_id
+    if isinstance(decision, UUID):
+        return decision
+    try:
+        return UUID(decision)
+    except (ValueError, AttributeError, TypeError):
+        raise InputError(
+            f"a decision is given as what decide() returned or as its id, a UUID; got {decision!r}"
+        ) from None
+
+
+def _not_finite(value: Any, place: str) -> str:
+    if isinstance(value, float):
+        return "" if isfinite(value) else place
+    inner: Any = ()
+    if isinstance(value, Mapping):
+        inner = value.items()
+    elif isinstance(value, list | tuple):
+        inner = enumerate(value)
+    for key, one in inner:
+        if found := _not_finite(one, f"{place}.{key}"):
+            return found
+    return ""

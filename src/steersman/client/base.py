@@ -1,0 +1,62 @@
+"""What both clients are made of: settings, the outbox and the core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from steersman.client import outbox
+from steersman.client.core import Core
+from steersman.client.settings import Settings, checked_timeout_s
+from steersman.client.transports import Urllib3Transport
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    import os
+
+    from steersman.client.disk_queue import Drop
+
+
+class Options(TypedDict, total=False):
+    """The keywords of both clients; `Client` tells what they mean."""
+
+    timeout_ms: float
+    retries: int
+    queue_dir: str | os.PathLike[str] | None
+    queue_bytes: int
+    drop: Drop
+
+
+class Base:
+    """Holds what a client needs, sync or async.
+
+    Args:
+        base_url: of the service.
+        api_key: kept here and sent to the service, shown nowhere.
+        options: see `Client`.
+    """
+
+    def __init__(
+        self, base_url: str | None, api_key: str | None, **options: Unpack[Options]
+    ) -> None:
+        self._settings = Settings.of(base_url, api_key, **options)
+        self._core = Core(outbox.borrow(self._settings, self._connect), self._settings.retries)
+        self._closed = False
+
+    def __repr__(self) -> str:
+        queue = str(self._settings.queue_path)
+        return f"{type(self).__name__}({self._settings.base_url!r}, queue={queue!r})"
+
+    @property
+    def answered_locally(self) -> int:
+        """How many decisions this client answered with their default."""
+        return self._core.answered_locally
+
+    def _timeout_s(self, timeout_ms: float | None) -> float:
+        return self._settings.timeout_s if timeout_ms is None else checked_timeout_s(timeout_ms)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InputError("this client was closed; make a new one")
+
+    def _connect(self) -> Urllib3Transport:
+        return Urllib3Transport(self._settings.base_url, self._settings.api_key)

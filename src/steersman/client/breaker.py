@@ -1,0 +1,81 @@
+"""A circuit breaker: after repeated failures nobody waits for a server that is gone."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from steersman.client.forking import Forkable, track
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FAILURES = 5
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+
+class Breaker(Forkable):
+    """Closed: all may pass. Open: none, for a while. Half open: one, and its fate decides.
+
+    Every `allow` that returned True must be followed by one of `succeeded`, `failed` and
+    `abandoned`. Each failed probe doubles the pause.
+
+    Args:
+        clock: seconds that never run backwards.
+        failures: in a row, that open it.
+
+    >>> breaker = Breaker(lambda: 0.0, failures=1)
+    >>> breaker.failed()
+    >>> breaker.allow()
+    False
+    """
+
+    def __init__(self, clock: Callable[[], float], failures: int = FAILURES) -> None:
+        self._clock = clock
+        self._limit = failures
+        self._lock = threading.Lock()
+        self._in_a_row = 0
+        self._opens_again_at: float | None = None
+        self._pause_s = FIRST_PAUSE_S
+        self._probing = False
+        track(self)
+
+    def allow(self) -> bool:
+        """Return whether a request may be tried now."""
+        with self._lock:
+            if self._opens_again_at is None:
+                return True
+            if self._probing or self._clock() < self._opens_again_at:
+                return False
+            self._probing = True
+            return True
+
+    def succeeded(self) -> None:
+        """Close it: the server answered."""
+        with self._lock:
+            self._in_a_row = 0
+            self._opens_again_at = None
+            self._pause_s = FIRST_PAUSE_S
+            self._probing = False
+
+    def failed(self) -> None:
+        """Count a failure; the last one of a row, or of a probe, opens it."""
+        with self._lock:
+            self._in_a_row += 1
+            was_probe, self._probing = self._probing, False
+            if was_probe:
+                self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            elif self._opens_again_at is not None or self._in_a_row < self._limit:
+                return
+            self._opens_again_at = self._clock() + self._pause_s
+
+    def abandoned(self) -> None:
+        """Forget a request that was cancelled: it shows nothing about the server."""
+        with self._lock:
+            self._probing = False
+
+    def after_fork_in_child(self) -> None:
+        """Take a new lock: a thread that is not here may hold the old one."""
+        self._lock = threading.Lock()
+        self._probing = False

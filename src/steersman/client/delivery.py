@@ -1,0 +1,147 @@
+"""How a batch of the queue is sent, and what the answer means for each of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from steersman import wire
+from steersman.client.disk_queue import Settlement
+from steersman.client.exchange import Answer, Request
+from steersman.client.judging import Again, Done, judge, read_problem
+from steersman.client.retrying import RETRIED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.client.disk_queue import Row
+    from steersman.client.exchange import Heard
+
+MOST_ROWS = 500
+MOST_BYTES = 768 << 10
+"""Below the 1 MiB that the service reads, envelope included."""
+_AT_FAULT = frozenset({400, 413, 422})
+"""Statuses of a whole batch that one of its rows may have caused, and that will come again."""
+
+
+class _Results(msgspec.Struct):
+    results: list[wire.EventResult]
+
+
+_results = msgspec.json.Decoder(_Results).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What to do after a batch was tried.
+
+    Attributes:
+        settlement: of its rows.
+        rows_next: most rows of the next batch: halved until a row that spoils its batch is alone.
+        failed: pause, and longer each time in a row.
+        retry_after_s: at least so long.
+        reason: why it failed, for people.
+    """
+
+    settlement: Settlement
+    rows_next: int
+    failed: bool = False
+    retry_after_s: float = 0.0
+    reason: str = ""
+
+
+def batch_request(rows: Sequence[Row]) -> Request:
+    """Return the request that delivers ``rows``, records before events."""
+    bodies: dict[str, list[bytes]] = {"record": [], "event": []}
+    for row in rows:
+        bodies[row.item.kind].append(row.item.body)
+    events, records = b",".join(bodies["event"]), b",".join(bodies["record"])
+    return Request("POST", "/v1/events", b'{"records":[%b],"events":[%b]}' % (records, events))
+
+
+def settle(rows: Sequence[Row], heard: Heard, now: float) -> Outcome:
+    """Return what an answer means for the rows that were sent.
+
+    Only what the service called stored (or replayed) is done, and only what it refused for a
+    reason that stays is set aside; whatever is unclear is sent again, which the ids make harmless.
+
+    Args:
+        rows: as `batch_request` got them.
+        heard: what came back.
+        now: seconds since 1970, for a Retry-After that is a date.
+
+    Returns:
+        The settlement and how to go on.
+    """
+
+    def parse(body: bytes) -> list[wire.EventResult]:
+        return _matched(rows, _results(body).results)
+
+    verdict = judge(heard, parse, now)
+    if isinstance(verdict, Done):
+        return _settle_each(rows, verdict.value)
+    if isinstance(heard, Answer) and heard.status in _AT_FAULT:
+        return _isolate(rows, heard)
+    if isinstance(verdict, Again):
+        outcome = Outcome(
+            Settlement(),
+            MOST_ROWS,
+            failed=True,
+            retry_after_s=verdict.retry_after_s,
+            reason=verdict.reason,
+        )
+        # A row may crash its handler: alone it goes to the end, so that others get past it.
+        if isinstance(heard, Answer) and heard.status == 500:
+            aside = Settlement(later=tuple(rows)) if len(rows) == 1 else Settlement()
+            return replace(outcome, settlement=aside, rows_next=max(1, len(rows) // 2))
+        return outcome
+    return Outcome(Settlement(), MOST_ROWS, failed=True, reason=str(verdict.error))
+
+
+def _matched(rows: Sequence[Row], results: list[wire.EventResult]) -> list[wire.EventResult]:
+    if len(results) != len(rows):
+        raise ValueError(f"{len(results)} results for {len(rows)} items")
+    for row, result in zip(rows, results, strict=True):
+        if result.status != "refused" and result.id != row.item.id:
+            raise ValueError("the results are not in the order of the items")
+    return results
+
+
+def _settle_each(rows: Sequence[Row], results: list[wire.EventResult]) -> Outcome:
+    done: list[Row] = []
+    refused: list[tuple[Row, bytes]] = []
+    later: list[Row] = []
+    record_missing = False
+    for row, result in zip(rows, results, strict=True):
+        status = (result.problem or {}).get("status")
+        if result.status != "refused":
+            done.append(row)
+        elif status in RETRIED or (status == 404 and record_missing and row.item.kind == "event"):
+            # An event whose record is not stored yet is unknown only for the moment.
+            later.append(row)
+            record_missing |= row.item.kind == "record"
+        else:
+            refused.append((row, wire.write(result.problem)))
+    return Outcome(
+        Settlement(tuple(done), tuple(refused), tuple(later)),
+        MOST_ROWS,
+        failed=bool(later),
+        reason=f"{len(later)} of {len(rows)} items could not be stored now" if later else "",
+    )
+
+
+def _isolate(rows: Sequence[Row], answer: Answer) -> Outcome:
+    if len(rows) > 1:
+        return Outcome(Settlement(), len(rows) // 2)
+    problem = read_problem(answer)
+    if problem is None:
+        # No word of ours: something else answered, which has no say over our rows.
+        return Outcome(
+            Settlement(),
+            MOST_ROWS,
+            failed=True,
+            reason=f"status {answer.status} without a problem; check base_url and proxies",
+        )
+    return Outcome(Settlement(refused=((rows[0], wire.write(problem)),)), MOST_ROWS)

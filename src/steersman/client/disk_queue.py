@@ -1,0 +1,400 @@
+"""The queue on disk: what was put survives kill -9, and several processes may share the file.
+
+SQLite in WAL mode with ``synchronous=NORMAL``: a commit hands its pages to the operating system
+before `DiskQueue.put` returns, so the death of the process loses nothing; losing power may lose the
+last rows, and never corrupts the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from steersman.errors import QueueError, QueueFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+Kind = Literal["record", "event"]
+Drop = Literal["never", "oldest"]
+REFUSED_KEPT = 1000
+BUSY_S = 5.0
+_PAGE = 4096
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS record(
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS event(
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS refused(
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, id TEXT NOT NULL,
+    body BLOB NOT NULL, problem BLOB NOT NULL, at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS counter(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+PRAGMA user_version = 1;
+"""
+# AUTOINCREMENT: a number is never given twice, so settling a batch cannot remove a newer row.
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to deliver.
+
+    Attributes:
+        kind: a record (a decision to be stored late) or an event.
+        id: of the decision or event.
+        body: JSON, as it will be sent.
+    """
+
+    kind: Kind
+    id: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An item in the queue, with its number there."""
+
+    seq: int
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedItem:
+    """An item that the service refused for good; it is kept so that somebody can look at it.
+
+    Attributes:
+        kind: ``record`` or ``event``.
+        id: of the decision or event.
+        body: the JSON that was sent.
+        problem: the JSON that the service answered.
+        at: when, in seconds since 1970.
+    """
+
+    kind: Kind
+    id: str
+    body: bytes
+    problem: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What is done with the rows of a batch; those not named stay where they are.
+
+    Attributes:
+        done: delivered, to be removed.
+        refused: to be set aside, each with the problem.
+        later: to be put at the end, so that they hold up nothing.
+    """
+
+    done: tuple[Row, ...] = ()
+    refused: tuple[tuple[Row, bytes], ...] = ()
+    later: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is in the queue, of all processes that share it.
+
+    Attributes:
+        records: decisions to be stored late.
+        events: events not yet delivered.
+        bytes: used on disk.
+        refused: items the service refused so far; the last 1,000 can be looked at.
+        dropped: items given up because the queue was full, with ``drop="oldest"``.
+    """
+
+    records: int
+    events: int
+    bytes: int
+    refused: int
+    dropped: int
+
+
+class DiskQueue:
+    """Records and events in the order they were put.
+
+    Args:
+        path: of the file; its folder is made, for this user alone.
+        max_bytes: the most the rows may take.
+        drop: what to do when it is full: raise, or give up the oldest.
+    """
+
+    def __init__(self, path: Path, max_bytes: int, drop: Drop = "never") -> None:
+        self.path = path
+        self._max_bytes = max_bytes
+        self._drop = drop
+        self._lock = threading.RLock()
+        self._open: sqlite3.Connection | None = None
+        self._closed = False
+
+    def put(self, items: Sequence[Item]) -> int:
+        """Keep all items, or none; return how many old ones were dropped for them.
+
+        Args:
+            items: to be delivered.
+
+        Returns:
+            The number of rows given up.
+
+        Raises:
+            QueueFullError: there is no room.
+            QueueError: the file cannot be written.
+        """
+        needed = sum(len(item.body) + len(item.id) + 16 for item in items)
+        with self._transaction() as connection:
+            dropped = self._make_room(connection, needed)
+            for item in items:
+                _append(connection, item)
+        return dropped
+
+    def take(self, limit: int, max_bytes: int) -> list[Row]:
+        """Return the oldest rows without removing them: records first, then events.
+
+        An event is only ever taken when every record fits before it, since it may be about one.
+
+        Args:
+            limit: most rows, at least 1.
+            max_bytes: most bytes of bodies; a single row may have more.
+
+        Returns:
+            0 to ``limit`` rows.
+        """
+        rows: list[Row] = []
+        size = 0
+        with self._transaction("DEFERRED") as connection:
+            kinds: tuple[Kind, ...] = ("record", "event")
+            for kind in kinds:
+                found = connection.execute(
+                    f"SELECT seq, id, body FROM {kind} ORDER BY seq LIMIT ?",  # noqa: S608
+                    (limit - len(rows),),
+                )
+                for seq, name, body in found:
+                    size += len(body)
+                    if rows and size > max_bytes:
+                        return rows
+                    rows.append(Row(seq, Item(kind, name, body)))
+        return rows
+
+    def settle(self, settlement: Settlement, now: float) -> None:
+        """Do as the settlement says, all of it or nothing.
+
+        Args:
+            settlement: about rows that `take` returned.
+            now: seconds since 1970, kept with what was refused.
+        """
+        with self._transaction() as connection:
+            for row in settlement.done:
+                _remove(connection, row)
+            for row, problem in settlement.refused:
+                # Another process may have settled it before: then it is counted already.
+                if _remove(connection, row):
+                    _set_aside(connection, row.item, problem, now)
+            for row in settlement.later:
+                if _remove(connection, row):
+                    _append(connection, row.item)
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is left to deliver."""
+        with self._transaction("DEFERRED") as connection:
+            query = "SELECT EXISTS(SELECT 1 FROM event) OR EXISTS(SELECT 1 FROM record)"
+            return not connection.execute(query).fetchone()[0]
+
+    def backlog(self) -> Backlog:
+        """Return what is in it."""
+        with self._transaction("DEFERRED") as connection:
+            counters = dict(connection.execute("SELECT name, value FROM counter").fetchall())
+            (records,) = connection.execute("SELECT count(*) FROM record").fetchone()
+            (events,) = connection.execute("SELECT count(*) FROM event").fetchone()
+            used = _used_bytes(connection)
+        return Backlog(
+            records, events, used, counters.get("refused", 0), counters.get("dropped", 0)
+        )
+
+    def refused(self) -> list[RefusedItem]:
+        """Return the last items that were refused, oldest first."""
+        with self._transaction("DEFERRED") as connection:
+            found = connection.execute(
+                "SELECT kind, id, body, problem, at FROM refused ORDER BY seq"
+            ).fetchall()
+        return [RefusedItem(*row) for row in found]
+
+    def close(self) -> None:
+        """Close the file; nothing works afterwards."""
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+
+    def before_fork(self) -> None:
+        """Close the file and keep everybody out.
+
+        SQLite keeps the locks of a file in the process's memory: a child that inherited them would
+        believe to hold what only the parent holds, and one of the two would lose rows.
+        """
+        self._lock.acquire()
+        self._disconnect()
+
+    def after_fork_in_parent(self) -> None:
+        """Let everybody in again."""
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Begin with a lock of its own; the file is opened at the next use."""
+        self._lock = threading.RLock()
+
+    def _make_room(self, connection: sqlite3.Connection, needed: int) -> int:
+        dropped = 0
+        while (used := _used_bytes(connection)) + needed > self._max_bytes:
+            gone = _drop_oldest(connection) if self._drop == "oldest" else 0
+            if not gone:
+                raise QueueFullError(
+                    f"the queue {self.path} holds {used} bytes and {needed} more are over its "
+                    f"{self._max_bytes}; let it drain (is the service reachable?), give a larger "
+                    "queue_bytes, or choose drop='oldest'"
+                )
+            dropped += gone
+        if dropped:
+            _count(connection, "dropped", dropped)
+        return dropped
+
+    @contextmanager
+    def _transaction(
+        self, mode: Literal["DEFERRED", "IMMEDIATE"] = "IMMEDIATE"
+    ) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                connection = self._connect()
+                connection.execute(f"BEGIN {mode}")
+                try:
+                    yield connection
+                except BaseException:
+                    connection.execute("ROLLBACK")
+                    raise
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                # A failed COMMIT leaves the transaction open; closing ends it.
+                self._disconnect()
+                raise queue_error(self.path, error) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise QueueError(f"the queue {self.path} was closed with its client; make a new client")
+        if self._open is None:
+            self._open = _open(self.path)
+        return self._open
+
+    def _disconnect(self) -> None:
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = connect_to(path, BUSY_S)
+    try:
+        _prepare(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_to(path: Path, timeout_s: float) -> sqlite3.Connection:
+    """Return a connection to a file that is made for this user alone, if it is not there.
+
+    Args:
+        path: of the file.
+        timeout_s: how long to wait for a lock of another.
+
+    Returns:
+        A connection without transactions of its own making, for any thread.
+
+    Raises:
+        QueueError: the file cannot be made.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # SQLite gives its journals the mode of the file.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise queue_error(path, error) from error
+    return sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError:
+            # Changing the mode does not wait for other openers, whatever the timeout.
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA journal_size_limit = 4194304")
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+
+
+def _used_bytes(connection: sqlite3.Connection) -> int:
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    free = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    return int(pages - free) * _PAGE
+
+
+def _append(connection: sqlite3.Connection, item: Item) -> None:
+    connection.execute(
+        f"INSERT INTO {item.kind}(id, body) VALUES (?, ?)",  # noqa: S608 (one of two names)
+        (item.id, item.body),
+    )
+
+
+def _remove(connection: sqlite3.Connection, row: Row) -> bool:
+    query = f"DELETE FROM {row.item.kind} WHERE seq = ?"  # noqa: S608 (one of two names)
+    return connection.execute(query, (row.seq,)).rowcount > 0
+
+
+def _set_aside(connection: sqlite3.Connection, item: Item, problem: bytes, now: float) -> None:
+    connection.execute(
+        "INSERT INTO refused(kind, id, body, problem, at) VALUES (?, ?, ?, ?, ?)",
+        (item.kind, item.id, item.body, problem, now),
+    )
+    connection.execute(
+        "DELETE FROM refused WHERE seq <= (SELECT max(seq) FROM refused) - ?", (REFUSED_KEPT,)
+    )
+    _count(connection, "refused", 1)
+
+
+def _drop_oldest(connection: sqlite3.Connection) -> int:
+    """Remove up to 64 rows, events before records, since a record may be what events are about."""
+    for table in ("event", "record"):
+        gone = connection.execute(
+            f"DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} ORDER BY seq LIMIT 64)"  # noqa: S608
+        ).rowcount
+        if gone:
+            return gone
+    return 0
+
+
+def _count(connection: sqlite3.Connection, name: str, more: int) -> None:
+    connection.execute(
+        "INSERT INTO counter VALUES (?, ?) ON CONFLICT(name) DO UPDATE SET value = value + ?",
+        (name, more, more),
+    )
+
+
+def queue_error(path: Path, error: Exception) -> QueueError:
+    """Return the error that tells what is wrong with a file of the queue."""
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+        return QueueFullError(f"the disk of the queue {path} is full ({error}); free some space")
+    return QueueError(
+        f"the queue {path} cannot be used: {error}; check that its folder is writable by this "
+        "user and the disk is sound, or name another queue_dir"
+    )

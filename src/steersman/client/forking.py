@@ -1,0 +1,53 @@
+"""What os.fork would break is let go before it, and made anew on both sides of it.
+
+A child inherits the parent's sockets, SQLite handles and locks, but not its threads: sharing a
+connection mixes two streams, and a lock that a vanished thread holds is never released.
+"""
+
+from __future__ import annotations
+
+import os
+from weakref import WeakSet
+
+
+class Forkable:
+    """Something that must know of a fork; by itself it does nothing then."""
+
+    def before_fork(self) -> None:
+        """Reach a state that may be copied, and stay in it."""
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+
+    def after_fork_in_child(self) -> None:
+        """Start afresh, touching nothing that belongs to the parent."""
+
+
+_living: WeakSet[Forkable] = WeakSet()
+_held: list[Forkable] = []
+
+
+def track(thing: Forkable) -> None:
+    """Tell ``thing`` of every fork, for as long as it lives."""
+    _living.add(thing)
+
+
+def _before() -> None:
+    for thing in list(_living):
+        thing.before_fork()
+        _held.append(thing)
+
+
+def _in_parent() -> None:
+    while _held:
+        _held.pop().after_fork_in_parent()
+
+
+def _in_child() -> None:
+    while _held:
+        _held.pop().after_fork_in_child()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

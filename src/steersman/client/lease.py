@@ -1,0 +1,69 @@
+"""Who may send: a lock that the operating system takes back from a process that dies."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import TYPE_CHECKING
+
+from steersman.client.disk_queue import connect_to, queue_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Lease:
+    """The right to send from a queue, held by one process at a time and lost with it.
+
+    A transaction on a second SQLite file, which stays empty.
+
+    Args:
+        path: of that file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._open: sqlite3.Connection | None = None
+
+    def take(self) -> bool:
+        """Return whether this process holds it now."""
+        with self._lock:
+            if self._open is None:
+                self._open = _locked(self._path)
+            return self._open is not None
+
+    def release(self) -> None:
+        """Let another process have it."""
+        with self._lock:
+            self._release()
+
+    def before_fork(self) -> None:
+        """Give it up, since SQLite's locks must not be copied; see `DiskQueue.before_fork`."""
+        self._lock.acquire()
+        self._release()
+
+    def after_fork_in_parent(self) -> None:
+        """Let it be taken again."""
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Begin with a lock of its own."""
+        self._lock = threading.Lock()
+
+    def _release(self) -> None:
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
+
+
+def _locked(path: Path) -> sqlite3.Connection | None:
+    connection = connect_to(path, 0.0)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        connection.close()
+        if error.sqlite_errorname == "SQLITE_BUSY":
+            return None
+        raise queue_error(path, error) from error
+    return connection

@@ -1,0 +1,157 @@
+"""A queue and its sender: one of each per process and file, shared by the clients that use it."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from steersman.client import forking
+from steersman.client.disk_queue import DiskQueue
+from steersman.client.lease import Lease
+from steersman.client.sender import Sender
+from steersman.errors import QueueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steersman.client.disk_queue import Backlog, Item, RefusedItem
+    from steersman.client.sender import Transport
+    from steersman.client.settings import Settings
+
+_log = logging.getLogger("steersman.client")
+EXIT_S = 1.0
+
+
+class Outbox(forking.Forkable):
+    """Keeps items on disk and delivers them in the background.
+
+    Args:
+        settings: of the client.
+        connect: makes the sender's own transport.
+    """
+
+    def __init__(self, settings: Settings, connect: Callable[[], Transport]) -> None:
+        self.path = settings.queue_path
+        self._connect = connect
+        self._queue = DiskQueue(self.path, settings.queue_bytes, settings.drop)
+        self._lease = Lease(self.path.with_suffix(".sender"))
+        self._sender = self._new_sender()
+        if not self._queue.is_empty():
+            self._sender.wake()
+        forking.track(self)
+
+    def put(self, items: Sequence[Item]) -> None:
+        """Keep the items on disk and wake the sender.
+
+        Args:
+            items: to be delivered.
+
+        Raises:
+            QueueError: they could not be kept.
+        """
+        dropped = self._queue.put(items)
+        if dropped:
+            _log.warning("queue %s is full: its %d oldest rows were dropped", self.path, dropped)
+        self._sender.wake()
+
+    def is_empty(self) -> bool:
+        """Return whether everything was delivered or refused."""
+        return self._queue.is_empty()
+
+    def backlog(self) -> Backlog:
+        """Return what is in the queue."""
+        return self._queue.backlog()
+
+    def refused(self) -> list[RefusedItem]:
+        """Return what the service refused."""
+        return self._queue.refused()
+
+    def hurry(self) -> None:
+        """Let the sender try now, whatever pause it is in."""
+        self._sender.hurry()
+
+    def drain(self, until: float) -> None:
+        """Wait until the queue is empty, but not past ``until`` on the monotonic clock."""
+        try:
+            if self._queue.is_empty():
+                return
+            self.hurry()
+            while not self._queue.is_empty() and time.monotonic() < until:
+                time.sleep(0.01)
+        except QueueError as error:
+            _log.warning("the queue was not drained; its rows stay for the next start: %s", error)
+
+    def close(self) -> None:
+        """Stop sending; what is left stays on disk for the next start."""
+        self._sender.stop()
+        self._queue.close()
+        self._lease.release()
+
+    def before_fork(self) -> None:
+        """Close the files and keep the sender out of them."""
+        self._queue.before_fork()
+        self._lease.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self._lease.after_fork_in_parent()
+        self._queue.after_fork_in_parent()
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew: another thread, other connections, the same queue."""
+        self._lease.after_fork_in_child()
+        self._queue.after_fork_in_child()
+        self._sender = self._new_sender()
+
+    def _new_sender(self) -> Sender:
+        return Sender(self._queue, self._lease, self._connect, random.SystemRandom())
+
+
+class _Shared:
+    """The outboxes of this process, each with the number of its users."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[tuple[object, ...], tuple[Outbox, int]] = {}
+
+    def borrow(self, settings: Settings, connect: Callable[[], Transport]) -> Outbox:
+        key = _key(settings)
+        with self._lock:
+            outbox, users = self._open.get(key) or (Outbox(settings, connect), 0)
+            self._open[key] = (outbox, users + 1)
+            return outbox
+
+    def give_back(self, settings: Settings) -> None:
+        key = _key(settings)
+        with self._lock:
+            outbox, users = self._open.pop(key)
+            if users > 1:
+                self._open[key] = (outbox, users - 1)
+                return
+        outbox.close()
+
+    def drain_all(self) -> None:
+        until = time.monotonic() + EXIT_S
+        for outbox, _ in list(self._open.values()):
+            outbox.drain(until)
+
+    def renew_lock(self) -> None:
+        self._lock = threading.Lock()
+
+
+def _key(settings: Settings) -> tuple[object, ...]:
+    return (settings.queue_path.absolute(), settings.queue_bytes, settings.drop)
+
+
+_shared = _Shared()
+borrow = _shared.borrow
+give_back = _shared.give_back
+atexit.register(_shared.drain_all)
+if hasattr(os, "register_at_fork"):
+    # Waiting for it before the fork could deadlock with an outbox that is being opened.
+    os.register_at_fork(after_in_child=_shared.renew_lock)

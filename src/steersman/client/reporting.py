@@ -1,0 +1,77 @@
+"""What the application tells afterwards: events, checked here so that a mistake shows at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman import wire
+from steersman.client.asking import decision_id, encode
+from steersman.client.disk_queue import Item
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.wire.messages import EventType
+
+MOST_BODY_BYTES = 64 << 10
+
+
+def event_of(
+    kind: EventType,
+    decision: wire.Decision | UUID | str | None,
+    episode: str | None,
+    outcomes: Mapping[str, float] | None,
+    action_taken: str | None,
+    body: Mapping[str, Any] | None,
+    at: float | datetime | None,
+    event_id: str | None,
+    *,
+    now: float,
+) -> Item:
+    """Return the event as it will be sent.
+
+    Args:
+        kind: one of the four types.
+        decision: what it is about ...
+        episode: ... or the episode; exactly one of the two.
+        outcomes: named finite numbers.
+        action_taken: what the application did instead of the action it was told.
+        body: anything else, up to 64 KiB as JSON.
+        at: when it happened.
+        event_id: the application's own; None: a new one.
+        now: seconds since 1970, where ``at`` is None: a queue may deliver much later.
+
+    Returns:
+        The item for the queue.
+
+    Raises:
+        InputError: something in it the service would refuse.
+    """
+    if (decision is None) == (episode is None):
+        raise InputError("an event is about a decision or about an episode: give exactly one")
+    event = wire.Event(
+        event_id=str(wire.new_id()) if event_id is None else event_id,
+        decision_id=None if decision is None else decision_id(decision),
+        episode_id=episode,
+        type=kind,
+        at=now if at is None else at if isinstance(at, int | float) else at.timestamp(),
+        outcomes=dict(outcomes or {}),
+        action_taken=action_taken,
+        body=dict(body or {}),
+    )
+    encoded = encode(event, outcomes=event.outcomes, body=event.body, at=event.at)
+    try:
+        msgspec.json.decode(encoded, type=wire.Event)
+    except msgspec.ValidationError as error:
+        raise InputError(f"this event would be refused: {error}") from error
+    if len(encoded) > MOST_BODY_BYTES and len(wire.write(event.body)) > MOST_BODY_BYTES:
+        raise InputError(
+            f"body has {len(wire.write(event.body))} bytes as JSON, allowed are {MOST_BODY_BYTES}; "
+            "keep large things elsewhere and send a reference"
+        )
+    return Item("event", event.event_id, encoded)

@@ -1,0 +1,66 @@
+"""When to try again: jittered exponential backoff, and the server's own Retry-After."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+
+RETRIED = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses that double up to a ceiling, each drawn evenly between half of itself and itself.
+
+    The jitter keeps clients that failed together from coming back together.
+
+    Attributes:
+        first_s: the first pause at its longest.
+        longest_s: the ceiling.
+        rng: draws the jitter.
+    """
+
+    first_s: float
+    longest_s: float
+    rng: random.Random
+
+    def pause(self, attempt: int, retry_after_s: float = 0.0) -> float:
+        """Return the seconds to wait.
+
+        Args:
+            attempt: failures before, from 0.
+            retry_after_s: at least this long, since the server asked for it.
+
+        Returns:
+            Seconds, 0 or more.
+        """
+        whole = min(self.first_s * 2.0 ** min(attempt, 30), self.longest_s)
+        return max(whole * (0.5 + 0.5 * self.rng.random()), retry_after_s)
+
+
+def retry_after_s(header: str, now: float) -> float:
+    """Return how long a Retry-After header asks to wait.
+
+    Args:
+        header: seconds or an HTTP date; anything else asks for nothing.
+        now: seconds since 1970, for the date.
+
+    Returns:
+        Seconds, 0 or more.
+
+    >>> retry_after_s("7", now=0.0), retry_after_s("soon", now=0.0)
+    (7.0, 0.0)
+    >>> retry_after_s("Thu, 01 Jan 1970 00:01:00 GMT", now=20.0)
+    40.0
+    """
+    text = header.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, OverflowError):
+        return 0.0

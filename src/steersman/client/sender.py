@@ -1,0 +1,161 @@
+"""The thread that drains a queue.
+
+A thread serves both clients: it goes on while an event loop is busy or gone, and at exit. It holds
+the lease while it sends, so that of several processes with one file one sends at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from steersman.client.delivery import MOST_BYTES, MOST_ROWS, batch_request, settle
+from steersman.client.exchange import Send
+from steersman.client.retrying import Backoff
+from steersman.errors import QueueError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from steersman.client.delivery import Outcome
+    from steersman.client.disk_queue import DiskQueue
+    from steersman.client.exchange import Heard
+    from steersman.client.lease import Lease
+
+_log = logging.getLogger("steersman.client")
+TIMEOUT_S = 10.0
+GATHER_S = 0.02
+"""Events of one moment travel together; no caller waits for it."""
+LOOK_AGAIN_S = 30.0
+"""How often an idle sender looks for what another process left behind."""
+LEASE_RETRY_S = 0.25
+CLOSE_S = 0.1
+
+
+class Transport(Protocol):
+    """What a sender needs of a transport."""
+
+    def send(self, step: Send) -> Heard:
+        """Send a request and return what came of it."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+class Sender:
+    """Delivers what is in a queue, from a daemon thread that starts when it is needed.
+
+    Args:
+        queue: to drain.
+        lease: held while there is something to send.
+        connect: makes the transport, in the thread that uses it.
+        rng: draws the jitter.
+    """
+
+    def __init__(
+        self,
+        queue: DiskQueue,
+        lease: Lease,
+        connect: Callable[[], Transport],
+        rng: random.Random,
+    ) -> None:
+        self._queue = queue
+        self._lease = lease
+        self._connect = connect
+        self._backoff = Backoff(0.2, 30.0, rng)
+        self._failures = 0
+        self._most_rows = MOST_ROWS
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._hurry = threading.Event()
+        self._stopped = threading.Event()
+
+    def wake(self) -> None:
+        """Look into the queue soon."""
+        with self._starting:
+            if self._stopped.is_set():
+                return
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._run, name="steersman-sender", daemon=True
+                )
+                self._thread.start()
+        self._wake.set()
+
+    def hurry(self) -> None:
+        """Try now, whatever pause it is in."""
+        self._hurry.set()
+        self.wake()
+
+    def stop(self) -> None:
+        """End the thread; in a request that hangs it ends when that is over."""
+        self._stopped.set()
+        self._hurry.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        transport = self._connect()
+        try:
+            while not self._stopped.is_set():
+                self._round(transport)
+        finally:
+            self._lease.release()
+            transport.close()
+
+    def _round(self, transport: Transport) -> None:
+        try:
+            if not self._lease.take():
+                self._pause(LEASE_RETRY_S)
+                return
+            rows = self._queue.take(self._most_rows, MOST_BYTES)
+            if not rows:
+                self._rest()
+                return
+            heard = transport.send(Send(batch_request(rows), TIMEOUT_S))
+            outcome = settle(rows, heard, time.time())
+            self._queue.settle(outcome.settlement, time.time())
+        except QueueError as error:
+            if not self._stopped.is_set():
+                self._after_failure(f"{error}", 0.0)
+            return
+        self._most_rows = outcome.rows_next
+        self._report(outcome)
+
+    def _report(self, outcome: Outcome) -> None:
+        for row, problem in outcome.settlement.refused:
+            _log.warning(
+                "%s %s was refused and set aside: %s",
+                row.item.kind,
+                row.item.id,
+                problem.decode(errors="replace"),
+            )
+        if outcome.failed:
+            self._after_failure(outcome.reason, outcome.retry_after_s)
+        else:
+            self._failures = 0
+
+    def _after_failure(self, reason: str, retry_after_s: float) -> None:
+        pause = self._backoff.pause(self._failures, retry_after_s)
+        # Loud once an outage, then quiet.
+        level = logging.DEBUG if self._failures else logging.WARNING
+        _log.log(level, "events stay queued, next try in %.1f s: %s", pause, reason)
+        self._failures += 1
+        self._pause(pause)
+
+    def _pause(self, seconds: float) -> None:
+        if self._hurry.wait(seconds):
+            self._hurry.clear()
+            self._failures = 0
+
+    def _rest(self) -> None:
+        self._lease.release()
+        self._wake.wait(LOOK_AGAIN_S)
+        self._wake.clear()
+        self._hurry.wait(GATHER_S)
+        self._hurry.clear()

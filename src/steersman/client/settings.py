@@ -1,0 +1,127 @@
+"""Where the service is, with which key, and where the queue lies: arguments, then environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from steersman.client.disk_queue import Drop
+
+LEAST_QUEUE_BYTES = 256 << 10
+_KEY = re.compile(r"[\x21-\x7e]{1,512}")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a client was made with, checked.
+
+    Attributes:
+        base_url: http or https, without a slash at its end.
+        api_key: never shown.
+        timeout_s: for a whole call, all its tries included.
+        retries: tries after the first.
+        queue_path: the file of the queue.
+        queue_bytes: the most it may take.
+        drop: what to do when it is full.
+    """
+
+    base_url: str
+    api_key: str = field(repr=False)
+    timeout_s: float
+    retries: int
+    queue_path: Path
+    queue_bytes: int
+    drop: Drop
+
+    @classmethod
+    def of(
+        cls,
+        base_url: str | None,
+        api_key: str | None,
+        *,
+        timeout_ms: float = 2000,
+        retries: int = 3,
+        queue_dir: str | os.PathLike[str] | None = None,
+        queue_bytes: int = 64 << 20,
+        drop: Drop = "never",
+        environment: Mapping[str, str] = os.environ,
+    ) -> Settings:
+        """Return the settings, with what was not given taken from the environment.
+
+        Raises:
+            InputError: something is missing or out of range; no message ever shows the key.
+        """
+        if not 0 <= retries <= 100:
+            raise InputError(f"retries must be from 0 to 100, got {retries}")
+        if queue_bytes < LEAST_QUEUE_BYTES:
+            raise InputError(f"queue_bytes must be {LEAST_QUEUE_BYTES} or more, got {queue_bytes}")
+        if drop not in {"never", "oldest"}:
+            raise InputError(f"drop must be 'never' or 'oldest', got {drop!r}")
+        url = _checked_url(base_url or environment.get("STEERSMAN_URL", ""))
+        key = _checked_key(api_key or environment.get("STEERSMAN_API_KEY", ""))
+        folder = Path(queue_dir) if queue_dir is not None else _queue_dir(environment)
+        path = folder / f"{_fingerprint(url, key)}.queue"
+        return cls(url, key, checked_timeout_s(timeout_ms), retries, path, queue_bytes, drop)
+
+
+def checked_timeout_s(timeout_ms: float) -> float:
+    """Return seconds, refusing what is no time: 1 to 600,000 ms."""
+    if not 1 <= timeout_ms <= 600_000:
+        raise InputError(f"timeout_ms must be from 1 to 600000, got {timeout_ms}")
+    return timeout_ms / 1000
+
+
+def _checked_url(text: str) -> str:
+    if not text:
+        raise InputError(
+            "no address of the service: give base_url, or set STEERSMAN_URL "
+            "(for example http://127.0.0.1:8080)"
+        )
+    try:
+        parts = urlsplit(text)
+        has_secret = "@" in parts.netloc
+        sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise InputError("base_url is no URL; give one such as https://host:8443") from None
+    if has_secret:
+        raise InputError("base_url must not carry a user or password; the key goes into api_key")
+    if not sound or parts.query or parts.fragment:
+        raise InputError(
+            f"base_url must be http(s)://host[:port][/prefix] without query or fragment, "
+            f"got {text!r}"
+        )
+    return text.rstrip("/")
+
+
+def _checked_key(text: str) -> str:
+    if not text:
+        raise InputError("no API key: give api_key, or set STEERSMAN_API_KEY")
+    if not _KEY.fullmatch(text):
+        raise InputError(
+            f"api_key must be 1 to 512 printable ASCII characters without spaces; the one given "
+            f"has {len(text)} characters, others among them (a line break at its end?)"
+        )
+    return text
+
+
+def _queue_dir(environment: Mapping[str, str]) -> Path:
+    if home := environment.get("STEERSMAN_HOME"):
+        return Path(home) / "client"
+    state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "steersman" / "client"
+
+
+def _fingerprint(url: str, key: str) -> str:
+    """Return a name for the file that tells servers and keys apart, and not what they are."""
+    digest = blake2b(f"{url}\n{key}".encode(), digest_size=12, person=b"steersman-queue")
+    return digest.hexdigest()

@@ -1,0 +1,181 @@
+"""HTTP and nothing else: urllib3 for threads, aiohttp for event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from steersman.client.exchange import MAX_ANSWER_BYTES, Answer, Failure
+from steersman.client.forking import Forkable, track
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import aiohttp
+
+    from steersman.client.exchange import Heard, Send
+
+_CHUNK = 1 << 16
+_POOL = 64
+_abandoned: list[object] = []
+"""What a forked child inherited and must neither use nor close: kept, so that nobody does."""
+
+
+class Urllib3Transport(Forkable):
+    """Sends from any thread, with a pool of connections.
+
+    Args:
+        base_url: checked by `Settings`.
+        api_key: shown to the service alone.
+    """
+
+    def __init__(self, base_url: str, api_key: str) -> None:
+        self._base_url = base_url
+        self._headers = _headers(api_key)
+        self._connect()
+        track(self)
+
+    def send(self, step: Send) -> Heard:
+        """Send a request and return what came of it."""
+        request, until = step.request, time.monotonic() + step.timeout_s
+        try:
+            response = self._pool.urlopen(
+                request.method,
+                self._prefix + request.path,
+                body=request.body or None,
+                headers=_with(self._headers, request.headers),
+                retries=False,
+                redirect=False,
+                timeout=urllib3.Timeout(total=step.timeout_s),
+                preload_content=False,
+            )
+            try:
+                return _read_answer(response, until)
+            finally:
+                response.release_conn()
+        except (HTTPError, OSError) as error:
+            return Failure(f"{type(error).__name__}: {error}")
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._manager.clear()
+
+    def after_fork_in_child(self) -> None:
+        """Use new connections, and leave the parent's alone."""
+        _abandoned.append(self._manager)
+        self._connect()
+
+    def _connect(self) -> None:
+        self._manager = urllib3.PoolManager(num_pools=1, maxsize=_POOL)
+        self._pool = self._manager.connection_from_url(self._base_url)
+        self._prefix = urllib3.util.parse_url(self._base_url).path or ""
+
+
+class AiohttpTransport(Forkable):
+    """Sends from one event loop at a time, with a pool of connections.
+
+    Args:
+        base_url: checked by `Settings`.
+        api_key: shown to the service alone.
+    """
+
+    def __init__(self, base_url: str, api_key: str) -> None:
+        # Loading it takes a tenth of a second, which users of threads need not spend.
+        import aiohttp  # noqa: PLC0415
+
+        self._aiohttp = aiohttp
+        self._base_url = base_url
+        self._headers = _headers(api_key)
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        track(self)
+
+    async def send(self, step: Send) -> Heard:
+        """Send a request and return what came of it."""
+        request = step.request
+        try:
+            async with asyncio.timeout(step.timeout_s):
+                session = await self._session_here()
+                async with session.request(
+                    request.method,
+                    self._base_url + request.path,
+                    data=request.body or None,
+                    headers=request.headers,
+                    allow_redirects=False,
+                ) as response:
+                    body = await response.content.read(MAX_ANSWER_BYTES + 1)
+                    while not response.content.at_eof() and len(body) <= MAX_ANSWER_BYTES:
+                        body += await response.content.read(_CHUNK)
+                    if len(body) > MAX_ANSWER_BYTES:
+                        return _too_long()
+                    again = response.headers.get("Retry-After", "")
+                    return Answer(response.status, again, body)
+        except TimeoutError:
+            return Failure(f"no answer in {step.timeout_s:.3f} s")
+        except (self._aiohttp.ClientError, OSError) as error:
+            return Failure(f"{type(error).__name__}: {error}")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def after_fork_in_child(self) -> None:
+        """Use new connections, and leave the parent's alone."""
+        _abandoned.append(self._session)
+        self._session = None
+
+    async def _session_here(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        if self._session is not None and self._loop is not loop:
+            # asyncio.run was called again; connections of a loop that is gone cannot be used.
+            await self.close()
+        if self._session is None:
+            self._loop = loop
+            self._session = self._aiohttp.ClientSession(
+                connector=self._aiohttp.TCPConnector(limit=_POOL),
+                headers={**self._headers, "Accept-Encoding": "identity"},
+                auto_decompress=False,
+                cookie_jar=self._aiohttp.DummyCookieJar(),
+                timeout=self._aiohttp.ClientTimeout(total=None),
+            )
+        return self._session
+
+
+def _headers(api_key: str) -> dict[str, str]:
+    from steersman import __version__  # noqa: PLC0415 (the package's own name)
+
+    return {
+        "Authorization": f"Bearer {api_key}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, application/problem+json",
+        "User-Agent": f"steersman-python/{__version__}",
+    }
+
+
+def _with(headers: dict[str, str], more: Mapping[str, str] | None) -> dict[str, str]:
+    return {**headers, **more} if more else headers
+
+
+def _read_answer(response: urllib3.BaseHTTPResponse, until: float) -> Heard:
+    """Read the body piece by piece: the timeout of a socket is for each piece, ours is for all."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := response.read1(_CHUNK):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_ANSWER_BYTES:
+            return _too_long()
+        if time.monotonic() > until:
+            response.close()
+            return Failure("the answer came too slowly")
+    return Answer(response.status, response.headers.get("Retry-After", ""), b"".join(pieces))
+
+
+def _too_long() -> Failure:
+    return Failure(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
