@@ -140,7 +140,7 @@ def test_hash_is_of_the_meaning():
 
 def test_hash_is_known():
     assert loads(ROUTE).spec_hash == (
-        "844ae1c85065a73d4c1abd4648ff4dd41f000f7b0b0cd0c8a36abca06469cb83"
+        "931553707a026d5d2fa895fa8f05211bac3994114ba96b416eabd9f0baa6c4d5"
     )
 
 

@@ -19,6 +19,8 @@ class Learning(Declared):
 
     mode: Literal["online", "frozen"] = "online"
     """`online`: every reward updates the policy. `frozen`: only a new snapshot changes it."""
+    bucket_s: Positive = 86_400.0
+    """Length of a time bucket in seconds: policies that forget do so once per bucket."""
 
 
 class Gates(Declared):
