@@ -18,6 +18,7 @@ from steersman.policies.joint import JointLinTS, JointSquareCB
 from steersman.policies.kernel_ucb import KernelUCB
 from steersman.policies.lints import LinTS
 from steersman.policies.linucb import BoundedLinUCB, LinUCB
+from steersman.policies.withdrawing import withdraw
 
 __all__ = [
     "BetaThompson",
@@ -37,4 +38,5 @@ __all__ = [
     "gaussian_choice_probabilities",
     "load_policy",
     "warm_start",
+    "withdraw",
 ]

@@ -183,6 +183,15 @@ class ArmSums:
         self._push(arm, x, weight * change)
         self._mark_stale(arm)
 
+    def remove(self, arm: int, x: Floats, reward: float, weight: float) -> None:
+        """Take a row back that was added with the same values, up to rounding."""
+        self._decay_arm(arm)
+        self._add_waiting(arm)
+        blas.dspr(self.dim, -weight, x, self._gram[arm], overwrite_ap=1)
+        self._push(arm, x, -weight * reward)
+        self.count[arm] = max(0.0, self.count[arm] - weight)
+        self._mark_stale(arm)
+
     def _add_waiting(self, arm: int) -> None:
         """Add an arm's waiting rows to its Gram matrix, in the order in which they came."""
         for x, weight in self._waiting.pop(arm, ()):
@@ -198,6 +207,16 @@ class ArmSums:
         self.clock = max(self.clock, to)
         if self.forget < 1.0:
             self._any_stale = True
+
+    def settle(self) -> None:
+        """Decay every arm to the clock now.
+
+        Where ticks are rare (a bucket a day), this makes the sums in memory those of `sums`, so
+        that a state that was stored and loaded goes on with the same bits as the one that was not.
+        """
+        for arm in np.flatnonzero(self._learned):
+            self._decay_arm(int(arm))
+        self._stamp[:] = self.clock  # who learned nothing has nothing to decay
 
     def age_weight(self, at: int) -> float:
         """Return forget^(clock - at), the weight of an update of time ``at`` seen from now."""

@@ -261,6 +261,10 @@ class ChoicePolicy(ABC):
     def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:
         """Validate ``x``, then add ``change`` to the rewards alone."""
 
+    def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        """Validate, then take back what `_learn` added; a policy of one's own may leave it out."""
+        raise InputError(f"{type(self).__name__} takes nothing back; relearn it without the update")
+
     # -- actions that come and go ----------------------------------------------------------------
 
     def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> None:

@@ -138,6 +138,13 @@ class BetaThompson(ChoicePolicy):
             )
         counts[index] += (step, -step)
 
+    def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        counts, value = self._counts.get(self._key(x)), inputs.unit_reward(reward)
+        taken = (weight * value, weight * (1.0 - value))
+        if counts is None or np.any(counts[index] - taken < -_ROUNDING * (1.0 + weight)):
+            raise InputError("this key and action learned less than is taken back; nothing changed")
+        counts[index] = np.maximum(counts[index] - taken, 0.0)
+
     # -- state -----------------------------------------------------------------------------------
 
     def _config(self) -> dict[str, Any]:

@@ -53,6 +53,9 @@ class UnlearningPolicy(ChoicePolicy):
     def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:
         return
 
+    def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        inputs.reward(reward)
+
     def _sums(self) -> Sums:
         return {}
 

@@ -111,6 +111,13 @@ class LinearPolicy(ChoicePolicy):
         self._arms.ensure_room(self._arm(index), row, scaled * change)
         self._arms.revise(self._arm(index), row, change, scaled)
 
+    def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        row, value = self._vector(x), inputs.reward(reward)
+        if bucket is None and self.forget < 1.0:
+            raise InputError("this policy forgets: name the bucket of the update taken back")
+        at = self._arms.clock if bucket is None else bucket
+        self._arms.remove(self._arm(index), row, value, weight * self._arms.age_weight(at))
+
     def _tick(self, bucket: int | None) -> float:
         """Move the clock for an update of time ``bucket`` and return the weight of its age."""
         if self.forget == 1.0:
@@ -118,7 +125,9 @@ class LinearPolicy(ChoicePolicy):
         if bucket is None:
             self._arms.tick(self._arms.clock + 1)
             return 1.0
-        self._arms.tick(bucket)
+        if bucket > self._arms.clock:
+            self._arms.tick(bucket)
+            self._arms.settle()
         return self._arms.age_weight(bucket)
 
     def _tick_batch(self, n: int, buckets: Sequence[int] | None) -> Floats:
@@ -127,6 +136,8 @@ class LinearPolicy(ChoicePolicy):
         start = self._arms.clock
         times = np.arange(start + 1, start + n + 1) if buckets is None else np.asarray(buckets)
         self._arms.tick(int(times.max()))
+        if buckets is not None:
+            self._arms.settle()
         ages = np.maximum(self._arms.clock - times, 0)
         weights: Floats = self.forget**ages
         return weights

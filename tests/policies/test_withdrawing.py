@@ -1,0 +1,88 @@
+"""An update taken back, and states that go on with the same bits after being stored."""
+
+import numpy as np
+import pytest
+
+from steersman.errors import ActionError, InputError
+from steersman.policies import (
+    BetaThompson,
+    EpsilonGreedy,
+    Fixed,
+    JointLinTS,
+    JointSquareCB,
+    KernelUCB,
+    LinTS,
+    LinUCB,
+    load_policy,
+    withdraw,
+)
+
+NAMES = ["a", "b", "c"]
+POLICIES = {
+    "lin_ucb": lambda: LinUCB(NAMES, 4),
+    "lin_ucb_forgets": lambda: LinUCB(NAMES, 4, forget=0.9),
+    "lin_ts": lambda: LinTS(NAMES, 4, forget=0.7),
+    "kernel_ucb": lambda: KernelUCB(NAMES, 4, random_features=8, forget=0.9),
+    "epsilon_greedy": lambda: EpsilonGreedy(NAMES, 4, decay=0.9),
+    "plain_epsilon": lambda: EpsilonGreedy(NAMES),
+    "squarecb": lambda: JointSquareCB(NAMES, 4, forget=0.9),
+    "joint_ts": lambda: JointLinTS((), 4),
+    "beta": lambda: BetaThompson(NAMES),
+    "fixed": lambda: Fixed(NAMES, "b"),
+}
+
+
+def updates(kind, n, seed=0):
+    rng = np.random.default_rng(seed)
+    for i in range(n):
+        x = str(rng.integers(3)) if kind == "beta" else rng.standard_normal(4)
+        keywords = {"weight": float(rng.choice([0.5, 1.0])), "bucket": i // 7}
+        yield (x, str(rng.choice(NAMES)), float(rng.random())), keywords
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_what_is_taken_back_was_never_learned(kind):
+    policy, without = POLICIES[kind](), POLICIES[kind]()
+    rows = list(updates(kind, 30))
+    for place, (row, keywords) in enumerate(rows):
+        policy.learn(*row, **keywords)
+        if place != 5:
+            without.learn(*row, **keywords)
+    row, keywords = rows[5]
+    withdraw(policy, *row, **keywords)
+    state, expected = policy.state(), without.state()
+    assert policy.updates == without.updates
+    for name in set(state) - {"meta"}:
+        assert np.allclose(state[name], expected[name], rtol=0, atol=1e-12), name
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_a_stored_state_goes_on_with_the_same_bits(kind):
+    live = POLICIES[kind]()
+    stored = load_policy(live.state())
+    for place, (row, keywords) in enumerate(updates(kind, 60)):
+        live.learn(*row, **keywords)
+        stored.learn(*row, **keywords)
+        if place % 11 == 3:
+            withdraw(live, *row, **keywords)
+            withdraw(stored, *row, **keywords)
+        if place % 5 == 0:
+            stored = load_policy(stored.state())
+    state, expected = stored.state(), live.state()
+    assert {name: array.tobytes() for name, array in state.items()} == {
+        name: array.tobytes() for name, array in expected.items()
+    }
+
+
+def test_refusals_change_nothing():
+    policy = LinUCB(NAMES, 2, forget=0.9)
+    policy.learn([1.0, 0.0], "a", 1.0, bucket=3)
+    before = policy.state()
+    with pytest.raises(InputError, match="bucket"):
+        withdraw(policy, [1.0, 0.0], "a", 1.0)
+    with pytest.raises(ActionError):
+        withdraw(policy, [1.0, 0.0], "z", 1.0, bucket=3)
+    with pytest.raises(InputError, match="less than"):
+        withdraw(BetaThompson(NAMES), "k", "a", 1.0)
+    after = policy.state()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
