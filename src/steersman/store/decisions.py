@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime  # noqa: TC003 (records are decoded by these types)
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID  # noqa: TC003
 
 from steersman.store.database import as_tenant
 from steersman.store.slices import slices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from datetime import datetime
-    from uuid import UUID
 
 
 class DecisionRow(NamedTuple):

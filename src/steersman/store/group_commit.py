@@ -47,10 +47,16 @@ class Expired:
 class _Entry(Generic[R, V]):
     """A row, who waits for it, and whether it is settled: an expired wait leaves the row here."""
 
-    __slots__ = ("future", "row", "settled", "timer")
+    __slots__ = ("future", "on_settled", "row", "settled", "timer")
 
-    def __init__(self, row: R, future: asyncio.Future[V | Expired | None]) -> None:
+    def __init__(
+        self,
+        row: R,
+        future: asyncio.Future[V | Expired | None],
+        on_settled: Callable[[], None] | None,
+    ) -> None:
         self.row = row
+        self.on_settled = on_settled
         self.future = future
         self.settled = False
         self.timer: asyncio.TimerHandle | None = None
@@ -59,6 +65,8 @@ class _Entry(Generic[R, V]):
         self.settled = True
         if self.timer is not None:
             self.timer.cancel()
+        if self.on_settled is not None:
+            self.on_settled()
         if self.future.done():
             return
         if error is None:
@@ -141,20 +149,26 @@ class GroupCommit(Generic[R, V]):
         return self.depth
 
     def submit(
-        self, row: R, *, within_s: float | None = None
+        self,
+        row: R,
+        *,
+        within_s: float | None = None,
+        on_settled: Callable[[], None] | None = None,
     ) -> asyncio.Future[V | Expired | None]:
         """Queue a row.
 
         Args:
             row: what to write.
             within_s: how long its waiter waits; None: until it is settled.
+            on_settled: called when the row is durable or refused, which may be after its waiter
+                went.
 
         Returns:
             Resolves to None once the row is durable, to what `write` said of it, or to `Expired`.
             Raises if this row can never be written.
         """
         loop = asyncio.get_running_loop()
-        entry: _Entry[R, V] = _Entry(row, loop.create_future())
+        entry: _Entry[R, V] = _Entry(row, loop.create_future(), on_settled)
         if within_s is not None:
             entry.timer = loop.call_later(within_s, entry.expire)
         self._waiting.append(entry)

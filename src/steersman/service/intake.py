@@ -1,0 +1,264 @@
+"""Taking events and records in: checked one by one, stored in groups, answered when durable.
+
+Records come first, since events may be about them. A record is a decision that could not be stored
+when it was answered; events about it were never lost, they only wait for it in the client's queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.service.records import verify
+from steersman.store import DecisionRow, EventRow, Expired
+from steersman.wire import (
+    Event,
+    EventResult,
+    LocalDecision,
+    Problem,
+    Refused,
+    canonical_hash,
+    id_time,
+    write,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+    from uuid import UUID
+
+    from steersman.service.replicas import Replicas
+    from steersman.store import GroupCommit, Taken, Verdict
+    from steersman.wire import EventType
+
+_log = logging.getLogger(__name__)
+_MAX_BODY = 64 * 1024
+_AHEAD_S = 86_400.0
+_OLDEST_S = 946_684_800.0  # 2000-01-01
+_NO_TARGET = "there is no such decision or episode; check the id"
+
+
+class Intake:
+    """Stores what clients report.
+
+    Args:
+        replicas: the decision points, for decisions that clients made themselves.
+        decisions: writes decisions.
+        events: writes events.
+        secret: verifies records.
+        within_s: how long a caller waits for durability before it is told to try again.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        decisions: GroupCommit[DecisionRow, Taken],
+        events: GroupCommit[EventRow, Verdict],
+        secret: bytes,
+        *,
+        within_s: float = 10.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._replicas = replicas
+        self._decisions = decisions
+        self._events = events
+        self._secret = secret
+        self._within_s = within_s
+        self._clock = clock
+
+    async def take(
+        self,
+        tenant: UUID,
+        events: Sequence[Any],
+        records: Sequence[Any] = (),
+        *,
+        fixed_type: EventType | None = None,
+        traceparent: str | None = None,
+    ) -> list[EventResult]:
+        """Store records, then events.
+
+        Args:
+            tenant: who reports.
+            events: `Event` as plain values.
+            records: signed texts, or `LocalDecision` as plain values.
+            fixed_type: the type of all events, which they need not name then.
+            traceparent: W3C trace context, to be stored.
+
+        Returns:
+            What became of each: records first, then events, in order. ``stored`` and ``replayed``
+            are durable.
+        """
+        results = [self._record(tenant, record) for record in records]
+        settled = [await _settle_record(result) for result in results]
+        waiting = [self._event(tenant, event, fixed_type, traceparent) for event in events]
+        return [*settled, *[await _settle_event(result) for result in waiting]]
+
+    def _event(
+        self, tenant: UUID, raw: Any, fixed_type: EventType | None, traceparent: str | None
+    ) -> EventResult | tuple[str, asyncio.Future[Verdict | Expired | None]]:
+        identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
+        try:
+            row = _event_row(tenant, raw, fixed_type, traceparent, now=self._clock())
+        except Refused as refused:
+            return _refused(str(identifier)[:128], refused.problem)
+        return row.id, self._events.submit(row, within_s=self._within_s)
+
+    def _record(
+        self, tenant: UUID, record: Any
+    ) -> EventResult | tuple[str, asyncio.Future[Taken | Expired | None]]:
+        identifier = ""
+        try:
+            if isinstance(record, str):
+                row = verify(self._secret, tenant, record)
+            else:
+                identifier = str(record.get("decision_id", "")) if isinstance(record, dict) else ""
+                row = self._local(tenant, record)
+        except Refused as refused:
+            return _refused(identifier[:128], refused.problem)
+        return str(row.id), self._decisions.submit(row, within_s=self._within_s)
+
+    def _local(self, tenant: UUID, raw: Any) -> DecisionRow:
+        """Return the row of a decision that the client answered with its own default."""
+        local: LocalDecision = _converted(raw, LocalDecision)
+        served = self._replicas.find(tenant, local.skill, local.decision)
+        if served is None:
+            detail = f"no decision point {local.skill}/{local.decision}; declare it first"
+            raise Refused.of("not_found", detail, field="records")
+        made = id_time(local.decision_id)
+        if local.decision_id.version != 7 or not _OLDEST_S <= made <= self._clock() + _AHEAD_S:
+            detail = f"{local.decision_id} is no UUIDv7 of our days; let the client make it"
+            raise Refused.of("invalid", detail, field="decision_id")
+        at = datetime.fromtimestamp(made, UTC)
+        row = served.replica.row
+        return DecisionRow(
+            tenant=tenant,
+            id=local.decision_id,
+            skill=local.skill,
+            point=local.decision,
+            episode=local.episode_id,
+            parent=None,
+            unit=local.unit,
+            rollout=None,
+            stage="live",
+            arm="control",
+            snapshot="",
+            update_seq=0,
+            spec_hash=row.spec_hash,
+            feature_hash=row.feature_hash,
+            context=local.context,
+            eligible=[local.action],
+            distribution=[1.0],
+            action=local.action,
+            p=1.0,
+            p_kind="client",
+            x=None,
+            key=None,
+            features=None,
+            u=None,
+            degraded=True,
+            weight=0.0,
+            idempotency_key=None,
+            body_hash=None,
+            traceparent=None,
+            at=at,
+            window_ends=at + served.window,
+        )
+
+
+async def _settle_record(
+    result: EventResult | tuple[str, asyncio.Future[Taken | Expired | None]],
+) -> EventResult:
+    if isinstance(result, EventResult):
+        return result
+    identifier, waiting = result
+    return _late(identifier) if await _settled(waiting) else EventResult(identifier, "stored")
+
+
+async def _settle_event(
+    result: EventResult | tuple[str, asyncio.Future[Verdict | Expired | None]],
+) -> EventResult:
+    if isinstance(result, EventResult):
+        return result
+    identifier, waiting = result
+    verdict = await _settled(waiting)
+    if verdict is None:
+        return EventResult(identifier, "stored")
+    if verdict == "replayed":
+        return EventResult(identifier, "replayed")
+    if verdict == "unknown":
+        return _refused(identifier, Problem.of("not_found", _NO_TARGET))
+    if verdict == "conflict":
+        detail = f"event {identifier!r} is stored with another body; use a new id for a new event"
+        return _refused(identifier, Problem.of("idempotency_conflict", detail, field="event_id"))
+    return _late(identifier) if isinstance(verdict, Expired) else _unstorable(identifier)
+
+
+async def _settled(waiting: asyncio.Future[Any]) -> Any:
+    """Return the store's verdict; the exception itself where this row can never be stored."""
+    try:
+        return await waiting
+    except Exception as error:  # noqa: BLE001 (the store's word on this very row)
+        _log.exception("an event cannot be stored")
+        return error
+
+
+def _late(identifier: str) -> EventResult:
+    detail = "the store did not answer in time; send it again, it will be stored once"
+    return _refused(identifier, Problem.of("unavailable", detail, retry_after_s=1.0))
+
+
+def _unstorable(identifier: str) -> EventResult:
+    detail = "this event cannot be stored; remove what is unusual in its body"
+    return _refused(identifier, Problem.of("invalid", detail))
+
+
+def _refused(identifier: str, problem: Problem) -> EventResult:
+    return EventResult(identifier, "refused", msgspec.to_builtins(problem))
+
+
+def _event_row(
+    tenant: UUID, raw: Any, fixed_type: EventType | None, traceparent: str | None, *, now: float
+) -> EventRow:
+    event: Event = _converted(raw, Event)
+    kind = event.type or fixed_type
+    if kind is None or (fixed_type is not None and kind != fixed_type):
+        detail = f"type is {event.type!r}, wanted is {fixed_type or 'one of the four event types'}"
+        raise Refused.of("invalid", f"{detail}; correct it", field="type")
+    if (event.decision_id is None) == (event.episode_id is None):
+        detail = "an event is about one decision_id or one episode_id; give exactly one"
+        raise Refused.of("invalid", detail, field="decision_id")
+    at = now if event.at is None else event.at
+    if not _OLDEST_S <= at <= now + _AHEAD_S:
+        detail = f"at is {at}, allowed are seconds since 1970, from 2000 to a day from now"
+        raise Refused.of("invalid", detail, field="at")
+    if event.body and len(write(event.body)) > _MAX_BODY:
+        detail = f"body is over {_MAX_BODY} bytes; keep long texts elsewhere and send a reference"
+        raise Refused.of("too_large", detail, field="body")
+    return EventRow(
+        tenant,
+        event.event_id,
+        event.decision_id,
+        event.episode_id,
+        kind,
+        event.schema_version,
+        datetime.fromtimestamp(at, UTC),
+        datetime.fromtimestamp(now, UTC),
+        {name: float(value) for name, value in event.outcomes.items()} or None,
+        event.action_taken,
+        event.body or None,
+        canonical_hash([kind, raw]),
+        traceparent,
+    )
+
+
+def _converted(raw: Mapping[str, Any], kind: Any) -> Any:
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise Refused.of("invalid", what, field=where.strip("`.")) from None
