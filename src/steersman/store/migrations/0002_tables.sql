@@ -156,6 +156,7 @@ CREATE TABLE learner (
   point text NOT NULL,
   epoch bigint NOT NULL, -- grows with every holder; a write under an older one is refused
   holder text NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now(), -- when the holder was last heard of
   snapshot text NOT NULL,
   seq bigint NOT NULL,   -- the last number given out in `update` for this snapshot
   PRIMARY KEY (tenant, skill, point)
@@ -213,6 +214,15 @@ CREATE TABLE erasure (
   reason text NOT NULL,
   at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant, decision)
+);
+
+CREATE TABLE excluded (
+  tenant uuid NOT NULL,
+  skill text NOT NULL,
+  point text NOT NULL,
+  snapshot text NOT NULL,
+  decision uuid NOT NULL, -- never learned into this snapshot, nor into those relearned from it
+  PRIMARY KEY (tenant, skill, point, snapshot, decision)
 );
 
 CREATE TABLE cold_export (

@@ -40,13 +40,14 @@ CREATE POLICY done_all ON work FOR DELETE TO steersman_worker USING (true);
 
 GRANT SELECT ON
   tenant, api_key, spec, decision_point, snapshot, decision, event, outcome, idempotency, work,
-  learner, update, reward, checkpoint, erasure, cold_export, audit
+  learner, update, reward, checkpoint, erasure, excluded, cold_export, audit
   TO steersman_app, steersman_worker;
 REVOKE ALL ON api_key FROM steersman_worker;
 GRANT INSERT ON decision, event, idempotency, work, audit TO steersman_app;
 GRANT INSERT ON api_key TO steersman_app;
 GRANT UPDATE (revoked_at) ON api_key TO steersman_app;
-GRANT INSERT ON work, learner, update, reward, checkpoint, snapshot, audit TO steersman_worker;
+GRANT INSERT ON work, learner, update, reward, checkpoint, snapshot, excluded, audit
+  TO steersman_worker;
 GRANT DELETE ON work, checkpoint TO steersman_worker;
 GRANT UPDATE ON learner TO steersman_worker;
 GRANT UPDATE (snapshot, updated_at) ON decision_point TO steersman_worker;

@@ -1,0 +1,229 @@
+"""A copy of a point's policy that follows its log: base snapshot, checkpoint, updates in order.
+
+Every process that applies the same updates holds the same sums, to the bit, whether it followed
+from the start or loaded a checkpoint in between. Updates without gaps are applied in order or not
+at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import StateError, SteersmanError
+from steersman.features import FeatureMap
+from steersman.policies import load_policy, withdraw
+from steersman.store import encode, newest_state, updates_after
+from steersman.store.states import unpack_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from numpy.typing import NDArray
+
+    from steersman.policies import ChoicePolicy
+    from steersman.store import PointRow, UpdateRow
+
+_CHUNK = 200  # updates applied before other tasks of the process have their turn
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """A decision point's policy after `seq` updates of `snapshot`.
+
+    Attributes:
+        row: the point as it is declared.
+        policy: decides, and learns what `apply` is given.
+        features: the map of the point's context.
+        snapshot: the base of the state.
+        seq: the number of the last update that was applied.
+    """
+
+    row: PointRow
+    policy: ChoicePolicy
+    features: FeatureMap
+    snapshot: str
+    seq: int = 0
+
+    @property
+    def point(self) -> tuple[UUID, str, str]:
+        """Tenant, skill and decision point."""
+        return self.row.tenant, self.row.skill, self.row.point
+
+    def encode(
+        self, context: Mapping[str, object]
+    ) -> tuple[NDArray[np.float64] | None, str | None]:
+        """Return what the policy makes of a context, as it is decided from, stored and learned.
+
+        Args:
+            context: values by field name.
+
+        Returns:
+            ``x``, float64 that float32 holds exactly, or None; ``key``, or None.
+
+        Raises:
+            InputError: a context that is not as declared.
+
+        No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+        """
+        return encode(self.row.spec, self.features, context)
+
+    def apply(self, updates: Iterable[UpdateRow]) -> None:
+        """Apply updates in their order.
+
+        Args:
+            updates: the next ones of this snapshot.
+
+        Raises:
+            StateError: a number is missing or repeated, or the policy refuses one; what came
+                before it was applied.
+
+        No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+        """
+        for update in updates:
+            if update.seq != self.seq + 1:
+                raise StateError(
+                    f"{self.row.skill}/{self.row.point} {self.snapshot} is at update {self.seq} "
+                    f"and got {update.seq}; wanted is {self.seq + 1}: load the replica anew"
+                )
+            try:
+                apply_update(self.policy, update)
+            except SteersmanError as error:
+                raise StateError(
+                    f"update {update.seq} of {self.row.skill}/{self.row.point} {self.snapshot} "
+                    f"does not fit its policy: {error}; run `steersman learn verify`"
+                ) from error
+            self.seq = update.seq
+
+
+def apply_update(policy: ChoicePolicy, update: UpdateRow) -> None:
+    """Learn, correct or withdraw what an update says; on any error nothing was changed.
+
+    Args:
+        policy: of the update's point.
+        update: one row.
+
+    Raises:
+        InputError: the policy refuses it.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    x: Any = update.key if update.x is None else np.array(update.x, dtype=np.float64)
+    learned = {"weight": update.weight, "bucket": update.bucket}
+    if update.weight_change > 0:
+        policy.learn(x, update.action, update.reward_change, **learned)
+    elif update.weight_change < 0:
+        withdraw(policy, x, update.action, -update.reward_change, **learned)
+    else:
+        policy.revise(x, update.action, update.reward_change, **learned)
+
+
+async def load(connection: Any, row: PointRow) -> Replica:
+    """Return a replica of a point, as far as its log goes.
+
+    Args:
+        connection: within a transaction of the tenant.
+        row: the point.
+
+    Returns:
+        A replica after the last update that is committed.
+
+    Raises:
+        StateError: a snapshot that is missing or damaged, or was made with another feature map.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    features = FeatureMap(row.spec.context)
+    if bytes.fromhex(features.hash) != row.feature_hash:
+        raise StateError(
+            f"the contexts of {row.skill}/{row.point} are encoded otherwise by this version than "
+            "when it was declared; declare it again, then run `steersman learn rebuild`"
+        )
+    replica = await _stored(connection, row, row.snapshot, None, features)
+    await _follow(connection, replica, until=None)
+    return replica
+
+
+async def catch_up(connection: Any, replica: Replica) -> int:
+    """Apply the updates that were committed meanwhile.
+
+    Where the point was given another snapshot (a rebuild), the replica continues from that one. A
+    point that was declared anew is for `load`: this replica keeps serving what it was declared as.
+
+    Args:
+        connection: within a transaction of the tenant.
+        replica: changed in place; no other task may do so meanwhile.
+
+    Returns:
+        How many updates were applied; after another snapshot, all of that one.
+
+    Raises:
+        StateError: a damaged snapshot, or a log with a gap.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    served = await connection.fetchrow(
+        "SELECT snapshot, spec_hash FROM decision_point "
+        "WHERE tenant = $1 AND skill = $2 AND point = $3",
+        *replica.point,
+    )
+    if served is None or served["spec_hash"] != replica.row.spec_hash:
+        return 0
+    if served["snapshot"] == replica.snapshot:
+        return await _follow(connection, replica, until=None)
+    row = replace(replica.row, snapshot=served["snapshot"])
+    other = await _stored(connection, row, row.snapshot, None, replica.features)
+    count = await _follow(connection, other, until=None)
+    replica.row, replica.policy = row, other.policy
+    replica.snapshot, replica.seq = other.snapshot, other.seq
+    return count
+
+
+async def state_at(connection: Any, row: PointRow, snapshot: str, seq: int) -> ChoicePolicy:
+    """Return the policy as it was after an update, for any decision ever made.
+
+    Args:
+        connection: within a transaction of the tenant.
+        row: the point.
+        snapshot: as the decision says.
+        seq: likewise, its ``update_seq``.
+
+    Returns:
+        A policy of its own.
+
+    Raises:
+        StateError: there is no such snapshot or update.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    replica = await _stored(connection, row, snapshot, seq, FeatureMap(row.spec.context))
+    await _follow(connection, replica, until=seq)
+    if replica.seq != seq:
+        raise StateError(
+            f"{row.skill}/{row.point} {snapshot} has {replica.seq} updates, not {seq}; name one "
+            f"from 0 to {replica.seq}"
+        )
+    return replica.policy
+
+
+async def _stored(
+    connection: Any, row: PointRow, snapshot: str, until: int | None, features: FeatureMap
+) -> Replica:
+    point = row.tenant, row.skill, row.point
+    seq, state = await newest_state(connection, point, snapshot, until=until)
+    return Replica(row, load_policy(unpack_state(state)), features, snapshot, seq)
+
+
+async def _follow(connection: Any, replica: Replica, *, until: int | None) -> int:
+    start = replica.seq
+    while rows := await updates_after(
+        connection, replica.point, replica.snapshot, replica.seq, until=until
+    ):
+        for place in range(0, len(rows), _CHUNK):
+            replica.apply(rows[place : place + _CHUNK])
+            await asyncio.sleep(0)
+    return replica.seq - start

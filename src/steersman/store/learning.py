@@ -1,0 +1,119 @@
+"""What learning keeps: numbered updates of a snapshot, and checkpoints of the state they make."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.errors import StateError
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+_UPDATE = (
+    "seq, decision, revision, x, key, action, reward_change, weight_change, weight, bucket, "
+    "traceparent"
+)
+
+
+class UpdateRow(NamedTuple):
+    """One step of a state, under a number without gaps.
+
+    Attributes:
+        seq: 1, 2, 3, … within its snapshot.
+        decision: whose reward it is.
+        revision: of the reward that is learned.
+        x: what the policy saw; None where it learns by key or sees nothing.
+        key: likewise, for policies that learn apart by key.
+        action: what was done.
+        reward_change: the reward, a correction of it, or minus the reward that is withdrawn.
+        weight_change: 1: learned for the first time; 0: corrected; -1: withdrawn.
+        weight: how many observations it counts for.
+        bucket: the time bucket of its decision.
+        traceparent: W3C trace context of what caused it.
+    """
+
+    seq: int
+    decision: UUID
+    revision: int
+    x: list[float] | None
+    key: str | None
+    action: str
+    reward_change: float
+    weight_change: float
+    weight: float
+    bucket: int
+    traceparent: str | None
+
+
+async def updates_after(
+    connection: Any,
+    point: tuple[UUID, str, str],
+    snapshot: str,
+    seq: int,
+    *,
+    until: int | None = None,
+    limit: int = 1000,
+) -> list[UpdateRow]:
+    """Return the updates of a snapshot that come after a number, in their order.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        snapshot: the snapshot that they follow.
+        seq: those after this one.
+        until: none after this one; None: as many as there are.
+        limit: most rows.
+
+    Returns:
+        At most ``limit`` rows.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    rows = await connection.fetch(
+        f"SELECT {_UPDATE} FROM update WHERE tenant = $1 AND skill = $2 AND point = $3 "  # noqa: S608 (a constant)
+        "AND snapshot = $4 AND seq > $5 AND ($6::bigint IS NULL OR seq <= $6) "
+        "ORDER BY seq LIMIT $7",
+        *(*point, snapshot, seq, until, limit),
+    )
+    return [UpdateRow(*row) for row in rows]
+
+
+async def newest_state(
+    connection: Any, point: tuple[UUID, str, str], snapshot: str, *, until: int | None = None
+) -> tuple[int, bytes]:
+    """Return the newest stored state of a snapshot: its newest checkpoint, or its base.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        snapshot: the snapshot.
+        until: no checkpoint after this number; None: the newest.
+
+    Returns:
+        The number of updates that it holds, and its bytes.
+
+    Raises:
+        StateError: there is no such snapshot, or its bytes are not those that were stored.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    found = await connection.fetchrow(
+        "SELECT seq, state, sha256 FROM checkpoint WHERE tenant = $1 AND skill = $2 "
+        "AND point = $3 AND snapshot = $4 AND ($5::bigint IS NULL OR seq <= $5) "
+        "ORDER BY seq DESC LIMIT 1",
+        *(*point, snapshot, until),
+    )
+    found = found or await connection.fetchrow(
+        "SELECT 0::bigint AS seq, state, sha256 FROM snapshot "
+        "WHERE tenant = $1 AND skill = $2 AND point = $3 AND id = $4",
+        *(*point, snapshot),
+    )
+    if found is None:
+        raise StateError(f"{point[1]}/{point[2]} has no snapshot {snapshot!r}; list them and retry")
+    if sha256(found["state"]).digest() != found["sha256"]:
+        raise StateError(
+            f"the state of {point[1]}/{point[2]} {snapshot} after {found['seq']} updates is damaged: "
+            "its hash differs; delete that checkpoint, or restore the database"
+        )
+    return found["seq"], found["state"]
