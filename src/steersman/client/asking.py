@@ -11,7 +11,6 @@ from uuid import UUID
 from steersman import wire
 from steersman.client.disk_queue import Item
 from steersman.errors import InputError
-from steersman.wire.messages import LocalDecision
 
 _MOST_BODY_BYTES = 16 << 20
 _MOST_DEADLINE_MS = 60_000.0
@@ -95,7 +94,7 @@ def encode(message: Any, **parts: Any) -> bytes:
     try:
         body = wire.write(message)
         wire.read(body, max_bytes=_MOST_BODY_BYTES)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError, wire.Refused) as error:
         raise InputError(
             f"{', '.join(parts)} cannot be sent as JSON: {error}; give texts, numbers, bools, "
             "None, lists and mappings (numpy values have .tolist())"
@@ -120,7 +119,7 @@ def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
         logged=False,
         degraded=True,
     )
-    record = LocalDecision(
+    record = wire.LocalDecision(
         decision_id=identifier,
         skill=ask.skill,
         decision=ask.decision,

@@ -127,7 +127,7 @@ class Core:
         """Ask how a decision came about."""
         path = f"/v1/decisions/{decision_id(decision)}/explain"
         request = Request("GET", path, headers=_headers())
-        return (yield from self.exchange(request, wire.read, timeout_s))
+        return (yield from self.exchange(request, msgspec.json.decode, timeout_s))
 
     def ping(self, timeout_s: float) -> Steps[bool]:
         """Ask once whether the service is alive."""

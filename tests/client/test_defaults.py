@@ -1,0 +1,105 @@
+"""When no server answers: the default, at once, and nothing about it is unknown later."""
+
+import json
+import logging
+import time
+
+import pytest
+
+from steersman.client import Ask
+from steersman.errors import UnavailableError
+
+NOBODY = "http://127.0.0.1:9"
+
+
+def test_the_default_is_a_decision_like_any_other(make):
+    client = make(NOBODY)
+    decision = client.decide("mail", "tone", {"a": 1}, default="plain")
+    assert decision.action == "plain"
+    assert decision.propensity == 1.0
+    assert decision.distribution == {"plain": 1.0}
+    assert (decision.logged, decision.degraded) == (False, True)
+    assert (decision.snapshot, decision.stage, decision.arm) == ("", "live", "control")
+    assert decision.decision_id.version == 7
+    assert client.answered_locally == 1
+
+
+def test_without_a_default_the_outage_is_raised(make):
+    with pytest.raises(UnavailableError, match="check that the service runs"):
+        make(NOBODY).decide("mail", "tone", {})
+
+
+def test_a_circuit_that_is_open_answers_at_once(make, server):
+    client = make(timeout_ms=5000)
+    server.always = 503
+    for _ in range(2):
+        client.decide("mail", "tone", {}, default="plain")
+    tried = len(server.of("/v1/decide"))
+    began = time.monotonic()
+    for _ in range(20):
+        assert client.decide("mail", "tone", {}, default="plain").degraded
+    assert time.monotonic() - began < 0.9
+    assert len(server.of("/v1/decide")) == tried
+
+
+def test_an_open_circuit_closes_when_the_server_is_back(make, server, eventually):
+    client = make()
+    server.always = 503
+    for _ in range(2):
+        client.decide("mail", "tone", {}, default="plain")
+    server.always = None
+    eventually(lambda: not client.decide("mail", "tone", {}, default="plain").degraded)
+
+
+def test_the_local_decision_is_delivered_before_the_feedback_on_it(make, server):
+    client = make(retries=0)
+    server.always = 503
+    decision = client.decide(
+        "mail", "tone", {"a": 1}, default="plain", episode="e", unit="u", eligible=["plain"]
+    )
+    event = client.submit_feedback(decision, outcomes={"good": 1})
+    server.always = None
+    assert client.flush(10) == 0
+    assert server.order == [str(decision.decision_id), event]
+    assert server.stored[str(decision.decision_id)] == {
+        "decision_id": str(decision.decision_id), "skill": "mail", "decision": "tone",
+        "action": "plain", "context": {"a": 1}, "episode_id": "e", "unit": "u",
+    }  # fmt: skip
+
+
+def test_a_signed_record_is_delivered_as_it_came(client, server):
+    server.answer = {"logged": "unknown", "record": "signed"}
+    client.decide("mail", "tone", {})
+    client.flush(0.2)
+    assert b'{"records":["signed"],"events":[]}' in {c["raw"] for c in server.of("/v1/events")}
+
+
+def test_a_batch_falls_back_question_by_question(make):
+    answers = make(NOBODY).decide_many([Ask("mail", "tone", default="plain"), Ask("mail", "tone")])
+    assert answers[0].degraded
+    assert isinstance(answers[1], UnavailableError)
+
+
+def test_an_item_of_a_batch_that_cannot_be_served_now_gets_its_default(client, server, problem):
+    body = json.dumps({"decisions": [{"problem": problem("unavailable")}]})
+    server.script = [(200, {}, body.encode())]
+    (answer,) = client.decide_many([Ask("mail", "tone", default="plain")])
+    assert answer.degraded
+
+
+def test_an_outage_is_told_once_and_not_once_a_request(make, caplog):
+    client = make(NOBODY, retries=0)
+    with caplog.at_level(logging.WARNING, "steersman.client"):
+        for _ in range(5):
+            client.decide("mail", "tone", {}, default="plain")
+    told = [one for one in caplog.messages if "answered with their defaults" in one]
+    assert len(told) == 1
+    assert client.answered_locally == 5
+
+
+def test_a_full_queue_does_not_take_the_answer_away(make, caplog):
+    client = make(NOBODY, retries=0, queue_bytes=256 << 10)
+    context = {"text": "x" * 60_000}
+    answers = [client.decide("mail", "tone", context, default="plain") for _ in range(6)]
+    assert all(answer.degraded for answer in answers)
+    assert "could not be queued" in caplog.text

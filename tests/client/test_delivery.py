@@ -1,0 +1,209 @@
+"""What becomes of events after a method returned: delivered, set aside, or tried again."""
+
+import json
+import logging
+
+import pytest
+
+from steersman.client.delivery import MOST_BYTES, batch_request, settle
+from steersman.client.disk_queue import Item, Row
+from steersman.client.exchange import Answer, Failure
+from steersman.errors import InputError, QueueFullError
+
+EVENT = {"outcomes": {"good": 1.0}}
+
+
+def test_each_method_sends_its_type(client, server):
+    decision = client.decide("mail", "tone", {})
+    ids = [
+        client.log_interaction(decision, body={"text": "hello"}, at=12.5),
+        client.log_interaction(decision, output=True, action_taken="other"),
+        client.submit_feedback(episode="e1", outcomes={"thumbs_up": 1}),
+        client.task_result(str(decision.decision_id), outcomes={"done": True}, event_id="mine"),
+    ]
+    assert client.flush(10) == 0
+    assert server.order == ids
+    stored = [server.stored[one] for one in ids]
+    assert [one["type"] for one in stored] == [
+        "interaction.create", "interaction.output", "feedback.submit", "task_result",
+    ]  # fmt: skip
+    assert stored[0]["at"] == 12.5
+    assert stored[0]["body"] == {"text": "hello"}
+    assert stored[1]["action_taken"] == "other"
+    assert stored[2]["episode_id"] == "e1"
+    assert ids[3] == "mine"
+    assert stored[3]["decision_id"] == str(decision.decision_id)
+    assert all(one["at"] > 0 for one in stored)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"decision": "no uuid"},
+        {"episode": "has space"},
+        {"episode": "e", "outcomes": {"a": float("inf")}},
+        {"episode": "e", "outcomes": {"a": "text"}},
+        {"episode": "e", "outcomes": {"": 1}},
+        {"episode": "e", "event_id": ""},
+        {"episode": "e", "at": float("nan")},
+        {"episode": "e", "body": {"a": "x" * 70_000}},
+        {"episode": "e", "body": {"a": object()}},
+    ],
+)
+def test_what_the_service_would_refuse_is_refused_at_once(client, wrong):
+    with pytest.raises(InputError):
+        client.submit_feedback(**wrong)
+    assert client.backlog().events == 0
+
+
+def test_events_wait_for_the_server_and_arrive_once(make, scripted, tmp_path):
+    away = scripted()
+    port = away.port
+    away.close()
+    client = make(f"http://127.0.0.1:{port}")
+    ids = [client.submit_feedback(episode="e", **EVENT) for _ in range(700)]
+    assert client.flush(0.1) == 700
+    back = scripted(port)
+    try:
+        assert client.flush(10) == 0
+        assert back.order == ids
+        assert all(len(call["body"]["events"]) <= 500 for call in back.calls)
+    finally:
+        back.close()
+
+
+@pytest.mark.parametrize("fault", [401, 403, 404, 429, 500, 503, "drop", "garbage", 302])
+def test_nothing_is_lost_by_a_server_that_does_not_take_it(client, server, fault):
+    server.always = fault
+    ids = [client.submit_feedback(episode="e", **EVENT) for _ in range(3)]
+    assert client.flush(0.3) == 3
+    server.always = None
+    assert client.flush(10) == 0
+    assert sorted(server.order) == sorted(ids)
+    assert client.backlog().refused == 0
+
+
+def test_what_was_left_is_delivered_by_the_next_client(make, server):
+    server.always = 503
+    first = make()
+    name = first.submit_feedback(episode="e", **EVENT)
+    first.close()
+    server.always = None
+    assert make().flush(10) == 0
+    assert server.order == [name]
+
+
+def test_a_refused_event_is_set_aside_and_told(client, server, problem, caplog):
+    server.refuse["bad"] = problem("not_found")
+    with caplog.at_level(logging.WARNING, "steersman.client"):
+        client.submit_feedback(episode="e", event_id="bad", **EVENT)
+        good = client.submit_feedback(episode="e", **EVENT)
+        assert client.flush(10) == 0
+    (refused,) = client.refused()
+    assert (refused.kind, refused.id) == ("event", "bad")
+    assert json.loads(refused.problem)["code"] == "not_found"
+    assert json.loads(refused.body)["outcomes"] == {"good": 1.0}
+    assert server.order == [good]
+    assert client.backlog().refused == 1
+    assert "event bad was refused" in caplog.text
+
+
+def test_an_event_that_cannot_be_stored_now_does_not_hold_up_the_others(
+    client, server, problem, eventually
+):
+    server.refuse["slow"] = problem("unavailable")
+    client.submit_feedback(episode="e", event_id="slow", **EVENT)
+    good = client.submit_feedback(episode="e", **EVENT)
+    eventually(lambda: server.order == [good])
+    assert client.flush(0.1) == 1
+    del server.refuse["slow"]
+    assert client.flush(10) == 0
+    assert server.order == [good, "slow"]
+
+
+def test_an_event_whose_record_is_not_stored_yet_waits_for_it(make, server, problem):
+    client = make(retries=0)
+    server.always = 503
+    decision = client.decide("mail", "tone", {}, default="plain")
+    event = client.submit_feedback(decision, **EVENT)
+    name = str(decision.decision_id)
+    server.refuse[name] = problem("unavailable")
+    server.refuse[event] = lambda: None if name in server.stored else problem("not_found")
+    server.always = None
+    assert client.flush(0.3) == 2
+    del server.refuse[name]
+    assert client.flush(10) == 0
+    assert server.order == [name, event]
+    assert client.refused() == []
+
+
+def test_a_full_queue_is_told_and_loses_nothing(make, server):
+    client = make(queue_bytes=256 << 10)
+    server.always = 503
+    kept = []
+    with pytest.raises(QueueFullError):
+        for _ in range(20):
+            kept.append(client.submit_feedback(episode="e", body={"text": "x" * 50_000}))
+    server.always = None
+    assert client.flush(10) == 0
+    assert server.order == kept
+    assert len(kept) >= 3
+
+
+# The rules by themselves.
+
+
+def rows(*names, kind="event"):
+    return [Row(index, Item(kind, name, b"{}")) for index, name in enumerate(names)]
+
+
+def answer(status, value=None, retry_after=""):
+    return Answer(status, retry_after, json.dumps(value).encode())
+
+
+def stored(*names):
+    return answer(200, {"results": [{"id": name, "status": "stored"} for name in names]})
+
+
+def test_a_batch_keeps_records_and_events_apart():
+    batch = [*rows("r", kind="record"), *rows("a", "b")]
+    assert batch_request(batch).body == b'{"records":[{}],"events":[{},{}]}'
+    assert MOST_BYTES < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "heard", [stored("a"), stored("b", "a"), stored("a", "b", "c"), answer(200, []), answer(200)]
+)
+def test_results_that_do_not_fit_the_batch_settle_nothing(heard):
+    outcome = settle(rows("a", "b"), heard, 0.0)
+    assert outcome.failed
+    assert outcome.settlement.done == outcome.settlement.refused == ()
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_batch_refused_as_a_whole_is_halved_until_the_culprit_is_alone(status, problem):
+    culprit = answer(status, problem("invalid"))
+    outcome = settle(rows("a", "b", "c", "d"), culprit, 0.0)
+    assert (outcome.rows_next, outcome.failed) == (2, False)
+    alone = rows("a")
+    assert settle(alone, culprit, 0.0).settlement.refused[0][0] == alone[0]
+
+
+def test_nobody_but_the_service_has_a_say_over_a_row():
+    outcome = settle(rows("a"), answer(400, "proxy error"), 0.0)
+    assert outcome.failed
+    assert outcome.settlement.refused == ()
+
+
+def test_a_row_that_crashes_the_server_is_put_at_the_end():
+    outcome = settle(rows("a", "b"), answer(500), 0.0)
+    assert (outcome.rows_next, outcome.settlement.later) == (1, ())
+    alone = rows("a")
+    assert settle(alone, answer(500), 0.0).settlement.later == tuple(alone)
+
+
+def test_a_failure_leaves_everything_where_it_is_and_says_why():
+    outcome = settle(rows("a"), Failure("refused"), 0.0)
+    assert (outcome.failed, outcome.reason) == (True, "refused")
+    assert settle(rows("a"), answer(503, retry_after="9"), 0.0).retry_after_s == 9.0

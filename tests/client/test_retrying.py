@@ -1,0 +1,40 @@
+"""Pauses between tries."""
+
+import random
+
+import pytest
+
+from steersman.client.retrying import Backoff, retry_after_s
+
+
+def test_pauses_double_with_jitter_up_to_the_ceiling():
+    backoff = Backoff(0.1, 1.0, random.Random(0))
+    for attempt in range(40):
+        longest = min(0.1 * 2**attempt, 1.0)
+        pauses = {backoff.pause(attempt) for _ in range(20)}
+        assert longest / 2 <= min(pauses) < max(pauses) <= longest
+
+
+def test_the_server_may_ask_for_more_but_not_for_less():
+    backoff = Backoff(0.1, 1.0, random.Random(0))
+    assert backoff.pause(0, 7.0) == 7.0
+    assert backoff.pause(5, 0.01) >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 0.0),
+        (" 12 ", 12.0),
+        ("Thu, 01 Jan 1970 00:16:50 GMT", 10.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("-5", 0.0),
+        ("1e9", 0.0),
+        ("٣", 0.0),
+        ("", 0.0),
+        ("9" * 400, 999_999_999.0),
+        ("Thu, 99 Foo 1970", 0.0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date_or_nothing(header, seconds):
+    assert retry_after_s(header, now=1000.0) == seconds
