@@ -114,7 +114,7 @@ def test_float32_working_copies_decide_as_float64_does(kind, monkeypatch):
     chosen = [names[i] for i in rng.integers(60, size=900)]
     rewards = rng.random(900)
     narrow = kind(names, 64)
-    monkeypatch.setattr("steersman.policies.arm_sums._FLOAT32_FROM", 10**12)
+    monkeypatch.setattr("steersman.policies.arm_sums._CACHED", 10**12)
     wide = kind(names, 64)
     assert narrow._arms._working.dtype == np.float32
     assert wide._arms._working.dtype == np.float64
@@ -135,7 +135,7 @@ def test_float32_working_copies_agree_where_an_arm_is_well_known(visits, monkeyp
     often = rng.standard_normal(64)
     often /= np.linalg.norm(often)
     narrow = LinTS(names, 64, noise_var=0.05)
-    monkeypatch.setattr("steersman.policies.arm_sums._FLOAT32_FROM", 10**12)
+    monkeypatch.setattr("steersman.policies.arm_sums._CACHED", 10**12)
     wide = LinTS(names, 64, noise_var=0.05)
     assert narrow._arms._working.dtype == np.float32
     for policy in (narrow, wide):

@@ -13,7 +13,8 @@ matters. Where an arm is well known, the sum cancels to far below its terms, and
 taken in float64.
 
 The Gram matrix itself decides nothing until the next exact factorisation, and fetching it from
-memory is a third of an update. So rows wait, a few per arm, and are added when the matrix is read.
+memory is a third of an update. Where the matrices are too many for a cache, rows therefore wait, a
+few per arm, and are added when the matrix is read.
 
 Forgetting scales an update of age t by forget^t. The decayed sum and its clock are kept, not one
 sum per time bucket: g^(T-t) factorises, so sums of different clocks add exactly, in any order.
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_FLOAT32_FROM = 1 << 16  # packed numbers; below, float64 fits the cache and costs nothing
+_CACHED = 1 << 16  # packed numbers; up to here float64 fits the cache and costs nothing
 _FLOAT32_TRUST = 1e-2  # of the prior's variance; below, cancellation costs float32 over .1 %
 _LARGEST_MOMENT = 1e250  # leaves room for the smallest noise variance and prior precision
 _LARGEST_SIZE = 1 << 27  # packed numbers, a gibibyte of float64 for each of three copies
@@ -147,10 +148,7 @@ class ArmSums:
     def add(self, arm: int, x: Floats, reward: float, weight: float) -> None:
         """Add one row to arm ``arm``: O(d²). The caller has validated the values."""
         self._decay_arm(arm)
-        waiting = self._waiting.setdefault(arm, [])
-        waiting.append((x.copy(), weight))
-        if len(waiting) == _MOST_WAITING:
-            self._add_waiting(arm)
+        self._add_to_gram(arm, x, weight)
         self._push(arm, x, weight * reward)
         self.count[arm] += weight
         self._learned[arm] = True
@@ -191,6 +189,16 @@ class ArmSums:
         self._push(arm, x, -weight * reward)
         self.count[arm] = max(0.0, self.count[arm] - weight)
         self._mark_stale(arm)
+
+    def _add_to_gram(self, arm: int, x: Floats, weight: float) -> None:
+        """Add a row to an arm's Gram matrix: at once where that lies in a cache, else soon."""
+        if self._gram.size <= _CACHED:
+            blas.dspr(self.dim, weight, x, self._gram[arm], overwrite_ap=1)
+            return
+        waiting = self._waiting.setdefault(arm, [])
+        waiting.append((x.copy(), weight))
+        if len(waiting) == _MOST_WAITING:
+            self._add_waiting(arm)
 
     def _add_waiting(self, arm: int) -> None:
         """Add an arm's waiting rows to its Gram matrix, in the order in which they came."""
@@ -251,7 +259,7 @@ class ArmSums:
     def _clear_caches(self) -> None:
         self.version += 1
         arms, size = self._gram.shape
-        kind = np.float32 if arms * size > _FLOAT32_FROM else np.float64
+        kind = np.float32 if arms * size > _CACHED else np.float64
         self._rank_one = blas.sspr if kind is np.float32 else blas.dspr
         self._inverse: Floats = np.zeros((arms, size))
         self._inverse[:, self._upper[0] == self._upper[1]] = 1.0 / self.prior_precision
