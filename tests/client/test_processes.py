@@ -1,0 +1,220 @@
+"""Processes that are killed, fork, share a queue, or end while the server hangs."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from steersman.client import Client
+
+LOGGER = """
+import os, sys
+from steersman.client import Client
+
+client = Client(sys.argv[1], sys.argv[2], queue_dir=sys.argv[3])
+for number in range(int(sys.argv[4])):
+    name = client.submit_feedback(episode="e", outcomes={"n": number})
+    os.write(1, name.encode() + b"\\n")
+"""
+DECIDER = """
+import os, sys
+from steersman.client import Client
+
+client = Client(sys.argv[1], sys.argv[2], queue_dir=sys.argv[3], retries=0)
+while True:
+    decision = client.decide("mail", "tone", {}, default="plain")
+    if decision.degraded:
+        os.write(1, str(decision.decision_id).encode() + b"\\n")
+        os.write(1, client.task_result(decision, outcomes={"done": 1}).encode() + b"\\n")
+"""
+
+
+@pytest.fixture
+def start(server, key, tmp_path):
+    """Start a Python process with the server's address, the key and the queue as arguments."""
+    started = []
+
+    def run(code, *more, url=None):
+        command = [sys.executable, "-c", code, url or server.url, key, str(tmp_path), *more]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def read_until(process, lines):
+    """Return at least so many whole lines that the process wrote."""
+    heard = b""
+    while heard.count(b"\n") < lines:
+        piece = os.read(process.stdout.fileno(), 1 << 16)
+        assert piece, process.stderr.read().decode()
+        heard += piece
+    return heard
+
+
+def killed_after(process, lines, pause):
+    """Kill a process some time after it wrote so many lines; return all it wrote."""
+    heard = read_until(process, lines)
+    time.sleep(pause)
+    process.send_signal(signal.SIGKILL)
+    rest, _ = process.communicate()
+    # A line that was cut short was never acknowledged to anybody.
+    return [line.decode() for line in (heard + rest).split(b"\n")[:-1]]
+
+
+def drained(server, key, folder):
+    server.always = None
+    with Client(server.url, key, queue_dir=folder) as client:
+        assert client.flush(30) == 0
+        assert client.backlog().refused == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_a_killed_process_loses_nothing_it_was_acknowledged(start, server, key, tmp_path, seed):
+    rng = random.Random(seed)
+    server.always = rng.choice([None, None, 503, "drop"])
+    code = rng.choice([LOGGER, DECIDER]) if server.always else LOGGER
+    process = start(code, "1000000")
+    told = killed_after(process, rng.randint(1, 200), rng.random() * 0.1)
+    drained(server, key, tmp_path)
+    assert set(told) <= set(server.stored)
+    # At most the one row that was on disk and not yet written to the pipe.
+    assert len(server.stored) - len(told) in {0, 1}
+
+
+def test_a_killed_process_loses_nothing_in_short(start, server, key, tmp_path):
+    told = killed_after(start(LOGGER, "1000000"), 50, 0.0)
+    drained(server, key, tmp_path)
+    assert set(told) <= set(server.stored)
+
+
+def test_a_process_delivers_at_its_end_what_it_told(start, server):
+    process = start(LOGGER, "5")
+    told, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, b"")
+    assert server.order == told.decode().split()
+
+
+@pytest.mark.parametrize("fault", ["hang", 503, "drop"])
+def test_the_end_of_a_process_waits_a_second_at_most(start, server, fault):
+    server.always = fault
+    code = LOGGER + "import time; os.write(1, f'end {time.time()}'.encode())"
+    process = start(code, "5")
+    told, errors = process.communicate(timeout=30)
+    ended = time.time()
+    assert (process.returncode, errors.count(b"Traceback")) == (0, 0)
+    # A second for us, and some for an interpreter to end on a busy machine.
+    assert ended - float(told.split()[-1]) < 1.0 + 1.0
+
+
+def test_a_process_with_nothing_to_tell_ends_at_once(start, server):
+    server.always = "hang"
+    code = LOGGER + "import time; os.write(1, f'end {time.time()}'.encode())"
+    told, _ = start(code, "0").communicate(timeout=30)
+    assert time.time() - float(told.split()[-1]) < 0.9
+
+
+def test_processes_share_a_queue(start, server, key, tmp_path):
+    processes = [start(LOGGER, "200") for _ in range(3)]
+    told = [name for one in processes for name in one.communicate(timeout=60)[0].decode().split()]
+    drained(server, key, tmp_path)
+    assert len(set(told)) == 600
+    assert set(server.stored) == set(told)
+    # The lease keeps them from sending the same rows; only the end of a process may repeat a batch.
+    assert sum(server.sent.values()) < 1200
+
+
+def test_what_a_dead_process_left_is_sent_by_one_that_lives(start, server, key, tmp_path):
+    server.always = 503
+    told = killed_after(start(LOGGER, "1000000"), 20, 0.0)
+    server.always = None
+    with Client(server.url, key, queue_dir=tmp_path) as client:
+        mine = client.submit_feedback(episode="e", outcomes={"mine": 1})
+        assert client.flush(30) == 0
+    assert {mine, *told} <= set(server.stored)
+
+
+PREFORK = """
+import os, sys, threading
+from steersman.client import Client
+
+client = Client(sys.argv[1], sys.argv[2], queue_dir=sys.argv[3])
+client.decide("mail", "tone", {})
+names = [client.submit_feedback(episode="before", outcomes={"n": 1})]
+stop = threading.Event()
+
+def chatter():
+    while not stop.is_set():
+        names.append(client.submit_feedback(episode="thread", outcomes={"n": 1}))
+        client.decide("mail", "tone", {})
+
+thread = threading.Thread(target=chatter)
+thread.start()
+children = []
+for number in range(4):
+    child = os.fork()
+    if child == 0:
+        own = []
+        for _ in range(20):
+            decision = client.decide("mail", "tone", {"child": number})
+            own.append(client.task_result(decision, outcomes={"child": number}))
+        assert client.flush(30) == 0
+        os.write(1, "".join(f"{name}\\n" for name in own).encode())
+        os._exit(0)
+    children.append(child)
+stop.set()
+thread.join()
+for child in children:
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+names.append(client.submit_feedback(episode="after", outcomes={"n": 1}))
+assert client.flush(30) == 0
+os.write(1, "".join(f"{name}\\n" for name in names).encode())
+"""
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_parent_and_children_of_a_fork_both_work(start, server, attempt):
+    process = start(PREFORK)
+    told, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.decode()) == (0, "")
+    names = told.decode().split()
+    assert len(names) == len(set(names)) >= 82
+    assert set(server.stored) == set(names)
+
+
+ASYNC = """
+import asyncio, os, sys
+from steersman.client import AsyncClient
+
+client = AsyncClient(sys.argv[1], sys.argv[2], queue_dir=sys.argv[3])
+
+async def work():
+    decision = await client.decide("mail", "tone", {})
+    return await client.task_result(decision, outcomes={"done": 1})
+
+names = [asyncio.run(work())]
+child = os.fork()
+names.append(asyncio.run(work()))
+os.write(1, "".join(f"{name}\\n" for name in names[1 if child == 0 else 0:]).encode())
+if child:
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+asyncio.run(client.close())
+"""
+
+
+def test_an_async_client_serves_one_loop_after_another_and_forks(start, server):
+    process = start(ASYNC)
+    told, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.decode()) == (0, "")
+    assert set(server.stored) == set(told.decode().split())
+    assert len(server.stored) == 3
