@@ -211,6 +211,7 @@ CREATE TABLE checkpoint (
 CREATE TABLE erasure (
   tenant uuid NOT NULL,
   decision uuid NOT NULL,
+  episode text, -- it was part of: events about that episode as a whole are gone too
   reason text NOT NULL,
   at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant, decision)
@@ -233,6 +234,7 @@ CREATE TABLE cold_export (
   path text NOT NULL,
   rows bigint NOT NULL,
   sha256 bytea NOT NULL,
+  source text NOT NULL DEFAULT '', -- what the hot rows and erasures were; another one means news
   at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant, dataset, day, generation)
 );
