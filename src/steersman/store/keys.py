@@ -1,0 +1,344 @@
+"""API keys: 256 random bits, kept as a keyed hash, with scopes, expiry, rotation and revocation.
+
+The text of a key exists where it is made and where it is used; it is stored and logged nowhere.
+Whoever reads the database cannot make one, nor test guesses without the service's secret.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.errors import InputError, StoreError
+from steersman.store.audit import record
+from steersman.store.database import as_tenant
+from steersman.store.secret import SECRET_BYTES, hash_key
+from steersman.wire import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.store.database import Database
+
+SCOPES = ("decide", "events", "read", "admin")
+"""What a key may do."""
+ROLES: dict[str, tuple[str, ...]] = {
+    "application": ("decide", "events"),
+    "observer": ("read",),
+    "operator": SCOPES,
+}
+"""Scopes by the name of a role; a key with scopes of its own has the role ``custom``."""
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_LENGTH = 43  # 62^43 > 2^256
+_PREFIX = 11
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """A key, without its text and its hash.
+
+    Attributes:
+        tenant: whose it is.
+        id: UUIDv7.
+        name: for people.
+        prefix: its first characters, for people.
+        role: application, observer, operator or custom.
+        scopes: what it may do.
+        created_at: when it was made.
+        expires_at: from when on it is refused; None: never.
+        revoked_at: likewise, since it was revoked, or rotated with a time of grace.
+        rotated_from: the key it replaces.
+    """
+
+    tenant: UUID
+    id: UUID
+    name: str
+    prefix: str
+    role: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    rotated_from: UUID | None
+
+    def active(self, at: datetime) -> bool:
+        """Return whether the key is good at a time.
+
+        Args:
+            at: with its time zone.
+        """
+        return all(end is None or at < end for end in (self.expires_at, self.revoked_at))
+
+
+async def create_key(
+    database: Database,
+    tenant: UUID,
+    *,
+    secret: bytes,
+    name: str,
+    actor: str,
+    role: str = "application",
+    scopes: Sequence[str] | None = None,
+    expires_at: datetime | None = None,
+) -> tuple[KeyRow, str]:
+    """Make a key.
+
+    Args:
+        database: migrated.
+        tenant: whose key.
+        secret: of `load_secret`.
+        name: for people, 1 to 100 characters.
+        actor: who makes it, for the audit.
+        role: one of `ROLES`; names the scopes.
+        scopes: other scopes than the role's, of `SCOPES`.
+        expires_at: from when on it is refused; None: never.
+
+    Returns:
+        The row, and the key's text, which is not to be had again.
+
+    Raises:
+        InputError: an unknown role or scope, a bad name, or a time without zone.
+        StoreError: there is no such tenant, or the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
+    """
+    role, allowed = _checked_scopes(role, scopes)
+    _check_name(name)
+    _check_time(expires_at)
+    async with _administer(database, tenant) as connection:
+        row, text = await _insert(
+            connection, tenant, secret, name, role, allowed, expires_at, rotated_from=None
+        )
+        detail = {"name": name, "prefix": row.prefix, "role": role, "scopes": allowed}
+        await record(connection, tenant, actor, "key.create", str(row.id), detail)
+    return row, text
+
+
+async def rotate_key(
+    database: Database,
+    tenant: UUID,
+    identifier: UUID,
+    *,
+    secret: bytes,
+    actor: str,
+    grace_s: float = 3600.0,
+) -> tuple[KeyRow, str]:
+    """Make a key that replaces another; the old one is good for a time of grace, then refused.
+
+    Args:
+        database: migrated.
+        tenant: whose key.
+        identifier: of the old key.
+        secret: of `load_secret`.
+        actor: who does it, for the audit.
+        grace_s: how long the old one stays good, 0 to 30 days in seconds.
+
+    Returns:
+        The new row, and its text, which is not to be had again.
+
+    Raises:
+        InputError: a grace out of range.
+        StoreError: no such key, it is revoked or expired, or the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
+    """
+    if not 0 <= grace_s <= 30 * 86_400:
+        message = f"grace_s is {grace_s!r}; allowed is 0 to 2,592,000 (30 days); give a shorter one"
+        raise InputError(message)
+    async with _administer(database, tenant) as connection:
+        old = await _get(connection, identifier)
+        now = await connection.fetchval("SELECT now()")
+        if not old.active(now):
+            message = f"key {old.prefix}… is revoked or expired; make a new one instead"
+            raise StoreError(message)
+        row, text = await _insert(
+            connection,
+            tenant,
+            secret,
+            old.name,
+            old.role,
+            old.scopes,
+            old.expires_at,
+            rotated_from=identifier,
+        )
+        await _revoke(connection, old, now + timedelta(seconds=grace_s))
+        detail = {"prefix": row.prefix, "replaces": str(identifier), "grace_s": grace_s}
+        await record(connection, tenant, actor, "key.rotate", str(row.id), detail)
+    return row, text
+
+
+async def revoke_key(database: Database, tenant: UUID, identifier: UUID, *, actor: str) -> KeyRow:
+    """Refuse a key from now on; service processes hear of it at once.
+
+    Args:
+        database: migrated.
+        tenant: whose key.
+        identifier: of the key; revoking it again changes nothing.
+        actor: who does it, for the audit.
+
+    Returns:
+        The row as it is now.
+
+    Raises:
+        StoreError: no such key, or the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
+    """
+    async with _administer(database, tenant) as connection:
+        old = await _get(connection, identifier)
+        now = await connection.fetchval("SELECT now()")
+        if old.revoked_at is None or old.revoked_at > now:
+            await _revoke(connection, old, now)
+            await record(
+                connection, tenant, actor, "key.revoke", str(identifier), {"prefix": old.prefix}
+            )
+        return await _get(connection, identifier)
+
+
+async def list_keys(database: Database, tenant: UUID) -> list[KeyRow]:
+    """Return a tenant's keys, those that are refused too, in the order they were made.
+
+    Args:
+        database: migrated.
+        tenant: whose keys.
+
+    Returns:
+        Rows without texts and hashes.
+
+    Raises:
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
+    """
+    async with _administer(database, tenant) as connection:
+        rows = await connection.fetch("SELECT * FROM api_key ORDER BY id")
+    return [_key(row) for row in rows]
+
+
+async def find_keys(connection: Any, hashes: Sequence[bytes]) -> dict[bytes, KeyRow]:
+    """Return the active keys of some hashes, whoever they belong to.
+
+    Only who presents a key's hash sees its row: policy ``presented`` of the table.
+
+    Args:
+        connection: of role app, not within a transaction.
+        hashes: of `hash_key`; unknown ones are left out of the answer.
+
+    Returns:
+        Rows by hash; those expired or revoked by the server's clock are not there. A row may end
+        later: see `KeyRow.active`.
+
+    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
+    """
+    async with connection.transaction():
+        shown = ",".join(value.hex() for value in hashes)
+        await connection.execute("SELECT set_config('app.key_hashes', $1, true)", shown)
+        rows = await connection.fetch(
+            "SELECT * FROM api_key WHERE hash = ANY($1) "
+            "AND (expires_at IS NULL OR expires_at > now()) "
+            "AND (revoked_at IS NULL OR revoked_at > now())",
+            list(hashes),
+        )
+    return {row["hash"]: _key(row) for row in rows}
+
+
+@asynccontextmanager
+async def _administer(database: Database, tenant: UUID) -> AsyncIterator[Any]:
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, tenant):
+            yield connection
+    except asyncpg.ForeignKeyViolationError:
+        message = f"there is no tenant {tenant}; `steersman tenant list` shows those there are"
+        raise StoreError(message) from None
+    finally:
+        await connection.close()
+
+
+async def _insert(
+    connection: Any,
+    tenant: UUID,
+    secret: bytes,
+    name: str,
+    role: str,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+    *,
+    rotated_from: UUID | None,
+) -> tuple[KeyRow, str]:
+    text = _new_text()
+    row = await connection.fetchrow(
+        "INSERT INTO api_key (tenant, id, name, prefix, hash, role, scopes, expires_at, "
+        "rotated_from) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING *",
+        tenant,
+        new_id(),
+        name,
+        text[:_PREFIX],
+        hash_key(secret, text),
+        role,
+        list(scopes),
+        expires_at,
+        rotated_from,
+    )
+    return _key(row), text
+
+
+async def _revoke(connection: Any, key: KeyRow, at: datetime) -> None:
+    await connection.execute(
+        "UPDATE api_key SET revoked_at = least(revoked_at, $2) WHERE id = $1", key.id, at
+    )
+    await connection.execute("SELECT pg_notify('steersman_key', $1)", f"{key.tenant}/{key.id}")
+
+
+async def _get(connection: Any, identifier: UUID) -> KeyRow:
+    row = await connection.fetchrow("SELECT * FROM api_key WHERE id = $1", identifier)
+    if row is None:
+        message = f"this tenant has no key {identifier}; `steersman key list` shows those it has"
+        raise StoreError(message)
+    return _key(row)
+
+
+def _key(row: Any) -> KeyRow:
+    values = {name: row[name] for name in KeyRow.__slots__}
+    return KeyRow(**{**values, "scopes": tuple(row["scopes"])})
+
+
+def _checked_scopes(role: str, scopes: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
+    if scopes is None:
+        if role not in ROLES:
+            message = f"the role is {role!r:.80}; allowed are {', '.join(ROLES)}; or give scopes"
+            raise InputError(message)
+        return role, ROLES[role]
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown or not scopes:
+        message = f"the scopes are {list(scopes)!r:.200}; allowed are one or more of "
+        raise InputError(message + f"{', '.join(SCOPES)}; name those the key needs")
+    return "custom", tuple(sorted(set(scopes)))
+
+
+def _check_name(name: str) -> None:
+    if not (1 <= len(name) <= 100 and name.isprintable()):
+        message = f"the key's name is {name!r:.120}; allowed are 1 to 100 printable characters"
+        raise InputError(message)
+
+
+def _check_time(at: datetime | None) -> None:
+    if at is not None and at.utcoffset() is None:
+        message = f"expires_at is {at!r}, which has no time zone; give one, such as UTC"
+        raise InputError(message)
+
+
+def _new_text() -> str:
+    number = secrets.randbits(8 * SECRET_BYTES)
+    digits = []
+    for _ in range(_LENGTH):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "sk_" + "".join(digits)

@@ -1,0 +1,267 @@
+"""Decision points as they are declared: the document, the snapshot it starts from, its learner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import InputError
+from steersman.features import FeatureMap
+from steersman.policies import build
+from steersman.spec import Choice, DecisionPoint, loads
+from steersman.store.audit import record
+from steersman.store.database import as_tenant
+from steersman.store.states import pack_state
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from steersman.policies import ChoicePolicy
+    from steersman.store.database import Database
+
+_JOINED = (
+    "SELECT p.tenant, p.skill, p.point, p.spec_hash, p.feature_hash, p.snapshot, p.per_episode, "
+    "s.document FROM decision_point AS p JOIN spec AS s ON s.tenant = p.tenant "
+    "AND s.hash = p.spec_hash "
+)
+_READ_NUMBERS = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
+_parsed = lru_cache(maxsize=1024)(loads)
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """A declared decision point.
+
+    Attributes:
+        tenant: whose it is.
+        skill: the application capability.
+        point: the decision point's name.
+        spec: the declaration.
+        spec_hash: 32 bytes; changes with the declaration's meaning.
+        feature_hash: 32 bytes; changes whenever a context would become another vector.
+        snapshot: the policy state that serves, by its version.
+        per_episode: whether outcomes credit every decision of the episode.
+    """
+
+    tenant: UUID
+    skill: str
+    point: str
+    spec: DecisionPoint
+    spec_hash: bytes
+    feature_hash: bytes
+    snapshot: str
+    per_episode: bool
+
+
+async def declare(database: Database, tenant: UUID, document: str, *, actor: str) -> PointRow:
+    """Declare a decision point, or change its declaration; the same again changes nothing.
+
+    Where context, actions, policy or exploration differ from what was declared before, what was
+    learned does not fit: a new snapshot begins that has learned nothing (``learn rebuild`` relearns
+    it from the log). Any other change keeps the snapshot.
+
+    Args:
+        database: migrated.
+        tenant: whose decision point.
+        document: YAML, as ``steersman.spec.loads`` takes it.
+        actor: who declares it, for the audit.
+
+    Returns:
+        The decision point as it is from now on.
+
+    Raises:
+        SpecError: the document is wrong.
+        InputError: it cannot be served: mixed actions and sequences have no policy yet, or numbers
+            of the context have no statistics.
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
+    """
+    spec = loads(document, source="declaration")
+    policy = _servable(spec)
+    connection = await database.connect("owner")
+    try:
+        async with as_tenant(connection, tenant):
+            await _take_turns(connection, tenant, spec)
+            old = await _find(connection, spec)
+            if old is not None and old.spec_hash == bytes.fromhex(spec.spec_hash):
+                return old
+            return await _store(connection, tenant, document, spec, policy, old, actor)
+    finally:
+        await connection.close()
+
+
+async def points_of(connection: Any, tenant: UUID) -> list[PointRow]:
+    """Return the decision points of a tenant.
+
+    Args:
+        connection: of any role, within a transaction of that tenant.
+        tenant: whose.
+
+    Returns:
+        Rows by skill and name.
+
+    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
+    """
+    rows = await connection.fetch(_JOINED + "WHERE p.tenant = $1 ORDER BY p.skill, p.point", tenant)
+    return [_row(row) for row in rows]
+
+
+def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
+    """Return the policy that a declaration names, with nothing learned.
+
+    Args:
+        spec: a decision point with choice actions.
+
+    Returns:
+        A policy over the context's vector, or over the actions' features where it is a joint one.
+
+    Raises:
+        InputError: mixed actions or a sequence, for which there is no policy yet.
+
+    >>> from steersman.spec import loads
+    >>> spec = loads('''
+    ... format: 1
+    ... skill: search
+    ... decision: depth
+    ... actions: {kind: choice, names: [shallow, deep]}
+    ... policy: {algorithm: lin_ucb}
+    ... floor: 0.02
+    ... fallback: {rules: [], otherwise: shallow}
+    ... reward: {terms: {clicked: {weight: 1}}}
+    ... ''')
+    >>> initial_policy(spec).actions
+    ('shallow', 'deep')
+    """
+    if not isinstance(spec.actions, Choice):
+        message = (
+            f"{spec.skill}/{spec.decision} has {spec.actions.kind} actions, and there is no policy "
+            "yet; allowed is kind: choice; name the combinations as actions"
+        )
+        raise InputError(message)
+    joint = spec.policy.algorithm.startswith("joint_")
+    dim = len(spec.actions.features) if joint else spec.context.dim
+    names = () if spec.actions.open and joint else spec.actions.names
+    return build(spec.policy, names, dim=dim, floor=spec.floor)
+
+
+def _servable(spec: DecisionPoint) -> ChoicePolicy:
+    policy = initial_policy(spec)
+    algorithm = spec.policy.algorithm
+    reads_numbers = algorithm in _READ_NUMBERS or getattr(spec.policy, "contextual", False)
+    unfitted = FeatureMap(spec.context).unfitted
+    if unfitted and reads_numbers:
+        message = (
+            f"{spec.skill}/{spec.decision}: {algorithm} reads the numbers "
+            f"{', '.join(unfitted)}, which have no statistics; declare their centre and spread"
+        )
+        raise InputError(message)
+    return policy
+
+
+async def _take_turns(connection: Any, tenant: UUID, spec: DecisionPoint) -> None:
+    """Wait for whoever declares the same point at the same time."""
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
+        f"declare/{tenant}/{spec.skill}/{spec.decision}",
+    )
+
+
+async def _find(connection: Any, spec: DecisionPoint) -> PointRow | None:
+    row = await connection.fetchrow(
+        _JOINED + "WHERE p.skill = $1 AND p.point = $2", spec.skill, spec.decision
+    )
+    return None if row is None else _row(row)
+
+
+async def _store(
+    connection: Any,
+    tenant: UUID,
+    document: str,
+    spec: DecisionPoint,
+    policy: ChoicePolicy,
+    old: PointRow | None,
+    actor: str,
+) -> PointRow:
+    row = PointRow(
+        tenant,
+        spec.skill,
+        spec.decision,
+        spec,
+        bytes.fromhex(spec.spec_hash),
+        bytes.fromhex(FeatureMap(spec.context).hash),
+        await _version(connection, spec, old),
+        spec.reward.scope == "episode",
+    )
+    await connection.execute(
+        "INSERT INTO spec (tenant, hash, skill, point, document) VALUES ($1, $2, $3, $4, $5) "
+        "ON CONFLICT DO NOTHING",
+        *(tenant, row.spec_hash, row.skill, row.point, document),
+    )
+    if old is None or row.snapshot != old.snapshot:
+        await _begin(connection, row, policy, None if old is None else old.snapshot)
+    await connection.execute(
+        "INSERT INTO decision_point "
+        "(tenant, skill, point, spec_hash, feature_hash, snapshot, per_episode) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, skill, point) DO UPDATE SET "
+        "spec_hash = excluded.spec_hash, feature_hash = excluded.feature_hash, "
+        "snapshot = excluded.snapshot, per_episode = excluded.per_episode, updated_at = now()",
+        *(tenant, row.skill, row.point, row.spec_hash, row.feature_hash, row.snapshot),
+        row.per_episode,
+    )
+    detail = {"spec_hash": spec.spec_hash, "snapshot": row.snapshot}
+    await record(connection, tenant, actor, "point.declare", f"{row.skill}/{row.point}", detail)
+    channel = f"{tenant}/{row.skill}/{row.point}"
+    await connection.execute("SELECT pg_notify('steersman_point', $1)", channel)
+    return row
+
+
+async def _version(connection: Any, spec: DecisionPoint, old: PointRow | None) -> str:
+    """Return the snapshot that serves from now on: the old one, or a new minor version."""
+    if old is not None and _learned_from(spec) == _learned_from(old.spec):
+        return old.snapshot
+    taken = await connection.fetch(
+        "SELECT id FROM snapshot WHERE skill = $1 AND point = $2", spec.skill, spec.decision
+    )
+    return f"0.{max((int(row['id'].split('.')[1]) for row in taken), default=0) + 1}.0"
+
+
+def _learned_from(spec: DecisionPoint) -> dict[str, Any]:
+    """Return what a state depends on beside the rewards it learned."""
+    parts = spec.model_dump(mode="json", include={"context", "actions", "policy", "floor"})
+    return {**parts, "bucket_s": getattr(spec.learning, "bucket_s", None)}
+
+
+async def _begin(connection: Any, row: PointRow, policy: ChoicePolicy, parent: str | None) -> None:
+    """Store a snapshot that has learned nothing, and put the learner to its beginning.
+
+    The epoch grows, so that a learner which is writing updates of the old snapshot is fenced.
+    """
+    state = pack_state(policy.state())
+    await connection.execute(
+        "INSERT INTO snapshot "
+        "(tenant, skill, point, id, parent, spec_hash, feature_hash, reason, state, sha256) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, 'declared', $8, sha256($8))",
+        *(row.tenant, row.skill, row.point, row.snapshot, parent),
+        *(row.spec_hash, row.feature_hash, state),
+    )
+    await connection.execute(
+        "INSERT INTO learner (tenant, skill, point, epoch, holder, snapshot, seq) "
+        "VALUES ($1, $2, $3, 0, '', $4, 0) ON CONFLICT (tenant, skill, point) DO UPDATE SET "
+        "epoch = learner.epoch + 1, holder = '', snapshot = excluded.snapshot, seq = 0",
+        *(row.tenant, row.skill, row.point, row.snapshot),
+    )
+
+
+def _row(row: Any) -> PointRow:
+    return PointRow(
+        row["tenant"],
+        row["skill"],
+        row["point"],
+        _parsed(row["document"]),
+        row["spec_hash"],
+        row["feature_hash"],
+        row["snapshot"],
+        row["per_episode"],
+    )

@@ -1,0 +1,80 @@
+"""States as bytes: safetensors, the same bytes for the same arrays, and no surprise when read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from steersman.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+MAX_BYTES = 256 * 1024 * 1024
+_KINDS = (np.dtype(np.float64), np.dtype(np.uint8))
+
+
+def pack_state(state: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return a policy's state as bytes that depend on names, shapes and values alone.
+
+    Args:
+        state: float64 sums and the uint8 ``meta``, as ``policy.state()`` returns them.
+
+    Returns:
+        A safetensors file.
+
+    Raises:
+        StateError: an array of another type.
+
+    >>> state = {"meta": np.frombuffer(b"{}", dtype=np.uint8), "sums": np.arange(3.0)}
+    >>> unpack_state(pack_state(state))["sums"]
+    array([0., 1., 2.])
+    """
+    # safetensors reads memory from its beginning, whatever the strides say: a view would be wrong.
+    arrays = {name: np.asarray(state[name], order="C") for name in sorted(state)}
+    _check_kinds(arrays)
+    return save(arrays)
+
+
+def unpack_state(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
+    """Return the state that `pack_state` made bytes of.
+
+    Sizes are checked before memory is taken: nothing in the format is compressed, so the arrays
+    are no larger than the bytes.
+
+    Args:
+        data: a safetensors file.
+        max_bytes: the longest that is read.
+
+    Returns:
+        Arrays of its own memory, by name.
+
+    Raises:
+        StateError: too long, damaged, or with an array that is neither float64 nor uint8.
+
+    >>> unpack_state(b"nonsense")
+    Traceback (most recent call last):
+    steersman.errors.StateError: the state is damaged: ...; use an older one or relearn it
+    """
+    if len(data) > max_bytes:
+        message = f"the state has {len(data):,} bytes, allowed are {max_bytes:,}; it was not read"
+        raise StateError(message)
+    try:
+        arrays = load(data)
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        message = f"the state is damaged: {error}; use an older one or relearn it"
+        raise StateError(message) from None
+    _check_kinds(arrays)
+    return arrays
+
+
+def _check_kinds(arrays: Mapping[str, NDArray[Any]]) -> None:
+    for name, array in arrays.items():
+        if array.dtype not in _KINDS:
+            message = f"the state's {name!r} is {array.dtype}; allowed are float64 and uint8"
+            raise StateError(message)

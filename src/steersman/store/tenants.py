@@ -1,0 +1,129 @@
+"""Tenants: made, listed and found by whoever administers the installation."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import asyncpg
+
+from steersman.errors import InputError, StoreError
+from steersman.store.audit import record
+from steersman.store.database import as_tenant
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.store.database import Database
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Whose rows are whose.
+
+    Attributes:
+        id: what rows carry.
+        name: for people; unique.
+        created_at: when it was made.
+    """
+
+    id: UUID
+    name: str
+    created_at: datetime
+
+
+async def create_tenant(database: Database, name: str, *, actor: str) -> Tenant:
+    """Make a tenant.
+
+    Args:
+        database: migrated.
+        name: 1 to 63 small letters, digits and ``-``, not beginning with ``-``.
+        actor: who makes it, for the audit.
+
+    Returns:
+        The new tenant.
+
+    Raises:
+        InputError: no such name is allowed.
+        StoreError: there is one of this name, or the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_tenants.py`` shows it.
+    """
+    if not _NAME.fullmatch(name):
+        message = (
+            f"the tenant's name is {name!r:.80}; allowed are 1 to 63 small letters, digits and "
+            "'-', not beginning with '-'; choose another"
+        )
+        raise InputError(message)
+    identifier = uuid4()
+    connection = await database.connect("owner")
+    try:
+        async with as_tenant(connection, identifier):
+            row = await connection.fetchrow(
+                "INSERT INTO tenant (id, name) VALUES ($1, $2) RETURNING *",
+                identifier,
+                name,
+            )
+            await record(connection, identifier, actor, "tenant.create", name)
+    except asyncpg.UniqueViolationError:
+        message = f"there is a tenant {name!r} already; use it, or choose another name"
+        raise StoreError(message) from None
+    finally:
+        await connection.close()
+    return _tenant(row)
+
+
+async def list_tenants(database: Database) -> list[Tenant]:
+    """Return all tenants by name.
+
+    Args:
+        database: migrated.
+
+    Returns:
+        The tenants of this installation.
+
+    Raises:
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_tenants.py`` shows it.
+    """
+    connection = await database.connect("owner")
+    try:
+        rows = await connection.fetch("SELECT * FROM tenant ORDER BY name")
+    finally:
+        await connection.close()
+    return [_tenant(row) for row in rows]
+
+
+async def find_tenant(database: Database, name: str) -> Tenant:
+    """Return the tenant of a name.
+
+    Args:
+        database: migrated.
+        name: as it was made.
+
+    Returns:
+        The tenant.
+
+    Raises:
+        StoreError: there is none, and which there are; or the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_tenants.py`` shows it.
+    """
+    tenants = await list_tenants(database)
+    for tenant in tenants:
+        if tenant.name == name:
+            return tenant
+    names = ", ".join(tenant.name for tenant in tenants[:20])
+    known = f"there are {len(tenants)}: {names}" if tenants else "there are none yet"
+    message = f"there is no tenant {name!r:.80}; {known}; make it with `steersman tenant create`"
+    raise StoreError(message)
+
+
+def _tenant(row: Any) -> Tenant:
+    return Tenant(row["id"], row["name"], row["created_at"])

@@ -1,0 +1,135 @@
+"""What tests share: a PostgreSQL server per test process, fresh tenants, and tests that await.
+
+Set ``STEERSMAN_TEST_DATABASE_URL`` to test against a server of your own, by a user that may make
+databases and roles; without it an embedded server is started in a temporary directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+
+from steersman.store import Database, Tenant, create_tenant, migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run ``async def`` tests, each in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names if name in pyfuncitem.funcargs}
+    asyncio.run(pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[Database]:
+    """Return a migrated database that this test process has for itself."""
+    url = os.environ.get("STEERSMAN_TEST_DATABASE_URL")
+    with _own_database(url) if url else _embedded() as made:
+        asyncio.run(migrate(made))
+        yield made
+
+
+@pytest.fixture
+def tenant(database: Database) -> Tenant:
+    """Return a new tenant of `database`, which nobody else knows."""
+    return asyncio.run(create_tenant(database, f"t-{uuid4().hex}", actor="test"))
+
+
+@pytest.fixture(scope="session")
+def database_15() -> Iterator[Database]:
+    """Return a migrated database on Debian's PostgreSQL 15, the oldest that is supported."""
+    if not (_DEBIAN_15 / "initdb").exists():
+        message = "no PostgreSQL 15 of Debian; `tools/postgres-15` installs it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    with _debian_15() as made:
+        asyncio.run(migrate(made))
+        yield made
+
+
+@contextmanager
+def _embedded() -> Iterator[Database]:
+    # Not in pytest's own directory: pytest closes that to every other user, the server's too.
+    home = Path(tempfile.mkdtemp(prefix="steersman-test-"))
+    made = _started(home)
+    try:
+        yield made
+    finally:
+        if made.server is not None:
+            made.server.stop()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _started(home: Path) -> Database:
+    """Return the embedded server even where ``DATABASE_URL`` names another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DATABASE_URL", raising=False)
+        return Database.open(home)
+
+
+@contextmanager
+def _own_database(url: str) -> Iterator[Database]:
+    """Make a database on a server that others use too, and drop it afterwards."""
+    name = f"steersman_test_{uuid4().hex[:12]}"
+    asyncio.run(_execute(url, f'CREATE DATABASE "{name}"'))
+    try:
+        yield Database(urlsplit(url)._replace(path=f"/{name}").geturl())
+    finally:
+        asyncio.run(_execute(url, f'DROP DATABASE "{name}" WITH (FORCE)'))
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await Database(url).connect(None)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@contextmanager
+def _debian_15() -> Iterator[Database]:
+    """Run a server of Debian's programs, reached by a socket alone."""
+    home = Path(tempfile.mkdtemp(prefix="steersman-15-"))
+    data = home / "data"
+    data.mkdir()
+    user: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam("postgres")
+        user = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+        for path in (home, data):
+            os.chown(path, owner.pw_uid, owner.pw_gid)
+
+    def run(program: str, *arguments: str) -> None:
+        command = [_DEBIAN_15 / program, "-D", data, *arguments]
+        with (home / "said").open("ab") as said:
+            subprocess.run(command, check=True, cwd="/", stdout=said, stderr=said, **user)
+
+    run("initdb", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "-U", "postgres")
+    settings = f"-k {home} -c listen_addresses='' -c timezone=UTC -c fsync=off"
+    run("pg_ctl", "-w", "-l", str(home / "log"), "-o", settings, "start")
+    try:
+        yield Database(f"postgresql://postgres@/postgres?host={home}")
+    finally:
+        run("pg_ctl", "-w", "-m", "immediate", "stop")
+        shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,138 @@
+"""Declaring a decision point: what begins anew, what stays, and who hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from steersman.errors import InputError, SpecError
+from steersman.policies import load_policy
+from steersman.store import as_tenant, declare, history, points_of, unpack_state
+
+DOCUMENT = """
+format: 1
+skill: search
+decision: depth
+context: {dim: 8, fields: {length: {type: number, mean: 3, sd: 2}}}
+actions: {kind: choice, names: [shallow, deep]}
+policy: {algorithm: lin_ucb}
+floor: 0.02
+fallback: {rules: [], otherwise: shallow}
+reward: {terms: {clicked: {weight: 1}}}
+"""
+
+
+async def points(database, tenant):
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, tenant.id):
+            return await points_of(connection, tenant.id)
+    finally:
+        await connection.close()
+
+
+async def rows(database, tenant, query):
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, tenant.id):
+            return await connection.fetch(query)
+    finally:
+        await connection.close()
+
+
+async def test_a_new_point_begins_with_a_snapshot_that_learned_nothing(database, tenant):
+    row = await declare(database, tenant.id, DOCUMENT, actor="me")
+    assert (row.skill, row.point, row.snapshot, row.per_episode) == (
+        "search",
+        "depth",
+        "0.1.0",
+        False,
+    )
+    assert await points(database, tenant) == [row]
+    (snapshot,) = await rows(database, tenant, "SELECT * FROM snapshot")
+    policy = load_policy(unpack_state(snapshot["state"]))
+    assert (policy.actions, policy.updates, policy.floor) == (("shallow", "deep"), 0, 0.02)
+    (learner,) = await rows(database, tenant, "SELECT * FROM learner")
+    assert (learner["epoch"], learner["snapshot"], learner["seq"]) == (0, "0.1.0", 0)
+
+
+async def test_the_same_declaration_again_changes_nothing(database, tenant):
+    first = await declare(database, tenant.id, DOCUMENT, actor="me")
+    again = await declare(database, tenant.id, "# a comment\n" + DOCUMENT, actor="me")
+    assert again == first
+    assert (
+        len(await rows(database, tenant, "SELECT FROM audit WHERE action = 'point.declare'")) == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "snapshot"),
+    [
+        ("weight: 1}", "weight: 2}", "0.1.0"),
+        ("otherwise: shallow", "otherwise: deep", "0.1.0"),
+        ("names: [shallow, deep]", "names: [shallow, deep, deeper]", "0.2.0"),
+        ("algorithm: lin_ucb", "algorithm: lin_ts", "0.2.0"),
+        ("dim: 8", "dim: 16", "0.2.0"),
+        ("floor: 0.02", "floor: 0.05", "0.2.0"),
+    ],
+)
+async def test_what_a_state_depends_on_begins_anew(database, tenant, before, after, snapshot):
+    first = await declare(database, tenant.id, DOCUMENT, actor="me")
+    second = await declare(database, tenant.id, DOCUMENT.replace(before, after), actor="me")
+    assert second.spec_hash != first.spec_hash
+    assert second.snapshot == snapshot
+    (learner,) = await rows(database, tenant, "SELECT * FROM learner")
+    assert learner["snapshot"] == snapshot
+    assert learner["epoch"] == (snapshot != "0.1.0")
+
+
+async def test_going_back_begins_a_third_time(database, tenant):
+    changed = DOCUMENT.replace("dim: 8", "dim: 16")
+    found = [
+        await declare(database, tenant.id, text, actor="me")
+        for text in (DOCUMENT, changed, DOCUMENT)
+    ]
+    assert [row.snapshot for row in found] == ["0.1.0", "0.2.0", "0.3.0"]
+    assert found[2].spec_hash == found[0].spec_hash
+
+
+async def test_two_who_declare_at_once_take_turns(database, tenant):
+    texts = [DOCUMENT.replace("dim: 8", f"dim: {8 + n}") for n in range(6)]
+    await asyncio.gather(*(declare(database, tenant.id, text, actor="me") for text in texts))
+    found = await rows(database, tenant, "SELECT id FROM snapshot ORDER BY id")
+    assert [row["id"] for row in found] == [f"0.{n}.0" for n in range(1, 7)]
+
+
+async def test_listeners_and_the_audit_hear_of_it(database, tenant):
+    connection = await database.connect("app")
+    heard = asyncio.Queue()
+    await connection.add_listener("steersman_point", lambda *call: heard.put_nowait(call[3]))
+    await declare(database, tenant.id, DOCUMENT, actor="ann")
+    assert await asyncio.wait_for(heard.get(), 10) == f"{tenant.id}/search/depth"
+    async with as_tenant(connection, tenant.id):
+        latest = (await history(connection))[0]
+    assert (latest.actor, latest.action, latest.subject) == ("ann", "point.declare", "search/depth")
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "error", "message"),
+    [
+        ("floor: 0.02", "floor: 2", SpecError, "declaration:8: floor"),
+        (", mean: 3, sd: 2", "", InputError, "reads the numbers length"),
+        (
+            "{kind: choice, names: [shallow, deep]}",
+            "{kind: mixed, parts: {k: {type: categorical, values: [a, b]}}}",
+            InputError,
+            "no policy yet",
+        ),
+    ],
+)
+async def test_what_cannot_be_served_is_refused(database, tenant, before, after, error, message):
+    text = DOCUMENT.replace(before, after)
+    if "mixed" in after:
+        text = text.replace("otherwise: shallow", "otherwise: {k: a}")
+    with pytest.raises(error, match=message):
+        await declare(database, tenant.id, text, actor="me")
+    assert await points(database, tenant) == []
