@@ -35,6 +35,7 @@ LAYOUT_VERSION = 1
 """Changes whenever the same context would become another vector."""
 
 _HASHED = {"text": HashedText, "category": HashedCategory, "vector": HashedVector}
+_NEARLY_ONE = 1.0 - 1e-9
 
 
 class FeatureMap:
@@ -245,8 +246,9 @@ class FeatureMap:
 
     def _fill_hashed(self, region: NDArray[np.float64], values: Mapping[str, object]) -> None:
         for (name, field), share in zip(self._hashed, self._shares, strict=True):
-            region += share * field.encode(_present(values, name))
-        if fsum((region * region).tolist()) > 1.0:
+            field.add(region, _present(values, name), share)
+        # The correctly rounded sum decides, but only where a rounding error could.
+        if region @ region > _NEARLY_ONE and fsum((region * region).tolist()) > 1.0:
             region[:] = unit(region)
 
 

@@ -33,11 +33,13 @@ class HashedField(Protocol):
 
     weight: float
 
-    def encode(self, value: object) -> NDArray[np.float64]:
-        """Return the value as a vector over the hashed region, of norm 1 or 0.
+    def add(self, region: NDArray[np.float64], value: object, share: float) -> None:
+        """Add the value, as a vector of norm ``share`` or 0, to the hashed region.
 
         Args:
+            region: changed in place.
             value: what the caller sent, or None when it is missing.
+            share: the norm it gets.
         """
         ...
 
@@ -55,11 +57,11 @@ class HashedText:
         self._name, self._field, self._hash = name, field, place
         self._remembered: dict[str, Placed] = {}
 
-    def encode(self, value: object) -> NDArray[np.float64]:
-        """Return the text over the hashed region."""
+    def add(self, region: NDArray[np.float64], value: object, share: float) -> None:
+        """Add the text to the hashed region."""
         counts = Counter(_WORD.findall(self._folded(value)))
         if not counts:
-            return np.zeros(self._hash.size)
+            return
         parts = [self._word(word) for word in counts]
         slots = np.concatenate([part[0] for part in parts])
         weights = np.concatenate(
@@ -68,7 +70,7 @@ class HashedText:
                 for part, times in zip(parts, counts.values(), strict=True)
             ]
         )
-        return unit(_added(slots, weights, self._hash.size))
+        region += share * unit(_added(slots, weights, self._hash.size))
 
     def _folded(self, value: object) -> str:
         field = self._field
@@ -107,19 +109,25 @@ class HashedCategory:
     def __init__(self, name: str, field: CategoryField, place: SignedHash) -> None:
         self.weight = field.weight
         self._name, self._field, self._hash = name, field, place
+        self._remembered: dict[str | None, tuple[int, float]] = {}
 
-    def encode(self, value: object) -> NDArray[np.float64]:
-        """Return the category over the hashed region."""
-        if value is None:
-            if self._field.missing == "refuse":
-                raise refuse_missing(self._name)
-            namespace, token = "missing", ""
-        else:
-            namespace, token = "category", as_category(self._name, value)
-        slots, signs = self._hash.place(f"{self._name}\x1f{namespace}", [token])
-        vector = np.zeros(self._hash.size)
-        vector[slots] = signs
-        return vector
+    def add(self, region: NDArray[np.float64], value: object, share: float) -> None:
+        """Add the category to the hashed region."""
+        token = None if value is None else as_category(self._name, value)
+        slot, sign = self._remembered.get(token) or self._place(token)
+        region[slot] += share * sign
+
+    def _place(self, token: str | None) -> tuple[int, float]:
+        if token is None and self._field.missing == "refuse":
+            raise refuse_missing(self._name)
+        namespace = "missing" if token is None else "category"
+        slots, signs = self._hash.place(f"{self._name}\x1f{namespace}", [token or ""])
+        placed = int(slots[0]), float(signs[0])
+        if token is None or len(token) <= _REMEMBERED_CHARS:
+            if len(self._remembered) >= _REMEMBERED_WORDS:
+                self._remembered.clear()
+            self._remembered[token] = placed
+        return placed
 
 
 class HashedVector:
@@ -137,14 +145,14 @@ class HashedVector:
         entries = map(str, range(field.size))
         self._slots, self._signs = place.place(f"{name}\x1fvector", entries)
 
-    def encode(self, value: object) -> NDArray[np.float64]:
-        """Return the vector's direction over the hashed region."""
+    def add(self, region: NDArray[np.float64], value: object, share: float) -> None:
+        """Add the vector's direction to the hashed region."""
         if value is None:
             if self._field.missing == "refuse":
                 raise refuse_missing(self._name)
-            return np.zeros(self._size)
+            return
         vector = unit(as_vector(self._name, value, self._field.size))
-        return unit(_added(self._slots, vector * self._signs, self._size))
+        region += share * unit(_added(self._slots, vector * self._signs, self._size))
 
 
 def _added(slots: NDArray[np.intp], weights: NDArray[np.float64], size: int) -> NDArray[np.float64]:

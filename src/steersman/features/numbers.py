@@ -99,6 +99,7 @@ class NumberSlot:
     def __init__(self, name: str, field: NumberField, slot: int, share: float) -> None:
         self.name, self.field, self.slot = name, field, slot
         self._share = share
+        self._clip = field.clip
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -116,7 +117,7 @@ class NumberSlot:
         """
         if value is not None:
             scaled = (as_number(self.name, value) - statistics.centre) / statistics.spread
-            clip = self.field.clip
+            clip = self._clip
             vector[self.slot] = max(-clip, min(clip, scaled)) / clip * self._share
         elif self.field.missing == "refuse":
             raise refuse_missing(self.name)

@@ -21,7 +21,11 @@ MAX_CATEGORY_CHARS = 500
 
 def is_missing(value: object) -> bool:
     """Return whether ``value`` stands for nothing: None or NaN."""
-    return value is None or (isinstance(value, float | np.floating) and isnan(value))
+    if value is None:
+        return True
+    if type(value) is str:
+        return False
+    return isinstance(value, float | np.floating) and isnan(value)
 
 
 def refuse_missing(name: str) -> InputError:
@@ -74,7 +78,9 @@ def as_number(name: str, value: object) -> float:
     Raises:
         InputError: not a number (true and false are none), infinite, or too large for a float.
     """
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if type(value) is float and isfinite(value):
+        return value  # what nearly every number is, without asking the abstract classes
+    if isinstance(value, bool) or not isinstance(value, int | Real):
         advice = "send a number, or declare the field as a category"
         raise _wrong_type(name, value, "a number", advice)
     try:

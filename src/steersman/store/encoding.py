@@ -70,7 +70,8 @@ def encode(
     """
     policy = point.policy
     if policy.algorithm in _LINEAR or getattr(policy, "contextual", False):
-        return rounded(features.encode(context)), None
+        # An encoded context has a norm of at most 2: rounding it cannot overflow.
+        return features.encode(context).astype(np.float32).astype(np.float64), None
     _checker(point, features).encode(context)
     if policy.algorithm == "beta_thompson":
         return None, _key(policy.key, context)
