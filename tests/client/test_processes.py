@@ -191,6 +191,39 @@ def test_parent_and_children_of_a_fork_both_work(start, server, attempt):
     assert set(server.stored) == set(names)
 
 
+PARTING = """
+import os, sys
+from steersman.client import Client
+
+client = Client(sys.argv[1], sys.argv[2], queue_dir=sys.argv[3])
+client.submit_feedback(episode="before", outcomes={"n": 1})
+go, closed = os.pipe()
+child = os.fork()
+if child == 0:
+    names = [client.submit_feedback(episode="child", outcomes={"n": 1}) for _ in range(20)]
+    os.read(go, 1)
+    names += [client.submit_feedback(episode="child", outcomes={"n": 1}) for _ in range(20)]
+    os.write(1, "".join(f"{name}\\n" for name in names).encode())
+    os._exit(0)
+client.close()
+os.write(closed, b".")
+os.waitpid(child, 0)
+"""
+
+
+def test_a_parent_that_closes_does_not_take_away_what_its_child_writes(
+    start, server, key, tmp_path
+):
+    # With a copied SQLite handle, the parent would delete the journal that the child writes to.
+    server.always = 503
+    told, errors = start(PARTING).communicate(timeout=60)
+    assert errors.count(b"Traceback") == 0
+    names = told.decode().split()
+    assert len(names) == 40
+    drained(server, key, tmp_path)
+    assert set(names) <= set(server.stored)
+
+
 ASYNC = """
 import asyncio, os, sys
 from steersman.client import AsyncClient
