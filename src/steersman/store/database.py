@@ -18,7 +18,7 @@ import asyncpg
 import msgspec
 
 from steersman.errors import StoreError
-from steersman.store import embedded
+from steersman.store import embedded, float_arrays
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -174,6 +174,7 @@ def _settings(role: Role | None) -> dict[str, str]:
 
 
 async def _codecs(connection: Connection[Any]) -> None:
+    float_arrays.register(connection)
     # Binary, since composites (whole rows as arguments) cannot hold a text format.
     await connection.set_type_codec(
         "jsonb", encoder=_to_jsonb, decoder=_from_jsonb, schema="pg_catalog", format="binary"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -54,6 +53,8 @@ def read(body: bytes | bytearray, *, max_bytes: int = 1 << 20) -> Any:
         raise _bad("the body is not valid UTF-8; send UTF-8") from None
     except RecursionError:
         raise _too_deep() from None
+    if b"\\u0000" in body:
+        _refuse_nul(value)
     keys = _keys(value, 1)
     if keys != body.count(b":") and keys != sum(map(bool, _STRINGS.findall(body))):
         raise _bad("a key stands twice in one object; send every key once")
@@ -91,34 +92,44 @@ def canonical_hash(value: Any) -> bytes:
 
 
 def _keys(value: Any, depth: int) -> int:
-    """Return the number of keys in ``value``, refusing what is too deep or cannot be stored."""
+    """Return the number of keys in ``value``; refuse what is too deep or too long to be kept."""
     kind = type(value)
-    if kind is str:
-        if "\x00" in value:
-            raise _bad("a text contains U+0000, which cannot be stored; remove it")
-        return 0
-    if kind is float:
-        if not isfinite(value):
-            raise _bad("a number is not finite; leave it out if it is unknown")
-        return 0
-    if kind is int:
-        if not -(2**63) <= value < 2**64:
-            raise _bad("an integer has more than 64 bits; send a text or a float")
-        return 0
     if kind is dict:
-        if depth > MAX_DEPTH:
-            raise _too_deep()
         count = len(value)
-        for key, inner in value.items():
-            if "\x00" in key:
-                raise _bad("a key contains U+0000, which cannot be stored; remove it")
+        inside = value.values()
+    elif kind is list:
+        count = 0
+        inside = value
+    else:
+        if kind is int:
+            _refuse_long(value)
+        return 0
+    if depth > MAX_DEPTH:
+        raise _too_deep()
+    for inner in inside:
+        kind = type(inner)
+        if kind is dict or kind is list:
             count += _keys(inner, depth + 1)
-        return count
-    if kind is list:
-        if depth > MAX_DEPTH:
-            raise _too_deep()
-        return sum(_keys(inner, depth + 1) for inner in value)
-    return 0
+        elif kind is int:
+            _refuse_long(inner)
+    return count
+
+
+def _refuse_long(number: int) -> None:
+    if not -(2**63) <= number < 2**64:
+        raise _bad("an integer has more than 64 bits; send a text or a float")
+
+
+def _refuse_nul(value: Any) -> None:
+    if isinstance(value, str) and "\x00" in value:
+        raise _bad("a text contains U+0000, which cannot be stored; remove it")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_nul(key)
+            _refuse_nul(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_nul(inner)
 
 
 def _bad(detail: str) -> Refused:
