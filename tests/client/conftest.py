@@ -18,6 +18,7 @@ KEY = "sk-test-0123456789abcdef"
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
 
     def handle_error(self, request, client_address):
         """Clients that are killed, or give up, leave broken pipes behind."""

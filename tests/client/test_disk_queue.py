@@ -196,3 +196,14 @@ def test_a_lease_is_held_by_one_and_comes_back(tmp_path):
     first.release()
     assert second.take()
     second.release()
+
+
+def test_a_full_disk_is_told_and_nothing_is_half_written(queue):
+    queue.put([event(1)])
+    # SQLite raises the same error where the file may not grow and where the disk cannot hold it.
+    queue._connect().execute("PRAGMA max_page_count = 12")
+    with pytest.raises(QueueFullError, match="free some space"):
+        queue.put([event(2), event(3, 100_000)])
+    assert ids(queue.take(9, ROOM)) == ["e1"]
+    queue.put([event(4)])
+    assert ids(queue.take(9, ROOM)) == ["e1", "e4"]

@@ -13,6 +13,7 @@ from steersman.client.asking import Ask
 from steersman.client.base import Base
 from steersman.client.exchange import Send, Wait
 from steersman.client.reporting import event_of
+from steersman.client.sender import CLOSE_S
 from steersman.client.sync_client import Client
 from steersman.client.transports import AiohttpTransport
 
@@ -178,7 +179,7 @@ class AsyncClient(Base):
             return
         try:
             if not await asyncio.to_thread(self._core.outbox.is_empty):
-                await self.flush(outbox.EXIT_S)
+                await self.flush(outbox.EXIT_S - CLOSE_S)
         finally:
             self._closed = True
             await asyncio.to_thread(outbox.give_back, self._settings)

@@ -273,7 +273,9 @@ class DiskQueue:
                 try:
                     yield connection
                 except BaseException:
-                    connection.execute("ROLLBACK")
+                    # A full disk has ended the transaction already.
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
                     raise
                 connection.execute("COMMIT")
             except sqlite3.Error as error:

@@ -32,6 +32,8 @@ GATHER_S = 0.02
 LOOK_AGAIN_S = 30.0
 """How often an idle sender looks for what another process left behind."""
 LEASE_RETRY_S = 0.25
+LONGEST_ASKED_S = 300.0
+"""The most that a Retry-After is followed: who writes a day may mean another client."""
 CLOSE_S = 0.1
 
 
@@ -141,7 +143,7 @@ class Sender:
             self._failures = 0
 
     def _after_failure(self, reason: str, retry_after_s: float) -> None:
-        pause = self._backoff.pause(self._failures, retry_after_s)
+        pause = self._backoff.pause(self._failures, min(retry_after_s, LONGEST_ASKED_S))
         # Loud once an outage, then quiet.
         level = logging.DEBUG if self._failures else logging.WARNING
         _log.log(level, "events stay queued, next try in %.1f s: %s", pause, reason)

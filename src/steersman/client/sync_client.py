@@ -10,6 +10,7 @@ from steersman.client.asking import Ask
 from steersman.client.base import Base
 from steersman.client.exchange import Send, Wait
 from steersman.client.reporting import event_of
+from steersman.client.sender import CLOSE_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -271,7 +272,7 @@ class Client(Base):
             return
         try:
             if not self._core.outbox.is_empty():
-                self.flush(outbox.EXIT_S)
+                self.flush(outbox.EXIT_S - CLOSE_S)
         finally:
             self._closed = True
             outbox.give_back(self._settings)
