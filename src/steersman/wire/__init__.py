@@ -15,6 +15,7 @@ from steersman.wire.messages import (
     Event,
     EventBatch,
     EventResult,
+    EventType,
     LocalDecision,
 )
 from steersman.wire.problems import CODES, Problem, Refused
@@ -29,6 +30,7 @@ __all__ = [
     "Event",
     "EventBatch",
     "EventResult",
+    "EventType",
     "LocalDecision",
     "Problem",
     "Refused",

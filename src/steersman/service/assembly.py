@@ -1,0 +1,307 @@
+"""One service process put together: connections, deciding, intake, keys, guard, and the routes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.service.app import Application
+from steersman.service.auth import Authenticator
+from steersman.service.breaker import Breaker, store_is_away
+from steersman.service.deciding import Deciding
+from steersman.service.endpoints import Endpoints
+from steersman.service.explain import Explain
+from steersman.service.guard import Guard
+from steersman.service.health import Health
+from steersman.service.intake import Intake
+from steersman.service.key_admin import KeyAdmin
+from steersman.service.metrics import Exchange, Metrics
+from steersman.service.replicas import Replicas
+from steersman.service.status import StatusPage
+from steersman.service.tracing import Tracing
+from steersman.store import (
+    DecisionRow,
+    EventRow,
+    GroupCommit,
+    find_keys,
+    load_secret,
+    log_decisions,
+    log_events,
+)
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+    from uuid import UUID
+
+    from asyncpg import Pool
+
+    from steersman.store import Database, KeyRow, Taken
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.1
+_LEAVE_S = 1.0
+_STALE_S = 10.0
+_BREAKERS = ("keys", "reading", "rebuilding", "administering")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What may differ from one service to another.
+
+    Attributes:
+        process: the name of this process among those that share a port.
+        exchange: where they leave their metrics; None: it is the only one.
+        metrics_token: lets others than this machine read metrics.
+        key_refresh_s: how often keys in use are verified.
+    """
+
+    process: str = "0"
+    exchange: Path | None = None
+    metrics_token: str | None = None
+    key_refresh_s: float = 0.5
+
+    @classmethod
+    def from_environment(cls, process: str = "0", exchange: Path | None = None) -> Settings:
+        """Return the settings that the environment names.
+
+        Args:
+            process: the name of this process.
+            exchange: where processes leave their metrics.
+        """
+        token = os.environ.get("STEERSMAN_METRICS_TOKEN") or None
+        return cls(process, exchange, token)
+
+
+class Service:
+    """A running service process, without its listening socket; `assemble` makes it.
+
+    Args:
+        database: migrated.
+        pool: connections of role app.
+        secret: of `load_secret`.
+        settings: what may differ.
+    """
+
+    def __init__(
+        self, database: Database, pool: Pool[Any], secret: bytes, settings: Settings
+    ) -> None:
+        self.database = database
+        self.pool = pool
+        self.metrics = Metrics()
+        self.draining = False
+        self.replicas = Replicas(database, pool)
+        self.decisions: GroupCommit[DecisionRow, Taken] = GroupCommit(
+            partial(database.connect, "app"),
+            self._write_decisions,
+            lambda row: row.id,
+            on_flush=self.metrics.on_flush("decisions"),
+        )
+        self.event_rows: GroupCommit[EventRow, Any] = GroupCommit(
+            partial(database.connect, "app"),
+            log_events,
+            lambda row: (row.tenant, row.id),
+            on_flush=self.metrics.on_flush("events"),
+        )
+        self.guard = Guard(lambda: self.decisions.depth + self.event_rows.depth, time.monotonic)
+        self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
+        self.breakers["rebuilding"] = Breaker("store", time.monotonic, timeout_s=60.0)
+        self.keys = Authenticator(self._look_up, secret, refresh_s=settings.key_refresh_s)
+        self._settings = settings
+        self._exchange = (
+            None if settings.exchange is None else Exchange(settings.exchange, settings.process)
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._add_gauges()
+        self.app = self._application(secret)
+
+    def _application(self, secret: bytes) -> Application:
+        deciding = Deciding(
+            self.replicas,
+            self.decisions,
+            self.pool,
+            secret,
+            guardian=lambda: self.guard.state.name,
+            on_fallback=self.metrics.fallback,
+        )
+        intake = Intake(self.replicas, self.decisions, self.event_rows, secret)
+        writing = Endpoints(
+            deciding,
+            intake,
+            self.guard,
+            self.metrics,
+            storing=lambda: self.event_rows.available or self.event_rows.depth == 0,
+        )
+        reading = self.breakers["reading"]
+        pages = (
+            writing,
+            Health(self.reasons, self.metrics, self._exchange, self._settings.metrics_token),
+            Explain(self.pool, reading, self.breakers["rebuilding"]),
+            StatusPage(self.pool, reading, self.guard, self.replicas),
+            KeyAdmin(self.database, secret, self.breakers["administering"]),
+        )
+        return Application(
+            [route for page in pages for route in page.routes()],
+            keys=self.keys,
+            guard=self.guard,
+            metrics=self.metrics,
+            tracing=Tracing(),
+        )
+
+    def start(self) -> None:
+        """Begin to serve: writers, replicas, keys, guard."""
+        for part in (self.decisions, self.event_rows, self.replicas, self.keys):
+            part.start()
+        loop = asyncio.get_running_loop()
+        jobs: list[Callable[[], Awaitable[None]]] = [self._tick, self._listen]
+        if self._exchange is not None:
+            jobs.append(self._leave)
+        self._tasks = [loop.create_task(job()) for job in jobs]  # type: ignore[arg-type]
+
+    async def close(self, *, timeout_s: float = 10.0) -> int:
+        """Write what is waiting, then stop.
+
+        Args:
+            timeout_s: how long to try to write.
+
+        Returns:
+            Rows that could not be written; 0 unless the store is away.
+        """
+        left = await asyncio.gather(
+            self.decisions.close(timeout_s=timeout_s), self.event_rows.close(timeout_s=timeout_s)
+        )
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await self.keys.close()
+        await self.replicas.close()
+        return sum(left)
+
+    async def reasons(self) -> list[str]:
+        """Return why requests should not be sent here; nothing if they should."""
+        reasons = ["this process is stopping"] if self.draining else []
+        try:
+            await self.breakers["reading"].call(lambda: self.pool.fetchval("SELECT 1", timeout=2))
+        except Refused as refused:
+            reasons.append(refused.problem.detail)
+        age = time.monotonic() - self.replicas.refreshed_at
+        if self.replicas.refreshed_at == 0.0 or age > _STALE_S:
+            reasons.append("the replicas are not up to date")
+        return reasons
+
+    async def _write_decisions(
+        self, connection: Any, rows: Sequence[DecisionRow]
+    ) -> dict[UUID, Taken]:
+        settling = [row.id for row in rows if row.weight and self._settles(row)]
+        return await log_decisions(connection, rows, settling=settling)
+
+    def _settles(self, row: DecisionRow) -> bool:
+        served = self.replicas.find(row.tenant, row.skill, row.point)
+        # A point that is gone meanwhile: its learner finds nothing to do, which costs little.
+        return served is None or served.settles
+
+    async def _look_up(self, hashes: Sequence[bytes]) -> Mapping[bytes, KeyRow]:
+        return await self.breakers["keys"].call(lambda: self._find_keys(hashes))
+
+    async def _find_keys(self, hashes: Sequence[bytes]) -> Mapping[bytes, KeyRow]:
+        async with self.pool.acquire() as connection:
+            return await find_keys(connection, hashes)
+
+    async def _tick(self) -> None:
+        while True:
+            self.guard.tick()
+            await asyncio.sleep(_TICK_S)
+
+    async def _leave(self) -> None:
+        while self._exchange is not None:
+            self._exchange.leave(self.metrics)
+            await asyncio.sleep(_LEAVE_S)
+
+    async def _listen(self) -> None:
+        """Hear of changed keys, on a connection that is opened again whenever it is lost."""
+        while True:
+            try:
+                connection = await self.database.connect("app")
+                try:
+                    lost = asyncio.Event()
+                    connection.add_termination_listener(lambda *_, lost=lost: lost.set())
+                    await connection.add_listener("steersman_key", self.keys.key_changed)
+                    self.keys.key_changed()  # something may have changed while nobody listened
+                    await lost.wait()
+                finally:
+                    connection.terminate()
+            except Exception as error:
+                if not store_is_away(error):
+                    raise
+                _log.warning("changes of keys are not heard now: %r", error)
+            await asyncio.sleep(1.0)
+
+    def _add_gauges(self) -> None:
+        gauge = self.metrics.gauge
+        gauge("guardian_state", "0 normal, 1 brownout, 2 lockdown", lambda: int(self.guard.state))
+        gauge("guardian_latency_ms", "Mean latency it sees", lambda: self.guard.latency_ms)
+        gauge(
+            "queue_rows",
+            "Rows that wait or are being written",
+            lambda: {
+                ("decisions",): self.decisions.depth,
+                ("events",): self.event_rows.depth,
+            },
+            ("kind",),
+        )
+        gauge(
+            "breaker_open",
+            "1 open, 0.5 half-open, 0 closed",
+            lambda: {
+                (name,): {"open": 1.0, "half_open": 0.5, "closed": 0.0}[breaker.state]
+                for name, breaker in self.breakers.items()
+            },
+            ("breaker",),
+        )
+        gauge(
+            "replica_age_seconds",
+            "Since replicas were last brought up to date",
+            lambda: time.monotonic() - self.replicas.refreshed_at,
+        )
+
+
+async def assemble(
+    stack: AsyncExitStack, database: Database, home: Path, settings: Settings
+) -> Service:
+    """Return a started service; leaving the stack writes what is waiting and stops it.
+
+    Args:
+        stack: takes over what has to be closed.
+        database: migrated.
+        home: holds the secret.
+        settings: what may differ.
+
+    Returns:
+        The service; its ``app`` answers requests.
+
+    Raises:
+        StoreError: the store does not answer, or there is no secret.
+
+    No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
+    """
+    secret = load_secret(home)
+    pool = await database.pool("app", least=1, most=4)
+    stack.push_async_callback(pool.close)
+    service = Service(database, pool, secret, settings)
+    service.start()
+
+    async def close() -> None:
+        left = await service.close()
+        if left:
+            _log.error("%d rows could not be written before the end", left)
+
+    stack.push_async_callback(close)
+    return service

@@ -1,0 +1,275 @@
+"""Who asks: bearer keys, kept for a moment so that not every request asks the store.
+
+A key is known here by its keyed hash alone. Keys in use are asked for again every half second, all
+in one query, and at once when the store says that some key changed: so revocation acts within a
+second. When the store is away, keys that were verified in the last ten minutes stay valid (declared
+so: an outage must not stop decisions), and of a key that is not known nothing can be said: 503, not
+401, which would make clients give up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import re
+import time
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from steersman.service.breaker import store_is_away
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from steersman.store import KeyRow
+
+_log = logging.getLogger(__name__)
+_SHAPE = re.compile(rb"sk_[A-Za-z0-9]{20,100}")
+_FOREVER = float("inf")
+_CHUNK = 1_000
+
+
+class _Known:
+    """A key that was found: until when it holds, when it was last verified and last used."""
+
+    __slots__ = ("ends", "row", "used", "verified")
+
+    def __init__(self, row: KeyRow, now: float) -> None:
+        self.row = row
+        self.ends = _ends(row)
+        self.verified = self.used = now
+
+
+class Authenticator:
+    """Finds the key that a request shows.
+
+    Args:
+        look_up: returns the rows of the keyed hashes that are known, by hash; raises `Refused`, or
+            what `store_is_away` knows, when the store does not answer.
+        secret: under which keys are hashed.
+        clock: seconds that never step back.
+        wall: seconds since 1970, for expiry.
+        refresh_s: how often keys in use are verified.
+        trust_s: how long a verified key holds while the store is away; also how long an unused
+            one is kept.
+        absent_s: how long a key that was not found is remembered as such.
+        most_absent: most of those.
+        most_pending: most keys being looked up at a time.
+
+    No doctest: it needs a store; ``tests/service/test_auth.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        look_up: Callable[[Sequence[bytes]], Awaitable[Mapping[bytes, KeyRow]]],
+        secret: bytes,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        refresh_s: float = 0.5,
+        trust_s: float = 600.0,
+        absent_s: float = 1.0,
+        most_absent: int = 10_000,
+        most_pending: int = 1_000,
+    ) -> None:
+        self._look_up = look_up
+        self._secret = secret
+        self._clock = clock
+        self._wall = wall
+        self._refresh_s = refresh_s
+        self._trust_s = trust_s
+        self._absent_s = absent_s
+        self._most_absent = most_absent
+        self._most_pending = most_pending
+        self._known: dict[bytes, _Known] = {}
+        self._absent: OrderedDict[bytes, float] = OrderedDict()
+        self._pending: dict[bytes, asyncio.Future[KeyRow | None]] = {}
+        self._asking: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to verify the keys in use."""
+        self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+
+    async def close(self) -> None:
+        """Stop."""
+        for task in (self._refreshing, self._asking):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    def key_changed(self, *_: Any) -> None:
+        """Verify all keys at once, since the store told that one changed; takes any arguments."""
+        self._absent.clear()
+        self._changed.set()
+
+    def known(self, authorization: bytes | None) -> KeyRow | None:
+        """Return the key of a header if it can be told without the store, which is the usual case.
+
+        Args:
+            authorization: value of the header.
+
+        Returns:
+            The key; None: ask `find`.
+
+        Raises:
+            Refused: there is no key, or it is no longer valid.
+        """
+        if authorization is None:
+            raise _unauthorized("no Authorization header; send `Authorization: Bearer sk_…`")
+        if not authorization.startswith(b"Bearer ") and authorization[:7].lower() != b"bearer ":
+            raise _unauthorized("the Authorization header is no bearer key; send `Bearer sk_…`")
+        # Looked up by keyed hash: how long a comparison takes tells nothing about any key.
+        entry = self._known.get(hmac.digest(self._secret, authorization[7:].strip(), "sha256"))
+        if entry is None:
+            return None
+        now = self._clock()
+        if now - entry.verified > self._trust_s:
+            return None
+        if self._wall() >= entry.ends:
+            raise _unauthorized("the API key has expired or was revoked; ask for a new one")
+        entry.used = now
+        return entry.row
+
+    async def find(self, authorization: bytes) -> KeyRow:
+        """Return the key of a header, asking the store.
+
+        Args:
+            authorization: value of the header, which `known` accepted.
+
+        Returns:
+            The key.
+
+        Raises:
+            Refused: unknown, expired or revoked; or the store does not answer.
+        """
+        text = authorization[7:].strip()
+        if _SHAPE.fullmatch(text) is None:
+            raise _unauthorized("the API key is malformed; copy it whole, it begins with sk_")
+        digest = hmac.digest(self._secret, text, "sha256")
+        row = None
+        if self._absent.get(digest, -_FOREVER) <= self._clock():
+            row = await asyncio.shield(self._ask(digest))
+        if row is None or self._wall() >= _ends(row):
+            raise _unauthorized("the API key is unknown, expired or revoked; ask for a new one")
+        return row
+
+    def _ask(self, digest: bytes) -> asyncio.Future[KeyRow | None]:
+        """Return what the next query says of a key; whoever waits for the same key shares it."""
+        future = self._pending.get(digest)
+        if future is None:
+            if len(self._pending) >= self._most_pending:
+                raise _away("too many unknown API keys are being looked up")
+            future = self._pending[digest] = asyncio.get_running_loop().create_future()
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.get_running_loop().create_task(self._ask_all())
+        return future
+
+    async def _ask_all(self) -> None:
+        """Look up all keys that wait, in one query; again while more have come."""
+        while self._pending:
+            asked = dict(list(self._pending.items())[:_CHUNK])
+            now = self._clock()
+            try:
+                rows = await self._look_up(list(asked))
+            except BaseException as error:
+                # Whoever waits is told, whatever happened; nobody may wait for ever.
+                self._fail(asked)
+                if not isinstance(error, Refused) and not store_is_away(error):
+                    raise
+                _log.warning("keys cannot be verified now: %r", error)
+            else:
+                for digest, future in asked.items():
+                    self._settle(digest, future, rows.get(digest), now)
+
+    def _fail(self, asked: Mapping[bytes, asyncio.Future[KeyRow | None]]) -> None:
+        for digest, future in asked.items():
+            self._pending.pop(digest, None)
+            if not future.done():
+                detail = "the store does not answer, and this API key is not known here"
+                future.set_exception(_away(detail))
+                future.exception()  # whoever asked may have gone: nobody has to fetch it
+
+    def _settle(
+        self, digest: bytes, future: asyncio.Future[KeyRow | None], row: KeyRow | None, now: float
+    ) -> None:
+        self._pending.pop(digest, None)
+        if row is not None and self._wall() < _ends(row):
+            self._known[digest] = _Known(row, now)
+        else:
+            self._absent[digest] = now + self._absent_s
+            while len(self._absent) > self._most_absent:
+                self._absent.popitem(last=False)
+        if not future.done():
+            future.set_result(row)
+
+    async def _refresh(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._refresh_s):
+                    await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.verify()
+            except Exception as error:
+                if not isinstance(error, Refused) and not store_is_away(error):
+                    raise
+                _log.warning("keys in use cannot be verified now: %r", error)
+
+    async def verify(self) -> None:
+        """Verify every key in use; those that are gone or revoked hold no longer.
+
+        Raises:
+            Refused: the store does not answer; what is known stays.
+        """
+        digests = list(self._known)
+        for start in range(0, len(digests), _CHUNK):
+            chunk = digests[start : start + _CHUNK]
+            now = self._clock()
+            rows = await self._look_up(chunk)
+            for digest in chunk:
+                self._renew(digest, rows.get(digest), now)
+
+    def _renew(self, digest: bytes, row: KeyRow | None, now: float) -> None:
+        entry = self._known.get(digest)
+        if entry is None:
+            return
+        if row is None or now - entry.used > self._trust_s or self._wall() >= _ends(row):
+            del self._known[digest]
+            return
+        entry.row, entry.ends, entry.verified = row, _ends(row), now
+
+
+def authorize(row: KeyRow, scope: str) -> None:
+    """Refuse a key that lacks a scope.
+
+    Args:
+        row: of the key.
+        scope: decide, events, read or admin.
+
+    Raises:
+        Refused: 403.
+    """
+    if scope not in row.scopes:
+        held = ", ".join(row.scopes) or "none"
+        detail = f"this needs the scope {scope}; the API key {row.prefix}… has {held}"
+        raise Refused.of("forbidden", detail)
+
+
+def _ends(row: KeyRow) -> float:
+    """Return when a key ceases to hold, in seconds since 1970; a rotated one may have a grace."""
+    ends = [at.timestamp() for at in (row.expires_at, row.revoked_at) if at is not None]
+    return min(ends, default=_FOREVER)
+
+
+def _unauthorized(detail: str) -> Refused:
+    return Refused.of("unauthorized", detail)
+
+
+def _away(detail: str) -> Refused:
+    return Refused.of("unavailable", detail + "; try again later", retry_after_s=1.0)

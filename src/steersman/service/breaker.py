@@ -1,0 +1,152 @@
+"""Circuit breakers: what has hung or failed several times is not asked for a while.
+
+Closed: calls pass. After `failures` in a row: open, calls are refused at once. After `open_s`:
+half-open, one call probes; its success closes, its failure opens again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import asyncpg
+
+from steersman.errors import StoreError
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+State = Literal["closed", "open", "half_open"]
+_OUTAGES = ("08", "25006", "53", "57", "58", "XX")
+
+
+def store_is_away(error: BaseException) -> bool:
+    """Return whether an error means that the store does not answer, rather than that it says no.
+
+    Args:
+        error: from asyncpg or our own store functions.
+
+    Returns:
+        True for broken connections, timeouts and a server that is stopping or full.
+
+    >>> store_is_away(ConnectionRefusedError()), store_is_away(ValueError())
+    (True, False)
+    """
+    if isinstance(error, StoreError):
+        # `Database.connect` tells the cause; a StoreError about rows has none.
+        return error.__cause__ is not None and store_is_away(error.__cause__)
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "XX").startswith(_OUTAGES)
+    return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError)
+
+
+class Breaker:
+    """Guards one thing that can hang.
+
+    Args:
+        name: of the thing, for metrics and messages.
+        clock: seconds that never step back.
+        is_broken: whether an exception is a failure of the thing; others pass on and count as
+            success, since whoever raised them did answer.
+        failures: in a row, until it opens.
+        open_s: how long it stays open before a probe.
+        timeout_s: how long one call may take; longer is a failure.
+
+    >>> now = [0.0]
+    >>> breaker = Breaker("store", lambda: now[0], failures=1, open_s=2.0)
+    >>> breaker.failed()
+    ... breaker.state
+    'open'
+    >>> now[0] = 2.5
+    >>> breaker.allow(), breaker.state, breaker.allow()
+    (True, 'half_open', False)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Callable[[], float],
+        *,
+        is_broken: Callable[[BaseException], bool] = store_is_away,
+        failures: int = 5,
+        open_s: float = 2.0,
+        timeout_s: float = 5.0,
+    ) -> None:
+        self.name = name
+        self.state: State = "closed"
+        self.opened = 0
+        self.refused = 0
+        self._clock = clock
+        self._is_broken = is_broken
+        self._failures = failures
+        self._open_s = open_s
+        self._timeout_s = timeout_s
+        self._row = 0
+        self._until = 0.0
+
+    def allow(self) -> bool:
+        """Return whether a call may be made now; in half-open only the first may.
+
+        Whoever was allowed tells `succeeded` or `failed`.
+        """
+        if self.state == "closed":
+            return True
+        if self.state == "open" and self._clock() >= self._until:
+            self.state = "half_open"
+            return True
+        self.refused += 1
+        return False
+
+    def succeeded(self) -> None:
+        """Tell that a call was answered."""
+        self.state = "closed"
+        self._row = 0
+
+    def failed(self) -> None:
+        """Tell that a call hung or failed."""
+        self._row += 1
+        if self.state == "half_open" or self._row >= self._failures:
+            if self.state != "open":
+                self.opened += 1
+            self.state = "open"
+            self._until = self._clock() + self._open_s
+
+    async def call(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Make a call if it may be made.
+
+        Args:
+            make: makes it.
+
+        Returns:
+            What it returned.
+
+        Raises:
+            Refused: the breaker is open, or the call hung or failed now.
+        """
+        if not self.allow():
+            raise self._unavailable("has failed and is asked again soon")
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                result = await make()
+        except asyncio.CancelledError:
+            self._abandoned()
+            raise
+        except Exception as error:
+            if not self._is_broken(error):
+                self.succeeded()
+                raise
+            self.failed()
+            raise self._unavailable("does not answer") from error
+        self.succeeded()
+        return result
+
+    def _abandoned(self) -> None:
+        """A caller went away: that proves nothing, but a probe must not stay out for ever."""
+        if self.state == "half_open":
+            self.state = "open"
+
+    def _unavailable(self, why: str) -> Refused:
+        detail = f"the {self.name} {why}; try again later"
+        return Refused.of("unavailable", detail, retry_after_s=max(1.0, self._open_s))

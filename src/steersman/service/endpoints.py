@@ -1,0 +1,187 @@
+"""Deciding and reporting over HTTP: bodies to `Deciding` and `Intake`, their answers to JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from steersman.service.app import Route
+from steersman.service.guard import LARGE_BATCH
+from steersman.service.http import Answer, json_answer, problem_answer, read_json
+from steersman.wire import (
+    EVENT_TYPES,
+    BatchRequest,
+    Decision,
+    EventBatch,
+    EventResult,
+    Problem,
+    Refused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from uuid import UUID
+
+    from steersman.service.guard import Guard
+    from steersman.service.http import Request
+    from steersman.service.metrics import Metrics
+    from steersman.wire import EventType
+
+ONE_BYTES = 1 << 20
+BATCH_BYTES = 8 << 20
+
+
+class Decides(Protocol):
+    """What answers decide requests: `Deciding`."""
+
+    async def decide(
+        self, tenant: UUID, body: Mapping[str, Any], *, traceparent: str | None
+    ) -> Decision:
+        """Answer one request."""
+
+    async def decide_many(
+        self, tenant: UUID, bodies: Sequence[Mapping[str, Any]], *, traceparent: str | None
+    ) -> list[Decision | Problem]:
+        """Answer several; each may be refused on its own."""
+
+
+class Takes(Protocol):
+    """What takes events in: `Intake`."""
+
+    async def take(
+        self,
+        tenant: UUID,
+        events: Sequence[Any],
+        records: Sequence[Any] = (),
+        *,
+        fixed_type: EventType | None = None,
+        traceparent: str | None = None,
+    ) -> list[EventResult]:
+        """Store records, then events."""
+
+
+class Endpoints:
+    """Handlers of the routes that write.
+
+    Args:
+        deciding: answers decide requests.
+        intake: takes events in.
+        guard: says what is shed.
+        metrics: counts.
+        storing: whether events can be stored now; if not they are refused at once, and their
+            sender keeps them.
+
+    No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        deciding: Decides,
+        intake: Takes,
+        guard: Guard,
+        metrics: Metrics,
+        *,
+        storing: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._deciding = deciding
+        self._intake = intake
+        self._guard = guard
+        self._metrics = metrics
+        self._storing = storing
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes."""
+        decide = Route("/v1/decide", self.decide, "decide", traced=True)
+        events = Route("/v1/events", self.events, "events", "events", traced=True)
+        one = [
+            Route(f"/v1/{k}", self._one(k), "events", "events", traced=True) for k in EVENT_TYPES
+        ]
+        return [("POST", route) for route in (decide, events, *one)]
+
+    async def decide(self, request: Request) -> Answer:
+        """Answer ``POST /v1/decide``: one request, or a batch.
+
+        Args:
+            request: whose key may decide.
+
+        Returns:
+            A `Decision`, or ``{"decisions": [...]}`` with a decision or a problem for each.
+        """
+        body = await read_json(request, BATCH_BYTES)
+        tenant = request.key.tenant
+        if isinstance(body, dict) and "requests" in body:
+            return await self._decide_many(request, body)
+        # A body of one decision is a tenth of a batch at most; what is read already is small.
+        decision = await self._deciding.decide(tenant, body, traceparent=request.traceparent)
+        self._count(body, decision)
+        return json_answer(decision)
+
+    async def _decide_many(self, request: Request, body: Any) -> Answer:
+        bodies = _converted(body, BatchRequest).requests
+        if len(bodies) > LARGE_BATCH and self._guard.state:
+            self._guard.refuse("large_batch")
+        answers = await self._deciding.decide_many(
+            request.key.tenant, bodies, traceparent=request.traceparent
+        )
+        for one, answer in zip(bodies, answers, strict=True):
+            if isinstance(answer, Decision):
+                self._count(one, answer)
+        shown = [{"problem": one} if isinstance(one, Problem) else one for one in answers]
+        return json_answer({"decisions": shown})
+
+    def _count(self, body: Any, decision: Decision) -> None:
+        logged = decision.logged
+        shown = logged if isinstance(logged, str) else "true" if logged else "false"
+        self._metrics.decision(body["skill"], body["decision"], shown, degraded=decision.degraded)
+
+    async def events(self, request: Request) -> Answer:
+        """Answer ``POST /v1/events``: a batch of events and records.
+
+        Args:
+            request: whose key may report events.
+
+        Returns:
+            ``{"results": [...]}``: of the records, then of the events, in order.
+        """
+        body = await read_json(request, BATCH_BYTES)
+        batch = _converted(body, EventBatch)
+        if len(batch.events) + len(batch.records) > LARGE_BATCH and self._guard.state:
+            self._guard.refuse("large_batch")
+        self._check_storing()
+        results = await self._intake.take(
+            request.key.tenant, batch.events, batch.records, traceparent=request.traceparent
+        )
+        for result in results[: len(batch.records)]:
+            self._metrics.event("record", result.status)
+        for event, result in zip(batch.events, results[len(batch.records) :], strict=True):
+            kind = event.get("type") if result.status != "refused" else "unknown"
+            self._metrics.event(str(kind), result.status)
+        return json_answer({"results": results})
+
+    def _one(self, kind: EventType) -> Callable[[Request], Awaitable[Answer]]:
+        async def take(request: Request) -> Answer:
+            body = await read_json(request, ONE_BYTES)
+            self._check_storing()
+            (result,) = await self._intake.take(
+                request.key.tenant, [body], fixed_type=kind, traceparent=request.traceparent
+            )
+            self._metrics.event(kind, result.status)
+            if result.problem is not None:
+                return problem_answer(msgspec.convert(result.problem, Problem))
+            return json_answer({"event_id": result.id, "status": result.status})
+
+        return take
+
+    def _check_storing(self) -> None:
+        if not self._storing():
+            detail = "the store does not answer; keep the events and send them again"
+            raise Refused.of("unavailable", detail, retry_after_s=2.0)
+
+
+def _converted(body: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise Refused.of("invalid", what, field=where.strip("`.")) from None

@@ -1,0 +1,344 @@
+"""Why this action: everything about one decision, and the proof that its distribution is right.
+
+A decision names the state it was drawn from (snapshot and number of updates), so that state can be
+built again at any time, and the distribution with it. Ids of other tenants, ids that never were
+and texts that are no ids get the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+import numpy as np
+
+from steersman.errors import SteersmanError
+from steersman.features import FeatureMap
+from steersman.learn import state_at
+from steersman.service.app import Route
+from steersman.service.drawing import over
+from steersman.service.http import Answer, json_answer
+from steersman.spec import loads
+from steersman.store import DecisionRow, PointRow, as_tenant, encode
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncpg import Pool
+    from numpy.typing import NDArray
+
+    from steersman.service.breaker import Breaker
+    from steersman.service.http import Request
+
+_MOST_EVENTS = 1_000
+_PLAIN = 1e-9
+_SINGLE = 1e-6  # of a distribution that is stored as float32
+
+
+class ExplainedReward(msgspec.Struct, omit_defaults=True):
+    """One revision of a decision's reward.
+
+    Attributes:
+        revision: 1, 2, 3, …
+        value: 0 to 1; absent where there is none.
+        status: how it came about.
+        terms: what each declared term gave.
+        final: whether the window is closed.
+        at: seconds since 1970.
+    """
+
+    revision: int
+    value: float | None
+    status: str
+    terms: Any
+    final: bool
+    at: float
+
+
+class ExplainedEvent(msgspec.Struct, omit_defaults=True):
+    """One event about a decision or its episode.
+
+    Attributes:
+        event_id: as the application named it.
+        type: one of the four.
+        about: ``decision`` or ``episode``.
+        at: when it happened, seconds since 1970.
+        received_at: when it was stored.
+        outcomes: named numbers.
+        action_taken: what the application did instead.
+        body: the rest.
+    """
+
+    event_id: str
+    type: str
+    about: str
+    at: float
+    received_at: float
+    outcomes: Any = None
+    action_taken: str | None = None
+    body: Any = None
+
+
+class Recomputed(msgspec.Struct, omit_defaults=True):
+    """What the state of that time gives today.
+
+    Attributes:
+        same: whether distribution and propensity are those that were stored.
+        distribution: by action.
+        largest_difference: of any probability; stored ones are float32 but for the action's own.
+        reason: why it could not be recomputed.
+    """
+
+    same: bool
+    distribution: dict[str, float] = {}
+    largest_difference: float | None = None
+    reason: str = ""
+
+
+class Explanation(msgspec.Struct, omit_defaults=True):
+    """Everything about one decision.
+
+    Attributes:
+        decision_id: its id.
+        erased: whether its content was erased on request; then nothing else is left.
+        skill: the application capability.
+        decision: the decision point.
+        at: seconds since 1970.
+        action: what was drawn.
+        propensity: the probability of the draw; absent if it was never known.
+        propensity_kind: exact, fallback, client, imported or none.
+        distribution: by action.
+        uniform: the random number of the draw.
+        eligible: the actions allowed; absent: all that were declared.
+        context: what was known.
+        episode_id: what it belongs to.
+        parent_id: what it follows from.
+        unit: what stays on one arm.
+        snapshot: the state it was drawn from: this snapshot,
+        update_seq: and this many updates after it.
+        spec_hash: of the declaration, hexadecimal.
+        feature_hash: of the feature map, hexadecimal.
+        stage: of a rollout.
+        arm: control or candidate.
+        degraded: whether a fallback answered.
+        weight: how many observations it counts for; 0: never learned.
+        window_ends: when its reward is final, seconds since 1970.
+        rewards: by revision.
+        events: about it and its episode, the first 1,000.
+        recomputed: if asked for.
+    """
+
+    decision_id: UUID
+    erased: bool = False
+    skill: str = ""
+    decision: str = ""
+    at: float = 0.0
+    action: str = ""
+    propensity: float | None = None
+    propensity_kind: str = ""
+    distribution: dict[str, float] = {}
+    uniform: float | None = None
+    eligible: list[str] | None = None
+    context: Any = None
+    episode_id: str | None = None
+    parent_id: UUID | None = None
+    unit: str | None = None
+    snapshot: str = ""
+    update_seq: int | None = None
+    spec_hash: str = ""
+    feature_hash: str = ""
+    stage: str = ""
+    arm: str = ""
+    degraded: bool | None = None
+    weight: float | None = None
+    window_ends: float | None = None
+    rewards: list[ExplainedReward] = []
+    events: list[ExplainedEvent] = []
+    recomputed: Recomputed | None = None
+
+
+class Explain:
+    """Handler of ``GET /v1/decisions/{id}/explain``.
+
+    Args:
+        pool: connections of role app.
+        breaker: around the store.
+        rebuilding: around building a past state, which may take longer.
+
+    No doctest: it needs a server; ``tests/service/test_explain.py`` shows it.
+    """
+
+    def __init__(self, pool: Pool[Any], breaker: Breaker, rebuilding: Breaker) -> None:
+        self._pool = pool
+        self._breaker = breaker
+        self._rebuilding = rebuilding
+        self._one_at_a_time = asyncio.Lock()
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes."""
+        path = "/v1/decisions/{id}/explain"
+        return [("GET", Route(path, self.explain, "read", "read"))]
+
+    async def explain(self, request: Request) -> Answer:
+        """Answer the request.
+
+        Args:
+            request: ``?recompute=true`` also builds the state again.
+
+        Returns:
+            An `Explanation`.
+
+        Raises:
+            Refused: this tenant has no such decision.
+        """
+        try:
+            identifier = UUID(request.params[0])
+        except ValueError:
+            raise _no_such_decision() from None
+        tenant = request.key.tenant
+        found = await self._breaker.call(lambda: self._read(tenant, identifier))
+        if found is None:
+            raise _no_such_decision()
+        explanation, row, spec = found
+        if row is not None and b"recompute=true" in request.scope["query_string"].split(b"&"):
+            explanation.recomputed = await self._recompute(row, spec)
+        return json_answer(explanation)
+
+    async def _read(
+        self, tenant: UUID, identifier: UUID
+    ) -> tuple[Explanation, DecisionRow | None, str] | None:
+        async with self._pool.acquire() as connection, as_tenant(connection, tenant):
+            found = await connection.fetchrow("SELECT * FROM decision WHERE id = $1", identifier)
+            if found is None:
+                erased = await connection.fetchval(
+                    "SELECT true FROM erasure WHERE decision = $1", identifier
+                )
+                return (Explanation(identifier, erased=True), None, "") if erased else None
+            row = DecisionRow(*found)
+            document = await connection.fetchval(
+                "SELECT document FROM spec WHERE hash = $1", row.spec_hash
+            )
+            explanation = _explanation(row, document)
+            explanation.rewards = await _rewards(connection, row)
+            explanation.events = await _events(connection, row)
+            return explanation, row, document
+
+    async def _recompute(self, row: DecisionRow, document: str) -> Recomputed:
+        if row.p_kind != "exact":
+            return Recomputed(same=False, reason=f"nothing was drawn: the answer was {row.p_kind}")
+        async with self._one_at_a_time:  # a state may be large: one is enough for this process
+            try:
+                return await self._rebuilding.call(lambda: self._rebuild(row, document))
+            except SteersmanError as error:
+                return Recomputed(same=False, reason=str(error))
+
+    async def _rebuild(self, row: DecisionRow, document: str) -> Recomputed:
+        spec = loads(document)
+        point = PointRow(
+            row.tenant,
+            row.skill,
+            row.point,
+            spec,
+            row.spec_hash,
+            row.feature_hash,
+            row.snapshot,
+            spec.reward.scope == "episode",
+        )
+        async with self._pool.acquire() as connection, as_tenant(connection, row.tenant):
+            policy = await state_at(connection, point, row.snapshot, row.update_seq)
+        x, key = encode(spec, FeatureMap(spec.context), row.context)
+        names = over(row, spec)
+        seen: Any = x if x is not None else key if key is not None else row.context
+        distribution = policy.distribution(
+            seen, eligible=row.eligible, features=_features(row, names)
+        )
+        return _compared(row, names, distribution)
+
+
+def _features(row: DecisionRow, names: Sequence[str]) -> NDArray[np.float64] | None:
+    if row.features is None:
+        return None
+    return np.asarray(row.features, dtype=np.float64).reshape(len(row.eligible or names), -1)
+
+
+def _compared(
+    row: DecisionRow, names: Sequence[str], distribution: NDArray[np.float64]
+) -> Recomputed:
+    stored = np.asarray(row.distribution, dtype=np.float64)
+    values = dict(zip(names, distribution.tolist(), strict=True))
+    exact = abs(values[row.action] - (row.p or 0.0))
+    largest = float(np.max(np.abs(distribution - stored)))
+    return Recomputed(exact <= _PLAIN and largest <= _SINGLE, values, max(exact, largest))
+
+
+def _explanation(row: DecisionRow, document: str) -> Explanation:
+    names = over(row, loads(document))
+    distribution = dict(zip(names, row.distribution, strict=True))
+    if row.p is not None:
+        distribution[row.action] = row.p
+    return Explanation(
+        decision_id=row.id,
+        skill=row.skill,
+        decision=row.point,
+        at=row.at.timestamp(),
+        action=row.action,
+        propensity=row.p,
+        propensity_kind=row.p_kind,
+        distribution=distribution,
+        uniform=row.u,
+        eligible=row.eligible,
+        context=row.context,
+        episode_id=row.episode,
+        parent_id=row.parent,
+        unit=row.unit,
+        snapshot=row.snapshot,
+        update_seq=row.update_seq,
+        spec_hash=row.spec_hash.hex(),
+        feature_hash=row.feature_hash.hex(),
+        stage=row.stage,
+        arm=row.arm,
+        degraded=row.degraded,
+        weight=row.weight,
+        window_ends=row.window_ends.timestamp(),
+    )
+
+
+async def _rewards(connection: Any, row: DecisionRow) -> list[ExplainedReward]:
+    found = await connection.fetch(
+        "SELECT revision, value, status, terms, final, at FROM reward WHERE decision = $1 "
+        "ORDER BY revision",
+        row.id,
+    )
+    return [
+        ExplainedReward(revision, value, status, terms, final, at.timestamp())
+        for revision, value, status, terms, final, at in found
+    ]
+
+
+async def _events(connection: Any, row: DecisionRow) -> list[ExplainedEvent]:
+    found = await connection.fetch(
+        "SELECT id, type, decision, at, received_at, outcomes, action_taken, body FROM event "
+        "WHERE decision = $1 OR ($2::text IS NOT NULL AND episode = $2) "
+        "ORDER BY received_at, id LIMIT $3",
+        *(row.id, row.episode, _MOST_EVENTS),
+    )
+    return [
+        ExplainedEvent(
+            event["id"],
+            event["type"],
+            "episode" if event["decision"] is None else "decision",
+            event["at"].timestamp(),
+            event["received_at"].timestamp(),
+            event["outcomes"],
+            event["action_taken"],
+            event["body"],
+        )
+        for event in found
+    ]
+
+
+def _no_such_decision() -> Refused:
+    return Refused.of("not_found", "there is no such decision; check the id")

@@ -1,0 +1,156 @@
+"""The load guard: how much the service can take on now, and what it refuses first.
+
+Under load a service that tries everything finishes nothing. The state follows from two numbers,
+how many rows wait to be written and how long decisions take; it rises quickly and falls slowly, so
+that it does not flap. What is refused in which state is declared once, in `SHEDS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class GuardianState(IntEnum):
+    """NORMAL: everything. BROWNOUT: no reading. LOCKDOWN: decisions alone, by their fallback."""
+
+    NORMAL = 0
+    BROWNOUT = 1
+    LOCKDOWN = 2
+
+
+SHEDS: dict[str, GuardianState] = {
+    "read": GuardianState.BROWNOUT,  # explain, status, listing keys
+    "large_batch": GuardianState.BROWNOUT,  # of more than LARGE_BATCH items
+    "events": GuardianState.LOCKDOWN,  # clients queue them on disk
+}
+"""What is refused, from which state on; deciding and revoking keys never are."""
+LARGE_BATCH = 100
+_RETRY_S = {GuardianState.BROWNOUT: 2.0, GuardianState.LOCKDOWN: 5.0}
+
+
+@dataclass(frozen=True, slots=True)
+class GuardLimits:
+    """When the state changes.
+
+    Attributes:
+        brownout_depth: rows waiting, from which on BROWNOUT.
+        lockdown_depth: rows waiting, from which on LOCKDOWN.
+        brownout_ms: mean latency of decisions.
+        lockdown_ms: likewise.
+        rise_s: how long it must be so before the state rises.
+        fall_s: how long all must be below `calm` times the limit before it falls by one.
+        calm: share of a limit.
+    """
+
+    brownout_depth: int = 2_000
+    lockdown_depth: int = 10_000
+    brownout_ms: float = 250.0
+    lockdown_ms: float = 2_000.0
+    rise_s: float = 0.3
+    fall_s: float = 3.0
+    calm: float = 0.5
+
+
+class Guard:
+    """Computes the state; `tick` must be called several times a second.
+
+    Args:
+        depth: returns how many rows wait to be written.
+        clock: seconds that never step back.
+        limits: when the state changes.
+
+    >>> now, waiting = [0.0], [0]
+    >>> guard = Guard(lambda: waiting[0], lambda: now[0])
+    >>> waiting[0] = 5_000
+    >>> guard.tick()
+    ... now[0] = 1.0
+    ... guard.tick()
+    ... guard.state.name
+    'BROWNOUT'
+    """
+
+    def __init__(
+        self,
+        depth: Callable[[], int],
+        clock: Callable[[], float],
+        limits: GuardLimits | None = None,
+    ) -> None:
+        self.state = GuardianState.NORMAL
+        self.changes = 0
+        self.depth = depth
+        self._clock = clock
+        self._limits = limits or GuardLimits()
+        self._seconds = 0.0
+        self._count = 0
+        self._latency_ms = 0.0
+        self._above_since: float | None = None
+        self._below_since: float | None = None
+
+    @property
+    def latency_ms(self) -> float:
+        """Mean latency of the decisions answered before the last tick."""
+        return self._latency_ms
+
+    def observe(self, seconds: float) -> None:
+        """Count one answered decision.
+
+        Args:
+            seconds: how long it took.
+        """
+        self._seconds += seconds
+        self._count += 1
+
+    def refuse(self, what: str) -> None:
+        """Refuse what the present state sheds.
+
+        Args:
+            what: a key of `SHEDS`.
+
+        Raises:
+            Refused: with the seconds after which to try again.
+        """
+        if self.state >= SHEDS[what]:
+            detail = f"the service is in {self.state.name} and sheds {what.replace('_', ' ')}; "
+            detail += "it answers decisions; try again later"
+            raise Refused.of("unavailable", detail, retry_after_s=_RETRY_S[self.state])
+
+    def tick(self) -> None:
+        """Look at depth and latency, and change the state where they have lasted long enough."""
+        now, depth = self._clock(), self.depth()
+        self._latency_ms = 1e3 * self._seconds / self._count if self._count else 0.0
+        self._seconds, self._count = 0.0, 0
+        wanted = self._level(depth, 1.0)
+        bearable = self._level(depth, self._limits.calm)
+        self._above_since = _since(self._above_since, now, holds=wanted > self.state)
+        self._below_since = _since(self._below_since, now, holds=bearable < self.state)
+        if self._above_since is not None and now - self._above_since >= self._limits.rise_s:
+            self._change(wanted)
+        elif self._below_since is not None and now - self._below_since >= self._limits.fall_s:
+            self._change(GuardianState(self.state - 1))
+
+    def _level(self, depth: int, share: float) -> GuardianState:
+        limits, latency = self._limits, self._latency_ms
+        if depth >= share * limits.lockdown_depth or latency >= share * limits.lockdown_ms:
+            return GuardianState.LOCKDOWN
+        if depth >= share * limits.brownout_depth or latency >= share * limits.brownout_ms:
+            return GuardianState.BROWNOUT
+        return GuardianState.NORMAL
+
+    def _change(self, state: GuardianState) -> None:
+        self.state = state
+        self.changes += 1
+        self._above_since = self._below_since = None
+
+
+def _since(since: float | None, now: float, *, holds: bool) -> float | None:
+    """Return since when a condition holds without a break; None if it does not."""
+    if not holds:
+        return None
+    return now if since is None else since

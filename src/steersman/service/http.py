@@ -1,0 +1,203 @@
+"""Bytes in, bytes out: the body of a request within its limits, and answers in JSON.
+
+Time limits on heads and bodies belong to the connection (`server`), since a request that waits for
+nothing should not pay for a timer.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.wire import Problem, Refused, read, write
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+Receive = "Callable[[], Awaitable[Mapping[str, Any]]]"
+Send = "Callable[[Mapping[str, Any]], Awaitable[None]]"
+Headers = tuple[tuple[bytes, bytes], ...]
+
+_JSON: Headers = ((b"content-type", b"application/json"),)
+_PROBLEM: Headers = ((b"content-type", b"application/problem+json"),)
+_JSON_TYPES = frozenset({b"application/json", b"application/json; charset=utf-8"})
+_DRAIN = 8  # a body this many times too large is still read, so that its sender sees the answer
+
+
+class ClientGone(Exception):  # noqa: N818 (nobody is left to be told)
+    """The connection ended before the request was complete."""
+
+
+class Answer(NamedTuple):
+    """What is sent back.
+
+    Attributes:
+        status: HTTP status.
+        body: as it is sent.
+        headers: beside content-length and x-request-id, which are added to all.
+    """
+
+    status: int
+    body: bytes
+    headers: Headers = _JSON
+
+
+class Request:
+    """One request: what its handler may ask of it.
+
+    Args:
+        scope: of ASGI.
+        receive: of ASGI.
+        headers: by lower-case name; of repeated ones the last.
+        params: the variable parts of the path.
+    """
+
+    __slots__ = ("headers", "key", "params", "receive", "request_id", "scope", "traceparent")
+
+    def __init__(
+        self,
+        scope: Mapping[str, Any],
+        receive: Callable[[], Awaitable[Mapping[str, Any]]],
+        headers: dict[bytes, bytes],
+        params: tuple[str, ...],
+    ) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.headers = headers
+        self.params = params
+        self.key: Any = None  # the KeyRow, once the dispatcher has checked it
+        self.request_id = ""
+        self.traceparent: str | None = None
+
+
+async def read_json(request: Request, limit: int) -> Any:
+    """Return what the body says.
+
+    Args:
+        request: not read yet.
+        limit: most bytes of a body.
+
+    Returns:
+        As `wire.read`.
+
+    Raises:
+        Refused: the body is too large, of another media type, or not strict JSON.
+        ClientGone: it never arrived.
+    """
+    check_media_type(request.headers)
+    return read(await read_body(request, limit), max_bytes=limit)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Return the body.
+
+    Args:
+        request: not read yet.
+        limit: most bytes.
+
+    Returns:
+        All of it.
+
+    Raises:
+        Refused: it is too large.
+        ClientGone: it never arrived.
+    """
+    declared = request.headers.get(b"content-length", b"0")
+    size = int(declared) if declared.isdigit() and len(declared) < 19 else limit + 1
+    if size > limit * _DRAIN or (size > limit and b"expect" in request.headers):
+        raise _too_large(size, limit)
+    message = await request.receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        body = await _rest(request, bytearray(body), limit)
+    if len(body) > limit:
+        raise _too_large(max(size, len(body)), limit)
+    return body
+
+
+async def _rest(request: Request, body: bytearray, limit: int) -> bytes:
+    seen, more = len(body), True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part = message.get("body", b"")
+        more = message.get("more_body", False)
+        seen += len(part)
+        if seen <= limit:
+            body += part
+        elif seen > limit * _DRAIN:
+            break
+    if seen > limit:
+        raise _too_large(seen, limit)
+    return bytes(body)
+
+
+def check_media_type(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a body that is not said to be JSON in UTF-8, as it is.
+
+    Args:
+        headers: by lower-case name.
+
+    Raises:
+        Refused: another media type, character set or content encoding.
+    """
+    said = headers.get(b"content-type", b"")
+    if said not in _JSON_TYPES and said.lower().replace(b" ", b"").replace(b'"', b"") not in {
+        b"application/json",
+        b"application/json;charset=utf-8",
+    }:
+        shown = said.decode("latin-1")[:80] or "none"
+        detail = f"the content type is {shown}; send application/json in UTF-8"
+        raise Refused.of("unsupported_media_type", detail)
+    if headers.get(b"content-encoding", b"identity") != b"identity":
+        detail = "the body is compressed; send it as it is"
+        raise Refused.of("unsupported_media_type", detail)
+
+
+def json_answer(value: Any, status: int = 200) -> Answer:
+    """Return an answer in JSON.
+
+    Args:
+        value: a message, or anything msgspec can encode.
+        status: HTTP status.
+
+    Returns:
+        The answer.
+
+    >>> json_answer({"a": 1}).body
+    b'{"a":1}'
+    """
+    return Answer(status, write(value))
+
+
+def problem_answer(problem: Problem, headers: Headers = ()) -> Answer:
+    """Return a problem as an answer (RFC 9457), with the headers its status asks for.
+
+    Args:
+        problem: what is wrong.
+        headers: more of them.
+
+    Returns:
+        The answer.
+
+    >>> refused = Problem.of("unavailable", "the store does not answer", retry_after_s=0.5)
+    >>> problem_answer(refused).headers[-1]
+    (b'retry-after', b'1')
+    """
+    headers = _PROBLEM + headers
+    if problem.retry_after_s is not None:
+        headers += ((b"retry-after", str(max(1, ceil(problem.retry_after_s))).encode()),)
+    if problem.status == 401:
+        headers += ((b"www-authenticate", b'Bearer realm="steersman"'),)
+    if problem.status in {408, 413}:
+        # What is left of the body is not worth reading.
+        headers += ((b"connection", b"close"),)
+    return Answer(problem.status, write(problem), headers)
+
+
+def _too_large(size: int, limit: int) -> Refused:
+    detail = f"the body has {size} bytes or more, allowed are {limit}; send less at once"
+    return Refused.of("too_large", detail)

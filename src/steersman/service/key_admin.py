@@ -1,0 +1,233 @@
+"""Keys over HTTP: listed, made, rotated and revoked by who holds a key with the scope admin."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from steersman.errors import InputError, StoreError
+from steersman.service.app import Route
+from steersman.service.http import Answer, json_answer, read_json
+from steersman.store import KeyRow, create_key, list_keys, revoke_key, rotate_key
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from steersman.service.breaker import Breaker
+    from steersman.service.http import Request
+    from steersman.store import Database
+
+_BYTES = 16 * 1024
+
+
+class NewKey(msgspec.Struct, forbid_unknown_fields=True):
+    """Ask for a key.
+
+    Attributes:
+        name: for people.
+        role: application, observer or operator; or give scopes.
+        scopes: what it may do.
+        expires_at: seconds since 1970 from when on it is refused; absent: never.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    role: str = ""
+    scopes: Annotated[list[str], Meta(max_length=8)] | None = None
+    expires_at: Annotated[float, Meta(ge=0, le=253_402_300_799)] | None = None
+
+
+class Rotation(msgspec.Struct, forbid_unknown_fields=True):
+    """Ask for a key in place of another.
+
+    Attributes:
+        grace_s: how long the old one stays good.
+    """
+
+    grace_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 3600.0
+
+
+class ShownKey(msgspec.Struct, omit_defaults=True):
+    """A key without its text, except where it is made.
+
+    Attributes:
+        id: names it.
+        name: for people.
+        prefix: its first characters.
+        role: application, observer, operator or custom.
+        scopes: what it may do.
+        created_at: seconds since 1970.
+        expires_at: likewise.
+        revoked_at: likewise.
+        rotated_from: the key it replaces.
+        key: its text, shown once.
+    """
+
+    id: UUID
+    name: str
+    prefix: str
+    role: str
+    scopes: list[str]
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    rotated_from: UUID | None = None
+    key: str | None = None
+
+
+class KeyAdmin:
+    """Handlers of the routes for keys.
+
+    Args:
+        database: where they are.
+        secret: under which they are hashed.
+        breaker: around the store.
+
+    No doctest: it needs a server; ``tests/service/test_key_admin.py`` shows it.
+    """
+
+    def __init__(self, database: Database, secret: bytes, breaker: Breaker) -> None:
+        self._database = database
+        self._secret = secret
+        self._breaker = breaker
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes; revoking is never shed."""
+        return [
+            ("GET", Route("/v1/keys", self.listed, "admin", "read")),
+            ("POST", Route("/v1/keys", self.create, "admin")),
+            ("POST", Route("/v1/keys/{id}/rotate", self.rotate, "admin")),
+            ("DELETE", Route("/v1/keys/{id}", self.revoke, "admin")),
+        ]
+
+    async def listed(self, request: Request) -> Answer:
+        """Answer ``GET /v1/keys``.
+
+        Args:
+            request: whose key has the scope admin.
+
+        Returns:
+            The tenant's keys, without their texts.
+        """
+        rows = await self._breaker.call(lambda: list_keys(self._database, request.key.tenant))
+        return json_answer({"keys": [_shown(row) for row in rows]})
+
+    async def create(self, request: Request) -> Answer:
+        """Answer ``POST /v1/keys``.
+
+        Args:
+            request: whose key has the scope admin.
+
+        Returns:
+            201 with the key's text, which is not to be had again.
+
+        Raises:
+            Refused: what is asked for is not allowed.
+        """
+        asked = _converted(await read_json(request, _BYTES), NewKey)
+        expires = (
+            None if asked.expires_at is None else datetime.fromtimestamp(asked.expires_at, UTC)
+        )
+        try:
+            row, text = await self._breaker.call(
+                lambda: create_key(
+                    self._database,
+                    request.key.tenant,
+                    secret=self._secret,
+                    name=asked.name,
+                    role=asked.role,
+                    scopes=asked.scopes,
+                    expires_at=expires,
+                    actor=f"key {request.key.id}",
+                )
+            )
+        except InputError as error:
+            raise Refused.of("invalid", str(error)) from None
+        return json_answer(_shown(row, text), 201)
+
+    async def rotate(self, request: Request) -> Answer:
+        """Answer ``POST /v1/keys/{id}/rotate``.
+
+        Args:
+            request: whose key has the scope admin.
+
+        Returns:
+            201 with the new key's text, which is not to be had again.
+
+        Raises:
+            Refused: there is no such key that is good.
+        """
+        asked = _converted(await read_json(request, _BYTES), Rotation)
+        identifier = _identifier(request)
+        try:
+            row, text = await self._breaker.call(
+                lambda: rotate_key(
+                    self._database,
+                    request.key.tenant,
+                    identifier,
+                    secret=self._secret,
+                    actor=f"key {request.key.id}",
+                    grace_s=asked.grace_s,
+                )
+            )
+        except StoreError:
+            raise _no_such_key() from None
+        return json_answer(_shown(row, text), 201)
+
+    async def revoke(self, request: Request) -> Answer:
+        """Answer ``DELETE /v1/keys/{id}``.
+
+        Args:
+            request: whose key has the scope admin.
+
+        Returns:
+            The key as it is now.
+
+        Raises:
+            Refused: there is no such key.
+        """
+        identifier = _identifier(request)
+        actor = f"key {request.key.id}"
+        try:
+            row = await self._breaker.call(
+                lambda: revoke_key(self._database, request.key.tenant, identifier, actor=actor)
+            )
+        except StoreError:
+            raise _no_such_key() from None
+        return json_answer(_shown(row))
+
+
+def _shown(row: KeyRow, text: str | None = None) -> ShownKey:
+    return ShownKey(
+        row.id,
+        row.name,
+        row.prefix,
+        row.role,
+        sorted(row.scopes),
+        row.created_at.timestamp(),
+        None if row.expires_at is None else row.expires_at.timestamp(),
+        None if row.revoked_at is None else row.revoked_at.timestamp(),
+        row.rotated_from,
+        text,
+    )
+
+
+def _identifier(request: Request) -> UUID:
+    try:
+        return UUID(request.params[0])
+    except ValueError:
+        raise _no_such_key() from None
+
+
+def _no_such_key() -> Refused:
+    return Refused.of("not_found", "this tenant has no such key that is good; GET /v1/keys lists")
+
+
+def _converted(body: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise Refused.of("invalid", what, field=where.strip("`.")) from None

@@ -1,0 +1,334 @@
+"""What is counted, in the format of Prometheus.
+
+Counting happens in every request, so it is one addition to a dictionary; prometheus-client is used
+when somebody asks. No label names a tenant: whoever reads these must not be able to count another's
+traffic. Processes that share a port each leave their counts in a file (`Exchange`), so whichever of
+them is asked answers for all, under the label ``process``.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+ROWS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+_STALE_S = 10.0
+
+
+class Family(msgspec.Struct, array_like=True):
+    """One metric of one process, ready to be written or sent.
+
+    Attributes:
+        name: without ``_total``.
+        kind: counter, gauge or histogram.
+        about: what it counts.
+        labels: names of the labels.
+        rows: values of the labels; then the number, or the counts by bucket and the sum.
+        bounds: of the buckets, without infinity.
+    """
+
+    name: str
+    kind: str
+    about: str
+    labels: tuple[str, ...]
+    rows: list[tuple[tuple[str, ...], float | tuple[list[int], float]]]
+    bounds: tuple[float, ...] = ()
+
+
+class Histogram:
+    """Counts of numbers by bucket, with labels.
+
+    Args:
+        bounds: upper ends of the buckets, rising; the last bucket is open.
+
+    >>> histogram = Histogram((1.0, 2.0))
+    >>> histogram.observe(("a",), 1.5)
+    >>> histogram.rows()
+    [(('a',), ([0, 1, 0], 1.5))]
+    """
+
+    __slots__ = ("_counts", "_sums", "bounds")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def observe(self, labels: tuple[str, ...], value: float) -> None:
+        """Count a number.
+
+        Args:
+            labels: values of the labels.
+            value: the number.
+        """
+        counts = self._counts.get(labels)
+        if counts is None:
+            counts = self._counts[labels] = [0] * (len(self.bounds) + 1)
+            self._sums[labels] = 0.0
+        counts[bisect_left(self.bounds, value)] += 1
+        self._sums[labels] += value
+
+    def rows(self) -> list[tuple[tuple[str, ...], float | tuple[list[int], float]]]:
+        """Return the counts by labels."""
+        return [(labels, (counts, self._sums[labels])) for labels, counts in self._counts.items()]
+
+
+class Metrics:
+    """The counts of one process.
+
+    >>> metrics = Metrics()
+    >>> metrics.decision("chat", "route", "true", degraded=False)
+    >>> print(metrics.text().decode())
+    # HELP ...
+    steersman_decisions_total{...skill="chat"} 1.0
+    ...
+    """
+
+    def __init__(self) -> None:
+        self.requests = Histogram(SECONDS)
+        self.flushes = Histogram(SECONDS)
+        self.flush_rows = Histogram(ROWS)
+        self._decisions: Counter[tuple[str, ...]] = Counter()
+        self._events: Counter[tuple[str, ...]] = Counter()
+        self._answers: Counter[tuple[str, ...]] = Counter()
+        self._fallbacks: Counter[tuple[str, ...]] = Counter()
+        self._flush_failures: Counter[tuple[str, ...]] = Counter()
+        self._gauges: dict[str, tuple[str, tuple[str, ...], Callable[[], Any]]] = {}
+        self._process = ProcessCollector(registry=None)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Count an answered request.
+
+        Args:
+            route: the path as it is declared, never as it was asked for.
+            status: of the answer.
+            seconds: how long it took.
+        """
+        self._answers[route, str(status)] += 1
+        self.requests.observe((route,), seconds)
+
+    def decision(self, skill: str, point: str, logged: str, *, degraded: bool) -> None:
+        """Count a decision.
+
+        Args:
+            skill: of a declared decision point.
+            point: its name.
+            logged: true, unknown or false.
+            degraded: whether the fallback answered.
+        """
+        self._decisions[skill, point, logged, "true" if degraded else "false"] += 1
+
+    def event(self, kind: str, status: str, count: int = 1) -> None:
+        """Count events or records.
+
+        Args:
+            kind: one of the four types, ``record`` or ``batch``.
+            status: stored, replayed or refused.
+            count: how many.
+        """
+        self._events[kind, status] += count
+
+    def fallback(self, reason: str) -> None:
+        """Count an answer by the fallback.
+
+        Args:
+            reason: lockdown, store or policy.
+        """
+        self._fallbacks[(reason,)] += 1
+
+    def on_flush(self, kind: str) -> Callable[[int, float, bool], None]:
+        """Return a function for `GroupCommit` that counts its flushes.
+
+        Args:
+            kind: decisions or events.
+
+        Returns:
+            Takes rows, seconds and whether the server answered.
+        """
+        labels = (kind,)
+
+        def count(rows: int, seconds: float, answered: bool) -> None:  # noqa: FBT001 (the seam's)
+            if answered:
+                self.flushes.observe(labels, seconds)
+                self.flush_rows.observe(labels, rows)
+            else:
+                self._flush_failures[labels] += 1
+
+        return count
+
+    def gauge(
+        self, name: str, about: str, read: Callable[[], Any], labels: tuple[str, ...] = ()
+    ) -> None:
+        """Add a number that is read when somebody asks.
+
+        Args:
+            name: without the prefix ``steersman_``.
+            about: what it is.
+            read: returns the number, or numbers by values of the labels.
+            labels: names of the labels.
+        """
+        self._gauges[name] = (about, labels, read)
+
+    def families(self) -> list[Family]:
+        """Return all that was counted."""
+        return [*self._counters(), *self._histograms(), *self._read_gauges(), *self._of_process()]
+
+    def text(self, others: Mapping[str, Iterable[Family]] | None = None, own: str = "0") -> bytes:
+        """Return all that was counted as Prometheus reads it.
+
+        Args:
+            others: families of other processes, by the name of the process.
+            own: the name of this one.
+
+        Returns:
+            Text format 0.0.4.
+        """
+        return render({own: self.families(), **(others or {})})
+
+    def _counters(self) -> Iterator[Family]:
+        point = ("skill", "point", "logged", "degraded")
+        for name, about, labels, counter in (
+            ("decisions", "Decisions answered", point, self._decisions),
+            ("events", "Events and records taken", ("type", "status"), self._events),
+            ("fallbacks", "Answers by the fallback", ("reason",), self._fallbacks),
+            ("http_answers", "Requests by answer", ("route", "status"), self._answers),
+            ("flush_failures", "Flushes without an answer", ("kind",), self._flush_failures),
+        ):
+            yield Family(name, "counter", about, labels, list(counter.items()))
+
+    def _histograms(self) -> Iterator[Family]:
+        for name, about, labels, histogram in (
+            ("http_seconds", "Time to the answer", ("route",), self.requests),
+            ("flush_seconds", "Time of a flush", ("kind",), self.flushes),
+            ("flush_rows", "Rows of a flush", ("kind",), self.flush_rows),
+        ):
+            yield Family(name, "histogram", about, labels, histogram.rows(), histogram.bounds)
+
+    def _read_gauges(self) -> Iterator[Family]:
+        for name, (about, labels, read) in self._gauges.items():
+            value = read()
+            rows = list(value.items()) if labels else [((), float(value))]
+            yield Family(name, "gauge", about, labels, rows)
+
+    def _of_process(self) -> Iterator[Family]:
+        for metric in self._process.collect():
+            rows: list[Any] = [((), sample.value) for sample in metric.samples]
+            yield Family(metric.name, "gauge", metric.documentation, (), rows)
+
+
+def render(processes: Mapping[str, Iterable[Family]]) -> bytes:
+    """Return the metrics of several processes as Prometheus reads them.
+
+    Args:
+        processes: families by the name of the process.
+
+    Returns:
+        Text format 0.0.4.
+
+    >>> family = Family("up", "gauge", "Whether it runs", (), [((), 1.0)])
+    >>> render({"0": [family], "1": [family]}).splitlines()[-1]
+    b'steersman_up{process="1"} 1.0'
+    """
+    merged: dict[str, Any] = {}
+    for process, families in processes.items():
+        for family in families:
+            metric = merged.setdefault(family.name, None) or _metric(family)
+            merged[family.name] = metric
+            for labels, value in family.rows:
+                _add(metric, (*labels, process), family, value)
+    registry = CollectorRegistry()
+    registry.register(_Collected(merged.values()))
+    return generate_latest(registry)
+
+
+class Exchange:
+    """Where processes that share a port leave their counts for each other.
+
+    Args:
+        folder: theirs alone.
+        own: the name of this process.
+        wall: seconds since 1970.
+
+    No doctest: it writes files; ``tests/service/test_metrics.py`` shows it.
+    """
+
+    def __init__(self, folder: Path, own: str, wall: Callable[[], float] = time.time) -> None:
+        self.own = own
+        self._folder = folder
+        self._wall = wall
+
+    def leave(self, metrics: Metrics) -> None:
+        """Write this process's counts; call it every second or so.
+
+        Args:
+            metrics: of this process.
+        """
+        path = self._folder / f"{self.own}.json"
+        part = path.with_suffix(".part")
+        part.write_bytes(msgspec.json.encode((self._wall(), metrics.families())))
+        part.replace(path)
+
+    def others(self) -> dict[str, list[Family]]:
+        """Return the families of the other processes that have lately left some."""
+        found = {}
+        for path in sorted(self._folder.glob("*.json")):
+            if path.stem != self.own:
+                at, families = msgspec.json.decode(
+                    path.read_bytes(), type=tuple[float, list[Family]]
+                )
+                if self._wall() - at < _STALE_S:
+                    found[path.stem] = families
+        return found
+
+
+class _Collected:
+    """What prometheus-client asks for its metrics."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def _metric(family: Family) -> Metric:
+    kinds: dict[str, type[Any]] = {
+        "counter": CounterMetricFamily,
+        "gauge": GaugeMetricFamily,
+        "histogram": HistogramMetricFamily,
+    }
+    own = family.name.startswith(("process_", "steersman_"))
+    name = family.name if own else f"steersman_{family.name}"
+    metric: Metric = kinds[family.kind](name, family.about, labels=(*family.labels, "process"))
+    return metric
+
+
+def _add(metric: Any, labels: tuple[str, ...], family: Family, value: Any) -> None:
+    if family.kind != "histogram":
+        metric.add_metric(labels, value)
+        return
+    counts, total = value
+    ends = [*(repr(bound) for bound in family.bounds), "+Inf"]
+    running = 0
+    buckets = []
+    for end, count in zip(ends, counts, strict=True):
+        running += count
+        buckets.append((end, running))
+    metric.add_metric(labels, buckets, total)

@@ -1,0 +1,221 @@
+"""`GET /rl-status`: how learning stands at every decision point of the key's tenant.
+
+Counts look at the last hour, and at no more than the newest 100,000 rows of it, so that asking
+costs the same however busy the tenant is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from steersman.service.app import Route
+from steersman.service.http import Answer, json_answer
+from steersman.store import as_tenant, points_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from asyncpg import Pool
+
+    from steersman.service.breaker import Breaker
+    from steersman.service.drawing import Served
+    from steersman.service.guard import Guard
+    from steersman.service.http import Request
+    from steersman.store import PointRow
+
+_HOUR_S = 3_600.0
+_MOST = 100_000
+_KEPT_S = 1.0
+
+
+class PointStatus(msgspec.Struct, omit_defaults=True):
+    """How one decision point stands.
+
+    Attributes:
+        skill: the application capability.
+        decision: the decision point.
+        algorithm: of its policy.
+        learning: online or frozen.
+        snapshot: the state that serves: this snapshot,
+        update_seq: and this many updates after it, as the learner has written them.
+        replica_snapshot: what the process that answers holds; absent: not loaded yet.
+        replica_seq: likewise.
+        learn_lag_s: age of the oldest work that is due and not done; 0: none.
+        decisions: of the last hour.
+        degraded: of those, answered by the fallback.
+        rewarded: of those, with a reward.
+        mean_reward: of those.
+        capped: whether there were more than could be looked at.
+    """
+
+    skill: str
+    decision: str
+    algorithm: str
+    learning: str
+    snapshot: str
+    update_seq: int
+    replica_snapshot: str | None
+    replica_seq: int | None
+    learn_lag_s: float
+    decisions: int
+    degraded: int
+    rewarded: int
+    mean_reward: float | None
+    capped: bool = False
+
+
+class Status(msgspec.Struct):
+    """The answer.
+
+    Attributes:
+        guardian_state: NORMAL, BROWNOUT or LOCKDOWN.
+        at: seconds since 1970.
+        points: by skill and name.
+    """
+
+    guardian_state: str
+    at: float
+    points: list[PointStatus]
+
+
+class StatusPage:
+    """Handler of ``GET /rl-status``.
+
+    Args:
+        pool: connections of role app.
+        breaker: around the store.
+        guard: whose state is told.
+        replicas: what this process serves, with its tenant.
+        clock: seconds since 1970.
+
+    No doctest: it needs a server; ``tests/service/test_status.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        pool: Pool[Any],
+        breaker: Breaker,
+        guard: Guard,
+        replicas: Iterable[tuple[UUID, Served]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._pool = pool
+        self._breaker = breaker
+        self._guard = guard
+        self._replicas = replicas
+        self._clock = clock
+        self._kept: dict[UUID, Status] = {}
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes."""
+        return [("GET", Route("/rl-status", self.status, "read", "read"))]
+
+    async def status(self, request: Request) -> Answer:
+        """Answer the request.
+
+        Args:
+            request: whose key may read.
+
+        Returns:
+            A `Status` that is at most a second old.
+        """
+        tenant, now = request.key.tenant, self._clock()
+        status = self._kept.get(tenant)
+        if status is None or not 0 <= now - status.at < _KEPT_S:
+            points = await self._breaker.call(lambda: self._points(tenant, now))
+            status = self._kept[tenant] = Status(self._guard.state.name, now, points)
+        return json_answer(status)
+
+    async def _points(self, tenant: UUID, now: float) -> list[PointStatus]:
+        async with self._pool.acquire() as connection, as_tenant(connection, tenant):
+            rows = await points_of(connection, tenant)
+            learners = await _by_point(
+                connection, "SELECT skill, point, snapshot, seq FROM learner"
+            )
+            due = await _by_point(
+                connection,
+                "SELECT skill, point, min(due_at) AS due_at FROM work WHERE due_at <= now() "
+                "GROUP BY skill, point",
+            )
+            recent = await _recent(connection, now)
+        held = {
+            (served.replica.row.skill, served.replica.row.point): served.replica
+            for owner, served in self._replicas
+            if owner == tenant
+        }
+        return [_point(row, learners, due, held, recent, now) for row in rows]
+
+
+class _Recent:
+    """Counts of the last hour, by skill and decision point."""
+
+    def __init__(self) -> None:
+        self.decisions: Counter[tuple[str, str]] = Counter()
+        self.degraded: Counter[tuple[str, str]] = Counter()
+        self.rewarded: Counter[tuple[str, str]] = Counter()
+        self.sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.capped = False
+
+
+async def _recent(connection: Any, now: float) -> _Recent:
+    """Return the counts; ids carry their time, so no other index is needed."""
+    found = await connection.fetch(
+        "WITH newest AS MATERIALIZED ("
+        "  SELECT id, skill, point, degraded FROM decision WHERE id >= $1 ORDER BY id DESC LIMIT $2"
+        "), last AS ("
+        "  SELECT DISTINCT ON (decision) decision, value FROM reward WHERE decision >= $1 "
+        "  AND decision >= coalesce((SELECT min(id::text)::uuid FROM newest), $1) "
+        "  ORDER BY decision, revision DESC"
+        ") SELECT n.skill, n.point, count(*) AS decisions, "
+        "count(*) FILTER (WHERE n.degraded) AS degraded, count(l.value) AS rewarded, "
+        "coalesce(sum(l.value), 0) AS total "
+        "FROM newest AS n LEFT JOIN last AS l ON l.decision = n.id GROUP BY n.skill, n.point",
+        *(_first_id(now - _HOUR_S), _MOST),
+    )
+    recent = _Recent()
+    for row in found:
+        place = row["skill"], row["point"]
+        recent.decisions[place] = row["decisions"]
+        recent.degraded[place] = row["degraded"]
+        recent.rewarded[place] = row["rewarded"]
+        recent.sums[place] = row["total"]
+    recent.capped = recent.decisions.total() >= _MOST
+    return recent
+
+
+def _point(
+    row: PointRow, learners: Any, due: Any, held: Any, recent: _Recent, now: float
+) -> PointStatus:
+    place = row.skill, row.point
+    learner, work, replica = learners.get(place), due.get(place), held.get(place)
+    rewarded = recent.rewarded[place]
+    return PointStatus(
+        row.skill,
+        row.point,
+        row.spec.policy.algorithm,
+        row.spec.learning.mode,
+        row.snapshot,
+        0 if learner is None or learner["snapshot"] != row.snapshot else learner["seq"],
+        None if replica is None else replica.snapshot,
+        None if replica is None else replica.seq,
+        0.0 if work is None else max(0.0, now - work["due_at"].timestamp()),
+        recent.decisions[place],
+        recent.degraded[place],
+        rewarded,
+        recent.sums[place] / rewarded if rewarded else None,
+        recent.capped,
+    )
+
+
+async def _by_point(connection: Any, query: str) -> dict[tuple[str, str], Any]:
+    return {(row["skill"], row["point"]): row for row in await connection.fetch(query)}
+
+
+def _first_id(at: float) -> UUID:
+    """Return the least UUIDv7 of a time."""
+    return UUID(int=int(max(at, 0.0) * 1000) << 80)

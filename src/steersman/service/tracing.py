@@ -1,0 +1,132 @@
+"""Traces: the W3C context of a request, and spans where someone listens to them.
+
+Without a configured provider only the header is parsed, and only if there is one. Spans leave the
+process in a thread of their own with a bounded queue, so that no collector can hold up a request.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
+
+from steersman.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+
+
+def parse_traceparent(header: bytes | None) -> str | None:
+    """Return the trace context of a header in version 00, or None if there is no valid one.
+
+    Args:
+        header: value of ``traceparent``; an invalid one is ignored, as the standard asks.
+
+    Returns:
+        ``00-<trace>-<parent>-<flags>``.
+
+    >>> parse_traceparent(b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+    >>> parse_traceparent(b"00-00000000000000000000000000000000-b7ad6b7169203331-01") is None
+    True
+
+    Source:
+        W3C Trace Context, level 1, section 3.2.
+    """
+    if header is None:
+        return None
+    match = _TRACEPARENT.fullmatch(header)
+    if match is None:
+        return None
+    version, trace_id, parent, flags, more = match.groups()
+    if (
+        version == b"ff"
+        or (version == b"00" and more)
+        or not (int(trace_id, 16) and int(parent, 16))
+    ):
+        return None
+    return f"00-{trace_id.decode()}-{parent.decode()}-{flags.decode()}"
+
+
+class Tracing:
+    """Makes spans if a provider is configured when this is made, and nothing otherwise.
+
+    >>> Tracing().enabled
+    False
+    """
+
+    def __init__(self) -> None:
+        provider = trace.get_tracer_provider()
+        self.enabled = not isinstance(
+            provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider
+        )
+        self._tracer = trace.get_tracer("steersman")
+
+    @contextmanager
+    def span(self, name: str, traceparent: str | None) -> Iterator[str | None]:
+        """Record a span as a child of the caller's.
+
+        Args:
+            name: such as ``POST /v1/decide``.
+            traceparent: of the caller, as `parse_traceparent` returns it.
+
+        Yields:
+            The context to hand on: of this span.
+        """
+        parent = trace.set_span_in_context(NonRecordingSpan(_context(traceparent)))
+        with self._tracer.start_as_current_span(name, context=parent, kind=SpanKind.SERVER) as span:
+            context = span.get_span_context()
+            own = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+            yield own if context.is_valid else traceparent
+
+
+def configure_tracing(service: str = "steersman") -> Any:
+    """Send spans to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names, if it names one.
+
+    Args:
+        service: the name under which they appear; `OTEL_SERVICE_NAME` overrides it.
+
+    Returns:
+        The provider, to be shut down at the end; None if no endpoint is set.
+
+    Raises:
+        StoreError: an endpoint is set, but the extra ``otel`` is not installed.
+
+    >>> configure_tracing() is None
+    True
+    """
+    if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return None
+    if find_spec("opentelemetry.exporter.otlp.proto.http") is None:
+        message = "OTEL_EXPORTER_OTLP_ENDPOINT is set, but the exporter is not installed; "
+        raise StoreError(message + "install steersman[otel], or unset it")
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 (an extra)
+        OTLPSpanExporter,
+    )
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    name = os.environ.get("OTEL_SERVICE_NAME", service)
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    # What does not fit into the queue is dropped; a hanging collector costs a thread 5 s at most.
+    processor = BatchSpanProcessor(OTLPSpanExporter(timeout=5), max_queue_size=4096)
+    provider.add_span_processor(processor)
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+def _context(traceparent: str | None) -> SpanContext:
+    if traceparent is None:
+        return trace.INVALID_SPAN_CONTEXT
+    _, trace_id, parent, flags = traceparent.split("-")
+    return SpanContext(
+        int(trace_id, 16), int(parent, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )
