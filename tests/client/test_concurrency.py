@@ -37,7 +37,9 @@ def test_tasks_share_a_client(server, key, tmp_path):
             assert await client.flush(20) == 0
         return told
 
-    assert set(server.stored) == set(asyncio.run(main()))
+    told = asyncio.run(main())
+    assert set(server.stored) == set(told)
+    assert len(told) == 100
 
 
 def test_a_cancelled_call_leaves_the_client_in_order(server, key, tmp_path):
