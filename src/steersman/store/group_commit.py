@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 _log = logging.getLogger(__name__)
-_OUTAGES = ("08", "25006", "53", "57", "58", "XX")
+_OF_SERVER = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_OUTAGES = ("08", "25006", "40003", "53", "55P03", "57", "58", "XX")
 _AGAIN = ("40001", "40P01")
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -218,9 +219,12 @@ class GroupCommit(Generic[R, V]):
             if self._connection is None or self._connection.is_closed():
                 self._connection = await self._connect()
             await self._write_or_split(batch)
-        except (OSError, TimeoutError, StoreError, asyncpg.InterfaceError) as error:
+        except (OSError, TimeoutError, StoreError, *_OF_SERVER) as error:
             return self._failed(batch, begun, error)
-        except asyncpg.PostgresError as error:
+        except Exception as error:  # noqa: BLE001 (logged, and tried again)
+            # Whatever it was, rows of others wait behind it: a flusher that died would keep them
+            # for ever, and nobody would hear of it.
+            _log.exception("a flush failed in a way nobody thought of")
             return self._failed(batch, begun, error)
         self._failures = 0
         self._on_flush(len(batch), loop.time() - begun, True)  # noqa: FBT003

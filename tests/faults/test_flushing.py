@@ -1,0 +1,197 @@
+"""Group commit when the server, a row or a connection fails: each row once, each waiter told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from steersman.store import (
+    DecisionRow,
+    Expired,
+    GroupCommit,
+    Taken,
+    as_tenant,
+    create_tenant,
+    log_decisions,
+)
+from steersman.wire import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from uuid import UUID
+
+    from steersman.store import Database, Tenant
+
+
+def _row(tenant: UUID, **changes: Any) -> DecisionRow:
+    now = datetime.now(UTC)
+    row = DecisionRow(
+        tenant=tenant,
+        id=new_id(),
+        skill="search",
+        point="depth",
+        episode=None,
+        parent=None,
+        unit=None,
+        rollout=None,
+        stage="live",
+        arm="control",
+        snapshot="0.1.0",
+        update_seq=0,
+        spec_hash=bytes(32),
+        feature_hash=bytes(32),
+        context={"n": 1},
+        eligible=None,
+        distribution=[0.5, 0.5],
+        action="deep",
+        p=0.5,
+        p_kind="exact",
+        x=None,
+        key=None,
+        features=None,
+        u=0.7,
+        degraded=False,
+        weight=1.0,
+        idempotency_key=None,
+        body_hash=None,
+        traceparent=None,
+        at=now,
+        window_ends=now + timedelta(hours=1),
+    )
+    return row._replace(**changes)
+
+
+async def _write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+    return await log_decisions(connection, rows)
+
+
+@asynccontextmanager
+async def _flusher(
+    database: Database,
+    write: Callable[[Any, Sequence[DecisionRow]], Awaitable[dict[UUID, Taken]]] = _write,
+) -> AsyncIterator[GroupCommit[DecisionRow, Taken]]:
+    commits = GroupCommit(lambda: database.connect("app"), write, lambda row: row.id)
+    commits.start()
+    try:
+        yield commits
+    finally:
+        assert await commits.close() == 0
+
+
+async def _ids(database: Database, tenant: UUID) -> list[UUID]:
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, tenant):
+            return [row[0] for row in await connection.fetch("SELECT id FROM decision")]
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("bad", [{"action": "a\0b"}, {"context": {"a": "\0"}}, {"p": 2.0}])
+async def test_a_row_that_cannot_be_written_pays_alone(
+    database: Database, tenant: Tenant, bad: dict[str, Any]
+) -> None:
+    other = await create_tenant(database, f"o-{new_id().hex}", actor="test")
+    rows = [_row([tenant.id, other.id][n % 2]) for n in range(40)]
+    rows[17] = rows[17]._replace(**bad)
+    async with _flusher(database) as commits:
+        results = await asyncio.gather(*map(commits.submit, rows), return_exceptions=True)
+    assert isinstance(results.pop(17), Exception)
+    assert results == [None] * 39
+    stored = await _ids(database, tenant.id) + await _ids(database, other.id)
+    assert sorted(stored) == sorted(row.id for n, row in enumerate(rows) if n != 17)
+
+
+async def test_an_error_nobody_thought_of_does_not_end_the_flusher(
+    database: Database, tenant: Tenant
+) -> None:
+    failures = iter([LookupError("a bug"), RuntimeError("another")])
+
+    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+        if error := next(failures, None):
+            raise error
+        return await log_decisions(connection, rows)
+
+    rows = [_row(tenant.id) for _ in range(3)]
+    async with _flusher(database, write) as commits:
+        assert await asyncio.gather(*map(commits.submit, rows)) == [None] * 3
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
+
+
+async def test_what_was_committed_before_its_answer_got_lost_is_written_once(
+    database: Database, tenant: Tenant
+) -> None:
+    lost = iter([True, True])
+
+    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+        refused = await log_decisions(connection, rows)
+        if next(lost, False):
+            raise ConnectionResetError
+        return refused
+
+    rows = [_row(tenant.id, idempotency_key=f"k{n}", body_hash=b"h" * 16) for n in range(5)]
+    async with _flusher(database, write) as commits:
+        assert await asyncio.gather(*map(commits.submit, rows)) == [None] * 5
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
+
+
+async def test_connections_that_are_cut_lose_and_double_nothing(
+    database: Database, tenant: Tenant
+) -> None:
+    rng = random.Random(5)
+    cutter = await database.connect(None)
+    rows = [_row(tenant.id) for _ in range(600)]
+    written: list[Any] = []
+    cuts = 0
+
+    async with _flusher(database) as commits:
+        for place in range(0, len(rows), 60):
+            waiting = [commits.submit(row) for row in rows[place : place + 60]]
+            await asyncio.sleep(rng.uniform(0, 0.01))
+            cuts += await cutter.fetchval(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND query LIKE '%log_decisions(%'"
+            )
+            written += await asyncio.gather(*waiting)
+    await cutter.close()
+    assert cuts >= 5
+    assert written == [None] * len(rows)
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
+
+
+async def test_crossing_keys_of_two_processes_get_one_decision_each(
+    database: Database, tenant: Tenant
+) -> None:
+    keys = [f"k{n}" for n in range(100)]
+    one = [_row(tenant.id, idempotency_key=key, body_hash=b"h" * 16) for key in keys]
+    two = [_row(tenant.id, idempotency_key=key, body_hash=b"h" * 16) for key in reversed(keys)]
+    rows, waiting = [], []
+    async with _flusher(database) as left, _flusher(database) as right:
+        for first, second in zip(one, two, strict=True):
+            rows += [first, second]
+            waiting += [left.submit(first), right.submit(second)]
+        verdicts = await asyncio.gather(*waiting)
+    named: dict[str, set[UUID]] = {}
+    for row, verdict in zip(rows, verdicts, strict=True):
+        named.setdefault(row.idempotency_key, set()).add(verdict.earlier if verdict else row.id)
+    assert {len(ids) for ids in named.values()} == {1}
+    stored = await _ids(database, tenant.id)
+    assert sorted(stored) == sorted(identifier for ids in named.values() for identifier in ids)
+
+
+async def test_a_row_whose_waiter_left_is_still_written(database: Database, tenant: Tenant) -> None:
+    lock = await database.connect(None)
+    row = _row(tenant.id)
+    async with _flusher(database) as commits:
+        transaction = lock.transaction()
+        await transaction.start()
+        await lock.execute("LOCK TABLE steersman.decision IN ACCESS EXCLUSIVE MODE")
+        assert isinstance(await commits.submit(row, within_s=0.05), Expired)
+        await transaction.rollback()
+    await lock.close()
+    assert await _ids(database, tenant.id) == [row.id]
