@@ -234,8 +234,10 @@ class Deciding:
         return drawn, True
 
     async def _finish(self, asked: _Asked) -> Decision:
+        # Retries of a key share the wait, and one whose caller has gone must not end it for all.
+        waiting = asked.waiting if asked.hash is None else asyncio.shield(asked.waiting)
         try:
-            verdict = await asked.waiting
+            verdict = await waiting
         except Exception as error:  # the store's word on this very row
             _log.exception("a decision cannot be stored")
             detail = f"this decision cannot be stored: {type(error).__name__}; change the request"
