@@ -93,7 +93,7 @@ class Intake:
             What became of each: records first, then events, in order. ``stored`` and ``replayed``
             are durable.
         """
-        results = [self._record(tenant, record) for record in records]
+        results = [await self._record(tenant, record) for record in records]
         settled = [await _settle_record(result) for result in results]
         waiting = [self._event(tenant, event, fixed_type, traceparent) for event in events]
         return [*settled, *[await _settle_event(result) for result in waiting]]
@@ -108,7 +108,7 @@ class Intake:
             return _refused(str(identifier)[:128], refused.problem)
         return row.id, self._events.submit(row, within_s=self._within_s)
 
-    def _record(
+    async def _record(
         self, tenant: UUID, record: Any
     ) -> EventResult | tuple[str, asyncio.Future[Taken | Expired | None]]:
         identifier = ""
@@ -117,18 +117,16 @@ class Intake:
                 row = verify(self._secret, tenant, record)
             else:
                 identifier = str(record.get("decision_id", "")) if isinstance(record, dict) else ""
-                row = self._local(tenant, record)
+                row = await self._local(tenant, record)
         except Refused as refused:
             return _refused(identifier[:128], refused.problem)
         return str(row.id), self._decisions.submit(row, within_s=self._within_s)
 
-    def _local(self, tenant: UUID, raw: Any) -> DecisionRow:
+    async def _local(self, tenant: UUID, raw: Any) -> DecisionRow:
         """Return the row of a decision that the client answered with its own default."""
         local: LocalDecision = _converted(raw, LocalDecision)
-        served = self._replicas.find(tenant, local.skill, local.decision)
-        if served is None:
-            detail = f"no decision point {local.skill}/{local.decision}; declare it first"
-            raise Refused.of("not_found", detail, field="records")
+        # A process that has just started has loaded nothing yet; its client's queue comes first.
+        served = await self._replicas.get(tenant, local.skill, local.decision)
         made = id_time(local.decision_id)
         if local.decision_id.version != 7 or not _OLDEST_S <= made <= self._clock() + _AHEAD_S:
             detail = f"{local.decision_id} is no UUIDv7 of our days; let the client make it"
@@ -251,7 +249,7 @@ def _event_row(
         {name: float(value) for name, value in event.outcomes.items()} or None,
         event.action_taken,
         event.body or None,
-        canonical_hash([kind, raw]),
+        canonical_hash({**raw, "type": kind}),  # the same event, whichever path it took
         traceparent,
     )
 
