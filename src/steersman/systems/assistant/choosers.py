@@ -91,7 +91,9 @@ class Chooser(Protocol):
             The action with its distribution.
         """
 
-    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
+    def learn(
+        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+    ) -> None:
         """Take in what an action earned.
 
         Args:
@@ -99,6 +101,7 @@ class Chooser(Protocol):
             drawn: What was drawn at it.
             index: The action whose reward is known; not always the one drawn.
             reward: In [0, 1].
+            outcomes: What the reward was made of, for who makes it anew.
         """
 
 
@@ -137,7 +140,9 @@ class Learned:
         x = self._encoder.encode(seen.context)
         return _drawn(self.policy.decide(x, rng=rng), seen, x=x)
 
-    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
+    def learn(
+        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+    ) -> None:
         """See `Chooser.learn`."""
         self.policy.learn(drawn.x, seen.eligible[index], reward)
 
@@ -160,7 +165,9 @@ class Joint:
         choice = self.policy.decide(None, rng=rng, eligible=seen.eligible, features=features)
         return _drawn(choice, seen, x=features[seen.eligible.index(choice.action)])
 
-    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
+    def learn(
+        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+    ) -> None:
         """See `Chooser.learn`."""
         self.policy.learn(np.asarray(seen.features)[index], seen.eligible[index], reward)
 
@@ -187,7 +194,9 @@ class Keyed:
         index = seen.eligible.index(choice.action)
         return Drawn(index, choice.distribution[places], choice.scores[places], choice.u, key)
 
-    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
+    def learn(
+        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+    ) -> None:
         """See `Chooser.learn`."""
         self.policy.learn(seen.context[self._key], seen.eligible[index], reward)
 
@@ -208,7 +217,9 @@ class Unlearned:
         """See `Chooser.choose`."""
         return _drawn(self.policy.decide(seen.context, rng=rng), seen)
 
-    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
+    def learn(
+        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+    ) -> None:
         """Learns nothing."""
 
 
@@ -221,7 +232,9 @@ class First:
         """See `Chooser.choose`."""
         return _certain(0, np.zeros(len(seen.eligible)), rng)
 
-    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
+    def learn(
+        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+    ) -> None:
         """Learns nothing."""
 
 
@@ -234,11 +247,13 @@ class Oracle:
         """See `Chooser.choose`."""
         return _certain(int(np.argmax(seen.truth)), seen.truth, rng)
 
-    def learn(self, seen: Seen, drawn: Drawn, index: int, reward: float) -> None:
+    def learn(
+        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+    ) -> None:
         """Learns nothing."""
 
 
-_PRIOR_REWARD, _PRIOR_REQUESTS = 0.8, 10
+PRIOR_REWARD, PRIOR_REQUESTS = 0.8, 10
 """Before any experience every choice is taken for this good, as if seen this often.
 
 A linear model starts from zero for everything it did not try. Rewards here lie around .8, so
@@ -333,10 +348,10 @@ def oracle() -> Policies:
 def _encoded(point: DecisionPoint) -> Learned:
     encoder = FeatureMap(point.context)
     policy = build(point.policy, _names(point), dim=encoder.dim, floor=_floor(point))
-    bias = np.zeros((_PRIOR_REQUESTS, encoder.dim))
+    bias = np.zeros((PRIOR_REQUESTS, encoder.dim))
     bias[:, 0] = 1.0
     for name in policy.actions:
-        rewards = [_PRIOR_REWARD] * len(bias)
+        rewards = [PRIOR_REWARD] * len(bias)
         warm_start(policy, bias, [name] * len(bias), rewards, trust=1.0)
     return Learned(policy, encoder)
 

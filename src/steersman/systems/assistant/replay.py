@@ -136,7 +136,10 @@ class _Run:
             self._learn("tool", self.policies.tool, at, tool_seen, tool, got.tool, got)
         elif used is not None and used in at.shortlist:
             index = int(np.flatnonzero(at.shortlist == used)[0])
-            self.policies.tool.learn(tool_seen, tool, index, float(tool_seen.truth[index]))
+            told = self.consequences.routed(
+                at.request, at.guardian, "planner", right=used == at.needed
+            )
+            self.policies.tool.learn(tool_seen, tool, index, told.tool, told.outcomes)
         self._remember(at, lookup, taken, used, planned, got)
 
     # -- what each decision sees -----------------------------------------------------------------
@@ -223,7 +226,7 @@ class _Run:
         reward: float,
         got: Consequence,
     ) -> None:
-        chooser.learn(seen, drawn, drawn.index, reward)
+        chooser.learn(seen, drawn, drawn.index, reward, got.outcomes)
         if self.keep:
             row = Decision(point, at.place, seen, drawn, got.outcomes, reward)
             self.log.decisions.append(row)
