@@ -55,8 +55,9 @@ async def record(
     No doctest: it needs a server; ``tests/store/test_audit.py`` shows it.
     """
     await connection.execute(
-        "INSERT INTO audit (tenant, id, actor, action, subject, detail) "
-        "VALUES ($1, $2, $3, $4, $5, $6)",
+        # Not now(), which is the same for a whole transaction: rows are read in the order of `at`.
+        "INSERT INTO audit (tenant, id, at, actor, action, subject, detail) "
+        "VALUES ($1, $2, clock_timestamp(), $3, $4, $5, $6)",
         tenant,
         new_id(),
         actor,
@@ -83,7 +84,8 @@ async def history(
     """
     rows = await connection.fetch(
         "SELECT id, at, actor, action, subject, detail FROM audit "
-        "WHERE $1::uuid IS NULL OR id < $1 ORDER BY id DESC LIMIT $2",
+        "WHERE $1::uuid IS NULL OR (at, id) < (SELECT at, id FROM audit WHERE id = $1) "
+        "ORDER BY at DESC, id DESC LIMIT $2",
         before,
         limit,
     )
