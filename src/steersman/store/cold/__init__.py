@@ -1,0 +1,21 @@
+"""The past as Parquet: compaction of finished days, and SQL over cold and hot rows together."""
+
+from __future__ import annotations
+
+from steersman.store.cold.compaction import Compacted, compact
+from steersman.store.cold.destination import Bucket, Destination, Directory, open_destination
+from steersman.store.cold.ledger import Export
+from steersman.store.cold.query import query
+from steersman.store.cold.schedule import run_daily
+
+__all__ = [
+    "Bucket",
+    "Compacted",
+    "Destination",
+    "Directory",
+    "Export",
+    "compact",
+    "open_destination",
+    "query",
+    "run_daily",
+]

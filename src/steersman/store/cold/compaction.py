@@ -1,0 +1,231 @@
+"""Compaction: from rows in PostgreSQL to one Parquet file per tenant, dataset and day.
+
+Per day: read rows and erasures as of one moment; write a file in a scratch folder; put it in its
+place; name it in ``cold_export`` and commit; remove the generation before. Whatever is killed
+where, only the commit makes a file count, and the next run removes what does not. Two runs take
+turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.errors import DataError, StoreError
+from steersman.store.cold import ledger
+from steersman.store.cold.datasets import DATASETS
+from steersman.store.cold.files import Writer, mentions, merged, read_rows
+from steersman.store.cold.ledger import Export, Source
+from steersman.store.database import as_tenant, set_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+    from uuid import UUID
+
+    from steersman.store.cold.datasets import Dataset, Row
+    from steersman.store.cold.destination import Destination
+    from steersman.store.database import Database
+
+_LOCK = 7_365_366
+_PREFETCH = 1_000
+_PART = re.compile(r"day=\d{4}-\d\d-\d\d/part-\d+\.parquet")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a run did.
+
+    Attributes:
+        written: the files that count from now on, in the order of their commits.
+        unchanged: how many files of earlier runs still say what there is.
+        removed: how many files that no longer count, or never did, were removed.
+    """
+
+    written: tuple[Export, ...]
+    unchanged: int
+    removed: int
+
+
+async def compact(
+    database: Database,
+    destination: Destination,
+    *,
+    tenants: Sequence[UUID] | None = None,
+    until: date | None = None,
+) -> Compacted:
+    """Write all days up to one to the cold store; the same again does nothing.
+
+    Late rows and erasures of a day that was written before give it a new generation, which
+    replaces the older one. Rows that retention dropped from PostgreSQL are kept.
+
+    Args:
+        database: migrated.
+        destination: see `open_destination`; always the same for one database.
+        tenants: whose rows; default: everybody's.
+        until: the last day, in UTC; default: yesterday. Days that are not over are better left.
+
+    Returns:
+        What was done.
+
+    Raises:
+        DataError: pyarrow is not installed.
+        StoreError: some days could not be written (each with its reason); all others were.
+
+    No doctest: it needs a server; ``tests/store/cold/test_compaction.py`` shows it.
+    """
+    last = until or datetime.now(UTC).date() - timedelta(days=1)
+    connection = await database.connect("owner")
+    try:
+        # The lock ends with the connection, without which nothing can be committed either.
+        await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
+        run = _Run(connection, destination, last)
+        for tenant in tenants if tenants is not None else await _tenants(connection):
+            for dataset in DATASETS:
+                await run.dataset(tenant, dataset)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        message = f"compaction stopped: {error}; what was written counts, run it again for the rest"
+        raise StoreError(message) from error
+    finally:
+        await connection.close()
+    return run.result()
+
+
+class _Run:
+    """One run, and what it has done so far."""
+
+    def __init__(self, connection: Any, destination: Destination, last: date) -> None:
+        self._connection, self._destination, self._last = connection, destination, last
+        self._scratch = destination.scratch() / "compaction"
+        self._written: list[Export] = []
+        self._unchanged = self._removed = 0
+        self._failed: list[str] = []
+
+    async def dataset(self, tenant: UUID, dataset: Dataset) -> None:
+        async with as_tenant(self._connection, tenant):
+            current = await ledger.exports(self._connection, tenant, dataset)
+            found = await ledger.sources(
+                self._connection, dataset, current.keys(), None, self._last
+            )
+        await self._sweep(tenant, dataset, {export.path for export in current.values()})
+        for day, source in found.items():
+            export = current.get(day)
+            if export is not None and export.source == str(source):
+                self._unchanged += 1
+            elif export is not None or source.hot != ledger.NOTHING:
+                await self._try_day(tenant, dataset, day, export)
+
+    def result(self) -> Compacted:
+        if self._failed:
+            listed = "\n".join(self._failed[:20])
+            message = f"{len(self._failed)} days were not written to the cold store:\n{listed}"
+            raise StoreError(f"{message}\ncorrect this and run again; all other days are done")
+        return Compacted(tuple(self._written), self._unchanged, self._removed)
+
+    async def _sweep(self, tenant: UUID, dataset: Dataset, named: set[str]) -> None:
+        """Remove what a killed run left behind: files that no export names."""
+        folder = ledger.folder_of(dataset, tenant)
+        for path in await asyncio.to_thread(lambda: list(self._destination.paths(folder))):
+            if path not in named and _PART.fullmatch(path.removeprefix(f"{folder}/")):
+                await self._remove(path)
+
+    async def _remove(self, path: str) -> None:
+        await asyncio.to_thread(self._destination.remove, path)
+        self._removed += 1
+
+    async def _try_day(self, tenant: UUID, dataset: Dataset, day: date, old: Export | None) -> None:
+        try:
+            new = await self._day(tenant, dataset, day, old)
+        except (DataError, OSError, ValueError, TypeError) as error:
+            # One tenant's damaged file or odd row must not keep the others from being written.
+            _log.exception("%s of %s on %s was not written", dataset.name, tenant, day)
+            self._failed.append(f"{dataset.name} of tenant {tenant} on {day}: {error}")
+            return
+        if new is None:
+            self._unchanged += 1
+            return
+        self._written.append(new)
+        if old is not None:
+            await self._remove(old.path)
+
+    async def _day(
+        self, tenant: UUID, dataset: Dataset, day: date, old: Export | None
+    ) -> Export | None:
+        """Write a day, or find that its file says it all already."""
+        shutil.rmtree(self._scratch, ignore_errors=True)  # of a killed run, or of the day before
+        self._scratch.mkdir(mode=0o700)
+        async with self._connection.transaction(isolation="repeatable_read"):
+            await set_tenant(self._connection, tenant)
+            found = await ledger.sources(self._connection, dataset, [day], day, day)
+            return await self._write(tenant, dataset, day, found[day], old)
+
+    async def _write(
+        self,
+        tenant: UUID,
+        dataset: Dataset,
+        day: date,
+        source: Source,
+        old: Export | None,
+    ) -> Export | None:
+        rows: AsyncIterator[Row] = hot_rows(self._connection, dataset, day)
+        if old is not None:
+            erased = await ledger.erasures(self._connection)
+            path = await asyncio.to_thread(self._fetch, old)
+            no_news = source.hot in (ledger.NOTHING, old.source.partition("/")[0])
+            if no_news and not await asyncio.to_thread(mentions, path, dataset, erased):
+                await ledger.touch(self._connection, old, source)
+                return None
+            rows = merged(dataset, read_rows(path, dataset, erased), rows)
+        draft = self._scratch / "draft.parquet"
+        written, digest = await _to_file(draft, dataset, rows)
+        if old is not None and digest == old.sha256:
+            await ledger.touch(self._connection, old, source)
+            return None
+        generation = 1 if old is None else old.generation + 1
+        place = ledger.path_of(dataset, tenant, day, generation)
+        await asyncio.to_thread(self._destination.publish, draft, place)
+        new = Export(tenant, dataset.name, day, generation, place, written, digest, str(source))
+        await ledger.record(self._connection, new)
+        return new
+
+    def _fetch(self, export: Export) -> Path:
+        try:
+            return self._destination.fetch(export.path, self._scratch)
+        except FileNotFoundError as error:
+            message = f"{export.path} is gone from the cold store; restore it from a backup, or "
+            raise DataError(message + "give the destination that it was written to") from error
+
+
+async def hot_rows(connection: Any, dataset: Dataset, day: date) -> AsyncIterator[Row]:
+    """Yield a day's rows that are in PostgreSQL and not erased, in order; the tenant must be set.
+
+    Args:
+        connection: within a transaction.
+        dataset: whose rows.
+        day: in UTC.
+    """
+    async for row in connection.cursor(dataset.rows_sql(day), prefetch=_PREFETCH):
+        yield tuple(row)
+
+
+async def _to_file(draft: Path, dataset: Dataset, rows: AsyncIterator[Row]) -> tuple[int, bytes]:
+    writer = Writer(draft, dataset)
+    try:
+        await writer.write(rows)
+        digest = await asyncio.to_thread(writer.close)
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer.rows, digest
+
+
+async def _tenants(connection: Any) -> list[UUID]:
+    return [row["id"] for row in await connection.fetch("SELECT id FROM tenant ORDER BY id")]

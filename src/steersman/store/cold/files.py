@@ -1,0 +1,166 @@
+"""Parquet files: written in order with bounded memory, the same bytes for the same rows."""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import file_digest
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import DataError
+from steersman.store.cold.datasets import schema
+from steersman.store.extras import extra
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from steersman.store.cold.datasets import Dataset, Row
+    from steersman.store.cold.ledger import Erased
+
+_GROUP_ROWS = 10_000
+_GROUP_BYTES = 32 << 20
+_READ_ROWS = 1_000
+
+
+class Writer:
+    """Writes rows to one file, in row groups that depend on the rows alone.
+
+    Args:
+        path: where; what is there is overwritten.
+        dataset: whose columns the rows have.
+    """
+
+    def __init__(self, path: Path, dataset: Dataset) -> None:
+        self.rows = 0
+        self._path = path
+        self._schema = schema(dataset)
+        self._sized = [
+            i for i, c in enumerate(dataset.columns) if c.type in ("json", "floats", "texts")
+        ]
+        self._maps = [i for i, c in enumerate(dataset.columns) if c.type == "numbers"]
+        self._group: list[Row] = []
+        self._bytes = 0
+        parquet = extra("pyarrow.parquet", "data")
+        self._file = parquet.ParquetWriter(path, self._schema, compression="zstd", version="2.6")
+
+    async def write(self, rows: AsyncIterator[Row]) -> None:
+        """Append all rows; the event loop is left free while a group is encoded."""
+        async for row in rows:
+            self._group.append(row)
+            self._bytes += sum(len(row[place] or ()) for place in self._sized)
+            if len(self._group) == _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+                await asyncio.to_thread(self._flush)
+
+    def close(self) -> bytes:
+        """Finish the file.
+
+        Returns:
+            Its SHA-256.
+        """
+        self._flush()
+        self._file.close()
+        with self._path.open("rb") as file:
+            return file_digest(file, "sha256").digest()
+
+    def abandon(self) -> None:
+        """Close the file as it is; it is not to be used."""
+        self._file.close()
+
+    def _flush(self) -> None:
+        if not self._group:
+            return
+        pa = extra("pyarrow", "data")
+        columns = list(zip(*self._group, strict=True))
+        for place in self._maps:
+            columns[place] = tuple(_pairs(value) for value in columns[place])
+        arrays = [
+            pa.array(column, type=field.type)
+            for column, field in zip(columns, self._schema, strict=True)
+        ]
+        self._file.write_table(
+            pa.Table.from_arrays(arrays, schema=self._schema), row_group_size=len(self._group)
+        )
+        self.rows += len(self._group)
+        self._group, self._bytes = [], 0
+
+
+def _pairs(value: Any) -> list[tuple[str, float]] | None:
+    """Return outcomes as a map; they come as a dict from the database, as pairs from a file."""
+    if value is None:
+        return None
+    pairs = value.items() if isinstance(value, dict) else value
+    return [(name, float(number)) for name, number in pairs]
+
+
+def read_rows(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
+    """Yield the rows of a file in order, without those that were erased since.
+
+    Args:
+        path: a file that `Writer` wrote.
+        dataset: whose it is.
+        erased: what must not be kept.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    for rows in _batches(path, [column.name for column in dataset.columns]):
+        for row in rows:
+            values = tuple(row.values())
+            if not erased.holds(dataset, values):
+                yield values
+
+
+def mentions(path: Path, dataset: Dataset, erased: Erased) -> bool:
+    """Return whether a file holds anything that was erased since; reads two columns at most.
+
+    Args:
+        path: a file that `Writer` wrote.
+        dataset: whose it is.
+        erased: what must not be kept.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    names = [dataset.decision, *(["episode"] if dataset.name == "event" else [])]
+    return any(
+        row[dataset.decision] in erased.decisions
+        or (row[dataset.decision] is None and row["episode"] in erased.episodes)
+        for rows in _batches(path, names)
+        for row in rows
+    )
+
+
+def _batches(path: Path, names: list[str]) -> Iterator[list[dict[str, Any]]]:
+    pa, parquet = extra("pyarrow", "data"), extra("pyarrow.parquet", "data")
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(_READ_ROWS, columns=names):
+                yield batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        message = f"{path}: cannot be read: {error}; restore it from a backup of the cold store"
+        raise DataError(message) from error
+
+
+async def merged(
+    dataset: Dataset, old: Iterator[Row], new: AsyncIterator[Row]
+) -> AsyncIterator[Row]:
+    """Yield two sorted streams as one; of two rows with the same key, the new one.
+
+    Args:
+        dataset: whose rows they are.
+        old: sorted by key.
+        new: likewise.
+    """
+    key_of = dataset.key_of
+    waiting = next(old, None)
+    async for row in new:
+        key = key_of(row)
+        while waiting is not None and key_of(waiting) < key:
+            yield waiting
+            waiting = next(old, None)
+        if waiting is not None and key_of(waiting) == key:
+            waiting = next(old, None)
+        yield row
+    while waiting is not None:
+        yield waiting
+        waiting = next(old, None)

@@ -1,0 +1,259 @@
+"""SQL over cold and hot rows together: `decision`, `event`, `outcome` and `reward` of one tenant.
+
+Days whose file is up to date are read from it; all other rows come from PostgreSQL, as of one
+moment and as that tenant. DuckDB gets both as Arrow data and can open nothing itself: no file, no
+network, no other tenant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+import threading
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import DataError, InputError
+from steersman.store.cold import ledger
+from steersman.store.cold.compaction import hot_rows
+from steersman.store.cold.datasets import BY_NAME, schema
+from steersman.store.cold.files import Writer
+from steersman.store.database import set_tenant
+from steersman.store.extras import extra
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from uuid import UUID
+
+    from steersman.store.cold.datasets import Dataset, Row
+    from steersman.store.cold.destination import Destination
+    from steersman.store.cold.ledger import Erased, Export
+    from steersman.store.database import Database
+
+_TRIES = 5
+_FAR = date(9000, 1, 1)
+_OUTCOME = (
+    "CREATE VIEW outcome AS SELECT decision, episode, o.key AS name, o.value AS value, "
+    'id AS event, "at", received_at '
+    "FROM (SELECT *, unnest(map_entries(outcomes)) AS o FROM event)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The rows of one dataset, as files on this machine."""
+
+    dataset: Dataset
+    cold: tuple[Path, ...]
+    hot: Path
+    overlap: bool
+    erased: Erased
+
+
+async def query(
+    database: Database,
+    destination: Destination,
+    tenant: UUID,
+    sql: str,
+    *,
+    memory_mb: int = 1024,
+    timeout_s: float = 300.0,
+) -> Any:
+    """Return what one SELECT says about all rows of a tenant, each of them once.
+
+    Args:
+        database: migrated.
+        destination: where `compact` writes.
+        tenant: whose rows; no others can be named.
+        sql: one SELECT in DuckDB's dialect over the views ``decision``, ``event``, ``outcome`` and
+            ``reward``, which have the columns of the tables of the same name, less the tenant;
+            times are timestamps in UTC. The name ``"at"`` needs its quotes there.
+        memory_mb: most memory that DuckDB takes, 64 or more.
+        timeout_s: how long the SELECT may take, above 0; reading the rows is not counted.
+
+    Returns:
+        A ``pyarrow.Table``.
+
+    Raises:
+        InputError: no SELECT, more than one statement, or SQL that DuckDB refuses or cannot finish.
+        DataError: an extra is not installed, or a file of the cold store is gone or damaged.
+        StoreError: the database does not answer.
+
+    No doctest: it needs a server; ``tests/store/cold/test_query.py`` shows it.
+    """
+    extra("pyarrow", "data")
+    _check(sql)
+    with tempfile.TemporaryDirectory(prefix="steersman-query-") as folder:
+        loaded = await _load(database, destination, tenant, _named(sql), Path(folder))
+        return await asyncio.to_thread(_run, loaded, sql, memory_mb, timeout_s, folder)
+
+
+def _check(sql: str) -> None:
+    """Refuse everything but one SELECT."""
+    duckdb = extra("duckdb", "data")
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        message = f"the query is no SQL that DuckDB reads: {error}"
+        raise InputError(message) from None
+    kinds = [statement.type.name for statement in statements]
+    if kinds != ["SELECT"]:
+        message = f"the query is {', '.join(kinds) or 'empty'}; allowed is one SELECT; send one"
+        raise InputError(message)
+
+
+def _named(sql: str) -> list[Dataset]:
+    """Return the datasets that a query may name; one too many costs time, one too few an answer."""
+    words = {word.lower() for word in re.findall(r"\w+", sql)}
+    if "outcome" in words:
+        words.add("event")
+    return [dataset for name, dataset in BY_NAME.items() if name in words]
+
+
+async def _load(
+    database: Database,
+    destination: Destination,
+    tenant: UUID,
+    datasets: Sequence[Dataset],
+    folder: Path,
+) -> list[_Loaded]:
+    connection = await database.connect("app")
+    try:
+        for left in reversed(range(_TRIES)):
+            try:
+                # One moment for all of them: files that count, hot rows, erasures.
+                async with connection.transaction(isolation="repeatable_read", readonly=True):
+                    await set_tenant(connection, tenant)
+                    return [
+                        await _load_one(connection, destination, tenant, each, folder)
+                        for each in datasets
+                    ]
+            except FileNotFoundError as error:
+                # A compaction replaced that file meanwhile; a later moment names its successor.
+                if not left:
+                    message = f"a file of the cold store is gone: {error.filename or error}; "
+                    message += "restore it from a backup, or name the right destination"
+                    raise DataError(message) from error
+                await asyncio.sleep(0.05)
+    finally:
+        await connection.close()
+    raise AssertionError
+
+
+async def _load_one(
+    connection: Any, destination: Destination, tenant: UUID, dataset: Dataset, folder: Path
+) -> _Loaded:
+    exports = await ledger.exports(connection, tenant, dataset)
+    sources = await ledger.sources(connection, dataset, exports.keys(), None, _FAR)
+    stale = [day for day, source in sources.items() if not _fresh(exports.get(day), source)]
+    cold = [
+        await asyncio.to_thread(destination.fetch, export.path, folder)
+        for export in exports.values()
+        if export.rows
+    ]
+    writer = Writer(folder / f"hot-{dataset.name}.parquet", dataset)
+    await writer.write(_hot(connection, dataset, stale))
+    await asyncio.to_thread(writer.close)
+    return _Loaded(
+        dataset,
+        tuple(cold),
+        folder / f"hot-{dataset.name}.parquet",
+        overlap=any(day in exports for day in stale),
+        erased=await ledger.erasures(connection),
+    )
+
+
+def _fresh(export: Export | None, source: ledger.Source) -> bool:
+    return export is not None and export.source == str(source)
+
+
+async def _hot(connection: Any, dataset: Dataset, days: Sequence[date]) -> AsyncIterator[Row]:
+    for day in days:
+        async for row in hot_rows(connection, dataset, day):
+            yield row
+
+
+def _run(loaded: Sequence[_Loaded], sql: str, memory_mb: int, timeout_s: float, folder: str) -> Any:
+    duckdb = extra("duckdb", "data")
+    settings = {
+        "enable_external_access": "false",
+        "memory_limit": f"{max(64, memory_mb)}MB",
+        "temp_directory": f"{folder}/spilled",
+    }
+    with duckdb.connect(":memory:", config=settings) as connection:
+        for each in loaded:
+            _register(connection, each)
+        if any(each.dataset.name == "event" for each in loaded):
+            connection.execute(_OUTCOME)
+        # Otherwise a query could read the variables of this very function by their names.
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET lock_configuration = true")
+        timer = threading.Timer(timeout_s, connection.interrupt)
+        timer.start()
+        try:
+            return connection.sql(sql).to_arrow_table()
+        except duckdb.InterruptException:
+            message = f"the query took more than {timeout_s:g} s; ask for less, or allow more"
+            raise InputError(message) from None
+        except duckdb.Error as error:
+            message = f"the query failed: {error}"
+            raise InputError(message) from None
+        finally:
+            timer.cancel()
+
+
+def _register(connection: Any, loaded: _Loaded) -> None:
+    """Make the view of one dataset: the cold rows that still hold, and the hot ones."""
+    arrow_dataset = extra("pyarrow.dataset", "data")
+    name, columns = loaded.dataset.name, schema(loaded.dataset)
+    cold = [str(path) for path in loaded.cold]
+    for part, paths in (("cold", cold), ("hot", [str(loaded.hot)])):
+        rows = (
+            arrow_dataset.dataset(paths, schema=columns, format="parquet")
+            if paths
+            else columns.empty_table()
+        )
+        connection.register(f"{part}_{name}", rows)
+    conditions = _still_holds(connection, loaded) if loaded.overlap else "true"
+    connection.execute(
+        f"CREATE VIEW {name} AS SELECT * REPLACE ({_times(loaded.dataset)}) "  # noqa: S608 (ours)
+        f"FROM (FROM hot_{name} UNION ALL FROM cold_{name} AS c WHERE {conditions})"
+    )
+
+
+def _times(dataset: Dataset) -> str:
+    """Return what turns moments into plain timestamps in UTC.
+
+    Without an extension that would have to be downloaded, DuckDB shows moments in the time zone
+    of the machine and cannot compute with them.
+    """
+    times = [column.name for column in dataset.columns if column.type == "time"]
+    return ", ".join(f'make_timestamp(epoch_us("{name}")) AS "{name}"' for name in times)
+
+
+def _still_holds(connection: Any, loaded: _Loaded) -> str:
+    """Return the condition for cold rows that are not hot as well, nor erased since."""
+    pa = extra("pyarrow", "data")
+    name = loaded.dataset.name
+    for what, values in (
+        ("decision", loaded.erased.decisions),
+        ("episode", loaded.erased.episodes),
+    ):
+        table = pa.table({what: pa.array(sorted(values), pa.string())})
+        connection.register(f"erased_{what}_{name}", table)
+    key = loaded.dataset.columns[: loaded.dataset.key]
+    same = " AND ".join(f"h.{column.name} = c.{column.name}" for column in key)
+    gone = [f"EXISTS (SELECT 1 FROM hot_{name} AS h WHERE {same})"]  # noqa: S608 (likewise)
+    gone.append(
+        f"EXISTS (SELECT 1 FROM erased_decision_{name} AS e "  # noqa: S608 (likewise)
+        f"WHERE e.decision = c.{loaded.dataset.decision})"
+    )
+    if name == "event":
+        gone.append(
+            "(c.decision IS NULL AND EXISTS "
+            "(SELECT 1 FROM erased_episode_event AS e WHERE e.episode = c.episode))"
+        )
+    return " AND ".join(f"NOT {condition}" for condition in gone)

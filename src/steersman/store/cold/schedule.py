@@ -1,0 +1,104 @@
+"""Compaction once a day, in a process that runs anyway."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from datetime import time as time_of_day
+from typing import TYPE_CHECKING
+
+from steersman.errors import InputError, SteersmanError
+from steersman.store.cold.compaction import compact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steersman.store.cold.compaction import Compacted
+    from steersman.store.cold.destination import Destination
+    from steersman.store.database import Database
+
+_LONGEST_WAIT_S = 60.0
+_RETRY_S = 600.0
+_log = logging.getLogger(__name__)
+
+
+async def run_daily(
+    database: Database,
+    destination: Destination,
+    *,
+    clock: Callable[[], float] = time.time,
+    at: str = "02:30",
+    stop: asyncio.Event | None = None,
+    report: Callable[[Compacted | SteersmanError], None] | None = None,
+) -> None:
+    """Compact at once, to catch up, and then every day at one time until told to stop.
+
+    A run that fails is logged and tried again ten minutes later. Several processes may do this for
+    one database: they take turns, and whoever comes second finds nothing to do.
+
+    Args:
+        database: migrated.
+        destination: see `open_destination`.
+        clock: seconds since 1970; tells when it is time, and which day was yesterday.
+        at: "HH:MM", in UTC.
+        stop: ends the loop when set; default: it ends by being cancelled.
+        report: is told what each run did, or how it failed.
+
+    Raises:
+        InputError: ``at`` is no time of day.
+
+    No doctest: it needs a server; ``tests/store/cold/test_schedule.py`` shows it.
+    """
+    when = _time_of_day(at)
+    stopped = stop or asyncio.Event()
+    due = clock()
+    while not await _reached(due, clock, stopped):
+        today = datetime.fromtimestamp(clock(), UTC).date()
+        outcome: Compacted | SteersmanError
+        try:
+            outcome = await compact(database, destination, until=today - timedelta(days=1))
+            due = next_run(clock(), when)
+        except SteersmanError as error:
+            _log.exception("the cold store was not brought up to date; the next try is in 10 min")
+            outcome, due = error, clock() + _RETRY_S
+        if report is not None:
+            report(outcome)
+
+
+def next_run(now: float, at: time_of_day) -> float:
+    """Return the next moment after ``now`` at which a day's run is due.
+
+    Args:
+        now: seconds since 1970.
+        at: time of day, in UTC.
+
+    Returns:
+        Seconds since 1970.
+
+    >>> (next_run(0.0, time_of_day(2, 30)), next_run(9_000.0, time_of_day(2, 30)))
+    (9000.0, 95400.0)
+    """
+    moment = datetime.fromtimestamp(now, UTC)
+    run = datetime.combine(moment.date(), at, UTC)
+    return (run if run > moment else run + timedelta(days=1)).timestamp()
+
+
+async def _reached(due: float, clock: Callable[[], float], stopped: asyncio.Event) -> bool:
+    """Wait until the clock says ``due``; return whether to stop instead."""
+    while not stopped.is_set() and (left := due - clock()) > 0:
+        # In short steps: the clock may be set, and the machine may sleep.
+        try:
+            await asyncio.wait_for(stopped.wait(), min(left, _LONGEST_WAIT_S))
+        except TimeoutError:
+            continue
+    return stopped.is_set()
+
+
+def _time_of_day(text: str) -> time_of_day:
+    if re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
+        return time_of_day.fromisoformat(text)
+    message = f"the time of compaction is {text!r}; allowed is HH:MM from 00:00 to 23:59, in UTC"
+    raise InputError(message)

@@ -1,0 +1,33 @@
+"""Libraries that come with an extra: imported when they are needed, with a way to get them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from steersman.errors import DataError
+
+
+def extra(module: str, name: str) -> Any:
+    """Return a module of an optional library.
+
+    Args:
+        module: its full name, such as ``pyarrow.parquet``.
+        name: the extra that installs it, such as ``data``.
+
+    Returns:
+        The module, untyped: type checks must not depend on what is installed.
+
+    Raises:
+        DataError: it is not installed.
+
+    >>> extra("no_such_library.part", "data")
+    Traceback (most recent call last):
+    steersman.errors.DataError: this needs no_such_library; pip install "steersman[data]"
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        library = module.partition(".")[0]
+        message = f'this needs {library}; pip install "steersman[{name}]"'
+        raise DataError(message) from error
