@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 CODES: dict[str, tuple[int, str]] = {
+    "bad_request": (400, "The request is not HTTP as the service speaks it"),
     "bad_json": (400, "The body is not the JSON that is asked for"),
     "unauthorized": (401, "The API key is missing, unknown, expired or revoked"),
     "forbidden": (403, "The API key lacks the scope"),
@@ -20,6 +21,7 @@ CODES: dict[str, tuple[int, str]] = {
     "unsupported_media_type": (415, "The body must be application/json"),
     "invalid": (422, "A value is not allowed"),
     "too_many_requests": (429, "Too many requests"),
+    "headers_too_large": (431, "The head of the request is too large"),
     "internal": (500, "Something is wrong on our side"),
     "unavailable": (503, "The service cannot do this now"),
 }
