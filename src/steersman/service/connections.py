@@ -1,0 +1,196 @@
+"""Connections with limits: nobody may hold one open for nothing, or fill memory with a head.
+
+uvicorn bounds neither the size nor the time of a request's head, nor the time of its body. Here
+every connection remembers what it waits for and since when, and one sweep twice a second ends those
+that wait too long: no request pays for a timer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from steersman.service.http import problem_answer
+from steersman.wire import Problem
+
+if TYPE_CHECKING:
+    from asyncio import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a connection may take.
+
+    Attributes:
+        head_bytes: of request line and headers.
+        head_s: until a head is complete, from its first byte or from the connection's begin.
+        body_s: until a body is complete, from the end of its head.
+        write_s: how long an answer may wait for a client that does not read.
+        idle_s: between two requests.
+        connections: at a time; one more is told to come back later.
+        drain_s: for requests that are being answered when the server is told to stop.
+    """
+
+    head_bytes: int = 32 * 1024
+    head_s: float = 10.0
+    body_s: float = 30.0
+    write_s: float = 30.0
+    idle_s: int = 75
+    connections: int = 4_000
+    drain_s: int = 10
+
+
+class _Waits(Enum):
+    FOR_HEAD = 1
+    FOR_BODY = 2
+    FOR_NOTHING = 3
+
+
+class HeadTooLargeError(Exception):
+    """A head exceeds its limit; the parser passes it on as a bad request."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits; `bounded` makes the class for some."""
+
+    limits = Limits()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waits = _Waits.FOR_HEAD
+        self._since = self.loop.time()
+        self._head = 0
+        self._raw = 0
+        self._stuck_since: float | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Take a connection, or tell it that there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            detail = f"{self.limits.connections} connections are open, as many as allowed; wait"
+            self.end_with(Problem.of("unavailable", detail, retry_after_s=1.0))
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; a head that is still not complete must not have grown too large."""
+        if self._waits is _Waits.FOR_NOTHING:
+            # A request begins, or something that never becomes one.
+            self._wait(_Waits.FOR_HEAD)
+        begun = self._waits is _Waits.FOR_HEAD
+        super().data_received(data)
+        if begun and self._waits is _Waits.FOR_HEAD:
+            self._raw += len(data)
+            if self._raw > self.limits.head_bytes and not self.transport.is_closing():
+                self.end_with(self._head_problem())
+
+    def on_message_begin(self) -> None:
+        """Note that a head begins."""
+        super().on_message_begin()
+        self._wait(_Waits.FOR_HEAD)
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the URL."""
+        self._grow(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self._grow(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Note that a body is next; the request begins to be answered."""
+        self._wait(_Waits.FOR_BODY)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that the request is complete."""
+        self._waits = _Waits.FOR_NOTHING
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """Note since when the client does not read its answers."""
+        self._stuck_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the client reads again."""
+        self._stuck_since = None
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, as a problem like all others."""
+        if self._head > self.limits.head_bytes:
+            self.end_with(self._head_problem())
+        else:
+            self.end_with(Problem.of("bad_request", f"{msg} Send HTTP/1.1 as RFC 9112 has it"))
+
+    def sweep(self, now: float) -> None:
+        """End the connection if it has kept us waiting too long.
+
+        Args:
+            now: of the loop's clock.
+        """
+        if self.transport.is_closing():
+            return
+        if self._stuck_since is not None and now - self._stuck_since > self.limits.write_s:
+            self.transport.abort()
+        if self.flow.read_paused:
+            return  # it is we who keep the client waiting
+        cycle: Any = self.cycle  # None until the first request
+        answering = cycle is not None and not cycle.response_complete
+        if self._waits is _Waits.FOR_BODY and now - self._since > self.limits.body_s:
+            if answering and not cycle.response_started:
+                detail = f"the body was not complete after {self.limits.body_s:g} s; send it faster"
+                self.end_with(Problem.of("timeout", detail))
+            else:
+                self.transport.close()
+        late = self._waits is _Waits.FOR_HEAD and now - self._since > self.limits.head_s
+        if late and not answering:
+            detail = f"no complete request head after {self.limits.head_s:g} s; send it at once"
+            self.end_with(Problem.of("timeout", detail))
+
+    def end_with(self, problem: Problem) -> None:
+        """Answer a problem and close.
+
+        Args:
+            problem: why.
+        """
+        status, body, headers = problem_answer(problem)
+        lines = [STATUS_LINE[status], b"content-length: %d\r\n" % len(body)]
+        lines += [
+            name + b": " + value + b"\r\n" for name, value in headers if name != b"connection"
+        ]
+        self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", body]))
+        self.transport.close()
+
+    def _wait(self, what: _Waits) -> None:
+        self._waits = what
+        self._since = self.loop.time()
+        self._head = self._raw = 0
+
+    def _grow(self, count: int) -> None:
+        self._head += count
+        if self._head > self.limits.head_bytes:
+            raise HeadTooLargeError
+
+    def _head_problem(self) -> Problem:
+        detail = f"the head is over {self.limits.head_bytes} bytes; send fewer or shorter headers"
+        return Problem.of("headers_too_large", detail)
+
+
+def bounded(limits: Limits) -> type[BoundedProtocol]:
+    """Return the protocol with other limits.
+
+    Args:
+        limits: what a connection may take.
+
+    Returns:
+        A class for uvicorn.
+
+    >>> bounded(Limits(head_s=1.0)).limits.head_s
+    1.0
+    """
+    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits})

@@ -1,0 +1,69 @@
+"""Log lines as JSON, one event a line, without secrets: whatever was logged, keys are masked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+_SECRETS = (
+    (re.compile(r"sk_[A-Za-z0-9]{8,}"), "sk_***"),
+    (re.compile(r"(?i)(bearer\s+)[^\s'\"\\]+"), r"\1***"),
+    (re.compile(r"(?<=://)([^:@/\s]*):[^@/\s]+(?=@)"), r"\1:***"),
+)
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats records as JSON; API keys, bearer tokens and passwords in URLs are masked.
+
+    >>> record = logging.makeLogRecord({"name": "a", "levelname": "INFO", "msg": "Bearer x"})
+    >>> JsonFormatter().format(record)
+    '{"at":"...","level":"INFO","logger":"a","message":"Bearer ***"}'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line.
+
+        Args:
+            record: what was logged.
+        """
+        line = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": mask(record.getMessage()),
+        }
+        if record.exc_info:
+            line["error"] = mask(self.formatException(record.exc_info))
+        return msgspec.json.encode(line).decode()
+
+
+def mask(text: str) -> str:
+    """Return a text without secrets.
+
+    Args:
+        text: to be logged.
+
+    Returns:
+        The text; keys, tokens and passwords are ``***``.
+
+    >>> mask("postgresql://me:pw@host/db asked with sk_abcdefghijkl")
+    'postgresql://me:***@host/db asked with sk_***'
+    """
+    for pattern, masked in _SECRETS:
+        text = pattern.sub(masked, text)
+    return text
+
+
+def configure_logging() -> None:
+    """Send log lines to standard error as JSON, from level `STEERSMAN_LOG_LEVEL` (INFO) on.
+
+    No doctest: it changes the logging of the process; ``tests/service/test_logs.py`` shows it.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    level = os.environ.get("STEERSMAN_LOG_LEVEL", "INFO").upper()
+    logging.basicConfig(handlers=[handler], level=level, force=True)

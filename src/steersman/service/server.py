@@ -1,0 +1,241 @@
+"""From a port to `Service.app`: uvicorn with limits, one process or several on one port.
+
+Several processes bind the same port (SO_REUSEPORT) and the kernel divides connections among them;
+they share nothing but the store. A supervisor starts them, starts again what died, and on SIGTERM
+or SIGINT lets each of them drain: no new connections, answers to what was asked, rows flushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import resource
+import signal
+import socket
+import tempfile
+import time
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+import uvloop
+
+from steersman.service.assembly import Settings, assemble
+from steersman.service.connections import BoundedProtocol, Limits, bounded
+from steersman.service.logs import configure_logging
+from steersman.service.tracing import configure_tracing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.context import SpawnProcess
+
+    from steersman.service.assembly import Service
+    from steersman.store import Database
+
+_log = logging.getLogger(__name__)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_FILES = 16_384
+_STOP_S = 25.0
+_RESTART_S = 1.0
+
+
+class HttpServer(uvicorn.Server):
+    """A server of one application within limits; `stop` lets it drain.
+
+    Args:
+        app: answers requests.
+        limits: of its connections.
+
+    No doctest: it opens a port; ``tests/service/test_connections.py`` shows it.
+    """
+
+    def __init__(self, app: Any, limits: Limits | None = None) -> None:
+        limits = limits or Limits()
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=bounded(limits),
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                backlog=2048,
+                timeout_keep_alive=limits.idle_s,
+                timeout_graceful_shutdown=limits.drain_s,
+            )
+        )
+
+    def stop(self) -> None:
+        """Stop accepting, answer what was asked, and return from `serve`."""
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone: uvicorn raises them again before rows are flushed."""
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Sweep connections twice a second.
+
+        Args:
+            counter: of tenths of a second.
+
+        Returns:
+            Whether to stop.
+        """
+        if counter % 5 == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in tuple(self.server_state.connections):
+                if isinstance(connection, BoundedProtocol):
+                    connection.sweep(now)
+        return await super().on_tick(counter)
+
+
+def serve(
+    database: Database,
+    home: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    processes: int = 1,
+    limits: Limits | None = None,
+    ready: Callable[[int], None] = lambda _port: None,
+) -> int:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        database: migrated.
+        home: holds the secret.
+        host: address to listen on.
+        port: to listen on; 0: any that is free.
+        processes: how many share the port.
+        limits: of connections.
+        ready: called with the port once it is known.
+
+    Returns:
+        Exit status: 0 after a drain; 1 if a process had to be killed.
+
+    Raises:
+        OSError: the port is taken.
+        StoreError: the store does not answer (with one process; several try again).
+
+    No doctest: it runs until stopped; ``tests/service/test_server.py`` shows it.
+    """
+    _allow_files()
+    limits = limits or Limits()
+    if processes == 1:
+        listener = _bind(host, port)
+        ready(listener.getsockname()[1])
+        uvloop.run(_serve_one(database, home, listener, limits, Settings.from_environment()))
+        return 0
+    # Bound, but not listening: it keeps the port ours while processes come and go.
+    with _bind(host, port) as reserved, tempfile.TemporaryDirectory(prefix="steersman-") as folder:
+        number: int = reserved.getsockname()[1]
+        context = multiprocessing.get_context("spawn")
+
+        def start(index: int) -> SpawnProcess:
+            settings = Settings.from_environment(str(index), Path(folder))
+            process = context.Process(
+                target=_child,
+                args=(database, home, host, number, limits, settings),
+                name=f"steersman-{index}",
+            )
+            process.start()
+            return process
+
+        ready(number)
+        return _supervise(start, processes)
+
+
+def _supervise(start: Callable[[int], SpawnProcess], count: int) -> int:
+    """Keep processes running until a signal; then let them drain."""
+    stopping: list[int] = []
+    before = {s: signal.signal(s, lambda number, _: stopping.append(number)) for s in _SIGNALS}
+    running = {index: start(index) for index in range(count)}
+    try:
+        while not stopping:
+            multiprocessing.connection.wait(
+                [process.sentinel for process in running.values()], timeout=0.5
+            )
+            for index, process in running.items():
+                if not stopping and process.exitcode is not None:
+                    _log.error(
+                        "process %d ended with %s; it is started again", index, process.exitcode
+                    )
+                    time.sleep(_RESTART_S)
+                    running[index] = start(index)
+        return _drain(list(running.values()))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for process in running.values():
+            if process.is_alive():
+                process.kill()
+
+
+def _drain(processes: list[SpawnProcess]) -> int:
+    until = time.monotonic() + _STOP_S
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(max(0.0, until - time.monotonic()))
+    return int(any(process.exitcode != 0 for process in processes))
+
+
+def _child(
+    database: Database, home: Path, host: str, port: int, limits: Limits, settings: Settings
+) -> None:
+    configure_logging()
+    _allow_files()
+    uvloop.run(_serve_one(database, home, _bind(host, port), limits, settings))
+
+
+async def _serve_one(
+    database: Database, home: Path, listener: socket.socket, limits: Limits, settings: Settings
+) -> None:
+    provider = configure_tracing()
+    loop = asyncio.get_running_loop()
+    try:
+        async with AsyncExitStack() as stack:
+            service = await assemble(stack, database, home, settings)
+            server = HttpServer(service.app, limits)
+            for number in _SIGNALS:
+                loop.add_signal_handler(number, _stop, service, server)
+            listener.listen(2048)
+            await server.serve(sockets=[listener])
+    finally:
+        if provider is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.to_thread(provider.shutdown), 6.0)
+
+
+def _stop(service: Service, server: HttpServer) -> None:
+    service.draining = True
+    server.stop()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)  # noqa: FBT003 (the standard library's)
+    return listener
+
+
+def _allow_files() -> None:
+    """Raise the number of files this process may open: a connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
