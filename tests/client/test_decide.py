@@ -3,6 +3,7 @@
 import time
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from steersman.client import Ask
@@ -157,9 +158,16 @@ def test_what_json_cannot_say_is_refused_here(client, server, context):
     assert not server.calls
 
 
+def test_features_may_be_arrays(client, server):
+    client.decide("mail", "tone", {}, eligible=["b"], features={"b": np.arange(2.0)})
+    assert server.calls[0]["body"]["features"] == {"b": [0.0, 1.0]}
+
+
 def test_arguments_that_make_no_sense_are_refused_here(client):
     with pytest.raises(InputError, match="default must be one of the eligible"):
         client.decide("mail", "tone", {}, eligible=["a"], default="b")
+    with pytest.raises(InputError, match="context is a mapping"):
+        client.decide("mail", "tone", ["a"])
     with pytest.raises(InputError, match="1 to 1000"):
         client.decide_many([])
     with pytest.raises(InputError, match="timeout_ms"):

@@ -8,6 +8,7 @@ import pytest
 from steersman.client.delivery import MOST_BYTES, batch_request, settle
 from steersman.client.disk_queue import Item, Row
 from steersman.client.exchange import Answer, Failure
+from steersman.client.lease import Lease
 from steersman.errors import InputError, QueueFullError
 
 EVENT = {"outcomes": {"good": 1.0}}
@@ -153,6 +154,17 @@ def test_a_full_queue_is_told_and_loses_nothing(make, server):
     assert client.flush(10) == 0
     assert server.order == kept
     assert len(kept) >= 3
+
+
+def test_a_holder_of_the_lease_that_does_nothing_is_passed_by(make, server, monkeypatch):
+    monkeypatch.setattr("steersman.client.sender.PATIENCE_S", 0.1)
+    client = make()
+    stopped = Lease(client.queue_path.with_suffix(".sender"))
+    assert stopped.take()
+    client.submit_feedback(episode="e", **EVENT)
+    client.submit_feedback(episode="e", **EVENT)
+    assert client.flush(10) == 0
+    stopped.release()
 
 
 # The rules by themselves.

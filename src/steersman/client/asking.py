@@ -43,6 +43,10 @@ class Ask:
     parent: wire.Decision | UUID | str | None = None
 
     def __post_init__(self) -> None:
+        given: object = self.context
+        if not isinstance(given, Mapping):
+            kind = type(given).__name__
+            raise InputError(f"context is a mapping from field names to values, got {kind}")
         if self.default is None or self.eligible is None:
             return
         if self.default not in self.eligible:
@@ -63,9 +67,7 @@ def request_of(ask: Ask, timeout_s: float) -> wire.DecideRequest:
         decision=ask.decision,
         context=dict(ask.context),
         eligible=None if ask.eligible is None else list(ask.eligible),
-        features=None
-        if ask.features is None
-        else {name: list(numbers) for name, numbers in ask.features.items()},
+        features=None if ask.features is None else _plain(ask.features),
         episode_id=ask.episode,
         parent_id=None if ask.parent is None else decision_id(ask.parent),
         unit=ask.unit,
@@ -150,6 +152,14 @@ def decision_id(decision: wire.Decision | UUID | str) -> UUID:
         raise InputError(
             f"a decision is given as what decide() returned or as its id, a UUID; got {decision!r}"
         ) from None
+
+
+def _plain(features: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    # Arrays are what most applications have at hand here.
+    return {
+        name: numbers.tolist() if hasattr(numbers, "tolist") else list(numbers)
+        for name, numbers in features.items()
+    }
 
 
 def _not_finite(value: Any, place: str) -> str:

@@ -12,6 +12,7 @@ from steersman.errors import InputError
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     from steersman.client.disk_queue import Drop
 
@@ -50,6 +51,11 @@ class Base:
     def answered_locally(self) -> int:
         """How many decisions this client answered with their default."""
         return self._core.answered_locally
+
+    @property
+    def queue_path(self) -> Path:
+        """Where the queue lies on disk."""
+        return self._settings.queue_path
 
     def _timeout_s(self, timeout_ms: float | None) -> float:
         return self._settings.timeout_s if timeout_ms is None else checked_timeout_s(timeout_ms)

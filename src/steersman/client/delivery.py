@@ -115,7 +115,7 @@ def _settle_each(rows: Sequence[Row], results: list[wire.EventResult]) -> Outcom
     later: list[Row] = []
     record_missing = False
     for row, result in zip(rows, results, strict=True):
-        status = (result.problem or {}).get("status")
+        status = _status(result)
         if result.status != "refused":
             done.append(row)
         elif status in RETRIED or (status == 404 and record_missing and row.item.kind == "event"):
@@ -130,6 +130,11 @@ def _settle_each(rows: Sequence[Row], results: list[wire.EventResult]) -> Outcom
         failed=bool(later),
         reason=f"{len(later)} of {len(rows)} items could not be stored now" if later else "",
     )
+
+
+def _status(result: wire.EventResult) -> int:
+    status = (result.problem or {}).get("status")
+    return status if isinstance(status, int) else 0
 
 
 def _isolate(rows: Sequence[Row], answer: Answer) -> Outcome:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steersman.client.delivery import Outcome
-    from steersman.client.disk_queue import DiskQueue
+    from steersman.client.disk_queue import DiskQueue, Row
     from steersman.client.exchange import Heard
     from steersman.client.lease import Lease
 
@@ -32,6 +32,9 @@ GATHER_S = 0.02
 LOOK_AGAIN_S = 30.0
 """How often an idle sender looks for what another process left behind."""
 LEASE_RETRY_S = 0.25
+PATIENCE_S = 60.0
+"""After so long without any progress the holder of the lease is taken for stopped, though alive:
+sending the same rows twice is harmless, not sending them is not."""
 LONGEST_ASKED_S = 300.0
 """The most that a Retry-After is followed: who writes a day may mean another client."""
 CLOSE_S = 0.1
@@ -70,6 +73,7 @@ class Sender:
         self._backoff = Backoff(0.2, 30.0, rng)
         self._failures = 0
         self._most_rows = MOST_ROWS
+        self._seen: tuple[list[Row], float] | None = None
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
@@ -112,7 +116,7 @@ class Sender:
 
     def _round(self, transport: Transport) -> None:
         try:
-            if not self._lease.take():
+            if not self._may_send():
                 self._pause(LEASE_RETRY_S)
                 return
             rows = self._queue.take(self._most_rows, MOST_BYTES)
@@ -128,6 +132,14 @@ class Sender:
             return
         self._most_rows = outcome.rows_next
         self._report(outcome)
+
+    def _may_send(self) -> bool:
+        if self._lease.take():
+            return True
+        front = self._queue.take(1, 1)
+        if not self._seen or self._seen[0] != front:
+            self._seen = (front, time.monotonic())
+        return time.monotonic() - self._seen[1] > PATIENCE_S
 
     def _report(self, outcome: Outcome) -> None:
         for row, problem in outcome.settlement.refused:
