@@ -100,9 +100,9 @@ async def test_a_row_that_cannot_be_written_pays_alone(
     rows = [_row([tenant.id, other.id][n % 2]) for n in range(40)]
     rows[17] = rows[17]._replace(**bad)
     async with _flusher(database) as commits:
-        results = await asyncio.gather(*map(commits.submit, rows), return_exceptions=True)
-    assert isinstance(results.pop(17), Exception)
-    assert results == [None] * 39
+        results = await asyncio.gather(*(commits.submit([row]) for row in rows))
+    assert isinstance(results.pop(17)[rows[17].id], Exception)
+    assert results == [{}] * 39
     stored = await _ids(database, tenant.id) + await _ids(database, other.id)
     assert sorted(stored) == sorted(row.id for n, row in enumerate(rows) if n != 17)
 
@@ -119,7 +119,7 @@ async def test_an_error_nobody_thought_of_does_not_end_the_flusher(
 
     rows = [_row(tenant.id) for _ in range(3)]
     async with _flusher(database, write) as commits:
-        assert await asyncio.gather(*map(commits.submit, rows)) == [None] * 3
+        assert await asyncio.gather(*(commits.submit([row]) for row in rows)) == [{}] * 3
     assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
 
 
@@ -136,7 +136,7 @@ async def test_what_was_committed_before_its_answer_got_lost_is_written_once(
 
     rows = [_row(tenant.id, idempotency_key=f"k{n}", body_hash=b"h" * 16) for n in range(5)]
     async with _flusher(database, write) as commits:
-        assert await asyncio.gather(*map(commits.submit, rows)) == [None] * 5
+        assert await asyncio.gather(*(commits.submit([row]) for row in rows)) == [{}] * 5
     assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
 
 
@@ -151,7 +151,7 @@ async def test_connections_that_are_cut_lose_and_double_nothing(
 
     async with _flusher(database) as commits:
         for place in range(0, len(rows), 60):
-            waiting = [commits.submit(row) for row in rows[place : place + 60]]
+            waiting = [commits.submit([row]) for row in rows[place : place + 60]]
             await asyncio.sleep(rng.uniform(0, 0.01))
             cuts += await cutter.fetchval(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
@@ -160,7 +160,7 @@ async def test_connections_that_are_cut_lose_and_double_nothing(
             written += await asyncio.gather(*waiting)
     await cutter.close()
     assert cuts >= 5
-    assert written == [None] * len(rows)
+    assert written == [{}] * len(rows)
     assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
 
 
@@ -174,11 +174,12 @@ async def test_crossing_keys_of_two_processes_get_one_decision_each(
     async with _flusher(database) as left, _flusher(database) as right:
         for first, second in zip(one, two, strict=True):
             rows += [first, second]
-            waiting += [left.submit(first), right.submit(second)]
+            waiting += [left.submit([first]), right.submit([second])]
         verdicts = await asyncio.gather(*waiting)
     named: dict[str, set[UUID]] = {}
     for row, verdict in zip(rows, verdicts, strict=True):
-        named.setdefault(row.idempotency_key, set()).add(verdict.earlier if verdict else row.id)
+        winner = verdict[row.id].earlier if verdict else row.id
+        named.setdefault(row.idempotency_key, set()).add(winner)
     assert {len(ids) for ids in named.values()} == {1}
     stored = await _ids(database, tenant.id)
     assert sorted(stored) == sorted(identifier for ids in named.values() for identifier in ids)
@@ -191,7 +192,7 @@ async def test_a_row_whose_waiter_left_is_still_written(database: Database, tena
         transaction = lock.transaction()
         await transaction.start()
         await lock.execute("LOCK TABLE steersman.decision IN ACCESS EXCLUSIVE MODE")
-        assert isinstance(await commits.submit(row, within_s=0.05), Expired)
+        assert isinstance(await commits.submit([row], within_s=0.05), Expired)
         await transaction.rollback()
     await lock.close()
     assert await _ids(database, tenant.id) == [row.id]

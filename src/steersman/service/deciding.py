@@ -26,7 +26,7 @@ from steersman.store import Expired, Taken, as_tenant, find_decision
 from steersman.wire import DecideRequest, Decision, Problem, Refused, canonical_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
     from uuid import UUID
 
     from asyncpg import Pool
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from steersman.service.replicas import Replicas
     from steersman.store import DecisionRow, GroupCommit
 
-    Waiting = asyncio.Future[Taken | Expired | None]
+    Waiting = asyncio.Future[dict[Hashable, Taken | Exception] | Expired]
 
 _log = logging.getLogger(__name__)
 _convert = msgspec.convert
@@ -197,10 +197,10 @@ class Deciding:
         within = served.deadline_s if request.deadline_ms is None else request.deadline_ms / 1000
         key = request.idempotency_key
         if key is None:
-            waiting = self._commits.submit(row, within_s=within)
+            waiting = self._commits.submit([row], within_s=within)
             return _Asked(row, names, None, waiting)
         place = (row.tenant, key)
-        waiting = self._commits.submit(row, within_s=within, on_settled=lambda: self._forget(place))
+        waiting = self._commits.submit([row], within_s=within, on_settled=lambda: self._forget(place))
         asked = self._asked[place] = _Asked(row, names, row.body_hash, waiting)
         return asked
 
@@ -236,17 +236,16 @@ class Deciding:
     async def _finish(self, asked: _Asked) -> Decision:
         # Retries of a key share the wait, and one whose caller has gone must not end it for all.
         waiting = asked.waiting if asked.hash is None else asyncio.shield(asked.waiting)
-        try:
-            verdict = await waiting
-        except Exception as error:  # the store's word on this very row
-            _log.exception("a decision cannot be stored")
-            detail = f"this decision cannot be stored: {type(error).__name__}; change the request"
-            raise Refused.of("invalid", detail) from error
-        if verdict is None:
-            return to_answer(asked.row, asked.names, logged=True)
-        if isinstance(verdict, Expired):
+        verdicts = await waiting
+        if isinstance(verdicts, Expired):
             record = sign(self._secret, asked.row)
             return to_answer(asked.row, asked.names, logged="unknown", record=record)
+        if not verdicts:
+            return to_answer(asked.row, asked.names, logged=True)
+        verdict = verdicts[asked.row.id]
+        if isinstance(verdict, Exception):
+            detail = f"this decision cannot be stored: {type(verdict).__name__}; change the request"
+            raise Refused.of("invalid", detail) from verdict
         if verdict.body_hash != asked.row.body_hash:
             _conflict(asked.row.idempotency_key or "")
         return await self._earlier(asked.row.tenant, verdict.earlier)

@@ -27,7 +27,6 @@ from steersman.wire import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
@@ -93,34 +92,54 @@ class Intake:
             What became of each: records first, then events, in order. ``stored`` and ``replayed``
             are durable.
         """
-        results = [await self._record(tenant, record) for record in records]
-        settled = [await _settle_record(result) for result in results]
-        waiting = [self._event(tenant, event, fixed_type, traceparent) for event in events]
-        return [*settled, *[await _settle_event(result) for result in waiting]]
+        decisions = [await self._record(tenant, record) for record in records]
+        stored = await self._store(self._decisions, decisions)
+        rows = [self._event(tenant, event, fixed_type, traceparent) for event in events]
+        return [*stored, *await self._store(self._events, rows)]
+
+    async def _store(
+        self, commits: GroupCommit[Any, Any], rows: Sequence[Any]
+    ) -> list[EventResult]:
+        """Return what became of each row; what was refused before is passed on."""
+        waves: list[dict[str, Any]] = []
+        for row in rows:
+            if isinstance(row, EventResult):
+                continue
+            # The same id twice in one request: the second is compared with what is stored then.
+            wave = next((wave for wave in waves if str(row.id) not in wave), None)
+            if wave is None:
+                waves.append(wave := {})
+            wave[str(row.id)] = row
+        waiting = [
+            (wave, commits.submit(list(wave.values()), within_s=self._within_s)) for wave in waves
+        ]
+        verdicts: dict[int, Any] = {}
+        for wave, future in waiting:
+            said = await future
+            for row in wave.values():
+                verdicts[id(row)] = said if isinstance(said, Expired) else said.get(_name(row))
+        return [
+            row if isinstance(row, EventResult) else _result(str(row.id), verdicts[id(row)])
+            for row in rows
+        ]
 
     def _event(
         self, tenant: UUID, raw: Any, fixed_type: EventType | None, traceparent: str | None
-    ) -> EventResult | tuple[str, asyncio.Future[Verdict | Expired | None]]:
-        identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
+    ) -> EventResult | EventRow:
         try:
-            row = _event_row(tenant, raw, fixed_type, traceparent, now=self._clock())
+            return _event_row(tenant, raw, fixed_type, traceparent, now=self._clock())
         except Refused as refused:
+            identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
             return _refused(str(identifier)[:128], refused.problem)
-        return row.id, self._events.submit(row, within_s=self._within_s)
 
-    async def _record(
-        self, tenant: UUID, record: Any
-    ) -> EventResult | tuple[str, asyncio.Future[Taken | Expired | None]]:
-        identifier = ""
+    async def _record(self, tenant: UUID, record: Any) -> EventResult | DecisionRow:
         try:
             if isinstance(record, str):
-                row = verify(self._secret, tenant, record)
-            else:
-                identifier = str(record.get("decision_id", "")) if isinstance(record, dict) else ""
-                row = await self._local(tenant, record)
+                return verify(self._secret, tenant, record)
+            return await self._local(tenant, record)
         except Refused as refused:
-            return _refused(identifier[:128], refused.problem)
-        return str(row.id), self._decisions.submit(row, within_s=self._within_s)
+            identifier = record.get("decision_id", "") if isinstance(record, dict) else ""
+            return _refused(str(identifier)[:128], refused.problem)
 
     async def _local(self, tenant: UUID, raw: Any) -> DecisionRow:
         """Return the row of a decision that the client answered with its own default."""
@@ -168,22 +187,13 @@ class Intake:
         )
 
 
-async def _settle_record(
-    result: EventResult | tuple[str, asyncio.Future[Taken | Expired | None]],
-) -> EventResult:
-    if isinstance(result, EventResult):
-        return result
-    identifier, waiting = result
-    return _late(identifier) if await _settled(waiting) else EventResult(identifier, "stored")
+def _name(row: DecisionRow | EventRow) -> Any:
+    """Return what a row's group commit calls it."""
+    return (row.tenant, row.id) if isinstance(row, EventRow) else row.id
 
 
-async def _settle_event(
-    result: EventResult | tuple[str, asyncio.Future[Verdict | Expired | None]],
-) -> EventResult:
-    if isinstance(result, EventResult):
-        return result
-    identifier, waiting = result
-    verdict = await _settled(waiting)
+def _result(identifier: str, verdict: Any) -> EventResult:
+    """Return what the store's verdict on a row means for who sent it."""
     if verdict is None:
         return EventResult(identifier, "stored")
     if verdict == "replayed":
@@ -194,15 +204,6 @@ async def _settle_event(
         detail = f"event {identifier!r} is stored with another body; use a new id for a new event"
         return _refused(identifier, Problem.of("idempotency_conflict", detail, field="event_id"))
     return _late(identifier) if isinstance(verdict, Expired) else _unstorable(identifier)
-
-
-async def _settled(waiting: asyncio.Future[Any]) -> Any:
-    """Return the store's verdict; the exception itself where this row can never be stored."""
-    try:
-        return await waiting
-    except Exception as error:  # noqa: BLE001 (the store's word on this very row)
-        _log.exception("an event cannot be stored")
-        return error
 
 
 def _late(identifier: str) -> EventResult:

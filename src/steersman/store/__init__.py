@@ -6,7 +6,7 @@ from steersman.store.audit import AuditRow, history, record
 from steersman.store.database import Database, as_tenant, set_tenant, state_home
 from steersman.store.decisions import DecisionRow, Taken, find_decision, log_decisions
 from steersman.store.encoding import NO_KEY, encode, rounded
-from steersman.store.events import EventRow, log_events
+from steersman.store.events import EventRow, Verdict, log_events
 from steersman.store.group_commit import Expired, GroupCommit
 from steersman.store.keys import (
     ROLES,
@@ -40,6 +40,7 @@ __all__ = [
     "Taken",
     "Tenant",
     "UpdateRow",
+    "Verdict",
     "as_tenant",
     "create_key",
     "create_tenant",

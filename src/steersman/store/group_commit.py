@@ -42,38 +42,41 @@ V = TypeVar("V")
 
 
 class Expired:
-    """The time was up before the row was durable; it is still going to be written."""
+    """The time was up before the rows were durable; they are still going to be written."""
 
 
 class _Entry(Generic[R, V]):
-    """A row, who waits for it, and whether it is settled: an expired wait leaves the row here."""
+    """The rows of one request, who waits for them, and whether they are settled.
 
-    __slots__ = ("future", "on_settled", "row", "settled", "timer")
+    A wait that expires leaves the rows here: they are written all the same.
+    """
+
+    __slots__ = ("future", "names", "on_settled", "rows", "settled", "tenant", "timer", "verdicts")
 
     def __init__(
         self,
-        row: R,
-        future: asyncio.Future[V | Expired | None],
+        rows: Sequence[R],
+        names: Sequence[Hashable],
+        future: asyncio.Future[dict[Hashable, V | Exception] | Expired],
         on_settled: Callable[[], None] | None,
     ) -> None:
-        self.row = row
-        self.on_settled = on_settled
+        self.rows = rows
+        self.names = names
+        self.tenant = rows[0].tenant
         self.future = future
+        self.on_settled = on_settled
+        self.verdicts: dict[Hashable, V | Exception] = {}
         self.settled = False
         self.timer: asyncio.TimerHandle | None = None
 
-    def settle(self, verdict: V | None, error: Exception | None = None) -> None:
+    def settle(self) -> None:
         self.settled = True
         if self.timer is not None:
             self.timer.cancel()
         if self.on_settled is not None:
             self.on_settled()
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(verdict)
-        else:
-            self.future.set_exception(error)
+        if not self.future.done():
+            self.future.set_result(self.verdicts)
 
     def expire(self) -> None:
         if not self.future.done():
@@ -113,13 +116,13 @@ class GroupCommit(Generic[R, V]):
         self._connection: Any = None
         self._failures = 0
         self._closing = False
-        self._in_flight = 0
+        self._rows_waiting = 0
         self._task: asyncio.Task[None] | None = None
 
     @property
     def depth(self) -> int:
         """Rows that wait or are being written."""
-        return len(self._waiting) + self._in_flight
+        return self._rows_waiting
 
     @property
     def available(self) -> bool:
@@ -151,28 +154,30 @@ class GroupCommit(Generic[R, V]):
 
     def submit(
         self,
-        row: R,
+        rows: Sequence[R],
         *,
         within_s: float | None = None,
         on_settled: Callable[[], None] | None = None,
-    ) -> asyncio.Future[V | Expired | None]:
-        """Queue a row.
+    ) -> asyncio.Future[dict[Hashable, V | Exception] | Expired]:
+        """Queue rows of one tenant; they share their wait.
 
         Args:
-            row: what to write.
-            within_s: how long its waiter waits; None: until it is settled.
-            on_settled: called when the row is durable or refused, which may be after its waiter
-                went.
+            rows: what to write, at least one; no name twice.
+            within_s: how long their waiter waits; None: until they are settled.
+            on_settled: called when all are durable or refused, which may be after the waiter went.
 
         Returns:
-            Resolves to None once the row is durable, to what `write` said of it, or to `Expired`.
-            Raises if this row can never be written.
+            Resolves, once all are settled, to what was not written, by name: what `write` said of
+            it, or the error of a row that can never be written. Empty: everything is durable. Or
+            to `Expired`.
         """
         loop = asyncio.get_running_loop()
-        entry: _Entry[R, V] = _Entry(row, loop.create_future(), on_settled)
+        names = [self._name(row) for row in rows]
+        entry: _Entry[R, V] = _Entry(rows, names, loop.create_future(), on_settled)
         if within_s is not None:
             entry.timer = loop.call_later(within_s, entry.expire)
         self._waiting.append(entry)
+        self._rows_waiting += len(rows)
         self._wake.set()
         return entry.future
 
@@ -185,29 +190,29 @@ class GroupCommit(Generic[R, V]):
                 await self._wake.wait()
                 continue
             batch = self._next_batch()
-            self._in_flight = len(batch)
             if not await self._flush(batch):
-                self._waiting.extendleft(reversed(batch))
-                self._in_flight = 0
+                # A part may have been written before the server went; again changes nothing.
+                self._waiting.extendleft(reversed([one for one in batch if not one.settled]))
                 await asyncio.sleep(_RETRY_S[min(self._failures, len(_RETRY_S)) - 1])
-            self._in_flight = 0
+            self._rows_waiting = sum(len(entry.rows) for entry in self._waiting)
 
     def _next_batch(self) -> list[_Entry[R, V]]:
-        """Take rows in order, as many as a flush may hold; what does not fit keeps its place."""
+        """Take entries in order, as many as a flush may hold; what does not fit keeps its place."""
         batch: list[_Entry[R, V]] = []
         names: set[Hashable] = set()
         tenants: set[UUID] = set()
         later: list[_Entry[R, V]] = []
-        while self._waiting and len(batch) < self._max_rows and len(later) < self._max_rows:
+        room = self._max_rows
+        while self._waiting and room > 0 and len(later) < self._max_rows:
             entry = self._waiting.popleft()
-            name, tenant = self._name(entry.row), entry.row.tenant
-            full = tenant not in tenants and len(tenants) == self._max_tenants
-            if full or name in names:
+            full = entry.tenant not in tenants and len(tenants) == self._max_tenants
+            if full or not names.isdisjoint(entry.names):
                 later.append(entry)
                 continue
-            names.add(name)
-            tenants.add(tenant)
+            names.update(entry.names)
+            tenants.add(entry.tenant)
             batch.append(entry)
+            room -= len(entry.rows)
         self._waiting.extendleft(reversed(later))
         return batch
 
@@ -220,58 +225,72 @@ class GroupCommit(Generic[R, V]):
                 self._connection = await self._connect()
             await self._write_or_split(batch)
         except (OSError, TimeoutError, StoreError, *_OF_SERVER) as error:
-            return self._failed(batch, begun, error)
+            self._fail(batch, loop.time() - begun, error)
+            return False
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
             # Whatever it was, rows of others wait behind it: a flusher that died would keep them
             # for ever, and nobody would hear of it.
             _log.exception("a flush failed in a way nobody thought of")
-            return self._failed(batch, begun, error)
+            self._fail(batch, loop.time() - begun, error)
+            return False
         self._failures = 0
-        self._on_flush(len(batch), loop.time() - begun, True)  # noqa: FBT003
+        self._on_flush(sum(len(entry.rows) for entry in batch), loop.time() - begun, True)  # noqa: FBT003
         return True
 
     async def _write_or_split(self, batch: list[_Entry[R, V]]) -> None:
         try:
-            refused = await self._write(self._connection, [entry.row for entry in batch])
+            refused = await self._write(
+                self._connection, [row for entry in batch for row in entry.rows]
+            )
         except asyncpg.PostgresError as error:
             if _is_outage(error):
                 raise
             if error.sqlstate in _AGAIN:
                 await self._write_or_split(batch)
-                return
-            await self._split(batch, error)
+            else:
+                await self._split(batch, error)
             return
         except (TypeError, ValueError, OverflowError, asyncpg.DataError) as error:
             await self._split(batch, error)
             return
         for entry in batch:
-            entry.settle(refused.get(self._name(entry.row)) if refused else None)
+            if refused:
+                entry.verdicts.update({n: refused[n] for n in entry.names if n in refused})
+            entry.settle()
 
     async def _split(self, batch: list[_Entry[R, V]], error: Exception) -> None:
-        """Write each tenant's rows apart, then each row: only a bad row pays for itself."""
-        if len(batch) == 1:
-            _log.error("a row cannot be written: %r", error)
-            batch[0].settle(None, error)
-            return
-        groups: dict[Any, list[_Entry[R, V]]] = {}
-        for entry in batch:
-            groups.setdefault(entry.row.tenant, []).append(entry)
-        if len(groups) == 1:
+        """Write each tenant's rows apart, then halves, then rows: a bad row alone pays for it."""
+        tenants = {entry.tenant for entry in batch}
+        if len(tenants) > 1:
+            for tenant in tenants:
+                await self._write_or_split([one for one in batch if one.tenant == tenant])
+        elif len(batch) > 1:
             half = len(batch) // 2
-            groups = {0: batch[:half], 1: batch[half:]}
-        for group in groups.values():
-            await self._write_or_split(group)
+            await self._write_or_split(batch[:half])
+            await self._write_or_split(batch[half:])
+        else:
+            await self._write_alone(batch[0], error)
 
-    def _failed(self, batch: list[_Entry[R, V]], begun: float, error: Exception) -> bool:
+    async def _write_alone(self, entry: _Entry[R, V], error: Exception) -> None:
+        """Write the rows of a request one by one; those that cannot be written say so."""
+        if len(entry.rows) == 1:
+            _log.error("a row cannot be written: %r", error)
+            entry.verdicts[entry.names[0]] = error
+        else:
+            loop = asyncio.get_running_loop()
+            for row, name in zip(entry.rows, entry.names, strict=True):
+                one: _Entry[R, V] = _Entry([row], [name], loop.create_future(), None)
+                await self._write_or_split([one])
+                entry.verdicts.update(one.verdicts)
+        entry.settle()
+
+    def _fail(self, batch: list[_Entry[R, V]], seconds: float, error: Exception) -> None:
         self._failures += 1
-        self._on_flush(len(batch), asyncio.get_running_loop().time() - begun, False)  # noqa: FBT003
+        self._on_flush(sum(len(entry.rows) for entry in batch), seconds, False)  # noqa: FBT003
         _log.warning("%d rows wait: the store does not take them: %r", self.depth, error)
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
-        # A part may have been written before the server went; writing it again changes nothing.
-        batch[:] = [entry for entry in batch if not entry.settled]
-        return False
 
 
 def _is_outage(error: asyncpg.PostgresError) -> bool:
