@@ -1,0 +1,156 @@
+"""What must hold after anything: promises kept once, numbers without gaps, states rebuilt to the bit.
+
+Everything is read as the server's superuser, past row-level security, and compared with what the
+clients were told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from steersman.features import FeatureMap
+from steersman.learn import Replica, load
+from steersman.policies import load_policy
+from steersman.rewards import evaluate
+from steersman.store import as_tenant, points_of, unpack_state, updates_after
+
+
+async def check_promises(database, access, ledger):
+    """Every promised decision and event is stored exactly once, as it was answered."""
+    connection = await database.connect(None)
+    try:
+        await _check_decisions(connection, access, ledger)
+        await _check_events(connection, access, ledger)
+    finally:
+        await connection.close()
+
+
+async def _check_decisions(connection, access, ledger):
+    rows = await connection.fetch(
+        "SELECT id, action, p, degraded FROM decision WHERE tenant = $1", access.tenant
+    )
+    counts = Counter(row["id"] for row in rows)
+    stored = {str(row["id"]): row for row in rows}
+    assert max(counts.values(), default=1) == 1
+    absent = [name for name in ledger.logged if name not in stored]
+    assert not absent, f"{len(absent)} of {len(ledger.logged)} logged decisions are lost"
+    for answer in ledger.answers:
+        row = stored.get(answer["decision_id"])
+        if row is not None:
+            told = answer["action"], answer["propensity"], answer["degraded"]
+            assert (row["action"], row["p"], row["degraded"]) == told
+    assert ledger.records <= stored.keys()
+    for answers in ledger.by_key.values():
+        assert len({a["decision_id"] for a in answers if a["logged"] is True}) <= 1
+    actions = defaultdict(set)
+    for answer in ledger.answers:
+        actions[answer["decision_id"]].add((answer["action"], answer["propensity"]))
+    assert {len(named) for named in actions.values()} <= {1}
+
+
+async def _check_events(connection, access, ledger):
+    rows = await connection.fetch(
+        "SELECT id, decision, outcomes FROM event WHERE tenant = $1", access.tenant
+    )
+    counts = Counter(row["id"] for row in rows)
+    assert max(counts.values(), default=1) == 1
+    stored = {row["id"]: (str(row["decision"]), row["outcomes"]) for row in rows}
+    lost = ledger.outcomes.keys() - stored.keys()
+    assert not lost, f"{len(lost)} of {len(ledger.outcomes)} acknowledged events are lost"
+    for name, told in ledger.outcomes.items():
+        assert stored[name] == told
+
+
+async def settled(database, access, *, timeout_s=90.0):
+    """Wait until no work that is due is left."""
+    connection = await database.connect(None)
+    try:
+        until = time.monotonic() + timeout_s
+        while await connection.fetchval(
+            "SELECT count(*) FROM work WHERE tenant = $1 AND due_at <= now()", access.tenant
+        ):
+            assert time.monotonic() < until, "work is left undone"
+            await asyncio.sleep(0.1)
+    finally:
+        await connection.close()
+
+
+async def check_learning(database, access):
+    """Numbers have no gaps, each outcome counts once, and every way to the state gives its bits."""
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, access.tenant):
+            for row in await points_of(connection, access.tenant):
+                await _check_numbers(connection, row)
+                await _check_rewards(connection, row)
+                await _check_state(connection, row)
+    finally:
+        await connection.close()
+
+
+async def _check_numbers(connection, row):
+    named = row.tenant, row.skill, row.point, row.snapshot
+    where = "WHERE tenant = $1 AND skill = $2 AND point = $3 AND snapshot = $4"
+    numbers = [r[0] for r in await connection.fetch(f"SELECT seq FROM update {where}", *named)]
+    assert sorted(numbers) == list(range(1, len(numbers) + 1))
+    assert len(numbers) == await connection.fetchval(f"SELECT seq FROM learner {where}", *named)
+
+
+async def _check_rewards(connection, row):
+    """What a snapshot holds of a decision is the reward of all its events, once."""
+    events = await connection.fetch(
+        "SELECT e.decision, e.outcomes FROM event AS e JOIN decision AS d ON d.id = e.decision "
+        "WHERE d.skill = $1 AND d.point = $2 AND d.weight > 0 AND NOT d.degraded "
+        "AND e.outcomes IS NOT NULL ORDER BY e.at, e.received_at, e.id",
+        *(row.skill, row.point),
+    )
+    outcomes = defaultdict(dict)
+    for event in events:
+        outcomes[event["decision"]].update(event["outcomes"])
+    wanted = {
+        decision: reward.value
+        for decision, came in outcomes.items()
+        if (reward := evaluate(row.spec.reward, came)).value is not None
+    }
+    held = await connection.fetch(
+        "SELECT decision, sum(reward_change), sum(weight_change) FROM update "
+        "WHERE skill = $1 AND point = $2 AND snapshot = $3 GROUP BY decision",
+        *(row.skill, row.point, row.snapshot),
+    )
+    assert {r[0] for r in held if r[2] != 0} == wanted.keys()
+    for decision, reward, weight in held:
+        if decision in wanted:
+            assert weight == 1
+            assert abs(reward - wanted[decision]) < 1e-9
+
+
+async def _check_state(connection, row):
+    replica = await load(connection, row)
+    whole = await from_base(connection, row, replica.seq)
+    assert same_bits(replica.policy.state(), whole.state())
+
+
+async def from_base(connection, row, seq):
+    """Return the policy after some updates, made from the base snapshot without a checkpoint."""
+    base = await connection.fetchval(
+        "SELECT state FROM snapshot WHERE skill = $1 AND point = $2 AND id = $3",
+        *(row.skill, row.point, row.snapshot),
+    )
+    replica = Replica(
+        row, load_policy(unpack_state(base)), FeatureMap(row.spec.context), row.snapshot
+    )
+    point = row.tenant, row.skill, row.point
+    while rows := await updates_after(connection, point, row.snapshot, replica.seq, until=seq):
+        replica.apply(rows)
+    return replica.policy
+
+
+def same_bits(left, right):
+    """Return whether two states are equal to the bit."""
+    return left.keys() == right.keys() and all(
+        np.asarray(left[name]).tobytes() == np.asarray(right[name]).tobytes() for name in left
+    )

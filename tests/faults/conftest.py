@@ -1,0 +1,14 @@
+"""One installation per test: what a test breaks, no other test meets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.harness import installation
+
+
+@pytest.fixture
+def made():
+    """Return an installation with PostgreSQL running and nothing else."""
+    with installation() as one:
+        yield one
