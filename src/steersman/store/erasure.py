@@ -1,0 +1,253 @@
+"""Erasing what is known of a person or of some decisions, and handing it out.
+
+The rows of an erased decision leave the hot tables at once. Its id stays in table ``erasure``, so
+that the cold store, evidence and relearning leave it out, and so that what comes back (a record
+that was sent again, an event that was on its way) is swept away by `sweep`.
+
+What a state learned is more than rows: the learner is told to take the decision back, and `learn
+rebuild` makes a state that never knew it. Until then the numbered updates hold its features, since
+no state could be rebuilt from a log with gaps; `sweep` removes them once another snapshot serves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.errors import InputError
+from steersman.store.audit import record
+from steersman.store.database import as_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from uuid import UUID
+
+    from steersman.store.database import Database
+
+_EXPORTED = {
+    "decision": "SELECT to_jsonb(r) FROM decision AS r WHERE id = ANY($1) ORDER BY id",
+    "event": (
+        "SELECT to_jsonb(r) FROM event AS r WHERE decision = ANY($1) "
+        "OR (decision IS NULL AND episode = ANY($2)) ORDER BY received_at, id"
+    ),
+    "reward": (
+        "SELECT to_jsonb(r) FROM reward AS r WHERE decision = ANY($1) ORDER BY decision, revision"
+    ),
+    "update": "SELECT to_jsonb(r) FROM update AS r WHERE decision = ANY($1) ORDER BY decision, seq",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What an erasure did.
+
+    Attributes:
+        decisions: ids that are erased from now on, those that only the cold store holds included.
+        rows: how many rows were deleted, by table.
+        learned: skill and decision point of states that learned from them: rebuild those.
+    """
+
+    decisions: tuple[UUID, ...]
+    rows: dict[str, int]
+    learned: tuple[tuple[str, str], ...]
+
+
+async def erase(
+    database: Database,
+    tenant: UUID,
+    *,
+    reason: str,
+    actor: str,
+    unit: str | None = None,
+    decisions: Sequence[UUID] | None = None,
+) -> Erased:
+    """Erase decisions with their events, rewards and keys; doing it again changes nothing.
+
+    Events about an episode as a whole go with any of its decisions. What remains of a decision is
+    its id, with the reason.
+
+    Args:
+        database: migrated.
+        tenant: whose rows.
+        reason: why, for people, 1 to 200 characters; kept for ever, so it must not be personal.
+        actor: who does it, for the audit.
+        unit: erase all decisions of this unit that the hot tables hold; or
+        decisions: those with these ids, wherever they are: the cold store is asked for older ones
+            of a unit by whoever calls.
+
+    Returns:
+        What was erased, and which states should be rebuilt.
+
+    Raises:
+        InputError: not exactly one of unit and decisions, or no reason.
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
+    """
+    _check(unit, decisions, reason)
+    connection = await database.connect("owner")
+    try:
+        async with as_tenant(connection, tenant):
+            # A learner that is crediting one of them is waited for; the next one sees the erasure.
+            await connection.execute("SELECT FROM learner ORDER BY skill, point FOR UPDATE")
+            ids = await _of_unit(connection, unit) if decisions is None else sorted(set(decisions))
+            await _write_down(connection, tenant, ids, reason)
+            rows = await _delete(connection, ids)
+            learned = await _take_back(connection, ids)
+            detail = {"decisions": len(ids), "rows": rows, "by_unit": unit is not None}
+            await record(connection, tenant, actor, "data.erase", reason, detail)
+    finally:
+        await connection.close()
+    return Erased(tuple(ids), rows, learned)
+
+
+async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterator[str]:
+    """Yield everything the hot tables hold about a unit, one JSON object a line.
+
+    Args:
+        database: migrated.
+        tenant: whose rows.
+        unit: of the decisions; their events, rewards and updates come with them.
+
+    Yields:
+        ``{"table": name, "row": {column: value}}``.
+
+    Raises:
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
+    """
+    connection = await database.connect("owner")
+    try:
+        async with as_tenant(connection, tenant):
+            ids = await _of_unit(connection, unit)
+            episodes = await _episodes(connection, ids)
+            for table, query in _EXPORTED.items():
+                arguments = (ids, episodes) if table == "event" else (ids,)
+                async for row in connection.cursor(query, *arguments):
+                    yield msgspec.json.encode({"table": table, "row": row[0]}).decode()
+    finally:
+        await connection.close()
+
+
+async def sweep(connection: Any) -> dict[str, int]:
+    """Erase again whatever belongs to erased decisions: what came back, and superseded states.
+
+    Args:
+        connection: of role owner, within a transaction of the tenant.
+
+    Returns:
+        How many rows were deleted, by table; tables without any are left out.
+
+    No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
+    """
+    ids = [row["decision"] for row in await connection.fetch("SELECT decision FROM erasure")]
+    if not ids:
+        return {}
+    rows = await _delete(connection, ids)
+    for table, condition in _SUPERSEDED.items():
+        status = await connection.execute(f"DELETE FROM {table} AS o WHERE {condition}")  # noqa: S608 (constants)
+        rows[table] = int(status.split()[-1])
+    return {table: count for table, count in rows.items() if count}
+
+
+# Of a point where a snapshot that no longer serves had learned from an erased decision: first the
+# sums that were stored, last the updates that tell which points these are. A snapshot as it was
+# declared has learned nothing and stays.
+_AFFECTED = (
+    "o.tenant = p.tenant AND o.skill = p.skill AND o.point = p.point AND EXISTS ("
+    "SELECT FROM update AS u JOIN erasure AS e ON e.tenant = u.tenant AND e.decision = u.decision "
+    "WHERE u.tenant = p.tenant AND u.skill = p.skill AND u.point = p.point "
+    "AND u.snapshot <> p.snapshot)"
+)
+_SUPERSEDED = {
+    "checkpoint": f"EXISTS (SELECT FROM decision_point AS p WHERE {_AFFECTED} "
+    "AND o.snapshot <> p.snapshot)",
+    "snapshot": f"EXISTS (SELECT FROM decision_point AS p WHERE {_AFFECTED} "
+    "AND o.id <> p.snapshot) AND o.reason <> 'declared'",
+    "update": "o.decision IN (SELECT decision FROM erasure) AND EXISTS (SELECT FROM "
+    "decision_point AS p WHERE o.tenant = p.tenant AND o.skill = p.skill AND o.point = p.point "
+    "AND o.snapshot <> p.snapshot)",
+}
+
+
+def _check(unit: str | None, decisions: Sequence[UUID] | None, reason: str) -> None:
+    if (unit is None) == (decisions is None):
+        message = "give exactly one of unit and decisions, to say what is to be erased"
+        raise InputError(message)
+    if not 1 <= len(reason) <= 200:
+        message = f"the reason has {len(reason)} characters; allowed are 1 to 200; say why"
+        raise InputError(message)
+
+
+async def _of_unit(connection: Any, unit: str | None) -> list[UUID]:
+    rows = await connection.fetch("SELECT id FROM decision WHERE unit = $1 ORDER BY id", unit)
+    return [row["id"] for row in rows]
+
+
+async def _episodes(connection: Any, ids: Sequence[UUID]) -> list[str]:
+    rows = await connection.fetch(
+        "SELECT episode FROM decision WHERE id = ANY($1) AND episode IS NOT NULL "
+        "UNION SELECT episode FROM erasure WHERE decision = ANY($1) AND episode IS NOT NULL",
+        ids,
+    )
+    return [row["episode"] for row in rows]
+
+
+async def _write_down(connection: Any, tenant: UUID, ids: Sequence[UUID], reason: str) -> None:
+    await connection.execute(
+        "INSERT INTO erasure (tenant, decision, episode, reason) "
+        "SELECT $1, n.id, d.episode, $3 FROM unnest($2::uuid[]) AS n (id) "
+        "LEFT JOIN decision AS d ON d.tenant = $1 AND d.id = n.id ON CONFLICT DO NOTHING",
+        *(tenant, ids, reason),
+    )
+
+
+async def _delete(connection: Any, ids: Sequence[UUID]) -> dict[str, int]:
+    """Delete the rows of decisions, and ask for other rewards where an episode's events went."""
+    episodes = await _episodes(connection, ids)
+    events = await connection.fetch(
+        "DELETE FROM event WHERE decision = ANY($1) OR (decision IS NULL AND episode = ANY($2)) "
+        "RETURNING id, decision",
+        *(ids, episodes),
+    )
+    decided = await connection.fetch(
+        "DELETE FROM decision WHERE id = ANY($1) RETURNING idempotency_key", ids
+    )
+    keys = [row["idempotency_key"] for row in decided if row["idempotency_key"] is not None]
+    deleted = {"decision": len(decided), "event": len(events)}
+    for table, condition, arguments in (
+        ("idempotency", "kind = 'd' AND key = ANY($1) AND decision = ANY($2)", (keys, ids)),
+        ("idempotency", "kind = 'e' AND key = ANY($1)", ([row["id"] for row in events],)),
+        ("reward", "decision = ANY($1)", (ids,)),
+    ):
+        status = await connection.execute(f"DELETE FROM {table} WHERE {condition}", *arguments)  # noqa: S608 (constants)
+        deleted[table] = deleted.get(table, 0) + int(status.split()[-1])
+    if any(row["decision"] is None for row in events):
+        await _queue(connection, "SELECT * FROM decision WHERE episode = ANY($1)", episodes)
+    return deleted
+
+
+async def _take_back(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[str, str], ...]:
+    """Queue what the serving states learned of, and return whose states these are."""
+    learned = (
+        "SELECT DISTINCT u.tenant, u.skill, u.point, u.decision AS id FROM update AS u "
+        "WHERE u.decision = ANY($1)"
+    )
+    await _queue(connection, learned, ids)
+    rows = await connection.fetch(
+        f"SELECT DISTINCT skill, point FROM ({learned}) AS u ORDER BY skill, point",  # noqa: S608 (a constant)
+        ids,
+    )
+    return tuple((row["skill"], row["point"]) for row in rows)
+
+
+async def _queue(connection: Any, query: str, names: Sequence[Any]) -> None:
+    await connection.execute(
+        "INSERT INTO work (tenant, skill, point, decision, due_at) "  # noqa: S608 (constants)
+        f"SELECT d.tenant, d.skill, d.point, d.id, now() FROM ({query}) AS d",
+        names,
+    )
+    await connection.execute("SELECT pg_notify('steersman_work', '')")

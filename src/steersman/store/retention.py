@@ -1,0 +1,263 @@
+"""How long rows are kept where they are quick to reach, and how old partitions go.
+
+A day leaves PostgreSQL when it is old, the cold store has every row of it, and no reward window of
+it is open. Then its partition is dropped: no delete, no vacuum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.errors import InputError
+from steersman.store.cold import datasets, ledger
+from steersman.store.database import as_tenant, set_tenant
+from steersman.store.erasure import sweep
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from steersman.store.database import Database
+
+_TABLES = ("event", "decision")  # events first: a decision is not gone while they are there
+_DATASETS = {"event": ("event",), "decision": ("decision", "reward")}
+_LOCK_MS = 250
+_BATCH = 10_000
+_MOST_DAYS = 36_500
+
+
+@dataclass(slots=True)
+class Kept:
+    """What retention did.
+
+    Attributes:
+        dropped: partitions that are gone.
+        deleted: rows of days that have no partition of their own.
+        waiting: partitions that are old enough and still there, each with why.
+        idempotency: keys and event ids forgotten.
+        checkpoints: older states of a snapshot removed.
+        erased: rows that belong to erased decisions and had come back.
+    """
+
+    dropped: list[str] = field(default_factory=list)
+    deleted: int = 0
+    waiting: dict[str, str] = field(default_factory=dict)
+    idempotency: int = 0
+    checkpoints: int = 0
+    erased: int = 0
+
+
+async def keep(
+    database: Database,
+    *,
+    days: int,
+    idempotency_days: int = 30,
+    checkpoints: int = 3,
+    now: datetime | None = None,
+) -> Kept:
+    """Drop what is older than it has to be; whatever fails to go now goes with the next call.
+
+    Args:
+        database: migrated.
+        days: how many whole UTC days of decisions and events stay in PostgreSQL beside today, 1
+            to 36,500.
+        idempotency_days: how long keys and event ids are remembered, 1 to 36,500. A client must
+            not send an event again that is older: the queue of a client that was away for longer
+            is to be drained before.
+        checkpoints: how many states of each snapshot stay, 1 or more.
+        now: default: the clock.
+
+    Returns:
+        What was done, and which partitions wait for what.
+
+    Raises:
+        InputError: a number out of range.
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_retention.py`` shows it.
+    """
+    for name, value, most in (
+        ("days", days, _MOST_DAYS),
+        ("idempotency_days", idempotency_days, _MOST_DAYS),
+        ("checkpoints", checkpoints, 1000),
+    ):
+        if not 1 <= value <= most:
+            message = f"{name} is {value!r}; allowed is 1 to {most:,}; nothing was dropped"
+            raise InputError(message)
+    now = now or datetime.now(UTC)
+    kept = Kept()
+    connection = await database.connect("owner")
+    try:
+        tenants = [row["id"] for row in await connection.fetch("SELECT id FROM tenant ORDER BY id")]
+        for tenant in tenants:
+            kept.erased += await _sweep(connection, tenant)
+            kept.idempotency += await _forget(
+                connection, tenant, now - timedelta(days=idempotency_days)
+            )
+            kept.checkpoints += await _thin(connection, tenant, checkpoints)
+        first = now.astimezone(UTC).date() - timedelta(days=days)
+        await _drop_old(connection, tenants, first, now, kept)
+        for tenant in tenants:
+            await _delete_old(connection, tenant, first, now, kept)
+    finally:
+        await connection.close()
+    return kept
+
+
+async def exported(connection: Any, tenant: UUID, dataset: str, day: date) -> bool:
+    """Return whether the cold store has every row of a day that PostgreSQL has now.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose rows.
+        dataset: decision, event or reward.
+        day: in UTC.
+
+    Returns:
+        True if nothing of that day would be lost by dropping it here; so too if there is nothing.
+
+    No doctest: it needs a server; ``tests/store/test_retention.py`` shows it.
+    """
+    kind = datasets.BY_NAME[dataset]
+    found = await ledger.sources(connection, kind, [day], day, day)
+    source = found[day]
+    if source.hot == ledger.NOTHING:
+        return True
+    export = (await ledger.exports(connection, tenant, kind)).get(day)
+    return export is not None and export.source == str(source)
+
+
+async def _sweep(connection: Any, tenant: UUID) -> int:
+    async with as_tenant(connection, tenant):
+        return sum((await sweep(connection)).values())
+
+
+async def _forget(connection: Any, tenant: UUID, before: datetime) -> int:
+    """Delete old keys in batches, so that nobody waits long for a row."""
+    forgotten = 0
+    while True:
+        async with as_tenant(connection, tenant):
+            status = await connection.execute(
+                "DELETE FROM idempotency WHERE ctid = ANY(ARRAY("
+                "SELECT ctid FROM idempotency WHERE at < $1 LIMIT $2))",
+                *(before, _BATCH),
+            )
+        count = int(status.split()[-1])
+        forgotten += count
+        if count < _BATCH:
+            return forgotten
+
+
+async def _thin(connection: Any, tenant: UUID, most: int) -> int:
+    async with as_tenant(connection, tenant):
+        status: str = await connection.execute(
+            "DELETE FROM checkpoint AS c USING ("
+            "  SELECT skill, point, snapshot, seq, row_number() OVER ("
+            "    PARTITION BY skill, point, snapshot ORDER BY seq DESC) AS place FROM checkpoint"
+            ") AS o WHERE o.place > $1 AND (c.skill, c.point, c.snapshot, c.seq) = "
+            "(o.skill, o.point, o.snapshot, o.seq)",
+            most,
+        )
+    return int(status.rsplit(maxsplit=1)[-1])
+
+
+async def _drop_old(
+    connection: Any, tenants: list[UUID], first: date, now: datetime, kept: Kept
+) -> None:
+    """Drop the partitions of days before the first that stays."""
+    for table in _TABLES:
+        for day, name in (await _partitions(connection, table)).items():
+            if day >= first:
+                continue
+            try:
+                async with connection.transaction():
+                    why = await _drop(connection, tenants, table, name, day, now)
+            except asyncpg.LockNotAvailableError:
+                why = "somebody uses it"
+            if why:
+                kept.waiting[name] = why
+            else:
+                kept.dropped.append(name)
+
+
+async def _delete_old(
+    connection: Any, tenant: UUID, first: date, now: datetime, kept: Kept
+) -> None:
+    """Delete such days from the default partition: imported logs, and days before the first."""
+    for table in _TABLES:
+        kind = datasets.BY_NAME[table]
+        apart = await _partitions(connection, table)
+        async with as_tenant(connection, tenant):
+            await connection.execute(f"LOCK TABLE {table}_default IN SHARE MODE")
+            found = await ledger.sources(connection, kind, [], None, first - timedelta(days=1))
+            for day in found.keys() - apart.keys():
+                why = await _why_not(connection, tenant, table, day, now)
+                if why:
+                    kept.waiting[f"{table}_default {day} of tenant {tenant}"] = why
+                    continue
+                if table == "decision":
+                    await _delete_rewards(connection, day)
+                status = await connection.execute(
+                    f"DELETE FROM {table} AS r WHERE {kind.within(day, day)}"  # noqa: S608 (constants)
+                )
+                kept.deleted += int(status.split()[-1])
+
+
+async def _partitions(connection: Any, table: str) -> dict[date, str]:
+    """Return the names of the daily partitions of a table, by day, oldest first."""
+    rows = await connection.fetch(
+        "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid "
+        "WHERE i.inhparent = $1::regclass AND c.relname ~ '_[0-9]{8}$' ORDER BY c.relname",
+        f"steersman.{table}",
+    )
+    return {date.fromisoformat(row["relname"][-8:]): row["relname"] for row in rows}
+
+
+async def _drop(
+    connection: Any, tenants: list[UUID], table: str, name: str, day: date, now: datetime
+) -> str | None:
+    """Drop a partition, or return why not."""
+    # Nobody writes to it any more until it is gone; who reads or writes other days goes on.
+    await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
+    await connection.execute(f"LOCK TABLE {name} IN SHARE MODE")
+    for tenant in tenants:
+        await set_tenant(connection, tenant)
+        why = await _why_not(connection, tenant, table, day, now)
+        if why:
+            return why
+    if table == "decision":
+        for tenant in tenants:
+            await set_tenant(connection, tenant)
+            await _delete_rewards(connection, day)
+    await connection.execute(f"DROP TABLE {name}")
+    return None
+
+
+async def _why_not(
+    connection: Any, tenant: UUID, table: str, day: date, now: datetime
+) -> str | None:
+    """Return why a tenant's rows of a day have to stay, if they have."""
+    if table == "decision" and await _is_open(connection, day, now):
+        return f"tenant {tenant} has decisions whose reward window is open"
+    for dataset in _DATASETS[table]:
+        if not await exported(connection, tenant, dataset, day):
+            return f"tenant {tenant} has rows of {dataset} that the cold store does not have"
+    return None
+
+
+async def _is_open(connection: Any, day: date, now: datetime) -> bool:
+    found: bool = await connection.fetchval(
+        "SELECT EXISTS (SELECT FROM decision WHERE id >= first_id($1) AND id < first_id($1 + 1) "
+        "AND window_ends > $2)",
+        *(day, now),
+    )
+    return found
+
+
+async def _delete_rewards(connection: Any, day: date) -> None:
+    await connection.execute(
+        "DELETE FROM reward WHERE decision >= first_id($1) AND decision < first_id($1 + 1)", day
+    )

@@ -1,0 +1,123 @@
+"""Rows as the service writes them, with what a test does not care about filled in."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from steersman.store import DecisionRow, EventRow, as_tenant
+from steersman.wire import id_time, new_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+    from steersman.store import Database
+
+# Every table that holds rows of tenants.
+TABLES = (
+    "api_key",
+    "audit",
+    "checkpoint",
+    "cold_export",
+    "decision",
+    "decision_point",
+    "erasure",
+    "event",
+    "excluded",
+    "idempotency",
+    "learner",
+    "reward",
+    "snapshot",
+    "spec",
+    "update",
+    "work",
+)
+
+
+def decision(tenant: UUID, **changes: Any) -> DecisionRow:
+    """Return a decision made now, or at the time of ``id``."""
+    identifier = changes.pop("id", None) or new_id()
+    at = datetime.fromtimestamp(id_time(identifier), UTC)
+    row = DecisionRow(
+        tenant=tenant,
+        id=identifier,
+        skill="search",
+        point="depth",
+        episode=None,
+        parent=None,
+        unit=None,
+        rollout=None,
+        stage="live",
+        arm="control",
+        snapshot="0.1.0",
+        update_seq=0,
+        spec_hash=bytes(32),
+        feature_hash=bytes(32),
+        context={"length": 3},
+        eligible=None,
+        distribution=[0.25, 0.75],
+        action="deep",
+        p=0.75,
+        p_kind="exact",
+        x=[1.0, 0.5],
+        key=None,
+        features=None,
+        u=0.5,
+        degraded=False,
+        weight=1.0,
+        idempotency_key=None,
+        body_hash=None,
+        traceparent=None,
+        at=at,
+        window_ends=at + timedelta(minutes=10),
+    )
+    return row._replace(**changes)
+
+
+def event(tenant: UUID, decision: UUID | None, **changes: Any) -> EventRow:
+    """Return an event about a decision, received now."""
+    now = datetime.now(UTC)
+    row = EventRow(
+        tenant=tenant,
+        id=str(new_id()),
+        decision=decision,
+        episode=None,
+        type="feedback.submit",
+        schema_version=1,
+        at=now,
+        received_at=now,
+        outcomes={"clicked": 1.0},
+        action_taken=None,
+        body={"text": "thanks"},
+        body_hash=bytes(16),
+        traceparent=None,
+    )
+    return row._replace(**changes)
+
+
+@asynccontextmanager
+async def connected(
+    database: Database, role: str = "app", tenant: UUID | None = None
+) -> AsyncIterator[Any]:
+    """Open a connection, within a transaction of a tenant if one is named."""
+    connection = await database.connect(role)
+    try:
+        if tenant is None:
+            yield connection
+        else:
+            async with as_tenant(connection, tenant):
+                yield connection
+    finally:
+        await connection.close()
+
+
+async def counts(database: Database, tenant: UUID) -> dict[str, int]:
+    """Return how many rows a tenant has, by table; tables without any are left out."""
+    async with connected(database, "owner", tenant) as connection:
+        found = {
+            table: await connection.fetchval(f"SELECT count(*) FROM {table}")  # noqa: S608
+            for table in TABLES
+        }
+    return {table: count for table, count in found.items() if count}
