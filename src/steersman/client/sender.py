@@ -125,13 +125,17 @@ class Sender:
                 return
             heard = transport.send(Send(batch_request(rows), TIMEOUT_S))
             outcome = settle(rows, heard, time.time())
+            _tell_refused(outcome)
             self._queue.settle(outcome.settlement, time.time())
         except QueueError as error:
             if not self._stopped.is_set():
                 self._after_failure(f"{error}", 0.0)
             return
         self._most_rows = outcome.rows_next
-        self._report(outcome)
+        if outcome.failed:
+            self._after_failure(outcome.reason, outcome.retry_after_s)
+        else:
+            self._failures = 0
 
     def _may_send(self) -> bool:
         if self._lease.take():
@@ -140,19 +144,6 @@ class Sender:
         if not self._seen or self._seen[0] != front:
             self._seen = (front, time.monotonic())
         return time.monotonic() - self._seen[1] > PATIENCE_S
-
-    def _report(self, outcome: Outcome) -> None:
-        for row, problem in outcome.settlement.refused:
-            _log.warning(
-                "%s %s was refused and set aside: %s",
-                row.item.kind,
-                row.item.id,
-                problem.decode(errors="replace"),
-            )
-        if outcome.failed:
-            self._after_failure(outcome.reason, outcome.retry_after_s)
-        else:
-            self._failures = 0
 
     def _after_failure(self, reason: str, retry_after_s: float) -> None:
         pause = self._backoff.pause(self._failures, min(retry_after_s, LONGEST_ASKED_S))
@@ -173,3 +164,13 @@ class Sender:
         self._wake.clear()
         self._hurry.wait(GATHER_S)
         self._hurry.clear()
+
+
+def _tell_refused(outcome: Outcome) -> None:
+    for row, problem in outcome.settlement.refused:
+        _log.warning(
+            "%s %s was refused and is set aside: %s",
+            row.item.kind,
+            row.item.id,
+            problem.decode(errors="replace"),
+        )
