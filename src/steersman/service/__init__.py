@@ -1,5 +1,37 @@
-"""The HTTP service: decides, takes events in, explains, and answers even when it cannot."""
+"""The HTTP service: decides, takes events in, explains, and answers even when it cannot.
+
+`serve` runs it until it is told to stop. `assemble` and `HttpServer` are its parts, for whoever
+runs it within a program of their own.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from steersman.service.assembly import Service, Settings, assemble
+from steersman.service.connections import Limits
+from steersman.service.deciding import Deciding
+from steersman.service.guard import Guard, GuardianState, GuardLimits
+from steersman.service.intake import Intake
+from steersman.service.logs import JsonFormatter, configure_logging
+from steersman.service.metrics import Metrics
+from steersman.service.replicas import Replicas
+from steersman.service.server import HttpServer, serve
+from steersman.service.tracing import configure_tracing
+
+__all__ = [
+    "Deciding",
+    "Guard",
+    "GuardLimits",
+    "GuardianState",
+    "HttpServer",
+    "Intake",
+    "JsonFormatter",
+    "Limits",
+    "Metrics",
+    "Replicas",
+    "Service",
+    "Settings",
+    "assemble",
+    "configure_logging",
+    "configure_tracing",
+    "serve",
+]

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import msgspec
 
 from steersman.service.app import Application
@@ -237,7 +238,7 @@ class Service:
                     self.keys.key_changed()  # something may have changed while nobody listened
                     await lost.wait()
                 finally:
-                    connection.terminate()
+                    await close_quickly(connection)
             except Exception as error:
                 if not store_is_away(error):
                     raise
@@ -271,6 +272,18 @@ class Service:
             "Since replicas were last brought up to date",
             lambda: time.monotonic() - self.replicas.refreshed_at,
         )
+
+
+async def close_quickly(connection: Any) -> None:
+    """Close a connection, whether or not the server still answers.
+
+    Args:
+        connection: of asyncpg.
+    """
+    try:
+        await connection.close(timeout=1)
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection.terminate()
 
 
 async def assemble(

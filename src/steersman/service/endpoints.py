@@ -8,7 +8,15 @@ import msgspec
 
 from steersman.service.app import Route
 from steersman.service.guard import LARGE_BATCH
-from steersman.service.http import Answer, json_answer, problem_answer, read_json
+from steersman.service.http import (
+    Answer,
+    check_media_type,
+    json_answer,
+    problem_answer,
+    read_body,
+    read_json,
+    too_large,
+)
 from steersman.wire import (
     EVENT_TYPES,
     BatchRequest,
@@ -17,6 +25,7 @@ from steersman.wire import (
     EventResult,
     Problem,
     Refused,
+    read,
 )
 
 if TYPE_CHECKING:
@@ -108,11 +117,14 @@ class Endpoints:
         Returns:
             A `Decision`, or ``{"decisions": [...]}`` with a decision or a problem for each.
         """
-        body = await read_json(request, BATCH_BYTES)
+        check_media_type(request.headers)
+        raw = await read_body(request, BATCH_BYTES)
+        body = read(raw, max_bytes=BATCH_BYTES)
         tenant = request.key.tenant
         if isinstance(body, dict) and "requests" in body:
             return await self._decide_many(request, body)
-        # A body of one decision is a tenth of a batch at most; what is read already is small.
+        if len(raw) > ONE_BYTES:
+            raise too_large(len(raw), ONE_BYTES)
         decision = await self._deciding.decide(tenant, body, traceparent=request.traceparent)
         self._count(body, decision)
         return json_answer(decision)

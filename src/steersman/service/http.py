@@ -14,8 +14,6 @@ from steersman.wire import Problem, Refused, read, write
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-Receive = "Callable[[], Awaitable[Mapping[str, Any]]]"
-Send = "Callable[[Mapping[str, Any]], Awaitable[None]]"
 Headers = tuple[tuple[bytes, bytes], ...]
 
 _JSON: Headers = ((b"content-type", b"application/json"),)
@@ -105,7 +103,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     declared = request.headers.get(b"content-length", b"0")
     size = int(declared) if declared.isdigit() and len(declared) < 19 else limit + 1
     if size > limit * _DRAIN or (size > limit and b"expect" in request.headers):
-        raise _too_large(size, limit)
+        raise too_large(size, limit)
     message = await request.receive()
     if message["type"] == "http.disconnect":
         raise ClientGone
@@ -113,7 +111,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     if message.get("more_body"):
         body = await _rest(request, bytearray(body), limit)
     if len(body) > limit:
-        raise _too_large(max(size, len(body)), limit)
+        raise too_large(max(size, len(body)), limit)
     return body
 
 
@@ -131,7 +129,7 @@ async def _rest(request: Request, body: bytearray, limit: int) -> bytes:
         elif seen > limit * _DRAIN:
             break
     if seen > limit:
-        raise _too_large(seen, limit)
+        raise too_large(seen, limit)
     return bytes(body)
 
 
@@ -198,6 +196,18 @@ def problem_answer(problem: Problem, headers: Headers = ()) -> Answer:
     return Answer(problem.status, write(problem), headers)
 
 
-def _too_large(size: int, limit: int) -> Refused:
+def too_large(size: int, limit: int) -> Refused:
+    """Return the refusal of a body.
+
+    Args:
+        size: at least so many bytes.
+        limit: allowed are so many.
+
+    Returns:
+        To be raised.
+
+    >>> too_large(11, 10).problem.status
+    413
+    """
     detail = f"the body has {size} bytes or more, allowed are {limit}; send less at once"
     return Refused.of("too_large", detail)

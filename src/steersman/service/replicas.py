@@ -51,6 +51,7 @@ class Replicas:
         self._loaded: set[UUID] = set()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._listening: Any = None
         self.refreshed_at = 0.0
 
     def start(self) -> None:
@@ -63,6 +64,9 @@ class Replicas:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        if self._listening is not None:
+            with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                await self._listening.close(timeout=1)
 
     def __iter__(self) -> Iterator[tuple[UUID, Served]]:
         """Iterate over what is served, with its tenant."""
@@ -144,11 +148,10 @@ class Replicas:
             _log.exception("%s/%s cannot be loaded", row.skill, row.point)
 
     async def _run(self) -> None:
-        listening: Any = None
         while True:
             try:
-                if listening is None or listening.is_closed():
-                    listening = await self._listen()
+                if self._listening is None or self._listening.is_closed():
+                    self._listening = await self._listen()
                 self._news.clear()
                 for tenant in tuple(self._loaded):
                     await self._refresh(tenant)

@@ -15,7 +15,7 @@ import signal
 import socket
 import tempfile
 import time
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from steersman.service.logs import configure_logging
 from steersman.service.tracing import configure_tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from multiprocessing.context import SpawnProcess
 
     from steersman.service.assembly import Service
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_BACKLOG = 2048
 _FILES = 16_384
 _STOP_S = 25.0
 _RESTART_S = 1.0
@@ -64,7 +65,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                backlog=2048,
+                backlog=_BACKLOG,
                 timeout_keep_alive=limits.idle_s,
                 timeout_graceful_shutdown=limits.drain_s,
             )
@@ -73,6 +74,25 @@ class HttpServer(uvicorn.Server):
     def stop(self) -> None:
         """Stop accepting, answer what was asked, and return from `serve`."""
         self.should_exit = True
+
+    @asynccontextmanager
+    async def on_free_port(self, host: str = "127.0.0.1") -> AsyncIterator[int]:
+        """Serve in the running loop while the context lasts, then drain.
+
+        Args:
+            host: address to listen on.
+
+        Yields:
+            The port.
+        """
+        listener = _bind(host, 0)
+        listener.listen(_BACKLOG)
+        serving = asyncio.get_running_loop().create_task(self.serve(sockets=[listener]))
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            self.stop()
+            await serving
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -206,7 +226,7 @@ async def _serve_one(
             server = HttpServer(service.app, limits)
             for number in _SIGNALS:
                 loop.add_signal_handler(number, _stop, service, server)
-            listener.listen(2048)
+            listener.listen(_BACKLOG)
             await server.serve(sockets=[listener])
     finally:
         if provider is not None:

@@ -1,0 +1,112 @@
+"""What tests of the service share: a whole service on a real port, over the real store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from steersman.service import HttpServer, Limits, Service, Settings, assemble
+from steersman.store import Database, Tenant, create_key, declare, load_secret
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+POINT = """
+format: 1
+skill: search
+decision: depth
+context: {dim: 8, fields: {intent: {type: category}}}
+actions: {kind: choice, names: [shallow, deep]}
+policy: {algorithm: lin_ucb}
+floor: 0.02
+fallback: {rules: [], otherwise: shallow}
+budgets: {deadline_ms: 20000}
+reward: {terms: {clicked: {weight: 1}}}
+"""
+DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
+
+
+@dataclass
+class Answered:
+    """An answer over HTTP."""
+
+    status: int
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Serving:
+    """A running service, and how to ask it."""
+
+    service: Service
+    server: HttpServer
+    port: int
+    key: str
+    home: Path
+    http: aiohttp.ClientSession
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, key: str | None = "", **headers: str
+    ) -> Answered:
+        """Ask with the operator's key, another, or none; bytes go as they are."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if key is not None:
+            sent["authorization"] = f"Bearer {key or self.key}"
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        if data is not None:
+            sent.setdefault("content-type", "application/json")
+        url = f"http://127.0.0.1:{self.port}{path}"
+        content = None if data is None else BytesIO(data)
+        async with self.http.request(method, url, data=content, headers=sent) as answer:
+            raw = await answer.read()
+            is_json = "json" in answer.headers.get("content-type", "") and raw
+            body = json.loads(raw) if is_json else raw
+            lower = {name.lower(): value for name, value in answer.headers.items()}
+            return Answered(answer.status, lower, body)
+
+    async def raw(self, data: bytes, *, within_s: float = 10.0) -> bytes:
+        """Send bytes, and return all that comes until the connection ends."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(data)
+            async with asyncio.timeout(within_s):
+                return await reader.read()
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+def serving(
+    database: Database, tenant: Tenant
+) -> Callable[..., AbstractAsyncContextManager[Serving]]:
+    """Return what starts a service of `tenant`, which has one decision point and one key."""
+
+    @asynccontextmanager
+    async def start(
+        limits: Limits | None = None, settings: Settings | None = None
+    ) -> AsyncIterator[Serving]:
+        home = Path(tempfile.mkdtemp(prefix="steersman-service-"))
+        secret = load_secret(home)
+        await declare(database, tenant.id, POINT, actor="test")
+        _, key = await create_key(
+            database, tenant.id, secret=secret, name="test", role="operator", actor="test"
+        )
+        async with AsyncExitStack() as stack:
+            service = await assemble(stack, database, home, settings or Settings())
+            server = HttpServer(service.app, limits)
+            port = await stack.enter_async_context(server.on_free_port())
+            http = await stack.enter_async_context(aiohttp.ClientSession())
+            yield Serving(service, server, port, key, home, http)
+
+    return start
