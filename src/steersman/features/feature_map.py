@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import sha256
-from math import fsum, sqrt
+from math import fsum, isfinite, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,8 @@ LAYOUT_VERSION = 1
 
 _HASHED = {"text": HashedText, "category": HashedCategory, "vector": HashedVector}
 _NEARLY_ONE = 1.0 - 1e-9
+_REMEMBERED = 4096
+_SHORT = 200
 
 
 class FeatureMap:
@@ -77,6 +79,10 @@ class FeatureMap:
         self._hashed, self._shares = _hashed_fields(context, context.dim - self._start)
         self._statistics = {number.name: declared(number.field) for number in self._numbers}
         self._was_fitted = False
+        only_categories = all(isinstance(field, HashedCategory) for _, field in self._hashed)
+        self._remembered: dict[tuple[object, ...], NDArray[np.float64]] | None = (
+            {} if only_categories else None
+        )
 
     @property
     def dim(self) -> int:
@@ -119,14 +125,22 @@ class FeatureMap:
         self._check(values)
         vector = np.zeros(self.dim)
         vector[0] = 1.0
-        for number in self._numbers:
-            known = self._statistics[number.name]
-            if known is None:
-                raise _not_fitted(self.unfitted)
-            number.fill(vector, _present(values, number.name), known)
+        for number, known in self._scaled:
+            value = values.get(number.name)
+            if type(value) is float and isfinite(value):  # nearly always: the short way
+                vector[number.slot] = number.scaled(value, known)
+            else:
+                number.fill(vector, None if is_missing(value) else value, known)
         if self._hashed:
             self._fill_hashed(vector[self._start :], values)
         return vector
+
+    @cached_property
+    def _scaled(self) -> list[tuple[NumberSlot, Statistics]]:
+        known = [(number, self._statistics[number.name]) for number in self._numbers]
+        if self.unfitted:
+            raise _not_fitted(self.unfitted)
+        return [(number, statistics) for number, statistics in known if statistics is not None]
 
     def encode_batch(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
         """Return one encoded context per row.
@@ -245,6 +259,29 @@ class FeatureMap:
             raise _unknown_name(min(unknown, key=repr), self._names)
 
     def _fill_hashed(self, region: NDArray[np.float64], values: Mapping[str, object]) -> None:
+        if self._remembered is not None:
+            # Categories alone take few combinations of values.
+            key = tuple([values.get(name) for name, _ in self._hashed])
+            if all(value is None or type(value) is str for value in key):
+                known = self._remembered.get(key)
+                if known is None:
+                    known = self._remember(key, region, values)
+                region[:] = known
+                return
+        self._add_hashed(region, values)
+
+    def _remember(
+        self, key: tuple[object, ...], region: NDArray[np.float64], values: Mapping[str, object]
+    ) -> NDArray[np.float64]:
+        self._add_hashed(region, values)
+        known = region.copy()
+        if self._remembered is not None and sum(len(str(value)) for value in key) <= _SHORT:
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = known
+        return known
+
+    def _add_hashed(self, region: NDArray[np.float64], values: Mapping[str, object]) -> None:
         for (name, field), share in zip(self._hashed, self._shares, strict=True):
             field.add(region, _present(values, name), share)
         # The correctly rounded sum decides, but only where a rounding error could.

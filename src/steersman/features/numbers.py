@@ -107,6 +107,17 @@ class NumberSlot:
         flagged = self.field.missing == "flag"
         return (self.name, f"{self.name} is missing") if flagged else (self.name,)
 
+    def scaled(self, value: float, statistics: Statistics) -> float:
+        """Return what a finite number puts into its slot.
+
+        Args:
+            value: finite.
+            statistics: declared or fitted.
+        """
+        from_centre = (value - statistics.centre) / statistics.spread
+        clip = self._clip
+        return max(-clip, min(clip, from_centre)) / clip * self._share
+
     def fill(self, vector: np.ndarray, value: object, statistics: Statistics) -> None:
         """Write a value into the slots of ``vector``, which are zero.
 
@@ -116,9 +127,7 @@ class NumberSlot:
             statistics: declared or fitted.
         """
         if value is not None:
-            scaled = (as_number(self.name, value) - statistics.centre) / statistics.spread
-            clip = self._clip
-            vector[self.slot] = max(-clip, min(clip, scaled)) / clip * self._share
+            vector[self.slot] = self.scaled(as_number(self.name, value), statistics)
         elif self.field.missing == "refuse":
             raise refuse_missing(self.name)
         elif self.field.missing == "flag":
