@@ -16,8 +16,7 @@ import numpy as np
 from steersman.errors import StateError, SteersmanError
 from steersman.features import FeatureMap
 from steersman.policies import load_policy, withdraw
-from steersman.store import encode, newest_state, updates_after
-from steersman.store.states import unpack_state
+from steersman.store import encode, newest_state, unpack_state, updates_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,6 +40,7 @@ class Replica:
         features: the map of the point's context.
         snapshot: the base of the state.
         seq: the number of the last update that was applied.
+        stored: the number of updates in the newest stored state that it was made from.
     """
 
     row: PointRow
@@ -48,6 +48,7 @@ class Replica:
     features: FeatureMap
     snapshot: str
     seq: int = 0
+    stored: int = 0
 
     @property
     def point(self) -> tuple[UUID, str, str]:
@@ -113,13 +114,14 @@ def apply_update(policy: ChoicePolicy, update: UpdateRow) -> None:
     No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     x: Any = update.key if update.x is None else np.array(update.x, dtype=np.float64)
-    learned = {"weight": update.weight, "bucket": update.bucket}
+    action, change = update.action, update.reward_change
+    weight, bucket = update.weight, update.bucket
     if update.weight_change > 0:
-        policy.learn(x, update.action, update.reward_change, **learned)
+        policy.learn(x, action, change, weight=weight, bucket=bucket)
     elif update.weight_change < 0:
-        withdraw(policy, x, update.action, -update.reward_change, **learned)
+        withdraw(policy, x, action, -change, weight=weight, bucket=bucket)
     else:
-        policy.revise(x, update.action, update.reward_change, **learned)
+        policy.revise(x, action, change, weight=weight, bucket=bucket)
 
 
 async def load(connection: Any, row: PointRow) -> Replica:
@@ -179,7 +181,7 @@ async def catch_up(connection: Any, replica: Replica) -> int:
     other = await _stored(connection, row, row.snapshot, None, replica.features)
     count = await _follow(connection, other, until=None)
     replica.row, replica.policy = row, other.policy
-    replica.snapshot, replica.seq = other.snapshot, other.seq
+    replica.snapshot, replica.seq, replica.stored = other.snapshot, other.seq, other.stored
     return count
 
 
@@ -215,7 +217,7 @@ async def _stored(
 ) -> Replica:
     point = row.tenant, row.skill, row.point
     seq, state = await newest_state(connection, point, snapshot, until=until)
-    return Replica(row, load_policy(unpack_state(state)), features, snapshot, seq)
+    return Replica(row, load_policy(unpack_state(state)), features, snapshot, seq, seq)
 
 
 async def _follow(connection: Any, replica: Replica, *, until: int | None) -> int:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steersman.errors import StateError
+from steersman.errors import Fenced, StateError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
+
+    from steersman.store.work import Point
 
 _UPDATE = (
     "seq, decision, revision, x, key, action, reward_change, weight_change, weight, bucket, "
@@ -48,7 +51,7 @@ class UpdateRow(NamedTuple):
 
 async def updates_after(
     connection: Any,
-    point: tuple[UUID, str, str],
+    point: Point,
     snapshot: str,
     seq: int,
     *,
@@ -80,7 +83,7 @@ async def updates_after(
 
 
 async def newest_state(
-    connection: Any, point: tuple[UUID, str, str], snapshot: str, *, until: int | None = None
+    connection: Any, point: Point, snapshot: str, *, until: int | None = None
 ) -> tuple[int, bytes]:
     """Return the newest stored state of a snapshot: its newest checkpoint, or its base.
 
@@ -113,7 +116,83 @@ async def newest_state(
         raise StateError(f"{point[1]}/{point[2]} has no snapshot {snapshot!r}; list them and retry")
     if sha256(found["state"]).digest() != found["sha256"]:
         raise StateError(
-            f"the state of {point[1]}/{point[2]} {snapshot} after {found['seq']} updates is damaged: "
-            "its hash differs; delete that checkpoint, or restore the database"
+            f"the state of {point[1]}/{point[2]} {snapshot} after {found['seq']} updates is "
+            "damaged: its hash differs; delete that checkpoint, or restore the database"
         )
     return found["seq"], found["state"]
+
+
+async def append_updates(
+    connection: Any, point: Point, epoch: int, snapshot: str, rows: Sequence[UpdateRow]
+) -> None:
+    """Write the next updates of a snapshot, and tell the replicas.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant that holds the fence.
+        point: whose snapshot.
+        epoch: that `claim` returned.
+        snapshot: the one that learns.
+        rows: numbered on from the fence's ``seq``.
+
+    Raises:
+        Fenced: the numbers do not follow, so somebody else gave some out.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    last = await connection.fetchval(
+        "UPDATE learner SET seq = seq + $6 WHERE tenant = $1 AND skill = $2 AND point = $3 "
+        "AND epoch = $4 AND snapshot = $5 RETURNING seq",
+        *(*point, epoch, snapshot, len(rows)),
+    )
+    if last != rows[-1].seq:
+        raise Fenced(
+            f"updates {rows[0].seq} to {rows[-1].seq} of {point[1]}/{point[2]} {snapshot} do not "
+            f"follow what was given out ({last} with them); nothing was written"
+        )
+    await connection.execute(
+        f"INSERT INTO update SELECT tenant, skill, point, snapshot, {_UPDATE}, now() "  # noqa: S608 (a constant)
+        "FROM unnest($1::update[]) AS u ORDER BY seq",
+        [(*point, snapshot, *row, None) for row in rows],
+    )
+    await tell_replicas(connection, point)
+
+
+async def tell_replicas(connection: Any, point: Point) -> None:
+    """Tell every replica, once this transaction is committed, that there is something to follow.
+
+    Args:
+        connection: within a transaction.
+        point: that has new updates, or another snapshot.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    name = "/".join(map(str, point))
+    await connection.execute("SELECT pg_notify('steersman_update', $1)", name)
+
+
+async def write_checkpoint(
+    connection: Any, point: Point, snapshot: str, seq: int, state: bytes, *, keep: int = 3
+) -> None:
+    """Store the state after an update; older checkpoints go, those of other snapshots stay.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        point: whose state.
+        snapshot: its base.
+        seq: the last update it holds.
+        state: as `pack_state` returns it.
+        keep: how many checkpoints of this snapshot stay.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    await connection.execute(
+        "INSERT INTO checkpoint (tenant, skill, point, snapshot, seq, state, sha256) "
+        "VALUES ($1, $2, $3, $4, $5, $6, sha256($6)) ON CONFLICT DO NOTHING",
+        *(*point, snapshot, seq, state),
+    )
+    await connection.execute(
+        "DELETE FROM checkpoint WHERE tenant = $1 AND skill = $2 AND point = $3 "
+        "AND snapshot = $4 AND seq NOT IN (SELECT seq FROM checkpoint WHERE tenant = $1 "
+        "AND skill = $2 AND point = $3 AND snapshot = $4 ORDER BY seq DESC LIMIT $5)",
+        *(*point, snapshot, keep),
+    )

@@ -110,8 +110,9 @@ BEGIN
       CONTINUE WHEN part = '{}';
     END IF;
     INSERT INTO event SELECT * FROM unnest(part);
+    -- Due at once, also where the clock that stamped the event was ahead.
     INSERT INTO work (tenant, skill, point, decision, due_at, traceparent)
-      SELECT tenants[t], d.skill, d.point, r.decision, r.received_at, r.traceparent
+      SELECT tenants[t], d.skill, d.point, r.decision, least(r.received_at, now()), r.traceparent
       FROM unnest(part) AS r, LATERAL (
         SELECT d.skill, d.point FROM decision AS d
         WHERE d.tenant = tenants[t] AND d.id = r.decision OFFSET 0
@@ -121,7 +122,8 @@ BEGIN
     IF EXISTS (SELECT FROM decision_point AS p WHERE p.tenant = tenants[t] AND p.per_episode) THEN
       -- Every decision of the episode is credited with what happened to any of them.
       INSERT INTO work (tenant, skill, point, decision, due_at, traceparent)
-        SELECT tenants[t], d.skill, d.point, d.id, max(r.received_at), max(r.traceparent)
+        SELECT tenants[t], d.skill, d.point, d.id, least(max(r.received_at), now()),
+          max(r.traceparent)
         FROM unnest(part) AS r
         LEFT JOIN LATERAL (
           SELECT o.episode FROM decision AS o

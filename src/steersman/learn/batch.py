@@ -1,0 +1,151 @@
+"""One transaction of the learner: work off the queue, rewards and updates in, replicas told.
+
+All of it is committed or none. The replica is brought forward while the transaction is open, so an
+update that the policy refuses is never written; if the transaction fails, the replica is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from steersman.learn.drafting import Draft, draft, failure
+from steersman.learn.evidence import read_evidence
+from steersman.learn.replica import load
+from steersman.store import (
+    append_rewards,
+    append_updates,
+    as_tenant,
+    decisions_to_credit,
+    fence,
+    points_of,
+    queue_work,
+    take_work,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from steersman.learn.claims import Claim
+    from steersman.learn.replica import Replica
+    from steersman.store import Fence, Point
+
+
+@dataclass(slots=True)
+class BatchDone:
+    """What one transaction did.
+
+    Attributes:
+        point: tenant, skill and decision point.
+        taken: work rows that were done.
+        rewards: revisions of rewards that were written.
+        updates: updates that were written.
+        refused: rewards that the policy could not learn, such as those of an action it lacks.
+        failed: decisions whose reward could not be computed.
+        oldest: when the oldest of the work was queued; None if there was none.
+        traceparents: W3C trace contexts of what caused it.
+    """
+
+    point: Point
+    taken: int = 0
+    rewards: int = 0
+    updates: int = 0
+    refused: int = 0
+    failed: int = 0
+    oldest: datetime | None = None
+    traceparents: list[str] = field(default_factory=list)
+
+
+async def learn_batch(
+    connection: Any, claim: Claim, ids: Sequence[int], *, now: float
+) -> BatchDone:
+    """Do work of one decision point in one transaction.
+
+    Args:
+        connection: of role worker, not within a transaction.
+        claim: of the point; its replica is brought forward.
+        ids: of work rows, in their order.
+        now: seconds since 1970; windows that end later are open.
+
+    Returns:
+        What was done.
+
+    Raises:
+        Fenced: another learner has the point; nothing was done.
+        StateError: the point's state cannot be loaded; nothing was done.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    done = BatchDone(claim.point)
+    try:
+        async with as_tenant(connection, claim.point[0]):
+            held = await fence(connection, claim.point, claim.epoch)
+            work = await take_work(connection, ids)
+            if not work:
+                return done
+            replica = await _current(connection, claim, held)
+            causes = {row.decision: row.traceparent for row in work}
+            evidence = await read_evidence(connection, replica.row, held.snapshot, list(causes))
+            drafted = draft(replica, evidence, causes, now=now)
+            await _write(connection, claim, held, drafted)
+    except BaseException:  # whatever it was, it is raised again
+        claim.replica = None  # it may be ahead of what was committed
+        raise
+    done.taken, done.oldest = len(work), min(row.at for row in work)
+    done.rewards, done.updates = len(drafted.rewards), len(drafted.updates)
+    done.refused, done.failed = drafted.refused, drafted.failed
+    done.traceparents = [row.traceparent for row in work if row.traceparent is not None]
+    return done
+
+
+async def fail_work(connection: Any, claim: Claim, identifier: int) -> BatchDone:
+    """Take work off the queue that cannot be done, and write down that its reward failed.
+
+    Args:
+        connection: of role worker, not within a transaction.
+        claim: of the point.
+        identifier: of the work row.
+
+    Returns:
+        What was done.
+
+    Raises:
+        Fenced: another learner has the point; nothing was done.
+
+    No doctest: it needs a server; ``tests/learn/test_poison.py`` shows it.
+    """
+    done = BatchDone(claim.point, failed=1)
+    async with as_tenant(connection, claim.point[0]):
+        held = await fence(connection, claim.point, claim.epoch)
+        work = await take_work(connection, [identifier])
+        ids = [row.decision for row in work]
+        known = await decisions_to_credit(connection, claim.point, held.snapshot, ids)
+        rows = [failure(decided) for decided in known.values()]
+        await append_rewards(connection, claim.point[0], rows)
+    done.taken, done.rewards = len(work), len(rows)
+    return done
+
+
+async def _current(connection: Any, claim: Claim, held: Fence) -> Replica:
+    """Return the claim's replica, loaded anew if it does not stand where the log does."""
+    known = claim.replica
+    if known is not None:
+        place = known.snapshot, known.seq, known.row.spec_hash
+        if place == (held.snapshot, held.seq, held.spec_hash):
+            return known
+    tenant, skill, point = claim.point
+    rows = await points_of(connection, tenant)
+    row = next(row for row in rows if (row.skill, row.point) == (skill, point))
+    claim.replica = replica = await load(connection, row)
+    claim.checkpointed = replica.stored
+    return replica
+
+
+async def _write(connection: Any, claim: Claim, held: Fence, drafted: Draft) -> None:
+    if drafted.rewards:
+        await append_rewards(connection, claim.point[0], drafted.rewards)
+    if drafted.later:
+        await queue_work(connection, claim.point, drafted.later)
+    if drafted.updates:
+        await append_updates(connection, claim.point, claim.epoch, held.snapshot, drafted.updates)

@@ -1,0 +1,164 @@
+"""Who learns which decision point: a lock, a lease, and an epoch that settles every doubt.
+
+The lock says at once that a learner is gone: it ends with the session that holds it. A learner that
+is paused keeps its session, so each also says now and then that it is alive; whoever was not heard
+of for a lease is taken over from, lock or not. Either way the epoch grows, and whatever the former
+holder still tries to write is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.store import as_tenant, claim, keep_claims
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from steersman.learn.replica import Replica
+    from steersman.store import Point
+
+_log = logging.getLogger(__name__)
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended($1, 0))"
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """A decision point that this process learns.
+
+    Attributes:
+        point: tenant, skill and decision point.
+        epoch: under which it writes.
+        locked: whether the lock is held too.
+        replica: its state after the last batch; None if it has to be loaded.
+        checkpointed: the last update that a stored state holds.
+        used: when it was last learned, on the event loop's clock.
+    """
+
+    point: Point
+    epoch: int
+    locked: bool
+    replica: Replica | None = None
+    checkpointed: int = 0
+    used: float = 0.0
+
+
+class Claims:
+    """The points that one learner holds.
+
+    Args:
+        connection: of role worker, for nothing else: locks live as long as it does.
+        holder: a name for people.
+        lease_s: a learner that was not heard of for so long is taken over from.
+    """
+
+    def __init__(self, connection: Any, holder: str, lease_s: float) -> None:
+        self.held: dict[Point, Claim] = {}
+        self._connection = connection
+        self._turn = asyncio.Lock()
+        self._holder = holder
+        self._lease_s = lease_s
+        self._elsewhere: dict[Point, float] = {}
+
+    def elsewhere(self) -> list[Point]:
+        """Return the points that are not to be tried now, since somebody else has them."""
+        now = asyncio.get_running_loop().time()
+        self._elsewhere = {point: until for point, until in self._elsewhere.items() if until > now}
+        return list(self._elsewhere)
+
+    def avoid(self, point: Point, seconds: float) -> None:
+        """Leave a point alone for a while.
+
+        Args:
+            point: tenant, skill and decision point.
+            seconds: for how long.
+        """
+        self._elsewhere[point] = asyncio.get_running_loop().time() + seconds
+
+    async def take(self, point: Point) -> Claim | None:
+        """Return the claim on a point, claiming it if that is possible.
+
+        Args:
+            point: tenant, skill and decision point.
+
+        Returns:
+            The claim; None if another learner is at it, and then it is avoided for a while.
+
+        No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
+        """
+        found = self.held.get(point)
+        if found is None:
+            if point in self.elsewhere():
+                return None
+            async with self._turn:
+                found = await self._claim(point)
+            if found is None:
+                self.avoid(point, min(1.0, self._lease_s / 4))
+                return None
+            self.held[point] = found
+        found.used = asyncio.get_running_loop().time()
+        return found
+
+    async def give_up(self, point: Point, *, fenced: bool = False) -> None:
+        """Let go of a point.
+
+        Args:
+            point: tenant, skill and decision point.
+            fenced: whether somebody else has it: then it is avoided until they have the lock too.
+
+        No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
+        """
+        gone = self.held.pop(point, None)
+        if gone is not None and gone.locked:
+            async with self._turn:
+                await self._connection.fetchval(_UNLOCK, _name(point))
+        if fenced:
+            self.avoid(point, self._lease_s / 2)
+
+    async def keep(self) -> None:
+        """Say that this learner is alive; give up what somebody else has claimed meanwhile.
+
+        No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
+        """
+        tenants: dict[UUID, list[Claim]] = defaultdict(list)
+        for held in self.held.values():
+            tenants[held.point[0]].append(held)
+        for tenant, claims in tenants.items():
+            rows = [(*held.point[1:], held.epoch) for held in claims]
+            async with self._turn, as_tenant(self._connection, tenant):
+                lost = await keep_claims(self._connection, tenant, rows)
+            for skill, point in lost:
+                _log.warning("another learner has claimed %s/%s", skill, point)
+                await self.give_up((tenant, skill, point), fenced=True)
+        for held in list(self.held.values()):
+            if not held.locked:  # taken over from one that is paused; the lock comes later
+                async with self._turn:
+                    held.locked = await self._connection.fetchval(_LOCK, _name(held.point))
+
+    async def _claim(self, point: Point) -> Claim | None:
+        locked = await self._connection.fetchval(_LOCK, _name(point))
+        epoch = None
+        try:
+            async with as_tenant(self._connection, point[0]):
+                idle_s = None if locked else self._lease_s
+                epoch = await claim(self._connection, point, self._holder, idle_s=idle_s)
+        except asyncpg.LockNotAvailableError:
+            _log.info("%s/%s is being changed by somebody else", *point[1:])
+        if epoch is not None:
+            if not locked:
+                _log.warning("taking %s/%s over from a learner that is silent", *point[1:])
+            return Claim(point, epoch, locked)
+        if locked:
+            await self._connection.fetchval(_UNLOCK, _name(point))
+        return None
+
+
+def _name(point: Point) -> str:
+    return "learn/" + "/".join(map(str, point))

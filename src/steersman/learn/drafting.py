@@ -1,0 +1,184 @@
+"""From evidence to what is to be written: revisions of rewards, updates, and what is due later.
+
+Drafting brings the replica forward, so that an update which its policy refuses is never numbered.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from steersman.errors import InputError, SteersmanError
+from steersman.learn.crediting import Credit, changed, credit_of, is_learnable
+from steersman.learn.replica import apply_update
+from steersman.store import Learned, RewardRow, UpdateRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.learn.evidence import Evidence
+    from steersman.learn.replica import Replica
+    from steersman.store import Decided
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Draft:
+    """What one batch is going to write.
+
+    Attributes:
+        rewards: revisions, at most one of each decision.
+        updates: numbered on from where the replica stood.
+        later: decision, when it is due again, and the trace context that it is part of.
+        refused: rewards that the policy could not learn.
+        failed: decisions whose reward could not be computed.
+    """
+
+    rewards: list[RewardRow] = field(default_factory=list)
+    updates: list[UpdateRow] = field(default_factory=list)
+    later: list[tuple[UUID, datetime, str | None]] = field(default_factory=list)
+    refused: int = 0
+    failed: int = 0
+
+
+def draft(
+    replica: Replica, evidence: Evidence, causes: Mapping[UUID, str | None], *, now: float
+) -> Draft:
+    """Return what the evidence asks to be written, and bring the replica forward by it.
+
+    Args:
+        replica: stands where the log does.
+        evidence: of the decisions in ``causes``.
+        causes: the decisions whose rewards may have changed, in order, and the trace context that
+            each is part of.
+        now: seconds since 1970.
+
+    Returns:
+        What is to be written in the transaction that read the evidence.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    drafted = Draft()
+    for decision, cause in causes.items():
+        known = evidence.learned.get(decision)
+        decided = evidence.decisions.get(decision)
+        if decided is not None:
+            credit = _credit(evidence, decided, now, drafted)
+            revision = _revise(drafted, decided, credit, cause)
+            if credit.status != "failed":
+                value = credit.value if is_learnable(decided) else None
+                _learn(replica, known, decided, value, revision, cause, drafted)
+        elif known is not None and decision in evidence.erased:
+            _take_back(replica, known, cause, drafted)
+    return drafted
+
+
+def failure(decided: Decided) -> RewardRow:
+    """Return the revision that says that a decision's reward cannot be computed.
+
+    Args:
+        decided: the decision.
+
+    No doctest: it needs rows; ``tests/learn/test_poison.py`` shows it.
+    """
+    return _row(decided, _failed(decided))
+
+
+def _credit(evidence: Evidence, decided: Decided, now: float, drafted: Draft) -> Credit:
+    """Return what a decision has earned; what cannot be computed is told and not tried again."""
+    try:
+        return credit_of(evidence.spec(decided), decided, evidence.about(decided), now=now)
+    except SteersmanError as error:
+        drafted.failed += 1
+        _log.error("the reward of decision %s cannot be computed: %s", decided.id, error)
+        return _failed(decided)
+
+
+def _failed(decided: Decided) -> Credit:
+    return Credit(None, "failed", {}, final=bool(decided.final))
+
+
+def _row(decided: Decided, credit: Credit) -> RewardRow:
+    return RewardRow(decided.id, decided.revision + 1, decided.spec_hash, *credit)
+
+
+def _revise(drafted: Draft, decided: Decided, credit: Credit, cause: str | None) -> int:
+    """Draft the next revision if the reward has changed; return the one that holds now."""
+    if decided.status is None and not credit.final:
+        drafted.later.append((decided.id, decided.window_ends, cause))
+    if credit == (decided.value, decided.status, decided.terms, decided.final):
+        return decided.revision
+    drafted.rewards.append(_row(decided, credit))
+    return decided.revision + 1
+
+
+def _learn(
+    replica: Replica,
+    known: Learned | None,
+    decided: Decided,
+    value: float | None,
+    revision: int,
+    cause: str | None,
+    drafted: Draft,
+) -> None:
+    """Draft the step from what the state holds of a decision to its reward, if there is one."""
+    step = changed(None if known is None else known.value, value)
+    if step is None or replica.row.spec.learning.mode == "frozen":
+        return
+    try:
+        if known is None or known.value is None:
+            known = _first(replica, decided)
+        _append(replica, known, step, revision, cause, drafted)
+    except InputError as error:
+        drafted.refused += 1
+        _log.warning("%s/%s does not learn: %s", *replica.point[1:], error)
+
+
+def _take_back(replica: Replica, known: Learned, cause: str | None, drafted: Draft) -> None:
+    """Draft the withdrawal of an erased decision."""
+    if known.value is None or replica.row.spec.learning.mode == "frozen":
+        return
+    try:
+        _append(replica, known, (-known.value, -1.0), 0, cause, drafted)
+    except InputError as error:
+        drafted.refused += 1
+        _log.warning("%s/%s does not forget a decision: %s", *replica.point[1:], error)
+
+
+def _append(
+    replica: Replica,
+    source: Learned,
+    step: tuple[float, float],
+    revision: int,
+    cause: str | None,
+    drafted: Draft,
+) -> None:
+    """Apply an update and draft it: a correction enters exactly where the reward did."""
+    update = UpdateRow(
+        *(replica.seq + 1, source.decision, revision, source.x, source.key, source.action),
+        *(*step, source.weight, source.bucket, cause),
+    )
+    apply_update(replica.policy, update)
+    replica.seq = update.seq
+    drafted.updates.append(update)
+
+
+def _first(replica: Replica, decided: Decided) -> Learned:
+    """Return what a policy learns from that has not learned of a decision yet."""
+    x, key = _seen(replica, decided)
+    bucket = int(decided.at.timestamp() // replica.row.spec.learning.bucket_s)
+    return Learned(decided.id, x, key, decided.action, decided.weight, bucket, None)
+
+
+def _seen(replica: Replica, decided: Decided) -> tuple[list[float] | None, str | None]:
+    """Return what the policy saw, or would have seen under the declaration in force."""
+    if decided.spec_hash == replica.row.spec_hash and decided.p_kind == "exact":
+        return decided.x, decided.key
+    if replica.row.spec.policy.algorithm.startswith("joint_"):
+        return decided.x, None
+    x, key = replica.encode(decided.context)
+    return None if x is None else x.tolist(), key

@@ -1,0 +1,120 @@
+"""What the learner reads before it computes rewards: decisions, declarations, events, the state."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import SteersmanError
+from steersman.store import (
+    decisions_to_credit,
+    erased_among,
+    events_about,
+    learned_of,
+    spec_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from steersman.spec import DecisionPoint
+    from steersman.store import Decided, Happened, Learned, PointRow
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What is known of some decisions of one point.
+
+    Attributes:
+        decisions: those that are there, by id.
+        learned: what the snapshot holds of them.
+        erased: those of which only the id remains.
+        specs: the declarations they were made under, by hash; or why there is none.
+    """
+
+    decisions: dict[UUID, Decided]
+    learned: dict[UUID, Learned]
+    erased: set[UUID]
+    specs: dict[bytes, DecisionPoint | SteersmanError]
+    _own: dict[UUID | None, list[Happened]]
+    _of_episode: dict[str | None, list[Happened]]
+
+    def spec(self, decided: Decided) -> DecisionPoint:
+        """Return the declaration that a decision was made under.
+
+        Args:
+            decided: the decision.
+
+        Raises:
+            SteersmanError: it is gone, or not readable any more.
+
+        No doctest: it needs a server; ``tests/learn/test_poison.py`` shows it.
+        """
+        found = self.specs[decided.spec_hash]
+        if isinstance(found, SteersmanError):
+            raise found
+        return found
+
+    def about(self, decided: Decided) -> list[Happened]:
+        """Return the events that may credit a decision, in the order in which they happened.
+
+        Args:
+            decided: the decision.
+
+        No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+        """
+        if decided.episode is not None and _by_episode(self.specs[decided.spec_hash]):
+            return self._of_episode[decided.episode]
+        return self._own[decided.id]
+
+
+async def read_evidence(
+    connection: Any, row: PointRow, snapshot: str, ids: Sequence[UUID]
+) -> Evidence:
+    """Read what the rewards of decisions follow from.
+
+    Args:
+        connection: within a transaction of the tenant.
+        row: the decision point.
+        snapshot: the one that learns.
+        ids: of decisions.
+
+    Returns:
+        What is there now.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    point = row.tenant, row.skill, row.point
+    decisions = await decisions_to_credit(connection, point, snapshot, ids)
+    specs: dict[bytes, DecisionPoint | SteersmanError] = {}
+    for spec_hash in {decided.spec_hash for decided in decisions.values()}:
+        specs[spec_hash] = await _spec(connection, row, spec_hash)
+    episodes = {
+        decided.episode
+        for decided in decisions.values()
+        if decided.episode is not None and _by_episode(specs[decided.spec_hash])
+    }
+    own: dict[UUID | None, list[Happened]] = defaultdict(list)
+    of_episode: dict[str | None, list[Happened]] = defaultdict(list)
+    for event in await events_about(connection, row.tenant, ids, sorted(episodes)):
+        own[event.decision].append(event)
+        of_episode[event.episode].append(event)
+    gone = [identifier for identifier in ids if identifier not in decisions]
+    erased = await erased_among(connection, row.tenant, gone) if gone else set()
+    learned = await learned_of(connection, point, snapshot, ids)
+    return Evidence(decisions, learned, erased, specs, own, of_episode)
+
+
+async def _spec(connection: Any, row: PointRow, spec_hash: bytes) -> DecisionPoint | SteersmanError:
+    if spec_hash == row.spec_hash:
+        return row.spec
+    try:
+        return await spec_of(connection, spec_hash)
+    except SteersmanError as error:
+        return error
+
+
+def _by_episode(spec: DecisionPoint | SteersmanError) -> bool:
+    return not isinstance(spec, SteersmanError) and spec.reward.scope == "episode"

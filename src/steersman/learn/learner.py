@@ -1,0 +1,248 @@
+"""The learner: waits for work, claims the points it belongs to, and learns it batch by batch.
+
+Any number of learners may run; each point has one of them. The queue is in the database, so a
+learner that is killed loses nothing: what it had not committed is still work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.errors import Fenced, StateError, StoreError
+from steersman.learn.batch import BatchDone, fail_work, learn_batch
+from steersman.learn.claims import Claims
+from steersman.learn.tracing import batch_span, link
+from steersman.store import as_tenant, due_work, holder_of, pack_state, write_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steersman.learn.claims import Claim
+    from steersman.store import Database, Point
+
+_log = logging.getLogger(__name__)
+_AWAY = (OSError, TimeoutError, StoreError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_BAD_DATA = ("22", "23")  # classes of SQL states: data exceptions, violated constraints
+_BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+_SCAN = 2000
+_IDLE_S = 60.0
+_BROKEN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerSettings:
+    """How a learner works.
+
+    Attributes:
+        batch: most work rows of one transaction.
+        checkpoint_every: updates between stored states of a point.
+        lease_s: a learner that was not heard of for so long is taken over from.
+        poll_s: the longest wait for work, should a wake-up be lost.
+        linger_s: pause between batches, in which work gathers: fewer, larger transactions.
+        holder: its name, for people; default: machine and process.
+    """
+
+    batch: int = 500
+    checkpoint_every: int = 1000
+    lease_s: float = 10.0
+    poll_s: float = 1.0
+    linger_s: float = 0.01
+    holder: str = ""
+
+
+async def run_learner(
+    database: Database,
+    *,
+    stop: asyncio.Event,
+    clock: Callable[[], float] = time.time,
+    watch: Callable[[BatchDone], None] = lambda _done: None,
+    settings: LearnerSettings | None = None,
+) -> None:
+    """Learn until told to stop; then store the states and return.
+
+    While the server is away it is asked again, and then all points are claimed anew.
+
+    Args:
+        database: migrated.
+        stop: set it to end.
+        clock: seconds since 1970, for due work and the end of windows.
+        watch: called after every batch.
+        settings: how to work.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    learner = _Learner(database, stop, clock, watch, settings or LearnerSettings())
+    failures = 0
+    while not stop.is_set():
+        try:
+            await learner.serve()
+        except* _AWAY as group:
+            failures = 0 if learner.did_work else failures + 1
+            delay = _BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)]
+            _log.warning("the store is away, trying again in %g s: %r", delay, group.exceptions)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), delay)
+
+
+class _Learner:
+    def __init__(
+        self,
+        database: Database,
+        stop: asyncio.Event,
+        clock: Callable[[], float],
+        watch: Callable[[BatchDone], None],
+        settings: LearnerSettings,
+    ) -> None:
+        self.did_work = False
+        self._database = database
+        self._stop = stop
+        self._clock = clock
+        self._watch = watch
+        self._settings = settings
+        self._wake = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Work over one set of connections, until told to stop or one of them is lost."""
+        self.did_work = False
+        async with AsyncExitStack() as stack:
+            work, locks, wakes = [await self._connect(stack) for _ in range(3)]
+            await wakes.add_listener("steersman_work", lambda *_: self._wake.set())
+            for connection in (work, locks, wakes):
+                connection.add_termination_listener(lambda _: self._wake.set())
+            holder = self._settings.holder or f"{socket.gethostname()}/{os.getpid()}"
+            claims = Claims(locks, holder, self._settings.lease_s)
+            async with asyncio.TaskGroup() as group:
+                others = [group.create_task(self._keep(claims)), group.create_task(self._watcher())]
+                await self._work(work, claims, (work, locks, wakes))
+                for task in others:
+                    task.cancel()
+
+    async def _connect(self, stack: AsyncExitStack) -> Any:
+        connection = await self._database.connect("worker", command_timeout=60)
+        stack.callback(connection.terminate)
+        lease_ms = round(self._settings.lease_s * 1000)
+        # A paused learner must not keep the rows it was at: the server ends its transaction.
+        await connection.execute(f"SET idle_in_transaction_session_timeout = {lease_ms}")
+        await connection.execute(f"SET lock_timeout = {max(1, lease_ms // 4)}")
+        # Tables that were empty when a statement was planned are not empty for long.
+        for method in ("seqscan", "hashjoin", "mergejoin"):
+            await connection.execute(f"SET enable_{method} = off")
+        return connection
+
+    async def _keep(self, claims: Claims) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_s / 4)
+            with suppress(asyncpg.LockNotAvailableError):  # the next time, then
+                await claims.keep()
+
+    async def _watcher(self) -> None:
+        await self._stop.wait()
+        self._wake.set()
+
+    async def _work(self, connection: Any, claims: Claims, all_of_them: Sequence[Any]) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            if any(each.is_closed() for each in all_of_them):
+                raise StoreError("a connection to PostgreSQL was lost")
+            taken = await self._round(connection, claims)
+            await self._let_idle_go(connection, claims)
+            if taken == 0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), self._settings.poll_s)
+            if taken < self._settings.batch:
+                await asyncio.sleep(self._settings.linger_s)
+        for claim in list(claims.held.values()):
+            await self._checkpoint(connection, claim, after=1)
+
+    async def _round(self, connection: Any, claims: Claims) -> int:
+        """Do what is due now; return how much of it."""
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        due = await due_work(connection, now, without=claims.elsewhere(), limit=_SCAN)
+        taken = 0
+        for point, ids in due.items():
+            for place in range(0, len(ids), self._settings.batch):
+                claim = await claims.take(point)
+                if claim is None or self._stop.is_set():
+                    break
+                chunk = ids[place : place + self._settings.batch]
+                done = await self._learn(connection, claims, claim, chunk)
+                if done == 0:
+                    break
+                taken += done
+        return taken
+
+    async def _learn(
+        self, connection: Any, claims: Claims, claim: Claim, ids: Sequence[int]
+    ) -> int:
+        """Do one batch, or find out why not; return how much was done."""
+        try:
+            return await self._batch(connection, claim, ids)
+        except Fenced as error:
+            _log.warning("%s", error)
+            async with as_tenant(connection, claim.point[0]):
+                holder = await holder_of(connection, claim.point)
+            await claims.give_up(claim.point, fenced=bool(holder))
+        except StateError:
+            _log.exception("%s/%s is not learned for %g s", *claim.point[1:], _BROKEN_S)
+            await claims.give_up(claim.point)
+            claims.avoid(claim.point, _BROKEN_S)
+        except asyncpg.LockNotAvailableError:
+            _log.info("%s/%s is being changed by somebody else", *claim.point[1:])
+            claims.avoid(claim.point, self._settings.lease_s / 20)
+        return 0
+
+    async def _batch(self, connection: Any, claim: Claim, ids: Sequence[int]) -> int:
+        """Do one batch; a row that breaks it is found by halving, and set aside."""
+        try:
+            with batch_span("/".join(claim.point[1:])) as span:
+                done = await learn_batch(connection, claim, ids, now=self._clock())
+                link(span, done.traceparents)
+        except Exception as error:
+            if not _is_poison(error):
+                raise
+            if len(ids) > 1:
+                half = len(ids) // 2
+                parts = ids[:half], ids[half:]
+                return sum([await self._batch(connection, claim, part) for part in parts])
+            _log.exception("work row %d of %s/%s cannot be done", ids[0], *claim.point[1:])
+            done = await fail_work(connection, claim, ids[0])
+        self.did_work = True
+        self._watch(done)
+        await self._checkpoint(connection, claim, after=self._settings.checkpoint_every)
+        return done.taken
+
+    async def _checkpoint(self, connection: Any, claim: Claim, *, after: int) -> None:
+        replica = claim.replica
+        if replica is None or replica.seq < claim.checkpointed + after:
+            return
+        state = pack_state(replica.policy.state())
+        async with as_tenant(connection, claim.point[0]):
+            await write_checkpoint(connection, claim.point, replica.snapshot, replica.seq, state)
+        claim.checkpointed = replica.seq
+
+    async def _let_idle_go(self, connection: Any, claims: Claims) -> None:
+        """Give up points without work, so that memory and claims do not grow with their number."""
+        now = asyncio.get_running_loop().time()
+        idle: list[Point] = [
+            point for point, claim in claims.held.items() if claim.used < now - _IDLE_S
+        ]
+        for point in idle:
+            await self._checkpoint(connection, claims.held[point], after=1)
+            await claims.give_up(point)
+
+
+def _is_poison(error: Exception) -> bool:
+    """Return whether trying the same rows again would fail again."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(_BAD_DATA)
+    return not isinstance(error, (*_AWAY, StateError))

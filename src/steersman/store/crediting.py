@@ -1,0 +1,277 @@
+"""What a reward is computed from, and where it is kept: decisions, their events, revisions."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.errors import StoreError
+from steersman.spec import DecisionPoint, loads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.store.work import Point
+
+_parsed = lru_cache(maxsize=256)(loads)
+
+
+class Decided(NamedTuple):
+    """What is known of a decision whose reward is to be computed.
+
+    Attributes:
+        id: of the decision.
+        episode: what it belongs to with others, if anything.
+        spec_hash: 32 bytes: of the declaration that it was made under.
+        context: what was known.
+        action: what was chosen.
+        x: what the policy saw for it.
+        key: likewise.
+        p_kind: exact, fallback, client, imported or none.
+        degraded: whether a fallback answered.
+        weight: how many observations it counts for.
+        at: when it was made.
+        window_ends: when its reward is final.
+        barred: whether it was erased, or excluded from the snapshot.
+        revision: of its newest reward; 0 if there is none.
+        value: of that reward.
+        status: likewise; None if there is none.
+        terms: likewise.
+        final: likewise.
+    """
+
+    id: UUID
+    episode: str | None
+    spec_hash: bytes
+    context: Any
+    action: str
+    x: list[float] | None
+    key: str | None
+    p_kind: str
+    degraded: bool
+    weight: float
+    at: datetime
+    window_ends: datetime
+    barred: bool
+    revision: int
+    value: float | None
+    status: str | None
+    terms: Any
+    final: bool | None
+
+
+class Learned(NamedTuple):
+    """What a snapshot holds of a decision.
+
+    Attributes:
+        decision: of which.
+        x: what was learned from; corrections use the same.
+        key: likewise.
+        action: likewise.
+        weight: likewise.
+        bucket: likewise.
+        value: the reward as it is learned; None: it was withdrawn.
+    """
+
+    decision: UUID
+    x: list[float] | None
+    key: str | None
+    action: str
+    weight: float
+    bucket: int
+    value: float | None
+
+
+class Happened(NamedTuple):
+    """An event that may credit decisions.
+
+    Attributes:
+        decision: what it is about: this decision, or its episode.
+        episode: what it credits with it.
+        at: when it happened.
+        outcomes: numbers by name, or None.
+        action_taken: what the application did instead, or None.
+    """
+
+    decision: UUID | None
+    episode: str | None
+    at: datetime
+    outcomes: Any
+    action_taken: str | None
+
+
+class RewardRow(NamedTuple):
+    """One revision of a decision's reward.
+
+    Attributes:
+        decision: whose.
+        revision: 1, 2, 3, …
+        spec_hash: of the declaration that it follows from.
+        value: 0 to 1; None if there is none, or not yet.
+        status: scored, waiting, assumed, dropped, withdrawn or failed.
+        terms: raw values by outcome.
+        final: whether the window is closed.
+    """
+
+    decision: UUID
+    revision: int
+    spec_hash: bytes
+    value: float | None
+    status: str
+    terms: Any
+    final: bool
+
+
+async def spec_of(connection: Any, spec_hash: bytes) -> DecisionPoint:
+    """Return a declaration of the tenant, past or present.
+
+    Args:
+        connection: within a transaction of the tenant.
+        spec_hash: 32 bytes.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        StoreError: there is none with that hash.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    document = await connection.fetchval("SELECT document FROM spec WHERE hash = $1", spec_hash)
+    if document is None:
+        raise StoreError(f"there is no declaration {spec_hash.hex()[:12]}; declare it again")
+    return _parsed(document)
+
+
+async def decisions_to_credit(
+    connection: Any, point: Point, snapshot: str, ids: Sequence[UUID]
+) -> dict[UUID, Decided]:
+    """Return decisions of a point with their newest reward.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: whose decisions; others are left out.
+        snapshot: the one that learns.
+        ids: of decisions.
+
+    Returns:
+        By id; what is not there any more is left out.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT d.id, d.episode, d.spec_hash, d.context, d.action, d.x, d.key, d.p_kind, "
+        "d.degraded, d.weight, d.at, d.window_ends, EXISTS ("
+        "  SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = d.id"
+        ") OR EXISTS (SELECT FROM excluded AS e WHERE e.tenant = $1 AND e.skill = $2 "
+        "  AND e.point = $3 AND e.snapshot = $4 AND e.decision = d.id), "
+        "coalesce(r.revision, 0), r.value, r.status, r.terms, r.final "
+        "FROM decision AS d LEFT JOIN LATERAL ("
+        "  SELECT * FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
+        "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
+        # The bounds let the planner pass over the partitions of other days.
+        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.id = ANY($5) "
+        "AND d.id >= $6 AND d.id <= $7",
+        *(*point, snapshot, ids, min(ids), max(ids)),
+    )
+    return {row[0]: Decided(*row) for row in rows}
+
+
+async def events_about(
+    connection: Any, tenant: UUID, ids: Sequence[UUID], episodes: Sequence[str]
+) -> list[Happened]:
+    """Return the events that may credit decisions, in the order in which they happened.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        ids: decisions: their own events.
+        episodes: episodes: events of theirs and of every decision within them.
+
+    Returns:
+        Events with outcomes or an action taken; each once.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    members = dict.fromkeys(ids, None)
+    if episodes:
+        members |= await connection.fetch(
+            "SELECT id, episode FROM decision WHERE tenant = $1 AND episode = ANY($2)",
+            *(tenant, episodes),
+        )
+    rows = await connection.fetch(
+        "SELECT decision, episode, at, outcomes, action_taken FROM ("
+        "  SELECT * FROM event WHERE tenant = $1 AND decision = ANY($2) UNION ALL"
+        "  SELECT * FROM event WHERE tenant = $1 AND episode = ANY($3)"
+        "  AND (decision IS NULL OR decision <> ALL ($2))"
+        ") AS e WHERE outcomes IS NOT NULL OR action_taken IS NOT NULL "
+        "ORDER BY at, received_at, id",
+        *(tenant, list(members), episodes),
+    )
+    return [Happened(row[0], row[1] or members.get(row[0]), *row[2:]) for row in rows]
+
+
+async def learned_of(
+    connection: Any, point: Point, snapshot: str, ids: Sequence[UUID]
+) -> dict[UUID, Learned]:
+    """Return what a snapshot holds of decisions, after all updates that were given out.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: whose snapshot.
+        snapshot: the one that learns.
+        ids: of decisions.
+
+    Returns:
+        By decision; without those it never learned from.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT u.decision, u.x, u.key, u.action, u.weight, u.bucket, "
+        "CASE WHEN u.held > 0 THEN coalesce(r.value, u.reward) END FROM ("
+        "  SELECT DISTINCT ON (decision) *, sum(weight_change) OVER each AS held, "
+        "  sum(reward_change) OVER each AS reward FROM update "
+        "  WHERE tenant = $1 AND skill = $2 AND point = $3 AND snapshot = $4 "
+        "  AND decision = ANY($5) "
+        "  WINDOW each AS (PARTITION BY decision) ORDER BY decision, seq DESC"
+        ") AS u LEFT JOIN reward AS r "
+        "ON r.tenant = $1 AND r.decision = u.decision AND r.revision = u.revision",
+        *(*point, snapshot, ids),
+    )
+    return {row[0]: Learned(*row) for row in rows}
+
+
+async def erased_among(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> set[UUID]:
+    """Return which decisions were erased.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        ids: of decisions.
+
+    No doctest: it needs a server; ``tests/learn/test_withdrawals.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT decision FROM erasure WHERE tenant = $1 AND decision = ANY($2)", tenant, ids
+    )
+    return {row["decision"] for row in rows}
+
+
+async def append_rewards(connection: Any, tenant: UUID, rows: Sequence[RewardRow]) -> None:
+    """Write revisions of rewards.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant that holds the fence.
+        tenant: whose.
+        rows: the next revision of each decision.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    await connection.execute(
+        "INSERT INTO reward SELECT r.tenant, r.decision, r.revision, r.spec_hash, r.value, "
+        "r.status, r.terms, r.final, now() FROM unnest($1::reward[]) AS r",
+        [(tenant, *row, None) for row in rows],
+    )

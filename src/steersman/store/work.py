@@ -1,0 +1,224 @@
+"""The queue of what is to be learned, and who may learn it: work rows, and a fence per point.
+
+Work is rows, written with the event or decision that causes it, and deleted in the transaction that
+does it. There is no cursor: a transaction that commits late brings its rows with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.errors import Fenced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+Point = tuple["UUID", str, str]
+"""Tenant, skill and decision point."""
+_THIS = "tenant = $1 AND skill = $2 AND point = $3"
+
+
+class WorkRow(NamedTuple):
+    """A decision whose reward may have changed.
+
+    Attributes:
+        id: of the row.
+        decision: whose reward is to be computed.
+        at: when it was queued.
+        traceparent: W3C trace context of what caused it.
+    """
+
+    id: int
+    decision: UUID
+    at: datetime
+    traceparent: str | None
+
+
+class Fence(NamedTuple):
+    """What holds for a point as long as the transaction is open.
+
+    Attributes:
+        snapshot: the snapshot that learns.
+        seq: the last number given out for it.
+        spec_hash: of the declaration in force.
+    """
+
+    snapshot: str
+    seq: int
+    spec_hash: bytes
+
+
+async def due_work(
+    connection: Any, now: datetime, *, without: Sequence[Point] = (), limit: int = 2000
+) -> dict[Point, list[int]]:
+    """Return the oldest work that is due, by decision point.
+
+    Args:
+        connection: of role worker, not within a transaction of a tenant.
+        now: what is due later is left.
+        without: points to leave out, since somebody else learns them.
+        limit: most rows.
+
+    Returns:
+        Ids of work rows, oldest first.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT id, tenant, skill, point FROM work WHERE due_at <= $1 AND NOT EXISTS ("
+        "  SELECT FROM unnest($2::uuid[], $3::text[], $4::text[]) AS o (tenant, skill, point)"
+        "  WHERE o.tenant = work.tenant AND o.skill = work.skill AND o.point = work.point"
+        ") ORDER BY due_at, id LIMIT $5",
+        now,
+        *([point[part] for point in without] for part in range(3)),
+        limit,
+    )
+    found: dict[Point, list[int]] = {}
+    for identifier, *point in rows:
+        found.setdefault((point[0], point[1], point[2]), []).append(identifier)
+    return found
+
+
+async def take_work(connection: Any, ids: Sequence[int]) -> list[WorkRow]:
+    """Take work off the queue; it is back if the transaction fails.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        ids: of work rows, in the order in which they are to be done.
+
+    Returns:
+        Those that are still there, in that order; the latest row of each decision.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "WITH taken AS (DELETE FROM work WHERE id = ANY($1) "
+        "RETURNING id, decision, at, traceparent) "
+        "SELECT t.* FROM taken AS t "
+        "JOIN unnest($1::bigint[]) WITH ORDINALITY AS o (id, place) USING (id) ORDER BY o.place",
+        ids,
+    )
+    return [WorkRow(*row) for row in rows]
+
+
+async def queue_work(
+    connection: Any, point: Point, due: Iterable[tuple[UUID, datetime, str | None]]
+) -> None:
+    """Put decisions on the queue for later.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        point: whose decisions.
+        due: decision, when it is due, and the trace context that it is part of.
+
+    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
+    """
+    columns = list(zip(*due, strict=True)) or [(), (), ()]
+    await connection.execute(
+        "INSERT INTO work (tenant, skill, point, decision, due_at, traceparent) "
+        "SELECT $1, $2, $3, * FROM unnest($4::uuid[], $5::timestamptz[], $6::text[])",
+        *(*point, *columns),
+    )
+
+
+async def claim(connection: Any, point: Point, holder: str, *, idle_s: float | None) -> int | None:
+    """Become the learner of a point; whoever was it before is fenced.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        point: to learn.
+        holder: a name for people.
+        idle_s: only if its learner was not heard of for so long; None: whoever holds the lock.
+
+    Returns:
+        The new epoch; None if its learner was heard of, or there is no such point.
+
+    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
+    """
+    epoch: int | None = await connection.fetchval(
+        f"UPDATE learner SET epoch = epoch + 1, holder = $4, seen_at = clock_timestamp() "  # noqa: S608 (a constant)
+        f"WHERE {_THIS} AND ($5::float8 IS NULL "
+        "OR seen_at < clock_timestamp() - $5 * interval '1 second') RETURNING epoch",
+        *(*point, holder, idle_s),
+    )
+    return epoch
+
+
+async def holder_of(connection: Any, point: Point) -> str | None:
+    """Return who claimed a point last; empty after its snapshot was changed, None if it is gone.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+
+    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
+    """
+    holder: str | None = await connection.fetchval(
+        f"SELECT holder FROM learner WHERE {_THIS}",  # noqa: S608 (a constant)
+        *point,
+    )
+    return holder
+
+
+async def keep_claims(
+    connection: Any, tenant: UUID, claims: Sequence[tuple[str, str, int]]
+) -> set[tuple[str, str]]:
+    """Tell that a learner is alive; rows that are in use are passed over, their users do the same.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        tenant: whose points.
+        claims: skill, point and epoch of each.
+
+    Returns:
+        Skill and point of those that somebody else has claimed meanwhile.
+
+    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
+    """
+    columns = list(zip(*claims, strict=True)) or [(), (), ()]
+    rows = await connection.fetch(
+        "WITH mine AS MATERIALIZED ("
+        "  SELECT * FROM unnest($2::text[], $3::text[], $4::bigint[]) AS m (skill, point, epoch)"
+        "), kept AS ("
+        "  UPDATE learner AS l SET seen_at = clock_timestamp() FROM ("
+        "    SELECT k.skill, k.point, k.epoch FROM learner AS k JOIN mine USING (skill, point)"
+        "    WHERE k.tenant = $1 AND k.epoch = mine.epoch FOR UPDATE OF k SKIP LOCKED) AS free"
+        "  WHERE l.tenant = $1 AND l.skill = free.skill AND l.point = free.point"
+        ") SELECT l.skill, l.point FROM learner AS l JOIN mine USING (skill, point) "
+        "WHERE l.tenant = $1 AND l.epoch <> mine.epoch",
+        *(tenant, *columns),
+    )
+    return {(row["skill"], row["point"]) for row in rows}
+
+
+async def fence(connection: Any, point: Point, epoch: int) -> Fence:
+    """Hold a point until the transaction ends; nobody else can claim or change it meanwhile.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        point: that was claimed.
+        epoch: that `claim` returned.
+
+    Returns:
+        What holds now.
+
+    Raises:
+        Fenced: somebody else has claimed it since, or it is gone.
+
+    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
+    """
+    row = await connection.fetchrow(
+        "UPDATE learner AS l SET seen_at = clock_timestamp() FROM decision_point AS p "
+        "WHERE l.tenant = $1 AND l.skill = $2 AND l.point = $3 AND l.epoch = $4 "
+        "AND p.tenant = $1 AND p.skill = $2 AND p.point = $3 "
+        "RETURNING l.snapshot, l.seq, p.spec_hash",
+        *(*point, epoch),
+    )
+    if row is None:
+        raise Fenced(
+            f"another learner has claimed {point[1]}/{point[2]} since epoch {epoch}; nothing was "
+            "written, and this one gives it up"
+        )
+    return Fence(*row)
