@@ -206,6 +206,13 @@ def test_a_batch_refused_as_a_whole_is_halved_until_the_culprit_is_alone(status,
     assert settle(alone, culprit, 0.0).settlement.refused[0][0] == alone[0]
 
 
+def test_after_trouble_batches_start_small_and_grow():
+    many = rows(*(f"e{number}" for number in range(300)))
+    assert settle(many, answer(503), 0.0).rows_next == 64
+    assert settle(many[:64], stored(*(row.item.id for row in many[:64])), 0.0).rows_next == 128
+    assert settle(many, stored(*(row.item.id for row in many)), 0.0).rows_next == 500
+
+
 def test_nobody_but_the_service_has_a_say_over_a_row():
     outcome = settle(rows("a"), answer(400, "proxy error"), 0.0)
     assert outcome.failed

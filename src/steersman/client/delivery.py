@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from steersman.client.exchange import Heard
 
 MOST_ROWS = 500
+FEW_ROWS = 64
+"""Of the first batch after trouble: a service under load refuses batches of more than 100."""
 MOST_BYTES = 768 << 10
 """Below the 1 MiB that the service reads, envelope included."""
 _AT_FAULT = frozenset({400, 413, 422})
@@ -39,7 +41,8 @@ class Outcome:
 
     Attributes:
         settlement: of its rows.
-        rows_next: most rows of the next batch: halved until a row that spoils its batch is alone.
+        rows_next: most rows of the next batch: few after trouble and twice as many after each
+            success; halved until a row that spoils its batch is alone.
         failed: pause, and longer each time in a row.
         retry_after_s: at least so long.
         reason: why it failed, for people.
@@ -87,7 +90,7 @@ def settle(rows: Sequence[Row], heard: Heard, now: float) -> Outcome:
     if isinstance(verdict, Again):
         outcome = Outcome(
             Settlement(),
-            MOST_ROWS,
+            FEW_ROWS,
             failed=True,
             retry_after_s=verdict.retry_after_s,
             reason=verdict.reason,
@@ -126,7 +129,7 @@ def _settle_each(rows: Sequence[Row], results: list[wire.EventResult]) -> Outcom
             refused.append((row, wire.write(result.problem)))
     return Outcome(
         Settlement(tuple(done), tuple(refused), tuple(later)),
-        MOST_ROWS,
+        min(MOST_ROWS, max(FEW_ROWS, 2 * len(rows))),
         failed=bool(later),
         reason=f"{len(later)} of {len(rows)} items could not be stored now" if later else "",
     )
