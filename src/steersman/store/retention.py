@@ -27,6 +27,7 @@ _DATASETS = {"event": ("event",), "decision": ("decision", "reward")}
 _LOCK_MS = 250
 _BATCH = 10_000
 _MOST_DAYS = 36_500
+_EPOCH = date(1970, 1, 2)  # no id is older
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ async def keep(
                 connection, tenant, now - timedelta(days=idempotency_days)
             )
             kept.checkpoints += await _thin(connection, tenant, checkpoints)
-        first = now.astimezone(UTC).date() - timedelta(days=days)
+        first = max(now.astimezone(UTC).date() - timedelta(days=days), _EPOCH)
         await _drop_old(connection, tenants, first, now, kept)
         for tenant in tenants:
             await _delete_old(connection, tenant, first, now, kept)

@@ -1,0 +1,240 @@
+"""Old days leave PostgreSQL when the cold store has all of them, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, date, datetime, timedelta
+from itertools import count
+from uuid import uuid4
+
+import pytest
+
+from steersman.errors import InputError
+from steersman.store import (
+    create_tenant,
+    erase,
+    exported,
+    keep,
+    log_decisions,
+    log_events,
+)
+from steersman.store.cold import Directory, compact
+from steersman.wire import new_id
+from tests.store.rows import connected, counts, decision, event
+
+LONG_AGO = date(1980, 1, 1)  # keeping as of then leaves the days of other tests alone
+_PLACES = count()
+
+
+class Days:
+    """Three partitions nobody else uses, and a cold store."""
+
+    def __init__(self, database, tenant, folder):
+        self.database, self.tenant = database, tenant
+        self.destination = Directory(folder)
+        self.first = LONG_AGO + timedelta(days=100 * next(_PLACES))
+        self.now = datetime(
+            self.first.year, self.first.month, self.first.day, 12, tzinfo=UTC
+        ) + timedelta(days=40)
+
+    async def make(self):
+        async with connected(self.database, "owner") as connection:
+            await connection.execute("SELECT make_partitions($1, 3)", self.first)
+
+    async def write(self, tenant=None, day=0, **changes):
+        tenant = tenant or self.tenant
+        at = datetime(self.first.year, self.first.month, self.first.day, 12, tzinfo=UTC)
+        at += timedelta(days=day)
+        row = decision(tenant.id, id=new_id(at.timestamp()), **changes)
+        async with connected(self.database) as connection:
+            await log_decisions(connection, [row])
+            await log_events(connection, [event(tenant.id, row.id, received_at=at)])
+        async with connected(self.database, "worker", tenant.id) as connection:
+            await connection.execute(
+                "INSERT INTO reward (tenant, decision, revision, spec_hash, value, status, terms, "
+                "final) VALUES ($1, $2, 1, $3, 1, 'scored', '{}', true)",
+                *(tenant.id, row.id, bytes(32)),
+            )
+        return row
+
+    async def compact(self, *tenants):
+        chosen = [tenant.id for tenant in tenants or (self.tenant,)]
+        await compact(
+            self.database, self.destination, tenants=chosen, until=self.first + timedelta(days=9)
+        )
+
+    async def keep(self, days=30, **options):
+        return await keep(self.database, days=days, now=self.now, **options)
+
+    def names(self, *days):
+        return [
+            f"{table}_{self.first + timedelta(days=day):%Y%m%d}"
+            for table in ("event", "decision")
+            for day in days
+        ]
+
+    async def existing(self):
+        async with connected(self.database, "owner") as connection:
+            return [
+                name
+                for name in self.names(0, 1, 2)
+                if await connection.fetchval("SELECT to_regclass($1)", name)
+            ]
+
+
+@pytest.fixture
+def days(database, tenant, tmp_path):
+    made = Days(database, tenant, tmp_path / "cold")
+    asyncio.run(made.make())
+    return made
+
+
+async def test_old_days_go_once_the_cold_store_has_them(days):
+    await days.write(day=0)
+    await days.write(day=2)
+    kept = await days.keep()
+    assert set(days.names(0)) | set(days.names(2)) <= set(kept.waiting)
+    assert set(days.names(1)) <= set(kept.dropped)  # nobody has rows there
+    assert await days.existing() == days.names(0, 2)
+    await days.compact()
+    assert set(days.names(0, 2)) <= set((await days.keep()).dropped)
+    assert await days.existing() == []
+    left = await counts(days.database, days.tenant.id)
+    assert {table: left.get(table, 0) for table in ("decision", "event", "reward")} == {
+        "decision": 0,
+        "event": 0,
+        "reward": 0,
+    }
+
+
+async def test_days_that_are_not_old_stay(days):
+    await days.write(day=2)
+    await days.compact()
+    await days.keep(days=38)
+    assert await days.existing() == days.names(2)
+    await days.keep(days=37)
+    assert await days.existing() == []
+
+
+async def test_a_row_that_came_after_the_export_keeps_its_day(days):
+    await days.write()
+    await days.compact()
+    await days.write()
+    async with connected(days.database, "owner", days.tenant.id) as connection:
+        assert not await exported(connection, days.tenant.id, "decision", days.first)
+        assert await exported(connection, days.tenant.id, "decision", days.first.replace(year=1990))
+    kept = await days.keep()
+    assert "rows of event that the cold store does not have" in kept.waiting[days.names(0)[0]]
+    await days.compact()
+    await days.keep()
+    assert await days.existing() == []
+
+
+async def test_every_tenant_has_to_be_exported(days):
+    other = await create_tenant(days.database, f"t-{uuid4().hex}", actor="test")
+    await days.write()
+    await days.write(other)
+    await days.compact()
+    await days.keep()
+    assert await days.existing() == days.names(0)
+    # What is kept for one is kept whole for the other.
+    assert (await counts(days.database, days.tenant.id))["reward"] == 1
+    await days.compact(other)
+    await days.keep()
+    assert await days.existing() == []
+
+
+async def test_an_open_reward_window_keeps_its_day(days):
+    await days.write(window_ends=days.now + timedelta(hours=1))
+    await days.compact()
+    kept = await days.keep()
+    assert "reward window is open" in kept.waiting[days.names(0)[1]]
+    assert await days.existing() == [days.names(0)[1]]
+
+
+async def test_a_day_in_use_waits_and_nobody_waits_for_it(days):
+    await days.write()
+    await days.compact()
+    async with connected(days.database, "app", days.tenant.id) as connection:
+        await connection.execute("SELECT count(*) FROM decision")
+        kept = await days.keep()
+        assert kept.waiting[days.names(0)[1]] == "somebody uses it"
+    await days.keep()
+    assert await days.existing() == []
+
+
+async def test_days_without_a_partition_are_deleted_row_by_row(days):
+    row = await days.write(day=5)
+    stays = await days.write(day=39)
+    kept = await days.keep()
+    assert kept.deleted == 0
+    waiting = [name for name in kept.waiting if str(days.tenant.id) in name]
+    assert len(waiting) == 2
+    await days.compact()
+    assert (await days.keep()).deleted == 2
+    async with connected(days.database, "app", days.tenant.id) as connection:
+        left = [found["id"] for found in await connection.fetch("SELECT id FROM decision")]
+    assert left == [stays.id]
+    assert row.id not in left
+
+
+async def test_keys_are_forgotten_after_their_time(days):
+    old = decision(days.tenant.id, idempotency_key="old", body_hash=bytes(16))
+    new = decision(days.tenant.id, idempotency_key="new", body_hash=bytes(16))
+    async with connected(days.database) as connection:
+        await log_decisions(connection, [old, new])
+    async with connected(days.database, "owner", days.tenant.id) as connection:
+        await connection.execute(
+            "UPDATE idempotency SET at = now() - interval '31 days' WHERE key = 'old'"
+        )
+    await keep(days.database, days=36_500)
+    async with connected(days.database, "app", days.tenant.id) as connection:
+        left = [row["key"] for row in await connection.fetch("SELECT key FROM idempotency")]
+    assert left == ["new"]
+
+
+async def test_the_newest_checkpoints_of_each_snapshot_stay(days):
+    async with connected(days.database, "worker", days.tenant.id) as connection:
+        for snapshot in ("0.1.0", "0.2.0"):
+            for seq in (10, 20, 30, 40, 50):
+                await connection.execute(
+                    "INSERT INTO checkpoint (tenant, skill, point, snapshot, seq, state, sha256) "
+                    "VALUES ($1, 's', 'p', $2, $3, '', '')",
+                    *(days.tenant.id, snapshot, seq),
+                )
+    assert (await keep(days.database, days=36_500)).checkpoints == 4
+    async with connected(days.database, "app", days.tenant.id) as connection:
+        left = await connection.fetch("SELECT snapshot, seq FROM checkpoint ORDER BY 1, 2")
+    assert [tuple(row) for row in left] == [
+        (snapshot, seq) for snapshot in ("0.1.0", "0.2.0") for seq in (30, 40, 50)
+    ]
+
+
+async def test_what_was_erased_and_came_back_is_erased_again(days):
+    row = decision(days.tenant.id, unit="ann")
+    async with connected(days.database) as connection:
+        await log_decisions(connection, [row])
+        await erase(days.database, days.tenant.id, unit="ann", reason="asked to", actor="me")
+        await log_decisions(connection, [row])
+    await keep(days.database, days=36_500)
+    assert (await counts(days.database, days.tenant.id)).get("decision", 0) == 0
+
+
+async def test_an_erasure_after_the_export_keeps_the_day_until_its_file_is_made_anew(days):
+    row = await days.write()
+    await days.write()
+    await days.compact()
+    await erase(days.database, days.tenant.id, decisions=[row.id], reason="r", actor="me")
+    await days.keep()
+    assert await days.existing() == days.names(0)
+    await days.compact()
+    await days.keep()
+    assert await days.existing() == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"days": 0}, {"days": 40_000}, {"idempotency_days": 0}, {"checkpoints": 0}]
+)
+async def test_numbers_out_of_range_are_refused(database, options):
+    with pytest.raises(InputError, match="nothing was dropped"):
+        await keep(database, **{"days": 10, **options})
