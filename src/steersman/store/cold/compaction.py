@@ -91,7 +91,7 @@ async def compact(
         for tenant in tenants if tenants is not None else await _tenants(connection):
             for dataset in DATASETS:
                 await run.dataset(tenant, dataset)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
         message = f"compaction stopped: {error}; what was written counts, run it again for the rest"
         raise StoreError(message) from error
     finally:
@@ -135,10 +135,17 @@ class _Run:
         folder = ledger.folder_of(dataset, tenant)
         for path in await asyncio.to_thread(lambda: list(self._destination.paths(folder))):
             if path not in named and _PART.fullmatch(path.removeprefix(f"{folder}/")):
-                await self._remove(path)
+                await self._remove(tenant, path)
 
-    async def _remove(self, path: str) -> None:
+    async def _remove(self, tenant: UUID, path: str) -> None:
+        """Remove a file that no longer counts; while somebody reads, leave it to the next run."""
+        lock = str(tenant)
+        if not await self._connection.fetchval(
+            f"SELECT pg_try_advisory_lock({ledger.READING})", lock
+        ):
+            return
         await asyncio.to_thread(self._destination.remove, path)
+        await self._connection.execute(f"SELECT pg_advisory_unlock({ledger.READING})", lock)
         self._removed += 1
 
     async def _try_day(self, tenant: UUID, dataset: Dataset, day: date, old: Export | None) -> None:
@@ -154,7 +161,7 @@ class _Run:
             return
         self._written.append(new)
         if old is not None:
-            await self._remove(old.path)
+            await self._remove(tenant, old.path)
 
     async def _day(
         self, tenant: UUID, dataset: Dataset, day: date, old: Export | None

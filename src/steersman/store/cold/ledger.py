@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from steersman.store.cold.datasets import Dataset, Row
 
 NOTHING = "0:0"
+READING = "hashtextextended('steersman cold store of ' || $1, 0)"
+"""SQL of a tenant's advisory lock: shared by those who read files, taken by who removes some."""
 
 
 @dataclass(frozen=True, slots=True)

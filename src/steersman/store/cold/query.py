@@ -16,7 +16,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import DataError, InputError
+import asyncpg
+
+from steersman.errors import DataError, InputError, StoreError
 from steersman.store.cold import ledger
 from steersman.store.cold.compaction import hot_rows
 from steersman.store.cold.datasets import BY_NAME, schema
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from steersman.store.cold.ledger import Erased, Export
     from steersman.store.database import Database
 
-_TRIES = 5
 _FAR = date(9000, 1, 1)
 _OUTCOME = (
     "CREATE VIEW outcome AS SELECT decision, episode, o.key AS name, o.value AS value, "
@@ -86,9 +87,21 @@ async def query(
     """
     extra("pyarrow", "data")
     _check(sql)
-    with tempfile.TemporaryDirectory(prefix="steersman-query-") as folder:
-        loaded = await _load(database, destination, tenant, _named(sql), Path(folder))
-        return await asyncio.to_thread(_run, loaded, sql, memory_mb, timeout_s, folder)
+    connection = await database.connect("app")
+    try:
+        # Files that count now are not removed while this connection holds its share.
+        await connection.execute(f"SELECT pg_advisory_lock_shared({ledger.READING})", str(tenant))
+        with tempfile.TemporaryDirectory(prefix="steersman-query-") as folder:
+            loaded = await _load(connection, destination, tenant, _named(sql), Path(folder))
+            return await asyncio.to_thread(_run, loaded, sql, memory_mb, timeout_s, folder)
+    except FileNotFoundError as error:
+        message = f"a file of the cold store is gone: {error.filename or error}; restore it from a "
+        raise DataError(message + "backup, or name the destination it was written to") from error
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        message = f"the rows could not be read: {error}; check the server and try again"
+        raise StoreError(message) from error
+    finally:
+        await connection.close()
 
 
 def _check(sql: str) -> None:
@@ -114,33 +127,19 @@ def _named(sql: str) -> list[Dataset]:
 
 
 async def _load(
-    database: Database,
+    connection: Any,
     destination: Destination,
     tenant: UUID,
     datasets: Sequence[Dataset],
     folder: Path,
 ) -> list[_Loaded]:
-    connection = await database.connect("app")
-    try:
-        for left in reversed(range(_TRIES)):
-            try:
-                # One moment for all of them: files that count, hot rows, erasures.
-                async with connection.transaction(isolation="repeatable_read", readonly=True):
-                    await set_tenant(connection, tenant)
-                    return [
-                        await _load_one(connection, destination, tenant, each, folder)
-                        for each in datasets
-                    ]
-            except FileNotFoundError as error:
-                # A compaction replaced that file meanwhile; a later moment names its successor.
-                if not left:
-                    message = f"a file of the cold store is gone: {error.filename or error}; "
-                    message += "restore it from a backup, or name the right destination"
-                    raise DataError(message) from error
-                await asyncio.sleep(0.05)
-    finally:
-        await connection.close()
-    raise AssertionError
+    # One moment for all of them: files that count, hot rows, erasures.
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        await set_tenant(connection, tenant)
+        return [
+            await _load_one(connection, destination, tenant, dataset, folder)
+            for dataset in datasets
+        ]
 
 
 async def _load_one(
