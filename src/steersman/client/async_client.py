@@ -155,10 +155,14 @@ class AsyncClient(Base):
         )
 
     async def explain(
-        self, decision: Decision | UUID | str, *, timeout_ms: float | None = None
+        self,
+        decision: Decision | UUID | str,
+        *,
+        recompute: bool = False,
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]:
         explanation: dict[str, Any] = await self._run(
-            self._core.explain(decision, self._timeout_s(timeout_ms))
+            self._core.explain(decision, self._timeout_s(timeout_ms), recompute=recompute)
         )
         return explanation
 

@@ -123,9 +123,12 @@ class Core:
         )
         return (yield from self._fill_in(asks, heard))
 
-    def explain(self, decision: wire.Decision | UUID | str, timeout_s: float) -> Steps[Any]:
+    def explain(
+        self, decision: wire.Decision | UUID | str, timeout_s: float, *, recompute: bool
+    ) -> Steps[Any]:
         """Ask how a decision came about."""
         path = f"/v1/decisions/{decision_id(decision)}/explain"
+        path += "?recompute=true" if recompute else ""
         request = Request("GET", path, headers=_headers())
         return (yield from self.exchange(request, msgspec.json.decode, timeout_s))
 

@@ -226,19 +226,24 @@ class Client(Base):
         )
 
     def explain(
-        self, decision: Decision | UUID | str, *, timeout_ms: float | None = None
+        self,
+        decision: Decision | UUID | str,
+        *,
+        recompute: bool = False,
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]:
         """Return how a decision came about, as the service tells it.
 
         Args:
             decision: the decision or its id.
+            recompute: also build the state it was drawn from again, and compare: this takes time.
             timeout_ms: for this call, instead of the client's.
 
         Returns:
             Scores, probabilities, the state it was drawn from, and what happened since.
         """
         explanation: dict[str, Any] = self._run(
-            self._core.explain(decision, self._timeout_s(timeout_ms))
+            self._core.explain(decision, self._timeout_s(timeout_ms), recompute=recompute)
         )
         return explanation
 
@@ -251,10 +256,13 @@ class Client(Base):
         return self._run(self._core.ping(self._timeout_s(timeout_ms)))
 
     def flush(self, timeout_s: float = 5.0) -> int:
-        """Wait until everything told was delivered; return how many rows are left.
+        """Wait until everything told was delivered.
 
         Args:
             timeout_s: the longest to wait.
+
+        Returns:
+            How many rows are left in the queue, of all processes that share it.
         """
         return self._run(self._core.flush(timeout_s))
 
