@@ -140,6 +140,7 @@ def test_explain_asks_for_the_decision_by_its_id(client, server):
     path = f"/v1/decisions/{decision.decision_id}/explain"
     assert client.explain(decision) == {"path": path}
     assert client.explain(str(decision.decision_id)) == {"path": path}
+    assert client.explain(decision, recompute=True) == {"path": path + "?recompute=true"}
     assert client.ping()
     assert isinstance(decision.decision_id, UUID)
 

@@ -16,9 +16,9 @@ def settings(environment, *given, **options):
 
 
 def test_the_environment_gives_what_was_not_given():
-    found = settings(THERE | {"STEERSMAN_HOME": "/home/of"})
+    found = settings(THERE | {"STEERSMAN_HOME": "/place/of"})
     assert (found.base_url, found.api_key) == ("http://there:1", "k")
-    assert found.queue_path.parent == Path("/home/of/client")
+    assert found.queue_path.parent == Path("/place/of/client")
     assert settings(THERE, "http://here/", "x").base_url == "http://here"
 
 
