@@ -64,6 +64,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._since = self.loop.time()
         self._head = 0
         self._raw = 0
+        self._messages = 0
         self._stuck_since: float | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -78,9 +79,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._waits is _Waits.FOR_NOTHING:
             # A request begins, or something that never becomes one.
             self._wait(_Waits.FOR_HEAD)
+        message = self._messages
         begun = self._waits is _Waits.FOR_HEAD
         super().data_received(data)
-        if begun and self._waits is _Waits.FOR_HEAD:
+        if begun and self._waits is _Waits.FOR_HEAD and self._messages == message:
             self._raw += len(data)
             if self._raw > self.limits.head_bytes and not self.transport.is_closing():
                 self.end_with(self._head_problem())
@@ -88,6 +90,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Note that a head begins."""
         super().on_message_begin()
+        self._messages += 1
         self._wait(_Waits.FOR_HEAD)
 
     def on_url(self, url: bytes) -> None:

@@ -66,4 +66,6 @@ def configure_logging() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     level = os.environ.get("STEERSMAN_LOG_LEVEL", "INFO").upper()
+    # Bytes that are no HTTP are answered, not logged: anybody can send them without end.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.basicConfig(handlers=[handler], level=level, force=True)

@@ -1,0 +1,122 @@
+"""The load guard rises quickly, falls slowly, and sheds in the declared order."""
+
+from __future__ import annotations
+
+import pytest
+
+from steersman.service import Guard, GuardianState, GuardLimits
+from steersman.wire import Refused
+
+
+class World:
+    """A clock and a queue that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.depth = 0
+        self.guard = Guard(lambda: self.depth, lambda: self.now, GuardLimits())
+
+    def run(self, seconds: float, *, depth: int = 0, latency_s: float = 0.0) -> str:
+        self.depth = depth
+        for _ in range(round(seconds * 10)):
+            if latency_s:
+                self.guard.observe(latency_s)
+            self.now += 0.1
+            self.guard.tick()
+        return self.guard.state.name
+
+
+def test_calm_is_normal() -> None:
+    assert World().run(60, depth=900, latency_s=0.1) == "NORMAL"
+
+
+def test_a_short_peak_changes_nothing() -> None:
+    world = World()
+    assert world.run(0.2, depth=9_000) == "NORMAL"
+    assert world.run(0.2) == "NORMAL"
+    assert world.run(0.2, depth=9_000) == "NORMAL"
+
+
+@pytest.mark.parametrize(
+    ("depth", "latency_s", "state"),
+    [
+        (2_000, 0.0, "BROWNOUT"),
+        (0, 0.25, "BROWNOUT"),
+        (10_000, 0.0, "LOCKDOWN"),
+        (0, 2.0, "LOCKDOWN"),
+        (9_999, 1.9, "BROWNOUT"),
+    ],
+)
+def test_depth_and_latency_raise_the_state(depth: int, latency_s: float, state: str) -> None:
+    assert World().run(1, depth=depth, latency_s=latency_s) == state
+
+
+def test_it_falls_step_by_step_and_only_well_below_the_limit() -> None:
+    world = World()
+    assert world.run(1, depth=20_000) == "LOCKDOWN"
+    assert world.run(60, depth=6_000) == "LOCKDOWN"  # below the limit, but not well below
+    assert world.run(2.9, depth=900) == "LOCKDOWN"
+    assert world.run(0.3, depth=900) == "BROWNOUT"
+    assert world.run(3.2, depth=900) == "NORMAL"
+    assert world.guard.changes == 3
+
+
+def test_it_does_not_flap_around_a_limit() -> None:
+    world = World()
+    for _ in range(100):
+        world.run(0.5, depth=2_100)
+        world.run(0.5, depth=1_900)
+    assert world.guard.changes == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "shed"),
+    [
+        (GuardianState.NORMAL, set()),
+        (GuardianState.BROWNOUT, {"read", "large_batch"}),
+        (GuardianState.LOCKDOWN, {"read", "large_batch", "events"}),
+    ],
+)
+def test_what_is_shed_in_which_state(state: GuardianState, shed: set[str]) -> None:
+    guard = World().guard
+    guard.state = state
+    for what in ("read", "large_batch", "events"):
+        if what not in shed:
+            guard.refuse(what)
+            continue
+        with pytest.raises(Refused) as refused:
+            guard.refuse(what)
+        assert refused.value.problem.status == 503
+        assert refused.value.problem.retry_after_s
+
+
+async def test_the_interface_sheds_as_declared_and_always_decides(serving) -> None:
+    decide = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
+    async with serving() as s:
+        s.service.guard.tick = lambda: None  # the state is ours now
+        assert (await s.ask("POST", "/v1/decide", decide)).body["degraded"] is False
+
+        async def statuses() -> list[int]:
+            asked = [
+                ("GET", "/rl-status", None),
+                ("GET", "/v1/keys", None),
+                ("POST", "/v1/decide", {"requests": [decide] * 101}),
+                ("POST", "/v1/events", {"events": [], "records": []}),
+                ("POST", "/v1/decide", {"requests": [decide] * 100}),
+                ("POST", "/v1/decide", decide),
+                ("GET", "/healthz", None),
+            ]
+            return [(await s.ask(*one)).status for one in asked]
+
+        s.service.guard.state = GuardianState.BROWNOUT
+        assert await statuses() == [503, 503, 503, 200, 200, 200, 200]
+        s.service.guard.state = GuardianState.LOCKDOWN
+        assert await statuses() == [503, 503, 503, 503, 200, 200, 200]
+        answer = await s.ask("POST", "/v1/decide", decide)
+        assert (answer.body["degraded"], answer.body["logged"]) == (True, False)
+        assert answer.body["record"]
+        refused = await s.ask("GET", "/rl-status")
+        assert int(refused.headers["retry-after"]) >= 1
+        s.service.guard.state = GuardianState.NORMAL
+        stored = await s.ask("POST", "/v1/events", {"records": [answer.body["record"]]})
+        assert stored.body["results"][0]["status"] == "stored"
