@@ -1,6 +1,8 @@
 -- The rows of the loop. Every table holds its tenant first, in its primary key too, so that no
 -- unique index can tell one tenant about another's ids. Ids of decisions are UUIDv7: they carry
 -- their time, so decisions are partitioned by id and found in their partition by id alone.
+-- Names and keys are compared byte by byte (COLLATE "C"): no rules of a language apply to them, and
+-- an index over them costs half.
 
 CREATE TABLE tenant (
   id uuid PRIMARY KEY,
@@ -27,8 +29,8 @@ CREATE INDEX api_key_hash ON api_key (hash);
 CREATE TABLE spec (
   tenant uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
   hash bytea NOT NULL,
-  skill text NOT NULL,
-  point text NOT NULL,
+  skill text COLLATE "C" NOT NULL,
+  point text COLLATE "C" NOT NULL,
   document text NOT NULL, -- the YAML as it was declared
   created_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant, hash)
@@ -36,11 +38,11 @@ CREATE TABLE spec (
 
 CREATE TABLE decision_point (
   tenant uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-  skill text NOT NULL,
-  point text NOT NULL,
+  skill text COLLATE "C" NOT NULL,
+  point text COLLATE "C" NOT NULL,
   spec_hash bytea NOT NULL,
   feature_hash bytea NOT NULL,
-  snapshot text NOT NULL,
+  snapshot text COLLATE "C" NOT NULL,
   per_episode boolean NOT NULL, -- whether outcomes credit every decision of the episode
   updated_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant, skill, point),
@@ -49,9 +51,9 @@ CREATE TABLE decision_point (
 
 CREATE TABLE snapshot (
   tenant uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-  skill text NOT NULL,
-  point text NOT NULL,
-  id text NOT NULL, -- a version such as 0.1.0; a relearned state is a minor version
+  skill text COLLATE "C" NOT NULL,
+  point text COLLATE "C" NOT NULL,
+  id text COLLATE "C" NOT NULL, -- a version such as 0.1.0; a relearned state is a minor version
   parent text,
   spec_hash bytea NOT NULL,
   feature_hash bytea NOT NULL,
@@ -65,15 +67,15 @@ CREATE TABLE snapshot (
 CREATE TABLE decision (
   tenant uuid NOT NULL,
   id uuid NOT NULL,
-  skill text NOT NULL,
-  point text NOT NULL,
-  episode text,
+  skill text COLLATE "C" NOT NULL,
+  point text COLLATE "C" NOT NULL,
+  episode text COLLATE "C",
   parent uuid,
-  unit text,
+  unit text COLLATE "C",
   rollout text,
   stage text NOT NULL,
   arm text NOT NULL,
-  snapshot text NOT NULL,
+  snapshot text COLLATE "C" NOT NULL,
   update_seq bigint NOT NULL,
   spec_hash bytea NOT NULL,
   feature_hash bytea NOT NULL,
@@ -84,12 +86,12 @@ CREATE TABLE decision (
   p double precision,
   p_kind text NOT NULL CHECK (p_kind IN ('exact', 'fallback', 'client', 'imported', 'none')),
   x real[],             -- as used for the action drawn; NULL where the policy uses a key or nothing
-  key text,
+  key text COLLATE "C",
   features real[],      -- of all eligible actions, row after row, where the point declares them
   u double precision,
   degraded boolean NOT NULL,
   weight real NOT NULL, -- how many observations it counts for when it is learned; 0: never learned
-  idempotency_key text,
+  idempotency_key text COLLATE "C",
   body_hash bytea,      -- of the request, where it has a key
   traceparent text,
   at timestamptz NOT NULL,
@@ -103,9 +105,9 @@ CREATE TABLE decision_default PARTITION OF decision DEFAULT;
 
 CREATE TABLE event (
   tenant uuid NOT NULL,
-  id text NOT NULL,     -- from the client
+  id text COLLATE "C" NOT NULL,     -- from the client
   decision uuid,
-  episode text,
+  episode text COLLATE "C",
   type text NOT NULL,
   schema_version smallint NOT NULL,
   at timestamptz NOT NULL,
@@ -131,7 +133,7 @@ CREATE VIEW outcome WITH (security_invoker = true) AS
 CREATE TABLE idempotency (
   tenant uuid NOT NULL,
   kind "char" NOT NULL, -- d: a decision's key, e: an event's id
-  key text NOT NULL,
+  key text COLLATE "C" NOT NULL,
   body_hash bytea NOT NULL,
   decision uuid,
   at timestamptz NOT NULL DEFAULT now(),
@@ -141,8 +143,8 @@ CREATE TABLE idempotency (
 CREATE TABLE work (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   tenant uuid NOT NULL,
-  skill text NOT NULL,
-  point text NOT NULL,
+  skill text COLLATE "C" NOT NULL,
+  point text COLLATE "C" NOT NULL,
   decision uuid NOT NULL,
   due_at timestamptz NOT NULL,
   traceparent text,
@@ -152,26 +154,26 @@ CREATE INDEX work_due ON work (due_at);
 
 CREATE TABLE learner (
   tenant uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-  skill text NOT NULL,
-  point text NOT NULL,
+  skill text COLLATE "C" NOT NULL,
+  point text COLLATE "C" NOT NULL,
   epoch bigint NOT NULL, -- grows with every holder; a write under an older one is refused
   holder text NOT NULL,
   seen_at timestamptz NOT NULL DEFAULT now(), -- when the holder was last heard of
-  snapshot text NOT NULL,
+  snapshot text COLLATE "C" NOT NULL,
   seq bigint NOT NULL,   -- the last number given out in `update` for this snapshot
   PRIMARY KEY (tenant, skill, point)
 );
 
 CREATE TABLE update (
   tenant uuid NOT NULL,
-  skill text NOT NULL,
-  point text NOT NULL,
-  snapshot text NOT NULL,
+  skill text COLLATE "C" NOT NULL,
+  point text COLLATE "C" NOT NULL,
+  snapshot text COLLATE "C" NOT NULL,
   seq bigint NOT NULL,   -- 1, 2, 3, … without gaps
   decision uuid NOT NULL,
   revision integer NOT NULL,
   x real[],
-  key text,
+  key text COLLATE "C",
   action text NOT NULL,
   reward_change double precision NOT NULL,
   weight_change double precision NOT NULL, -- 1: learned; 0: corrected; -1: withdrawn; times weight
@@ -198,9 +200,9 @@ CREATE TABLE reward (
 
 CREATE TABLE checkpoint (
   tenant uuid NOT NULL,
-  skill text NOT NULL,
-  point text NOT NULL,
-  snapshot text NOT NULL,
+  skill text COLLATE "C" NOT NULL,
+  point text COLLATE "C" NOT NULL,
+  snapshot text COLLATE "C" NOT NULL,
   seq bigint NOT NULL,
   state bytea NOT NULL, -- safetensors
   sha256 bytea NOT NULL,
@@ -211,7 +213,7 @@ CREATE TABLE checkpoint (
 CREATE TABLE erasure (
   tenant uuid NOT NULL,
   decision uuid NOT NULL,
-  episode text, -- it was part of: events about that episode as a whole are gone too
+  episode text COLLATE "C", -- it was part of: events about that episode as a whole are gone too
   reason text NOT NULL,
   at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant, decision)
@@ -219,16 +221,16 @@ CREATE TABLE erasure (
 
 CREATE TABLE excluded (
   tenant uuid NOT NULL,
-  skill text NOT NULL,
-  point text NOT NULL,
-  snapshot text NOT NULL,
+  skill text COLLATE "C" NOT NULL,
+  point text COLLATE "C" NOT NULL,
+  snapshot text COLLATE "C" NOT NULL,
   decision uuid NOT NULL, -- never learned into this snapshot, nor into those relearned from it
   PRIMARY KEY (tenant, skill, point, snapshot, decision)
 );
 
 CREATE TABLE cold_export (
   tenant uuid NOT NULL,
-  dataset text NOT NULL,
+  dataset text COLLATE "C" NOT NULL,
   day date NOT NULL,
   generation integer NOT NULL,
   path text NOT NULL,

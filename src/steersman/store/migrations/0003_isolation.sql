@@ -15,7 +15,7 @@ BEGIN
     CONTINUE WHEN name IN ('tenant', 'decision_default', 'event_default');
     EXECUTE format(
       'CREATE POLICY own_rows ON %I USING (tenant = %s) WITH CHECK (tenant = %2$s)',
-      name, $x$ nullif(current_setting('app.tenant', true), '')::uuid $x$
+      name, $x$ (SELECT nullif(current_setting('app.tenant', true), '')::uuid) $x$
     );
   END LOOP;
 END
