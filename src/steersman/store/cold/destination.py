@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
+import weakref
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -174,13 +176,14 @@ class Bucket:
     def __init__(self, url: str, **options: Any) -> None:
         self._obstore = extra("obstore", "s3")
         self._store = extra("obstore.store", "s3").S3Store.from_url(url, **options)
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: Path | None = None
 
     def scratch(self) -> Path:
         """Return a temporary folder of this process."""
         if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="steersman-cold-")
-        return Path(self._scratch.name)
+            self._scratch = Path(tempfile.mkdtemp(prefix="steersman-cold-"))
+            weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+        return self._scratch
 
     def publish(self, file: Path, path: str) -> None:
         """Upload a finished file; an upload that breaks off leaves nothing to be seen.

@@ -14,7 +14,8 @@ from steersman.errors import InputError, SteersmanError
 from steersman.store.cold.compaction import compact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
 
     from steersman.store.cold.compaction import Compacted
     from steersman.store.cold.destination import Destination
@@ -29,6 +30,7 @@ async def run_daily(
     database: Database,
     destination: Destination,
     *,
+    tenants: Sequence[UUID] | None = None,
     clock: Callable[[], float] = time.time,
     at: str = "02:30",
     stop: asyncio.Event | None = None,
@@ -42,6 +44,7 @@ async def run_daily(
     Args:
         database: migrated.
         destination: see `open_destination`.
+        tenants: whose rows; default: everybody's, also those of tenants to come.
         clock: seconds since 1970; tells when it is time, and which day was yesterday.
         at: "HH:MM", in UTC.
         stop: ends the loop when set; default: it ends by being cancelled.
@@ -59,7 +62,8 @@ async def run_daily(
         today = datetime.fromtimestamp(clock(), UTC).date()
         outcome: Compacted | SteersmanError
         try:
-            outcome = await compact(database, destination, until=today - timedelta(days=1))
+            yesterday = today - timedelta(days=1)
+            outcome = await compact(database, destination, tenants=tenants, until=yesterday)
             due = next_run(clock(), when)
         except SteersmanError as error:
             _log.exception("the cold store was not brought up to date; the next try is in 10 min")
