@@ -16,8 +16,15 @@ from steersman.errors import SteersmanError
 __all__ = ["main"]
 
 _COMMANDS = {
+    "data": "Keep, query and import the rows; fetch what the shipped systems run on.",
+    "decide": "Ask the service for one decision.",
     "demo": "Run a shipped system from nothing to its report.",
-    "data": "Fetch and record what the shipped systems run on.",
+    "events": "Tell the service what came of its decisions.",
+    "key": "Make, list, rotate and revoke API keys.",
+    "learn": "Run the learner; relearn or verify what was learned.",
+    "serve": "Run service processes over a store that is there.",
+    "tenant": "Make tenants, declare their decision points, hand out or erase their rows.",
+    "up": "Run everything until it is stopped.",
 }
 """Name -> help line; the module ``steersman.cli.<name>`` holds the click command ``command``."""
 

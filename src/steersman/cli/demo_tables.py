@@ -44,6 +44,8 @@ def print_report(console: Console, report: dict[str, Any], chart: str) -> None:
     _cache(console, report)
     _evidence(console, report)
     _targets(console, report)
+    if "service" in report:
+        _service(console, report)
 
 
 def _policies(console: Console, report: dict[str, Any]) -> None:
@@ -172,6 +174,34 @@ def _targets(console: Console, report: dict[str, Any]) -> None:
     console.print(table)
 
 
+def _service(console: Console, report: dict[str, Any]) -> None:
+    told, lag, took = report["service"], report["learn_lag_ms"], report["decide_ms"]
+    console.print(
+        f"\nThe first order over HTTP: {told['processes']} service processes asked in turn, one "
+        f"learner, PostgreSQL; reward {told['reward']:.4f}, in one process "
+        f"{told['in_process_reward']:.4f}",
+        highlight=False,
+    )
+    table = Table("", box=None, pad_edge=False, show_header=False)
+    table.add_column("", justify="right")
+    table.add_column("")
+    acknowledged = f"{told['decisions']:,} decisions and {told['events']:,} events"
+    table.add_row("acknowledged", f"{report['acknowledged']:,}", acknowledged)
+    verdict = "all of them" if report["stored"] == report["acknowledged"] else "NOT the same"
+    table.add_row("stored", f"{report['stored']:,}", f"{verdict}, counted in the database")
+    spread = f"{took['p50']:.1f} / {took['p99']:.1f} ms"
+    table.add_row("a decision", spread, "p50 / p99, durable, as the client saw it")
+    spread = f"{lag['p50']:.0f} / {lag['p99']:.0f} ms"
+    told_of_lag = "p50 / p99, outcome received to both processes deciding from it"
+    table.add_row("learning lag", spread, told_of_lag)
+    console.print(table, highlight=False)
+    console.print(
+        f"The other {report['orders'] - 1} orders were replayed in one process with the same "
+        "policies.",
+        highlight=False,
+    )
+
+
 def print_explanation(console: Console, result: dict[str, Any]) -> None:
     """Print every decision about one request."""
     console.print(f"\n[bold]request {result['request']}[/bold]")
@@ -187,7 +217,8 @@ def print_explanation(console: Console, result: dict[str, Any]) -> None:
         table.add_column("probability", justify="right")
         for row in decision["actions"]:
             mark = "→" if row["chosen"] else ""
-            table.add_row(mark, row["action"], f"{row['score']:.4f}", f"{row['probability']:.4f}")
+            score = "–" if row["score"] is None else f"{row['score']:.4f}"
+            table.add_row(mark, row["action"], score, f"{row['probability']:.4f}")
         console.print(table)
         if decision["more_actions"]:
             console.print(f"and {decision['more_actions']} more", highlight=False)
@@ -196,6 +227,14 @@ def print_explanation(console: Console, result: dict[str, Any]) -> None:
             f"(uniform {decision['u']:.4f}); reward {decision['reward']:.3f}",
             highlight=False,
         )
+        if "decision_id" in decision:
+            same = "the same" if decision["recomputed_the_same"] else "NOT the same"
+            console.print(
+                f"state   {decision['snapshot']} and {decision['update_seq']:,} updates; "
+                f"computed again from the log: {same} distribution",
+                highlight=False,
+            )
+            console.print(f"row     {decision['decision_id']}", highlight=False)
     outcomes = ", ".join(f"{name} {_short(value)}" for name, value in result["outcomes"].items())
     console.print(f"\noutcome {outcomes}\nreward  {result['reward']:.3f}", highlight=False)
 

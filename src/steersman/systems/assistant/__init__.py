@@ -34,7 +34,7 @@ from steersman.systems.assistant.engines import Engines, Found
 from steersman.systems.assistant.history import TOOL_FEATURES, ToolHistory
 from steersman.systems.assistant.intents import IntentClassifier, tool_families
 from steersman.systems.assistant.log import Answered, Decision, Log
-from steersman.systems.assistant.points import Points, load_points
+from steersman.systems.assistant.points import Points, load_points, point_documents
 from steersman.systems.assistant.recording import Recording, provenance, record
 from steersman.systems.assistant.replay import replay
 from steersman.systems.assistant.requests import Catalogue, Request, Tool, load_catalogue
@@ -90,6 +90,7 @@ __all__ = [
     "load_points",
     "load_router",
     "oracle",
+    "point_documents",
     "provenance",
     "record",
     "replay",

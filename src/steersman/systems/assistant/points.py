@@ -47,6 +47,29 @@ def load_points(folder: Path | None = None) -> Points:
     >>> load_points().route.actions.names
     ('micro', 'planner', 'deep')
     """
+    return Points(*(load(file) for file in _files(folder)))
+
+
+def point_documents(folder: Path | None = None) -> tuple[str, str, str]:
+    """The three declarations as texts, to declare them to a service.
+
+    Args:
+        folder: As in `load_points`.
+
+    Returns:
+        The YAML of cache, route and tool.
+
+    Raises:
+        DataError: There is no such folder.
+
+    >>> "decision: cache" in point_documents()[0]
+    True
+    """
+    cache, route, tool = (file.read_text(encoding="utf-8") for file in _files(folder))
+    return cache, route, tool
+
+
+def _files(folder: Path | None) -> list[Path]:
     if folder is None:
         folder = _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
     if not folder.is_dir():
@@ -54,4 +77,4 @@ def load_points(folder: Path | None = None) -> Points:
             f"{folder} is no folder; give the one that holds cache.yaml, route.yaml and tool.yaml"
         )
         raise DataError(message)
-    return Points(*(load(folder / f"{name}.yaml") for name in ("cache", "route", "tool")))
+    return [folder / f"{name}.yaml" for name in ("cache", "route", "tool")]

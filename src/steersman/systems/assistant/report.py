@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -106,7 +108,8 @@ def _explained(decision: Decision, most: int) -> dict[str, Any]:
         "actions": [
             {
                 "action": decision.seen.eligible[i],
-                "score": float(drawn.scores[i]),
+                # A service tells no scores.
+                "score": None if np.isnan(drawn.scores[i]) else float(drawn.scores[i]),
                 "probability": float(drawn.distribution[i]),
                 "chosen": i == drawn.index,
             }

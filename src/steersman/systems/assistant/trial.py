@@ -8,7 +8,7 @@ best of all twelve (lookup, route) pairs on the first orders, so it knows them i
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from multiprocessing import get_context
@@ -106,6 +106,12 @@ class Trial:
         """Return a set's figures, averaged over the orders."""
         rows = [order.sets[name].figures for order in self.orders if name in order.sets]
         return {figure: float(np.mean([row[figure] for row in rows])) for figure in _FIGURES}
+
+    def replaced(self, order: int, name: str, other: Replayed) -> Trial:
+        """Return the trial with another replay of one set on one order, such as a service's."""
+        changed = Order(self.orders[order].requests, {**self.orders[order].sets, name: other})
+        orders = (*self.orders[:order], changed, *self.orders[order + 1 :])
+        return replace(self, orders=orders)
 
     def by_use(self, name: str) -> dict[str, dict[str, float]]:
         """Return a set's success by use of the tools, averaged over the orders."""
@@ -234,8 +240,24 @@ def run_job(job: Job) -> Order:
     sets = {}
     for name in job.sets:
         log = replay_set(world, stream, name, job, points=points, consequences=consequences)
-        sets[name] = Replayed(log.rewards, summarise(log), by_tool_use(world, stream, log))
+        sets[name] = figures_of(world, stream, log)
     return Order(stream.requests, sets)
+
+
+def figures_of(world: World, stream: Stream, log: Log) -> Replayed:
+    """Return what a trial keeps of a replayed stream.
+
+    Args:
+        world: The requests.
+        stream: The arrivals.
+        log: What became of them.
+
+    Returns:
+        Its rewards and figures.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_trial.py`` shows it.
+    """
+    return Replayed(log.rewards, summarise(log), by_tool_use(world, stream, log))
 
 
 def replay_set(

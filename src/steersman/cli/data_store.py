@@ -1,0 +1,164 @@
+"""The commands of ``steersman data`` that keep rows: compaction, queries, imports, backups."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.options import (
+    administers,
+    close,
+    for_tenant,
+    home_option,
+    in_store,
+    run,
+    tenant_option,
+)
+from steersman.cli.showing import show, show_rows
+from steersman.cli.stack import can_compact
+from steersman.cli.supervising import stop_on_signals, stop_with_parent
+from steersman.errors import StoreError
+from steersman.store import Database, make_partitions
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from steersman.store import Tenant
+
+_log = logging.getLogger(__name__)
+_PARTITIONS_EVERY_S = 3_600.0
+cold_option = click.option(
+    "--cold",
+    envvar="STEERSMAN_COLD",
+    show_envvar=True,
+    help="The cold store: a directory or s3://bucket/prefix.  [default: HOME/cold]",
+)
+
+
+def cold_place(home: Path, cold: str | None) -> str:
+    """Return where the cold store is.
+
+    Args:
+        home: directory of all state.
+        cold: as it was named; None: in the home.
+    """
+    return cold or str(home.expanduser().absolute() / "cold")
+
+
+@click.command("compact")
+@cold_option
+@click.option("--tenant", "tenant_name", help="Only this tenant.  [default: all]")
+@click.option(
+    "--until",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="The last day (UTC) to write.  [default: yesterday]",
+)
+@administers
+def compact_command(
+    cold: str | None, tenant_name: str | None, until: datetime | None, home: Path, *, as_json: bool
+) -> None:
+    """Write finished days to Parquet; the same again does nothing."""
+    from steersman.store.cold import compact, open_destination  # noqa: PLC0415 (an extra)
+
+    last = None if until is None else until.date()
+    destination = open_destination(cold_place(home, cold))
+
+    async def one(database: Database, tenant: Tenant) -> Any:
+        return await compact(database, destination, tenants=[tenant.id], until=last)
+
+    if tenant_name is None:
+        done = in_store(home, lambda database: compact(database, destination, until=last))
+    else:
+        done = for_tenant(home, tenant_name, one)
+    files = [
+        {"dataset": e.dataset, "day": e.day, "rows": e.rows, "path": e.path} for e in done.written
+    ]
+    if as_json:
+        result = {"written": files, "unchanged": done.unchanged, "removed": done.removed}
+        show(result, as_json=True)
+        return
+    show_rows(files, ("dataset", "day", "rows", "path"), as_json=False, none="nothing new")
+    click.echo(f"{done.unchanged} files unchanged, {done.removed} removed")
+
+
+@click.command("query")
+@click.argument("sql")
+@tenant_option
+@cold_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@administers
+def query_command(
+    sql: str, tenant_name: str, cold: str | None, home: Path, *, as_csv: bool, as_json: bool
+) -> None:
+    """Run one SELECT over all rows of a tenant, compacted or not.
+
+    Tables: decision, event, outcome, reward. SQL is DuckDB's. For example:
+    "SELECT action, count(*), avg(value) FROM decision JOIN reward ON decision = id GROUP BY action"
+    """
+    from steersman.store.cold import open_destination, query  # noqa: PLC0415 (an extra)
+
+    async def work(database: Database, tenant: Tenant) -> Any:
+        return await query(database, open_destination(cold_place(home, cold)), tenant.id, sql)
+
+    table = for_tenant(home, tenant_name, work)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    if as_csv:
+        writer = csv.DictWriter(sys.stdout, table.column_names)
+        writer.writeheader()
+        writer.writerows(rows)
+        return
+    show_rows(rows, table.column_names, as_json=as_json, none="no rows")
+
+
+@click.command("keep")
+@home_option
+@cold_option
+@click.option("--at", default="02:30", show_default=True, help="Time of day (UTC) to compact.")
+@click.option("--supervised", is_flag=True, hidden=True)
+def keep_command(home: Path, cold: str | None, at: str, *, supervised: bool) -> None:
+    """Make partitions ahead of time and compact every day, until stopped."""
+    from steersman.service.logs import configure_logging  # noqa: PLC0415 (for one command)
+
+    configure_logging()
+    database = Database.open(home)
+    if supervised:
+        stop_with_parent()
+    try:
+        run(_keep(database, cold_place(home, cold), at))
+    finally:
+        close(database)
+
+
+async def _keep(database: Database, cold: str, at: str) -> None:
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    jobs = [_make_partitions(database, stop)]
+    if can_compact():
+        from steersman.store.cold import open_destination, run_daily  # noqa: PLC0415 (an extra)
+
+        jobs.append(run_daily(database, open_destination(cold), at=at, stop=stop))
+    else:
+        _log.warning('no compaction: pip install "steersman[data]"')
+    await asyncio.gather(*jobs)
+
+
+async def _make_partitions(database: Database, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        try:
+            made = await make_partitions(database)
+        except (StoreError, OSError) as error:
+            _log.warning("partitions are made later: %s", error)
+        else:
+            if made:
+                _log.info("%d partitions made", made)
+        with_timeout = asyncio.wait_for(stop.wait(), _PARTITIONS_EVERY_S)
+        try:
+            await with_timeout
+        except TimeoutError:
+            continue

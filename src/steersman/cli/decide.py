@@ -1,0 +1,82 @@
+"""``steersman decide``: one decision of a running service."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import msgspec
+
+from steersman.cli.options import json_option, key_option, url_option
+from steersman.cli.showing import show
+from steersman.client import Client
+
+
+class JsonObject(click.ParamType[dict[str, Any]]):
+    """An object in JSON, as an argument of a command."""
+
+    name = "JSON"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        """Return the object.
+
+        Args:
+            value: what was typed.
+            param: of click.
+            ctx: of click.
+        """
+        try:
+            found = json.loads(value) if isinstance(value, str) else value
+        except json.JSONDecodeError as error:
+            self.fail(f"{value!r:.200} is no JSON: {error}", param, ctx)
+        if not isinstance(found, dict):
+            self.fail(f"wanted is a JSON object, got {value!r:.200}", param, ctx)
+        return found
+
+
+@click.command()
+@click.argument("skill")
+@click.argument("point")
+@click.option("--context", type=JsonObject(), default="{}", help="What is known, by field name.")
+@click.option("--eligible", multiple=True, help="An action that is allowed; again for more.")
+@click.option("--features", type=JsonObject(), help="A list of numbers for each eligible action.")
+@click.option("--episode", help="What this decision belongs to with others.")
+@click.option("--unit", help="What stays on one arm of a rollout.")
+@click.option("--default", help="The action to take if no service answers.")
+@click.option("--timeout-ms", type=click.FloatRange(1, 600_000), default=2000, show_default=True)
+@url_option
+@key_option
+@json_option
+def command(
+    skill: str,
+    point: str,
+    context: dict[str, Any],
+    eligible: tuple[str, ...],
+    features: dict[str, Any] | None,
+    episode: str | None,
+    unit: str | None,
+    default: str | None,
+    timeout_ms: float,
+    url: str,
+    api_key: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Ask the service what to do at the decision POINT of SKILL."""
+    with Client(url, api_key) as client:
+        decision = client.decide(
+            skill,
+            point,
+            context,
+            eligible=eligible or None,
+            features=features,
+            episode=episode,
+            unit=unit,
+            default=default,
+            timeout_ms=timeout_ms,
+        )
+    answer: dict[str, Any] = msgspec.to_builtins(decision)
+    show(answer, as_json=as_json)

@@ -1,0 +1,145 @@
+"""Options that several commands take, and the way from a click command into the store."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+import click
+
+from steersman.errors import StoreError
+from steersman.store import Database, find_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from steersman.store import Tenant
+
+T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
+
+home_option = click.option(
+    "--home",
+    envvar="STEERSMAN_HOME",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".steersman"),
+    show_default=True,
+    show_envvar=True,
+    help="Directory of all state.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+tenant_option = click.option(
+    "--tenant", "tenant_name", default="sample", show_default=True, help="Whose it is."
+)
+url_option = click.option(
+    "--url",
+    envvar="STEERSMAN_URL",
+    show_envvar=True,
+    default="http://127.0.0.1:8712",
+    show_default=True,
+    help="Address of the service.",
+)
+key_option = click.option(
+    "--api-key",
+    envvar="STEERSMAN_API_KEY",
+    show_envvar=True,
+    help="Better in the environment, where other users of the machine do not see it.",
+)
+
+
+def administers(command: F) -> F:
+    """Give a command what every administrative one takes: ``--home`` and ``--json``.
+
+    Args:
+        command: takes ``home`` and ``as_json``.
+
+    Returns:
+        The same command.
+    """
+    return home_option(json_option(command))
+
+
+def actor() -> str:
+    """Return who acts, for the audit."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a user id without a name, as in some containers
+        return "cli"
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run something asynchronous to its end.
+
+    Args:
+        work: what to run.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        StoreError: the database refused it; every other error goes through as it is.
+    """
+    try:
+        return asyncio.run(work)
+    except asyncpg.UndefinedTableError as error:
+        message = f"the database has no schema of this version ({error}); run `steersman up` or "
+        raise StoreError(message + "`steersman doctor --migrate`") from error
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        message = f"the database refused: {error}; `steersman doctor` tells whether it is sound"
+        raise StoreError(message) from error
+
+
+def in_store(home: Path, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+    """Run something over the database of a home, started if need be and stopped again then.
+
+    Args:
+        home: directory of all state.
+        work: gets the database.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        StoreError: the database does not start, answer or fit.
+    """
+    database = Database.open(home)
+    try:
+        return run(work(database))
+    finally:
+        close(database)
+
+
+def for_tenant(
+    home: Path, name: str, work: Callable[[Database, Tenant], Coroutine[Any, Any, T]]
+) -> T:
+    """Run something as `in_store`, for the tenant of a name.
+
+    Args:
+        home: directory of all state.
+        name: of the tenant.
+        work: gets the database and the tenant.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        StoreError: there is no such tenant, or as `in_store`.
+    """
+
+    async def found(database: Database) -> T:
+        return await work(database, await find_tenant(database, name))
+
+    return in_store(home, found)
+
+
+def close(database: Database) -> None:
+    """Stop the embedded server if this process started it.
+
+    Args:
+        database: as it was opened.
+    """
+    if database.server is not None and database.server.started:
+        database.server.stop()

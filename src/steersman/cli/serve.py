@@ -1,0 +1,54 @@
+"""``steersman serve``: service processes over a store that is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from steersman.cli.options import close, home_option
+from steersman.cli.supervising import stop_with_parent
+from steersman.errors import StoreError
+from steersman.store import Database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@home_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8712, show_default=True, type=click.IntRange(0, 65_535))
+@click.option("--processes", default=1, show_default=True, type=click.IntRange(1, 64))
+@click.option("--supervised", is_flag=True, hidden=True)
+def command(home: Path, host: str, port: int, processes: int, *, supervised: bool) -> None:
+    """Answer requests until stopped by Ctrl-C or SIGTERM; then finish what was begun.
+
+    The store must be migrated (`steersman doctor --migrate`), and a learner must run somewhere
+    (`steersman learn run`). Log lines are JSON on standard error.
+    """
+    # uvicorn and its loop are imported by who serves alone.
+    from steersman.service.logs import configure_logging  # noqa: PLC0415
+    from steersman.service.server import serve  # noqa: PLC0415
+
+    configure_logging()
+    database = Database.open(home)
+    if supervised:
+        stop_with_parent()
+
+    def ready(number: int) -> None:
+        click.echo(f"serving http://{host}:{number}", err=True)
+
+    try:
+        status = serve(database, home, host=host, port=port, processes=processes, ready=ready)
+    except OSError as error:
+        raise StoreError(
+            f"cannot listen on {host}:{port}: {error}; choose another --port"
+        ) from error
+    finally:
+        close(database)
+    if status:
+        raise StoreError(
+            "a process did not end in time and was killed; what it had not yet stored "
+            "was not acknowledged either"
+        )

@@ -1,0 +1,110 @@
+"""A whole service for as long as a block runs: what the demo drives, and tests too."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steersman.cli import stack
+from steersman.cli.options import close, run
+from steersman.cli.supervising import Supervisor
+from steersman.store import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from steersman.store import Tenant
+
+_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running service.
+
+    Attributes:
+        urls: one for each service process.
+        key: of the tenant: decide, events, read.
+        tenant: whose the decision points are.
+        database: where the rows are.
+        home: directory of all state.
+    """
+
+    urls: tuple[str, ...]
+    key: str
+    tenant: Tenant
+    database: Database
+    home: Path
+
+
+@contextmanager
+def served(
+    home: Path,
+    tenant_name: str,
+    documents: Sequence[str],
+    *,
+    processes: int = 2,
+    say: Callable[[str], None] = lambda _: None,
+    before: Callable[[Database, Tenant], None] = lambda _database, _tenant: None,
+) -> Iterator[Served]:
+    """Run the store, service processes on a port each, and a learner; stop them in the end.
+
+    Args:
+        home: directory of all state; made if it is not there.
+        tenant_name: of a new tenant.
+        documents: its declarations, in YAML.
+        processes: of the service.
+        say: is told when a process died.
+        before: is called when the store is ready and nothing runs yet.
+
+    Yields:
+        How to reach it.
+
+    Raises:
+        StoreError: it does not start; the end of its log is quoted.
+    """
+    with ExitStack() as exits:
+        exits.enter_context(stack.alone(home))
+        database = Database.open(home)
+        exits.callback(close, database)
+        prepared = run(stack.prepare(database, home, tenant_name, documents))
+        before(database, prepared.tenant)
+        ports = [stack.free_port(_HOST) for _ in range(processes)]
+        services = [
+            stack.service_child(home, _HOST, port, name=f"service-{number}")
+            for number, port in enumerate(ports, 1)
+        ]
+        supervisor = Supervisor([*services, stack.learner_child(home)], home / "logs", say)
+        exits.enter_context(_running(supervisor))
+        urls = tuple(f"http://{_HOST}:{port}" for port in ports)
+        stack.wait_until_ready(urls, lambda: True, home / "logs")
+        yield Served(urls, prepared.key or "", prepared.tenant, database, home)
+
+
+@contextmanager
+def _running(supervisor: Supervisor) -> Iterator[None]:
+    """Supervise in a thread of its own, so that the block may wait for the network."""
+    begun = threading.Event()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def supervise() -> None:
+        loop.call_soon(begun.set)
+        await supervisor.run(stop)
+
+    def work() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(supervise())
+
+    thread = threading.Thread(target=work, name="supervisor")
+    thread.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()

@@ -1,0 +1,98 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_EMPTY = "–"
+
+
+def show(result: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print one thing: its fields below each other, or as a JSON object.
+
+    Args:
+        result: values by name.
+        as_json: for programs.
+    """
+    if as_json:
+        click.echo(as_text(result))
+        return
+    width = max((len(name) for name in result), default=0) + 2
+    for name, value in result.items():
+        click.echo(f"{name.replace('_', ' '):<{width}}{_cell(value)}")
+
+
+def show_rows(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, none: str
+) -> None:
+    """Print many things: a table, or a JSON list of objects with all their fields.
+
+    Args:
+        rows: values by name.
+        columns: the fields that the table shows, in this order.
+        as_json: for programs.
+        none: what to say to people when there are no rows.
+    """
+    found = list(rows)
+    if as_json:
+        click.echo(as_text(found))
+    elif not found:
+        click.echo(none)
+    else:
+        console = Console(soft_wrap=not Console().is_terminal)
+        table = Table(*(name.replace("_", " ") for name in columns), box=None, pad_edge=False)
+        for row in found:
+            table.add_row(*(_cell(row.get(name)) for name in columns))
+        console.print(table, highlight=False, markup=False)
+
+
+def as_text(value: Any) -> str:
+    """Return a value as indented JSON.
+
+    Args:
+        value: plain values, dataclasses, structs, ids, times and paths.
+
+    >>> print(as_text({"id": UUID(int=1)}))
+    {
+      "id": "00000000-0000-0000-0000-000000000001"
+    }
+    """
+    return json.dumps(value, indent=2, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, UUID | Path):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return msgspec.to_builtins(value)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return _EMPTY
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple | dict):
+        simple = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
+        return ", ".join(value) if simple else json.dumps(value, default=_plain)
+    return str(value)

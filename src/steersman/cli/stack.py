@@ -1,0 +1,227 @@
+"""Everything that serves, on one machine: the store, service processes, the learner, the keeper.
+
+`prepare` makes a home fit to serve; the commands `up` and `demo` then run the processes they need.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fcntl import LOCK_EX, LOCK_NB, flock
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import urllib3
+
+from steersman.cli.options import actor
+from steersman.cli.supervising import Child
+from steersman.errors import StoreError
+from steersman.store import (
+    create_key,
+    create_tenant,
+    declare,
+    list_keys,
+    list_tenants,
+    load_secret,
+    migrate,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from steersman.store import Database, PointRow, Tenant
+
+KEY_NAME = "made by steersman up"
+_SCOPES = ("decide", "events", "read")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A home that can serve.
+
+    Attributes:
+        tenant: the one that is there to begin with.
+        points: what it declared.
+        key: text of its API key if it was made just now; None: it has one.
+        migrations: those that were applied just now.
+    """
+
+    tenant: Tenant
+    points: tuple[PointRow, ...]
+    key: str | None
+    migrations: tuple[str, ...]
+
+
+async def prepare(
+    database: Database, home: Path, tenant_name: str, documents: Sequence[str]
+) -> Prepared:
+    """Bring the schema up to date; see to a tenant, its decision points and a key.
+
+    Args:
+        database: that answers.
+        home: holds the secret.
+        tenant_name: of the tenant, made if it is not there.
+        documents: its declarations, in YAML; the same again changes nothing.
+
+    Returns:
+        What is there now.
+
+    Raises:
+        StoreError: the database refuses.
+        SpecError: a declaration is wrong.
+    """
+    migrations = await migrate(database)
+    known = {tenant.name: tenant for tenant in await list_tenants(database)}
+    tenant = known.get(tenant_name)
+    if tenant is None:
+        tenant = await create_tenant(database, tenant_name, actor=actor())
+    rows = [await declare(database, tenant.id, text, actor=actor()) for text in documents]
+    key = None
+    if not await list_keys(database, tenant.id):
+        _, key = await create_key(
+            database,
+            tenant.id,
+            secret=load_secret(home),
+            name=KEY_NAME,
+            actor=actor(),
+            scopes=_SCOPES,
+        )
+    return Prepared(tenant, tuple(rows), key, tuple(migrations))
+
+
+def service_child(
+    home: Path, host: str, port: int, *, processes: int = 1, name: str = "service"
+) -> Child:
+    """Return what serves on one port.
+
+    Args:
+        home: directory of all state.
+        host: address to listen on.
+        port: to listen on.
+        processes: how many share the port.
+        name: of the child.
+    """
+    listening = ["--host", host, "--port", str(port), "--processes", str(processes)]
+    return Child(name, ["serve", "--home", str(home), *listening], stops_first=True)
+
+
+def learner_child(home: Path) -> Child:
+    """Return what learns.
+
+    Args:
+        home: directory of all state.
+    """
+    return Child("learner", ["learn", "run", "--home", str(home)])
+
+
+def keeper_child(home: Path, cold: str | None) -> Child:
+    """Return what makes partitions and compacts.
+
+    Args:
+        home: directory of all state.
+        cold: where it compacts to; None: in the home.
+    """
+    where = ["--cold", cold] if cold else []
+    return Child("keeper", ["data", "keep", "--home", str(home), *where])
+
+
+def wait_until_ready(
+    urls: Sequence[str], alive: Callable[[], bool], logs: Path, *, within_s: float = 60.0
+) -> None:
+    """Return once every address answers that it is ready.
+
+    Args:
+        urls: of service processes.
+        alive: whether it is worth waiting.
+        logs: folder of their output, quoted if they do not become ready.
+        within_s: the longest to wait.
+
+    Raises:
+        StoreError: one did not become ready.
+    """
+    deadline = time.monotonic() + within_s
+    with urllib3.PoolManager(retries=False, timeout=2.0) as pool:
+        for url in urls:
+            while not _is_ready(pool, url):
+                if time.monotonic() > deadline or not alive():
+                    raise StoreError(f"{url} did not become ready; {_tail(logs)}")
+                time.sleep(0.05)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port that nobody listens on now.
+
+    Args:
+        host: address that it is free on.
+    """
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse a port that somebody listens on: a second service would share its requests.
+
+    Args:
+        host: address to listen on.
+        port: the port.
+
+    Raises:
+        StoreError: it is taken, or not ours to take.
+    """
+    with socket.socket() as probe:
+        # As a server that was just stopped leaves it behind; it is free all the same.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            message = f"cannot listen on {host}:{port}: {error.strerror}; choose another --port"
+            raise StoreError(message) from error
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """Hold a home, so that it is not run twice at once.
+
+    Args:
+        home: directory of all state; made if it is not there.
+
+    Raises:
+        StoreError: another process runs it.
+    """
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (home / "up.lock").open("a+") as handle:
+        try:
+            flock(handle, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            message = f"{home} is running already (process {handle.read().strip() or 'unknown'}); "
+            raise StoreError(message + "stop that one, or choose another --home") from None
+        handle.truncate(0)
+        handle.write(str(os.getpid()))
+        handle.flush()
+        yield
+
+
+def can_compact() -> bool:
+    """Return whether the extra ``[data]`` is installed."""
+    return all(find_spec(name) is not None for name in ("duckdb", "pyarrow"))
+
+
+def _is_ready(pool: urllib3.PoolManager, url: str) -> bool:
+    try:
+        return pool.request("GET", f"{url}/readyz").status == 200
+    except urllib3.exceptions.HTTPError:
+        return False
+
+
+def _tail(logs: Path) -> str:
+    files = sorted(logs.glob("service-*.log"))
+    texts = [file.read_text(encoding="utf-8", errors="replace")[-800:].strip() for file in files]
+    said = next((text for text in texts if text), "its log is empty")
+    return f"the end of its log in {logs}:\n{said}"

@@ -1,0 +1,189 @@
+"""Child processes that are kept running: restarted when they die, stopped in order, never left.
+
+Each child leads a process group of its own, so that Ctrl-C reaches this process alone and the
+order of stopping is ours. Each holds the reading end of a pipe from here (its standard input): if
+this process is killed, the pipe closes and the child stops by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+_STEADY_S = 30.0
+"""Who lived this long did not die of how it was started: its pauses begin anew."""
+_LARGEST_LOG = 16 << 20
+
+
+@dataclass(slots=True)
+class Child:
+    """A process that is to be running.
+
+    Attributes:
+        name: for people and for its log file.
+        arguments: of the command ``steersman``.
+        stops_first: whether it is stopped before those that are not: who serves, before what it
+            is served by.
+        process: the one that is running, or ran last.
+        restarts: how often it was started again.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    stops_first: bool = False
+    process: subprocess.Popen[bytes] | None = None
+    restarts: int = field(default=0)
+
+
+class Supervisor:
+    """Starts children and keeps them running until it is told to stop.
+
+    Args:
+        children: in the order of their start.
+        logs: folder of their output, one file each.
+        say: tells people what happened.
+        patience_s: how long a child may take to stop before it is killed.
+    """
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        logs: Path,
+        say: Callable[[str], None],
+        *,
+        patience_s: float = 8.0,
+    ) -> None:
+        self.children = tuple(children)
+        self._logs = logs
+        self._say = say
+        self._patience_s = patience_s
+        self._stopping = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Start all, restart who dies, and stop all in order once told to.
+
+        Args:
+            stop: set when it is enough.
+        """
+        tasks = [asyncio.ensure_future(self._keep(child)) for child in self.children]
+        try:
+            await stop.wait()
+        finally:
+            self._stopping.set()
+            for first in (True, False):
+                await self._stop([c for c in self.children if c.stops_first == first])
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self, child: Child) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            begun = time.monotonic()
+            process = child.process = self._start(child)
+            status = await asyncio.to_thread(process.wait)
+            if self._stopping.is_set():
+                return
+            _end_group(process)  # a service that was killed leaves its processes behind
+            if time.monotonic() - begun > _STEADY_S:
+                pause_s = FIRST_PAUSE_S
+            log = self._logs / f"{child.name}.log"
+            self._say(
+                f"{child.name} {_told(status)}; starting it again in {pause_s:g} s; see {log}"
+            )
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            child.restarts += 1
+
+    def _start(self, child: Child) -> subprocess.Popen[bytes]:
+        with self._log(child.name).open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 (our own program)
+                [sys.executable, "-m", "steersman.cli", *child.arguments, "--supervised"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _log(self, name: str) -> Path:
+        self._logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        log = self._logs / f"{name}.log"
+        if log.exists() and log.stat().st_size > _LARGEST_LOG:
+            log.replace(log.with_suffix(".log.1"))
+        return log
+
+    async def _stop(self, children: Sequence[Child]) -> None:
+        running = [(c.name, c.process) for c in children if c.process is not None]
+        for _, process in running:
+            process.terminate()
+        endings = [asyncio.to_thread(_end, process, self._patience_s) for _, process in running]
+        for (name, _), in_time in zip(running, await asyncio.gather(*endings), strict=True):
+            if not in_time:
+                self._say(f"{name} did not stop in {self._patience_s:g} s and was killed")
+
+
+def stop_with_parent() -> None:
+    """End this process, as by SIGTERM, when whoever started it is gone."""
+
+    def wait() -> None:
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set an event on SIGTERM and SIGINT; the second SIGINT acts as always.
+
+    Args:
+        stop: of the running loop.
+    """
+    loop = asyncio.get_running_loop()
+
+    def enough() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, enough)
+
+
+def _end(process: subprocess.Popen[bytes], patience_s: float) -> bool:
+    """Wait for the end of a process that was told to stop; return whether it came in time."""
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        return False
+    else:
+        return True
+    finally:
+        _end_group(process)
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill what a process left behind: its children are in the group that it leads."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _told(status: int) -> str:
+    if status >= 0:
+        return f"ended with status {status}"
+    return f"was ended by {signal.Signals(-status).name}"

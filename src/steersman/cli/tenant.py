@@ -1,0 +1,109 @@
+"""``steersman tenant``: tenants, and what they declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.options import actor, administers, for_tenant, in_store
+from steersman.cli.showing import show, show_rows
+from steersman.store import (
+    as_tenant,
+    create_tenant,
+    declare,
+    list_tenants,
+    points_of,
+)
+
+if TYPE_CHECKING:
+    from steersman.store import Database, PointRow, Tenant
+
+_name = click.argument("name")
+_documents = click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE...",
+)
+
+
+@click.group()
+def command() -> None:
+    """Make tenants, declare their decision points, hand out or erase what is theirs."""
+
+
+@command.command("create")
+@_name
+@administers
+def create(name: str, home: Path, *, as_json: bool) -> None:
+    """Make the tenant NAME: small letters, digits and "-"."""
+    made = in_store(home, lambda database: create_tenant(database, name, actor=actor()))
+    show(_tenant(made), as_json=as_json)
+
+
+@command.command("list")
+@administers
+def list_command(home: Path, *, as_json: bool) -> None:
+    """Show all tenants."""
+    found = in_store(home, list_tenants)
+    none = "no tenants yet; `steersman tenant create NAME` makes one"
+    show_rows(map(_tenant, found), ("name", "id", "created_at"), as_json=as_json, none=none)
+
+
+@command.command("declare")
+@_name
+@_documents
+@administers
+def declare_command(name: str, files: tuple[Path, ...], home: Path, *, as_json: bool) -> None:
+    """Declare the decision points in the YAML FILEs for the tenant NAME, or change them.
+
+    Declaring the same again changes nothing. Where context, actions, policy or floor change, a new
+    snapshot begins that has learned nothing: `steersman learn rebuild` relearns it from the log.
+    """
+    documents = [file.read_text(encoding="utf-8") for file in files]
+
+    async def work(database: Database, tenant: Tenant) -> list[PointRow]:
+        return [await declare(database, tenant.id, text, actor=actor()) for text in documents]
+
+    _show_points(for_tenant(home, name, work), as_json=as_json)
+
+
+@command.command("points")
+@_name
+@administers
+def points(name: str, home: Path, *, as_json: bool) -> None:
+    """Show what the tenant NAME declared."""
+
+    async def work(database: Database, tenant: Tenant) -> list[PointRow]:
+        connection = await database.connect("app")
+        try:
+            async with as_tenant(connection, tenant.id):
+                return await points_of(connection, tenant.id)
+        finally:
+            await connection.close()
+
+    _show_points(for_tenant(home, name, work), as_json=as_json)
+
+
+def _show_points(rows: list[PointRow], *, as_json: bool) -> None:
+    shown = [
+        {
+            "skill": row.skill,
+            "decision": row.point,
+            "policy": row.spec.policy.algorithm,
+            "actions": list(getattr(row.spec.actions, "names", ())),
+            "snapshot": row.snapshot,
+            "spec_hash": row.spec_hash,
+        }
+        for row in rows
+    ]
+    none = "nothing declared yet; `steersman tenant declare NAME FILE` does"
+    columns = ("skill", "decision", "policy", "actions", "snapshot")
+    show_rows(shown, columns, as_json=as_json, none=none)
+
+
+def _tenant(tenant: Tenant) -> dict[str, Any]:
+    return {"name": tenant.name, "id": tenant.id, "created_at": tenant.created_at}

@@ -1,0 +1,137 @@
+"""``steersman up``: everything running, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli import stack
+from steersman.cli.options import close, home_option, json_option, run
+from steersman.cli.supervising import Supervisor, stop_on_signals, stop_with_parent
+from steersman.store import Database
+from steersman.systems.assistant.points import point_documents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CONTEXT = {"intent": "weather", "language": "latin", "text_len": 42, "score_gap": 0.3}
+
+
+@click.command()
+@home_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8712, show_default=True, type=click.IntRange(0, 65_535))
+@click.option("--processes", default=2, show_default=True, type=click.IntRange(1, 64))
+@click.option("--tenant", "tenant_name", default="sample", show_default=True)
+@click.option(
+    "--cold",
+    envvar="STEERSMAN_COLD",
+    show_envvar=True,
+    help="Where days are compacted to: a directory or s3://bucket/prefix.  [default: HOME/cold]",
+)
+@json_option
+@click.option("--supervised", is_flag=True, hidden=True)
+def command(
+    home: Path,
+    host: str,
+    port: int,
+    processes: int,
+    tenant_name: str,
+    cold: str | None,
+    *,
+    as_json: bool,
+    supervised: bool,
+) -> None:
+    """Run everything until it is stopped by Ctrl-C or SIGTERM.
+
+    The store (embedded, unless DATABASE_URL names a server), service processes on one port, the
+    learner, and the keeper (partitions, daily compaction). The first time a tenant is made with the
+    shipped assistant's decision points and an API key, whose text is printed once.
+    """
+    if supervised:
+        stop_with_parent()
+    with stack.alone(home):
+        port = port or stack.free_port(host)
+        stack.check_port(host, port)
+        database = Database.open(home)
+        try:
+            prepared = run(stack.prepare(database, home, tenant_name, point_documents()))
+            children = (
+                stack.service_child(home, host, port, processes=processes),
+                stack.learner_child(home),
+                stack.keeper_child(home, cold),
+            )
+            supervisor = Supervisor(
+                children, home / "logs", lambda text: click.echo(text, err=True)
+            )
+            asyncio.run(
+                _serve(supervisor, home, f"http://{host}:{port}", prepared, as_json=as_json)
+            )
+        finally:
+            close(database)
+    click.echo("stopped", err=True)
+
+
+async def _serve(
+    supervisor: Supervisor, home: Path, url: str, prepared: stack.Prepared, *, as_json: bool
+) -> None:
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    running = asyncio.ensure_future(supervisor.run(stop))
+    try:
+        await asyncio.to_thread(
+            stack.wait_until_ready, [url], lambda: not stop.is_set(), home / "logs"
+        )
+        if not stop.is_set():
+            (_as_json if as_json else _as_text)(home, url, prepared, supervisor)
+        await running
+    finally:
+        stop.set()
+        await running
+
+
+def _as_json(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervisor) -> None:
+    told = {
+        "url": url,
+        "key": prepared.key,
+        "tenant": prepared.tenant.name,
+        "home": str(home.absolute()),
+        "points": [f"{row.skill}/{row.point}" for row in prepared.points],
+        "processes": _pids(supervisor),
+    }
+    click.echo(json.dumps(told))
+
+
+def _as_text(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervisor) -> None:
+    names = ", ".join(f"{row.skill}/{row.point}" for row in prepared.points)
+    kept = "HOME/cold" if stack.can_compact() else 'off; pip install "steersman[data]"'
+    click.echo(f"serving     {url}")
+    click.echo(f"tenant      {prepared.tenant.name} with {names}")
+    if prepared.key is None:
+        at = "" if str(home) == ".steersman" else f" --home {home}"
+        click.echo(
+            "key         made before, not shown again; another one: "
+            f"steersman key create NAME --tenant {prepared.tenant.name}{at}"
+        )
+    else:
+        click.echo(f"key         {prepared.key}   (shown this once)")
+    click.echo(f"processes   {', '.join(f'{n} {pid}' for n, pid in _pids(supervisor).items())}")
+    click.echo(f"compaction  {kept}")
+    click.echo(f"logs        {home / 'logs'}")
+    click.echo(f"\nTry it:\n\n{_curl(url, prepared.key or '$STEERSMAN_API_KEY')}\n")
+    click.echo("Ctrl-C stops everything.")
+
+
+def _pids(supervisor: Supervisor) -> dict[str, int]:
+    return {c.name: c.process.pid for c in supervisor.children if c.process is not None}
+
+
+def _curl(url: str, key: str) -> str:
+    body: dict[str, Any] = {"skill": "assistant", "decision": "route", "context": _CONTEXT}
+    return (
+        f"  curl -s {url}/v1/decide -H 'Authorization: Bearer {key}' \\\n"
+        f"    -H 'Content-Type: application/json' -d '{json.dumps(body)}'"
+    )
