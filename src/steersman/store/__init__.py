@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from steersman.store.audit import AuditRow, history, record
+from steersman.store.backup import Backup, backup, restore
 from steersman.store.crediting import (
     Decided,
     Happened,
@@ -63,6 +64,7 @@ __all__ = [
     "ROLES",
     "SCOPES",
     "AuditRow",
+    "Backup",
     "Database",
     "Decided",
     "DecisionRow",
@@ -86,6 +88,7 @@ __all__ = [
     "append_rewards",
     "append_updates",
     "as_tenant",
+    "backup",
     "claim",
     "create_key",
     "create_tenant",
@@ -121,6 +124,7 @@ __all__ = [
     "points_of",
     "queue_work",
     "record",
+    "restore",
     "revoke_key",
     "rotate_key",
     "rounded",

@@ -52,6 +52,18 @@ async def migrate(database: Database) -> list[str]:
     return [name for name, _ in missing]
 
 
+async def ensure_roles(connection: Connection[Any]) -> None:
+    """Make the roles that are missing on this server, and let the user take them on.
+
+    Args:
+        connection: of the URL's own user, who must be able to make roles.
+
+    No doctest: it needs a server; ``tests/store/test_backup.py`` shows it.
+    """
+    _, sql = _files()[0]
+    await connection.execute(sql)
+
+
 async def make_partitions(database: Database, *, days: int = _AHEAD_DAYS) -> int:
     """Make the daily partitions from yesterday on; those that exist are left.
 

@@ -1,0 +1,144 @@
+"""Running the programs that come with PostgreSQL: pg_dump, pg_restore and psql."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from contextlib import suppress
+from signal import SIGKILL
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from steersman.errors import StoreError
+from steersman.store.embedded import binaries
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CHUNK = 1 << 20
+_PREAMBLE = 32
+# pg_restore sets it on every server, and those before version 17 do not know it.
+_UNKNOWN = b"SET transaction_timeout = 0;\n"
+
+
+async def run(program: str, *arguments: str, url: str | None = None) -> str:
+    """Run a program and return what it printed.
+
+    Args:
+        program: its name.
+        *arguments: without the database.
+        url: of the database to connect to, if any.
+
+    Returns:
+        Its output.
+
+    Raises:
+        StoreError: it failed, and what it said.
+
+    No doctest: it runs a program; ``tests/store/test_backup.py`` shows it.
+    """
+    process = await _start(program, *arguments, url=url)
+    try:
+        output, said = await process.communicate()
+    except asyncio.CancelledError:
+        await _kill(process)
+        raise
+    _check(program, process, said)
+    return output.decode(errors="replace")
+
+
+async def replay(file: Path, url: str) -> None:
+    """Run the SQL of a dump in one transaction: all of it or, whatever happens, nothing.
+
+    Args:
+        file: of pg_dump, in its custom format.
+        url: of the database.
+
+    Raises:
+        StoreError: the file is damaged, or its SQL failed.
+
+    No doctest: it runs programs; ``tests/store/test_backup.py`` shows it.
+    """
+    source = await _start("pg_restore", "--file=-", str(file))
+    sink = await _start(
+        *("psql", "--no-psqlrc", "--quiet", "--output=/dev/null", "--set=ON_ERROR_STOP=1"),
+        *("--single-transaction", "--file=-"),
+        url=url,
+        stdin=PIPE,
+    )
+    said = asyncio.gather(_read(source.stderr), _read(sink.stderr))
+    try:
+        if await _copy(source, sink) and await source.wait() == 0:
+            # Only now: at the end of its input psql commits.
+            _stdin(sink).close()
+            await sink.wait()
+    finally:
+        await _kill(source)
+        await _kill(sink)
+        source_said, sink_said = await said
+    if sink.returncode != -SIGKILL:  # else the dump was at fault
+        _check("psql", sink, sink_said)
+    _check("pg_restore", source, source_said)
+
+
+async def _start(
+    program: str, *arguments: str, url: str | None = None, stdin: int = DEVNULL
+) -> Process:
+    environment = dict(os.environ)
+    command = [str(binaries() / program), *arguments]
+    if url is not None:
+        # A password among the arguments could be read by every user of this machine.
+        parts = urlsplit(url)
+        if parts.password:
+            environment["PGPASSWORD"] = unquote(parts.password)
+            user, _, host = parts.netloc.rpartition("@")
+            parts = parts._replace(netloc=f"{user.partition(':')[0]}@{host}")
+        command.append(f"--dbname={parts.geturl()}")
+    return await asyncio.create_subprocess_exec(
+        *command, env=environment, stdin=stdin, stdout=PIPE, stderr=PIPE, limit=_CHUNK
+    )
+
+
+async def _copy(source: Process, sink: Process) -> bool:
+    """Hand over the script; False: its reader stopped at an error."""
+    script, target = _stdout(source), _stdin(sink)
+    try:
+        for _ in range(_PREAMBLE):
+            line = await script.readline()
+            if line != _UNKNOWN:
+                target.write(line)
+        while chunk := await script.read(_CHUNK):
+            target.write(chunk)
+            await target.drain()
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True
+
+
+def _stdin(process: Process) -> asyncio.StreamWriter:
+    assert process.stdin is not None  # noqa: S101 (it was asked for)
+    return process.stdin
+
+
+def _stdout(process: Process) -> asyncio.StreamReader:
+    assert process.stdout is not None  # noqa: S101 (it was asked for)
+    return process.stdout
+
+
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
+    return b"" if stream is None else await stream.read()
+
+
+async def _kill(process: Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _check(program: str, process: Process, said: bytes) -> None:
+    if process.returncode != 0:
+        reason = said.decode(errors="replace").strip()[-1500:]
+        message = f"{program} failed with status {process.returncode}: {reason}"
+        raise StoreError(message)

@@ -1,0 +1,199 @@
+"""A backup brings back every row, role, policy and partition; nothing is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from steersman.errors import StoreError
+from steersman.store import (
+    Database,
+    backup,
+    create_tenant,
+    declare,
+    log_decisions,
+    log_events,
+    migrate,
+    restore,
+)
+from tests.store.rows import connected, decision, event
+from tests.store.test_points import DOCUMENT
+
+RULES = """
+SELECT 'policy', polrelid::regclass::text, polname, polcmd::text, polroles::regrole[]::text,
+       pg_get_expr(polqual, polrelid) || coalesce(pg_get_expr(polwithcheck, polrelid), '')
+FROM pg_policy
+UNION ALL
+SELECT 'table', oid::regclass::text, relrowsecurity::text, relforcerowsecurity::text,
+       relowner::regrole::text, relacl::text
+FROM pg_class WHERE relnamespace = 'steersman'::regnamespace AND relkind IN ('r', 'p', 'v')
+UNION ALL
+SELECT 'column', attrelid::regclass::text, attname, '', '', attacl::text
+FROM pg_attribute WHERE attacl IS NOT NULL AND attrelid::regclass::text NOT LIKE 'pg\\_%'
+UNION ALL
+SELECT 'function', oid::regprocedure::text, prosecdef::text, proconfig::text,
+       proowner::regrole::text, proacl::text
+FROM pg_proc WHERE pronamespace = 'steersman'::regnamespace
+ORDER BY 1, 2, 3
+"""
+
+
+def on(database, name, user=None):
+    """Return another database of the same server."""
+    parts = urlsplit(database.url)
+    host = parts.netloc if user is None else f"{user}@{parts.netloc.rpartition('@')[2]}"
+    return Database(parts._replace(netloc=host, path=f"/{name}").geturl())
+
+
+async def execute(database, statement):
+    connection = await database.connect(None)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def empty(database):
+    name = f"restored_{uuid4().hex[:12]}"
+    asyncio.run(execute(database, f"CREATE DATABASE {name}"))
+    yield on(database, name)
+    asyncio.run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def fetch(database, query):
+    connection = await database.connect(None)
+    try:
+        return [tuple(row) for row in await connection.fetch(query)]
+    finally:
+        await connection.close()
+
+
+async def contents(database):
+    """Return number and hash of the rows of every table and view."""
+    names = await fetch(
+        database,
+        "SELECT relname FROM pg_class WHERE relnamespace = 'steersman'::regnamespace "
+        "AND relkind IN ('r', 'p', 'v') ORDER BY relname",
+    )
+    found = {}
+    for (name,) in names:
+        (found[name],) = await fetch(
+            database,
+            f"SELECT count(*), sum(hashtextextended(to_jsonb(t)::text, 0)) FROM {name} AS t",  # noqa: S608
+        )
+    return found
+
+
+async def fill(database, tenant):
+    await declare(database, tenant.id, DOCUMENT, actor="me")
+    rows = [decision(tenant.id, unit=f"u{n}") for n in range(20)]
+    async with connected(database) as connection:
+        await log_decisions(connection, rows)
+        await log_events(connection, [event(tenant.id, row.id) for row in rows])
+
+
+async def test_everything_comes_back(database, tenant, empty, tmp_path):
+    await fill(database, tenant)
+    made = await backup(database, tmp_path / "all.backup")
+    assert made.bytes == made.file.stat().st_size > 10_000
+    assert made.file.stat().st_mode & 0o777 == 0o600
+    assert await restore(empty, made.file) == []
+    before = await contents(database)
+    assert before["decision"][0] >= 20
+    assert await contents(empty) == before
+    # A partitioned table and a view hold no rows themselves.
+    assert made.tables == len(before.keys() - {"outcome", "decision", "event"})
+    assert await fetch(empty, RULES) == await fetch(database, RULES)
+
+
+async def test_what_came_back_is_at_work(database, tenant, empty, tmp_path):
+    await fill(database, tenant)
+    await restore(empty, (await backup(database, tmp_path / "all.backup")).file)
+    other = await create_tenant(empty, f"t-{uuid4().hex}", actor="me")
+    async with connected(empty, "app", other.id) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM decision") == 0
+    async with connected(empty, "app", tenant.id) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM decision") == 20
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute("DELETE FROM decision")
+    async with connected(empty) as connection:
+        await log_decisions(connection, [decision(tenant.id)])
+    await fill(empty, other)
+
+
+async def test_a_database_with_tenants_is_replaced_only_if_one_says_so(
+    database, tenant, empty, tmp_path
+):
+    await fill(database, tenant)
+    file = (await backup(database, tmp_path / "all.backup")).file
+    await migrate(empty)
+    await create_tenant(empty, "theirs", actor="me")
+    with pytest.raises(StoreError, match="has 1 tenants"):
+        await restore(empty, file)
+    assert await fetch(empty, "SELECT name FROM tenant") == [("theirs",)]
+    await restore(empty, file, replace=True)
+    assert await contents(empty) == await contents(database)
+    assert await fetch(empty, "SELECT to_regnamespace('steersman_before_restore')::text") == [
+        (None,)
+    ]
+
+
+async def test_a_damaged_file_leaves_everything_as_it_was(database, empty, tmp_path):
+    file = (await backup(database, tmp_path / "all.backup")).file
+    await migrate(empty)
+    await create_tenant(empty, "theirs", actor="me")
+    data = bytearray(file.read_bytes())
+    broken = tmp_path / "broken.backup"
+    for damaged in (b"", b"nonsense", data[: len(data) // 2], data[:-2000]):
+        broken.write_bytes(damaged)
+        with pytest.raises(StoreError, match="pg_restore failed"):
+            await restore(empty, broken, replace=True)
+        assert await fetch(empty, "SELECT name FROM tenant") == [("theirs",)]
+    async with connected(empty) as connection:
+        assert await connection.fetch("SELECT * FROM decision") == []
+
+
+async def test_an_interrupted_restore_can_be_done_again(database, tenant, empty, tmp_path):
+    await fill(database, tenant)
+    file = (await backup(database, tmp_path / "all.backup")).file
+    await migrate(empty)
+    await execute(empty, "ALTER SCHEMA steersman RENAME TO steersman_before_restore")
+    await restore(empty, file)
+    assert await contents(empty) == await contents(database)
+
+
+async def test_who_does_not_see_all_rows_is_told_what_to_do(database, empty, tmp_path):
+    name = f"held_{uuid4().hex[:12]}"
+    await execute(database, f"CREATE ROLE {name} LOGIN IN ROLE steersman_owner")
+    try:
+        held = on(database, urlsplit(database.url).path[1:], user=name)
+        with pytest.raises(StoreError, match="BYPASSRLS"):
+            await backup(held, tmp_path / "all.backup")
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        await execute(database, f"DROP ROLE {name}")
+
+
+async def test_a_failed_backup_leaves_the_older_one(database, tmp_path):
+    made = await backup(database, tmp_path / "all.backup")
+    before = made.file.read_bytes()
+    broken = replace(database, url=database.url.replace("/postgres?", "/nowhere?"))
+    with pytest.raises(StoreError):
+        await backup(broken, made.file)
+    assert made.file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["all.backup"]
+
+
+async def test_the_oldest_supported_server_too(database_15, tmp_path):
+    tenant = await create_tenant(database_15, f"t-{uuid4().hex}", actor="me")
+    await fill(database_15, tenant)
+    made = await backup(database_15, tmp_path / "all.backup")
+    before = await contents(database_15)
+    await restore(database_15, made.file, replace=True)
+    assert await contents(database_15) == before
