@@ -78,15 +78,20 @@ class Past:
             await connection.close()
         self.rewards += [(decision, revision) for decision in decisions]
 
-    async def erase(self, rows: Sequence[DecisionRow]) -> None:
-        """Note an erasure, as whoever erases does; hot rows may stay for a while."""
+    async def erase(self, rows: Sequence[DecisionRow], *, named: bool = True) -> None:
+        """Note an erasure, as whoever erases does; hot rows may stay for a while.
+
+        Args:
+            rows: what to erase.
+            named: whether the episode is still known.
+        """
         connection = await self.database.connect("owner")
         try:
             async with as_tenant(connection, self.tenant):
                 await connection.executemany(
                     "INSERT INTO erasure (tenant, decision, episode, reason) "
                     "VALUES ($1, $2, $3, 'asked')",
-                    [(self.tenant, row.id, row.episode) for row in rows],
+                    [(self.tenant, row.id, row.episode if named else None) for row in rows],
                 )
         finally:
             await connection.close()

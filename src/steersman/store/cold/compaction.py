@@ -20,8 +20,8 @@ import asyncpg
 
 from steersman.errors import DataError, StoreError
 from steersman.store.cold import ledger
-from steersman.store.cold.datasets import DATASETS
-from steersman.store.cold.files import Writer, mentions, merged, read_rows
+from steersman.store.cold.datasets import DATASETS, DECISION
+from steersman.store.cold.files import Writer, episodes, mentions, merged, read_rows
 from steersman.store.cold.ledger import Export, Source
 from steersman.store.database import as_tenant, set_tenant
 
@@ -190,6 +190,9 @@ class _Run:
             if no_news and not await asyncio.to_thread(mentions, path, dataset, erased):
                 await ledger.touch(self._connection, old, source)
                 return None
+            if dataset is DECISION:
+                known = await asyncio.to_thread(episodes, path, erased)
+                await ledger.name_episodes(self._connection, known)
             rows = merged(dataset, read_rows(path, dataset, erased), rows)
         draft = self._scratch / "draft.parquet"
         written, digest = await _to_file(draft, dataset, rows)

@@ -130,6 +130,24 @@ def mentions(path: Path, dataset: Dataset, erased: Erased) -> bool:
     )
 
 
+def episodes(path: Path, erased: Erased) -> dict[str, str]:
+    """Return the episodes of erased decisions that a file of decisions still holds.
+
+    Args:
+        path: a file that `Writer` wrote.
+        erased: what must not be kept.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    return {
+        row["id"]: row["episode"]
+        for rows in _batches(path, ["id", "episode"])
+        for row in rows
+        if row["id"] in erased.decisions and row["episode"] is not None
+    }
+
+
 def _batches(path: Path, names: list[str]) -> Iterator[list[dict[str, Any]]]:
     pa, parquet = extra("pyarrow", "data"), extra("pyarrow.parquet", "data")
     try:

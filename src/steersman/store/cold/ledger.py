@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.store.cold.datasets import DECISION, EVENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import date
     from uuid import UUID
 
@@ -134,10 +134,18 @@ def _concerning(dataset: Dataset, day: date, erased: Iterable[tuple[date, int, i
     """Return the fingerprint of the erasures that a day's rows may be about."""
     count, mark = 0, 0
     for erased_day, more, other in erased:
-        # Events come on the day of their decision or later; a client's clock may be a bit ahead.
-        if erased_day == day or (dataset is EVENT and (erased_day - day).days <= 1):
+        # Events come whenever they come, and those of an episode even before its last decision.
+        if dataset is EVENT or erased_day == day:
             count, mark = count + more, mark ^ other
     return f"{count}:{mark}"
+
+
+async def name_episodes(connection: Any, episodes: Mapping[str, str]) -> None:
+    """Add to erasures what only a file knew: which episode the decision was part of."""
+    await connection.executemany(
+        "UPDATE erasure SET episode = $2 WHERE decision = $1::text::uuid AND episode IS NULL",
+        sorted(episodes.items()),
+    )
 
 
 async def erasures(connection: Any) -> Erased:
