@@ -42,17 +42,15 @@ _convert = msgspec.convert
 
 
 class _Asked:
-    """A decision on its way: how to wait for it, and what to answer then."""
+    """A decision on its way: what to answer, for how long to wait, and on what."""
 
-    __slots__ = ("hash", "names", "row", "waiting")
+    __slots__ = ("names", "row", "waiting", "within_s")
 
-    def __init__(
-        self, row: DecisionRow, names: Sequence[str], body_hash: bytes | None, waiting: Waiting
-    ) -> None:
+    def __init__(self, row: DecisionRow, names: Sequence[str], within_s: float) -> None:
         self.row = row
         self.names = names
-        self.hash = body_hash
-        self.waiting = waiting
+        self.within_s = within_s
+        self.waiting: Waiting | None = None
 
 
 class Deciding:
@@ -115,6 +113,7 @@ class Deciding:
         begun = self._begin(tenant, served, request, body, traceparent)
         if isinstance(begun, Decision):
             return begun
+        self._submit([begun])
         return await self._finish(begun)
 
     async def decide_many(
@@ -142,6 +141,7 @@ class Deciding:
                 begun.append(self._begin(tenant, served, request, body, traceparent))
             except Refused as refused:
                 begun.append(refused.problem)
+        self._submit([one for one in begun if isinstance(one, _Asked)])
         answers: list[Decision | Problem] = []
         for item in begun:
             try:
@@ -166,14 +166,14 @@ class Deciding:
         body: Mapping[str, Any],
         traceparent: str | None,
     ) -> _Asked | Decision:
-        """Draw and hand over to the store, or find the same request on its way."""
+        """Draw, or find the same request on its way."""
         key = request.idempotency_key
         body_hash = None
         if key is not None:
             body_hash = canonical_hash(body)
             asked = self._asked.get((tenant, key))
             if asked is not None:
-                return asked if asked.hash == body_hash else _conflict(key)
+                return asked if asked.row.body_hash == body_hash else _conflict(key)
         context = self._context(served, request)
         drawn, stored = self._draw(served, request, context)
         row = to_row(
@@ -189,20 +189,32 @@ class Deciding:
         names = over(row, served.spec)
         if not stored:
             return to_answer(row, names, logged=False, record=sign(self._secret, row))
-        return self._submit(served, request, row, names)
-
-    def _submit(
-        self, served: Served, request: DecideRequest, row: DecisionRow, names: Sequence[str]
-    ) -> _Asked:
-        within = served.deadline_s if request.deadline_ms is None else request.deadline_ms / 1000
-        key = request.idempotency_key
-        if key is None:
-            waiting = self._commits.submit([row], within_s=within)
-            return _Asked(row, names, None, waiting)
-        place = (row.tenant, key)
-        waiting = self._commits.submit([row], within_s=within, on_settled=lambda: self._forget(place))
-        asked = self._asked[place] = _Asked(row, names, row.body_hash, waiting)
+        within_s = served.deadline_s if request.deadline_ms is None else request.deadline_ms / 1000
+        asked = _Asked(row, names, within_s)
+        if key is not None:
+            self._asked[tenant, key] = asked
         return asked
+
+    def _submit(self, asked: Sequence[_Asked]) -> None:
+        """Hand over to the store; those without a key that wait alike share their wait."""
+        together: dict[float, list[_Asked]] = {}
+        for one in asked:
+            if one.waiting is not None:
+                continue
+            key = one.row.idempotency_key
+            if key is None:
+                together.setdefault(one.within_s, []).append(one)
+                continue
+            place = (one.row.tenant, key)
+            one.waiting = self._commits.submit(
+                [one.row],
+                within_s=one.within_s,
+                on_settled=lambda place=place: self._forget(place),  # type: ignore[misc]
+            )
+        for within_s, group in together.items():
+            waiting = self._commits.submit([one.row for one in group], within_s=within_s)
+            for one in group:
+                one.waiting = waiting
 
     def _forget(self, place: tuple[UUID, str]) -> None:
         self._asked.pop(place, None)
@@ -235,14 +247,15 @@ class Deciding:
 
     async def _finish(self, asked: _Asked) -> Decision:
         # Retries of a key share the wait, and one whose caller has gone must not end it for all.
-        waiting = asked.waiting if asked.hash is None else asyncio.shield(asked.waiting)
-        verdicts = await waiting
+        assert asked.waiting is not None  # noqa: S101 (submitted before)
+        alone = asked.row.idempotency_key is None
+        verdicts = await (asked.waiting if alone else asyncio.shield(asked.waiting))
         if isinstance(verdicts, Expired):
             record = sign(self._secret, asked.row)
             return to_answer(asked.row, asked.names, logged="unknown", record=record)
-        if not verdicts:
+        verdict = verdicts.get(asked.row.id)
+        if verdict is None:
             return to_answer(asked.row, asked.names, logged=True)
-        verdict = verdicts[asked.row.id]
         if isinstance(verdict, Exception):
             detail = f"this decision cannot be stored: {type(verdict).__name__}; change the request"
             raise Refused.of("invalid", detail) from verdict
