@@ -1,0 +1,154 @@
+"""A load generator that costs little: prepared requests over kept connections, one after the other.
+
+Each of N clients sends its next request as soon as the answer to its last one is in (closed loop),
+so N is the number of requests under way. Answers are cut out by their Content-Length and looked at
+for their status; bodies can be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Load", "drive", "post"]
+
+
+@dataclass
+class Load:
+    """What a run of load saw.
+
+    Args:
+        seconds: From the first request to the last answer.
+        latencies_ms: One per answer, in order of arrival.
+        refused: Answers whose status was not 200.
+        kept: Bodies, where they were to be kept.
+    """
+
+    seconds: float = 0.0
+    latencies_ms: list[float] = field(default_factory=list)
+    refused: int = 0
+    kept: list[bytes] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Answers per second."""
+        return len(self.latencies_ms) / self.seconds
+
+    def percentile(self, share: float) -> float:
+        """Return a percentile of the latencies, in ms.
+
+        Args:
+            share: 0 to 100.
+        """
+        return float(np.percentile(self.latencies_ms, share))
+
+
+def post(path: str, key: str, body: bytes) -> bytes:
+    """Return the bytes of one request.
+
+    Args:
+        path: Such as ``/v1/decide``.
+        key: API key; empty for none.
+        body: JSON.
+    """
+    auth = f"Authorization: Bearer {key}\r\n" if key else ""
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{auth}"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def drive(
+    host: str,
+    port: int,
+    requests: Callable[[int], Iterator[bytes]],
+    *,
+    clients: int,
+    keep: bool = False,
+) -> Load:
+    """Send requests over N connections until each client has none left.
+
+    Args:
+        host: Of the server.
+        port: Likewise.
+        requests: The requests of a client, by its number.
+        clients: How many at a time.
+        keep: Whether to keep the bodies of the answers.
+
+    Returns:
+        What was seen.
+    """
+    loop = asyncio.get_running_loop()
+    load = Load()
+    over = [loop.create_future() for _ in range(clients)]
+    connections = [
+        await loop.create_connection(
+            lambda n=n: _Client(requests(n), load, over[n], keep=keep),  # type: ignore[misc]
+            host,
+            port,
+        )
+        for n in range(clients)
+    ]
+    begun = time.perf_counter()
+    for _, client in connections:
+        client.send()
+    await asyncio.gather(*over)
+    load.seconds = time.perf_counter() - begun
+    for transport, _ in connections:
+        transport.close()
+    return load
+
+
+class _Client(asyncio.Protocol):
+    def __init__(
+        self, requests: Iterator[bytes], load: Load, over: asyncio.Future[None], *, keep: bool
+    ) -> None:
+        self._requests = requests
+        self._load = load
+        self._over = over
+        self._keep = keep
+        self._buffer = b""
+        self._sent = 0.0
+        self._transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def send(self) -> None:
+        request = next(self._requests, None)
+        if request is None:
+            if not self._over.done():
+                self._over.set_result(None)
+            return
+        self._sent = time.perf_counter()
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head = self._buffer.find(b"\r\n\r\n")
+        if head < 0:
+            return
+        at = self._buffer.lower().find(b"content-length:", 0, head)
+        length = int(self._buffer[at + 15 : self._buffer.find(b"\r", at + 15)])
+        if len(self._buffer) < head + 4 + length:
+            return
+        self._load.latencies_ms.append((time.perf_counter() - self._sent) * 1000)
+        if self._buffer[9:12] != b"200":
+            self._load.refused += 1
+        if self._keep:
+            self._load.kept.append(self._buffer[head + 4 :])
+        self._buffer = b""
+        self.send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._over.done():
+            message = f"the server closed a connection: {exc!r}; see its log"
+            self._over.set_exception(ConnectionError(message))
