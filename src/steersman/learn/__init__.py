@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from steersman.learn.batch import BatchDone
 from steersman.learn.learner import LearnerSettings, run_learner
-from steersman.learn.replica import Replica, catch_up, load, state_at
+from steersman.learn.rebuild import Rebuilt, rebuild
+from steersman.learn.replica import Replica, catch_up, load, replay, state_at
+from steersman.learn.verify import Verified, verify
 
 __all__ = [
     "BatchDone",
     "LearnerSettings",
+    "Rebuilt",
     "Replica",
+    "Verified",
     "catch_up",
     "load",
+    "rebuild",
+    "replay",
     "run_learner",
     "state_at",
+    "verify",
 ]

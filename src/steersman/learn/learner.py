@@ -129,7 +129,7 @@ class _Learner:
 
     async def _connect(self, stack: AsyncExitStack) -> Any:
         connection = await self._database.connect("worker", command_timeout=60)
-        stack.callback(connection.terminate)
+        stack.push_async_callback(_close, connection)
         lease_ms = round(self._settings.lease_s * 1000)
         # A paused learner must not keep the rows it was at: the server ends its transaction.
         await connection.execute(f"SET idle_in_transaction_session_timeout = {lease_ms}")
@@ -239,6 +239,14 @@ class _Learner:
         for point in idle:
             await self._checkpoint(connection, claims.held[point], after=1)
             await claims.give_up(point)
+
+
+async def _close(connection: Any) -> None:
+    try:
+        await connection.close(timeout=2)
+    except (*_AWAY, asyncio.CancelledError):
+        connection.terminate()
+        await asyncio.sleep(0)  # the transport closes in the next turn of the loop
 
 
 def _is_poison(error: Exception) -> bool:

@@ -150,6 +150,26 @@ async def load(connection: Any, row: PointRow) -> Replica:
     return replica
 
 
+async def replay(connection: Any, row: PointRow) -> Replica:
+    """Return a replica of a point made from its base and every update, whatever is stored besides.
+
+    Args:
+        connection: within a transaction of the tenant.
+        row: the point.
+
+    Returns:
+        A replica after the last update that is committed.
+
+    Raises:
+        StateError: a snapshot that is missing or damaged, or a log with a gap.
+
+    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
+    """
+    replica = await _stored(connection, row, row.snapshot, 0, FeatureMap(row.spec.context))
+    await _follow(connection, replica, until=None)
+    return replica
+
+
 async def catch_up(connection: Any, replica: Replica) -> int:
     """Apply the updates that were committed meanwhile.
 
@@ -179,10 +199,10 @@ async def catch_up(connection: Any, replica: Replica) -> int:
         return await _follow(connection, replica, until=None)
     row = replace(replica.row, snapshot=served["snapshot"])
     other = await _stored(connection, row, row.snapshot, None, replica.features)
-    count = await _follow(connection, other, until=None)
+    await _follow(connection, other, until=None)
     replica.row, replica.policy = row, other.policy
     replica.snapshot, replica.seq, replica.stored = other.snapshot, other.seq, other.stored
-    return count
+    return replica.seq
 
 
 async def state_at(connection: Any, row: PointRow, snapshot: str, seq: int) -> ChoicePolicy:

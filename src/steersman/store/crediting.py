@@ -179,6 +179,27 @@ async def decisions_to_credit(
     return {row[0]: Decided(*row) for row in rows}
 
 
+async def decisions_of(
+    connection: Any, point: Point, after: UUID, *, limit: int = 500
+) -> list[UUID]:
+    """Return the next decisions of a point, by id.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        after: those after this id.
+        limit: most ids.
+
+    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT id FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND id > $4 "
+        "ORDER BY id LIMIT $5",
+        *(*point, after, limit),
+    )
+    return [row["id"] for row in rows]
+
+
 async def events_about(
     connection: Any, tenant: UUID, ids: Sequence[UUID], episodes: Sequence[str]
 ) -> list[Happened]:

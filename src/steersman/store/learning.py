@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from steersman.store.work import Point
 
-_UPDATE = (
+UPDATE_COLUMNS = (
     "seq, decision, revision, x, key, action, reward_change, weight_change, weight, bucket, "
     "traceparent"
 )
@@ -74,7 +74,7 @@ async def updates_after(
     No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     rows = await connection.fetch(
-        f"SELECT {_UPDATE} FROM update WHERE tenant = $1 AND skill = $2 AND point = $3 "  # noqa: S608 (a constant)
+        f"SELECT {UPDATE_COLUMNS} FROM update WHERE tenant = $1 AND skill = $2 AND point = $3 "  # noqa: S608 (a constant)
         "AND snapshot = $4 AND seq > $5 AND ($6::bigint IS NULL OR seq <= $6) "
         "ORDER BY seq LIMIT $7",
         *(*point, snapshot, seq, until, limit),
@@ -150,7 +150,7 @@ async def append_updates(
             f"follow what was given out ({last} with them); nothing was written"
         )
     await connection.execute(
-        f"INSERT INTO update SELECT tenant, skill, point, snapshot, {_UPDATE}, now() "  # noqa: S608 (a constant)
+        f"INSERT INTO update SELECT tenant, skill, point, snapshot, {UPDATE_COLUMNS}, now() "  # noqa: S608 (a constant)
         "FROM unnest($1::update[]) AS u ORDER BY seq",
         [(*point, snapshot, *row, None) for row in rows],
     )

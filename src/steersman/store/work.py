@@ -123,6 +123,23 @@ async def queue_work(
     )
 
 
+async def unfinished(connection: Any, point: Point, ids: Sequence[UUID]) -> set[UUID]:
+    """Return the decisions that have work which is due now.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        ids: of decisions.
+
+    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
+    """
+    rows = await connection.fetch(
+        f"SELECT decision FROM work WHERE {_THIS} AND decision = ANY($4) AND due_at <= now()",  # noqa: S608 (a constant)
+        *(*point, ids),
+    )
+    return {row["decision"] for row in rows}
+
+
 async def claim(connection: Any, point: Point, holder: str, *, idle_s: float | None) -> int | None:
     """Become the learner of a point; whoever was it before is fenced.
 

@@ -1,0 +1,134 @@
+"""Conditions over decisions, as an operator writes them: one SQL expression, and nothing else.
+
+The condition runs with the rights of one tenant in a transaction that cannot write. It is still
+checked word by word: it may name columns, compare, calculate and call a few harmless functions, but
+hold no query, no comment and no second statement.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.errors import InputError
+from steersman.store import as_tenant
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from steersman.store import Database, Point
+
+_TOKEN = re.compile(
+    r"""\s+
+    | '(?:[^'\\]|'')*'              # text; a backslash has no meaning worth having
+    | (?P<word>[A-Za-z_][A-Za-z0-9_]*)(?!['"A-Za-z0-9_])
+    | \d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![A-Za-z_])
+    | (?P<open>[(\[]) | (?P<close>[)\]])
+    | -> >? | :: | <= | >= | <> | != | \|\| | @> | <@ | [-+*/%<>=,.?]
+    """,
+    re.VERBOSE,
+)
+_QUERIES = {"select", "with", "values", "table", "union", "intersect", "except", "from", "into"}
+_CALLED = {
+    *("abs", "ceil", "floor", "round", "greatest", "least", "coalesce", "nullif"),
+    *("lower", "upper", "length", "char_length", "starts_with", "strpos", "substr", "trim"),
+    *("cardinality", "array_length", "jsonb_typeof", "jsonb_array_length"),
+    *("date_trunc", "date_part", "to_timestamp", "now"),
+    *("and", "or", "not", "in", "any", "all", "like", "ilike", "between", "array", "is", "case"),
+    *("when", "then", "else"),
+}
+_LONGEST = 2000
+_TIMEOUT_MS = 30_000
+
+
+def check_condition(condition: str) -> str:
+    """Return a condition that is one expression over columns.
+
+    Args:
+        condition: SQL, such as ``unit = 'bot-7' AND at > '2026-11-01'``; at most 2000 characters.
+
+    Returns:
+        The same.
+
+    Raises:
+        InputError: it holds anything else; the message names it.
+
+    >>> check_condition("unit = 'bot-7' AND context->>'intent' <> 'it''s fine'")
+    "unit = 'bot-7' AND context->>'intent' <> 'it''s fine'"
+    >>> check_condition("true) OR (true")
+    Traceback (most recent call last):
+    steersman.errors.InputError: the condition closes at character 4 what it did not open; ...
+    """
+    if not condition.strip() or len(condition) > _LONGEST:
+        raise InputError(f"a condition has 1 to {_LONGEST} characters; got {len(condition)}")
+    opened, place = 0, 0
+    while place < len(condition):
+        token = _TOKEN.match(condition, place)
+        if token is None or condition.startswith(("--", "/*"), place):
+            raise _refused("has", place, f"{condition[place : place + 10]!r}, which it must not")
+        opened += bool(token["open"]) - bool(token["close"])
+        if opened < 0:
+            raise _refused("closes", place, "what it did not open")
+        if token["word"]:
+            _check_word(token["word"], condition[token.end() :], place)
+        place = token.end()
+    if opened:
+        raise InputError(f"the condition leaves {opened} brackets open; close them")
+    return condition
+
+
+async def matching(database: Database, point: Point, condition: str) -> list[UUID]:
+    """Return the decisions of a point for which a condition holds.
+
+    Args:
+        database: migrated.
+        point: tenant, skill and decision point.
+        condition: as for `check_condition`, over the columns of table ``decision``.
+
+    Returns:
+        Ids, of the decisions that the hot tables hold.
+
+    Raises:
+        InputError: not one expression, an unknown column, a wrong type, or more than 30 seconds.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    query = (
+        "SELECT id FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "  # noqa: S608 (checked)
+        f"AND ({check_condition(condition)}) ORDER BY id"
+    )
+    connection = await database.connect("app")
+    try:
+        await connection.execute(f"SET statement_timeout = {_TIMEOUT_MS}")
+        await connection.execute("SET default_transaction_read_only = on")
+        async with as_tenant(connection, point[0]):
+            return [row["id"] for row in await _fetch(connection, query, point)]
+    finally:
+        await connection.close()
+
+
+async def _fetch(connection: Any, query: str, point: Point) -> list[Any]:
+    try:
+        found: list[Any] = await connection.fetch(query, *point)
+    except (asyncpg.SyntaxOrAccessError, asyncpg.DataError, asyncpg.QueryCanceledError) as error:
+        raise InputError(
+            f"the condition does not work: {error}; it is SQL over the columns of a decision, "
+            "such as unit = 'bot-7' or context->>'intent' = 'spam'"
+        ) from None
+    return found
+
+
+def _check_word(word: str, rest: str, place: int) -> None:
+    if word.lower() in _QUERIES:
+        raise _refused("has", place, f"{word!r}, but no query is allowed")
+    if rest.lstrip().startswith("(") and word.lower() not in _CALLED:
+        raise _refused("calls", place, f"{word!r}; allowed are {', '.join(sorted(_CALLED))}")
+
+
+def _refused(does: str, place: int, what: str) -> InputError:
+    return InputError(
+        f"the condition {does} at character {place} {what}; write one expression over the columns "
+        "of a decision, such as unit = 'bot-7'"
+    )

@@ -1,0 +1,128 @@
+"""Whether what is stored follows from what happened: rewards from events, states from logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from steersman.errors import StateError, SteersmanError
+from steersman.learn.crediting import credit_of, is_learnable
+from steersman.learn.evidence import read_evidence
+from steersman.learn.replica import load, replay
+from steersman.store import decisions_of, hold_view, last_update, unfinished
+
+if TYPE_CHECKING:
+    from steersman.learn.evidence import Evidence
+    from steersman.learn.replica import Replica
+    from steersman.store import Database, Decided, PointRow
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was found.
+
+    Attributes:
+        decisions: how many were looked at.
+        updates: how many the serving snapshot has.
+        pending: decisions with work that is due; they are not judged.
+        wrong_rewards: decisions whose stored reward is not what their events give.
+        not_learned: decisions whose reward is not what the state holds of them. A rebuild `until`
+            a time makes them, and a policy that refused a reward; nothing else does.
+        state: what is wrong with the state or its log; empty if nothing is.
+    """
+
+    decisions: int = 0
+    updates: int = 0
+    pending: int = 0
+    wrong_rewards: list[UUID] = field(default_factory=list)
+    not_learned: list[UUID] = field(default_factory=list)
+    state: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether every stored reward and the state follow from the log."""
+        return not (self.wrong_rewards or self.state)
+
+
+async def verify(database: Database, row: PointRow) -> Verified:
+    """Compute all rewards from events and the state from its updates, and compare.
+
+    Everything is read at one moment, while learning goes on. The hot tables are looked at: of days
+    that are in the cold store alone, only the updates are.
+
+    Args:
+        database: migrated.
+        row: the decision point.
+
+    Returns:
+        What was found.
+
+    Raises:
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
+    """
+    connection = await database.connect("worker")
+    try:
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            row = await hold_view(connection, (row.tenant, row.skill, row.point))
+            found = Verified()
+            await _check_state(connection, row, found)
+            await _check_rewards(connection, row, found)
+            return found
+    finally:
+        await connection.close()
+
+
+async def _check_state(connection: Any, row: PointRow, found: Verified) -> None:
+    try:
+        stored, replayed = await load(connection, row), await replay(connection, row)
+    except StateError as error:
+        found.state = str(error)
+        return
+    last = await last_update(connection, (row.tenant, row.skill, row.point))
+    found.updates = replayed.seq
+    if not stored.seq == replayed.seq == last:
+        found.state = f"the log ends at {replayed.seq}, and the learner gave out {last}"
+    elif _bits(stored) != _bits(replayed):
+        found.state = f"the stored state after {stored.stored} updates is not that of its log"
+
+
+def _bits(replica: Replica) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in replica.policy.state().items()}
+
+
+async def _check_rewards(connection: Any, row: PointRow, found: Verified) -> None:
+    point = row.tenant, row.skill, row.point
+    after = UUID(int=0)
+    while ids := await decisions_of(connection, point, after):
+        after = ids[-1]
+        waiting = await unfinished(connection, point, ids)
+        found.decisions += len(ids)
+        found.pending += len(waiting)
+        evidence = await read_evidence(connection, row, row.snapshot, ids)
+        for identifier in ids:
+            if identifier not in waiting:
+                _check(row, evidence, evidence.decisions[identifier], found)
+
+
+def _check(row: PointRow, evidence: Evidence, decided: Decided, found: Verified) -> None:
+    events = evidence.about(decided)
+    stored = decided.value, decided.status, decided.terms, decided.final
+    if decided.status is None:
+        if any(event.outcomes or event.action_taken for event in events):
+            found.wrong_rewards.append(decided.id)
+        return
+    try:
+        credit = credit_of(evidence.spec(decided), decided, events, now=decided.at.timestamp())
+    except SteersmanError:
+        if decided.status != "failed":
+            found.wrong_rewards.append(decided.id)
+        return
+    if credit != stored:
+        found.wrong_rewards.append(decided.id)
+    known = evidence.learned.get(decided.id)
+    wanted = credit.value if is_learnable(decided) else None
+    if row.spec.learning.mode == "online" and wanted != (None if known is None else known.value):
+        found.not_learned.append(decided.id)

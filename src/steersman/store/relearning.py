@@ -1,0 +1,265 @@
+"""Snapshots made from the log of others: their lineage, what they leave out, and the switch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.errors import StateError
+from steersman.store.database import set_tenant
+from steersman.store.learning import UPDATE_COLUMNS, UpdateRow, tell_replicas
+from steersman.store.points import points_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.store.points import PointRow
+    from steersman.store.work import Point
+
+_THIS = "tenant = $1 AND skill = $2 AND point = $3"
+
+
+class Segment(NamedTuple):
+    """A snapshot, as part of the lineage of another.
+
+    Attributes:
+        id: its version.
+        parent: the one that served before it.
+        spec_hash: of the declaration that it was made under.
+        feature_hash: of the feature map that its updates were encoded with.
+        reason: declared (it began with nothing learned) or rebuilt (from all before it).
+    """
+
+    id: str
+    parent: str | None
+    spec_hash: bytes
+    feature_hash: bytes
+    reason: str
+
+
+class Logged(NamedTuple):
+    """An update of a lineage.
+
+    Attributes:
+        update: the row.
+        at: when it was written.
+        barred: whether its decision was erased or excluded.
+    """
+
+    update: UpdateRow
+    at: datetime
+    barred: bool
+
+
+async def hold_point(connection: Any, point: Point) -> PointRow:
+    """Hold a point until the transaction ends: nobody learns, declares or rebuilds it meanwhile.
+
+    Args:
+        connection: of role worker, within a transaction; the tenant is set here.
+        point: tenant, skill and decision point.
+
+    Returns:
+        The point as it is.
+
+    Raises:
+        StateError: there is no such point.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    await set_tenant(connection, point[0])
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
+        "declare/" + "/".join(map(str, point)),
+    )
+    await connection.execute(f"SELECT FROM learner WHERE {_THIS} FOR UPDATE", *point)
+    return await hold_view(connection, point)
+
+
+async def hold_view(connection: Any, point: Point) -> PointRow:
+    """Return a point as it is, and see its tenant's rows until the transaction ends.
+
+    Args:
+        connection: within a transaction; the tenant is set here.
+        point: tenant, skill and decision point.
+
+    Raises:
+        StateError: there is no such point.
+
+    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
+    """
+    await set_tenant(connection, point[0])
+    for row in await points_of(connection, point[0]):
+        if (row.skill, row.point) == point[1:]:
+            return row
+    raise StateError(f"there is no decision point {point[1]}/{point[2]}; declare it first")
+
+
+async def last_update(connection: Any, point: Point) -> int:
+    """Return the last number that was given out for the serving snapshot.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+
+    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
+    """
+    seq: int = await connection.fetchval(f"SELECT seq FROM learner WHERE {_THIS}", *point)  # noqa: S608 (a constant)
+    return seq
+
+
+async def lineage(connection: Any, point: Point, snapshot: str) -> list[Segment]:
+    """Return the snapshots that hold what a point has learned, oldest first.
+
+    A snapshot that was declared began with nothing, so what was learned before is in its parent;
+    one that was rebuilt has all before it in its own log.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        snapshot: the last of them.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    rows = await connection.fetch(
+        f"SELECT id, parent, spec_hash, feature_hash, reason FROM snapshot WHERE {_THIS}",  # noqa: S608 (a constant)
+        *point,
+    )
+    known = {row["id"]: Segment(*row) for row in rows}
+    found = [known[snapshot]]
+    while found[0].reason == "declared" and found[0].parent in known:
+        found.insert(0, known[found[0].parent])
+    return found
+
+
+async def exclude_decisions(
+    connection: Any, point: Point, sources: Sequence[str], snapshot: str, more: Sequence[UUID]
+) -> None:
+    """Exclude decisions from a snapshot: more of them, and all that its sources excluded.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        sources: snapshots that it is made from.
+        snapshot: the new one.
+        more: ids of decisions.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    await connection.execute(
+        "INSERT INTO excluded (tenant, skill, point, snapshot, decision) "  # noqa: S608 (a constant)
+        f"SELECT $1, $2, $3, $4, decision FROM excluded WHERE {_THIS} AND snapshot = ANY($5) "
+        "UNION SELECT $1, $2, $3, $4, * FROM unnest($6::uuid[])",
+        *(*point, snapshot, sources, more),
+    )
+
+
+async def logged_after(
+    connection: Any, point: Point, source: str, target: str, seq: int, until: datetime | None
+) -> list[Logged]:
+    """Return the next updates of a snapshot, with what is to be left out of another.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        source: the snapshot whose log is read.
+        target: the snapshot that excludes decisions.
+        seq: those after this number.
+        until: none written later.
+
+    Returns:
+        Some of them, in order; none: that was all.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    rows = await connection.fetch(
+        f"SELECT {UPDATE_COLUMNS}, at, EXISTS (SELECT FROM erasure AS e "  # noqa: S608 (constants)
+        "WHERE e.tenant = $1 AND e.decision = u.decision) OR EXISTS (SELECT FROM excluded AS e "
+        "WHERE e.tenant = $1 AND e.skill = $2 AND e.point = $3 AND e.snapshot = $5 "
+        f"AND e.decision = u.decision) FROM update AS u WHERE {_THIS} AND snapshot = $4 "
+        "AND seq > $6 AND ($7::timestamptz IS NULL OR at <= $7) ORDER BY seq LIMIT 2000",
+        *(*point, source, target, seq, until),
+    )
+    return [Logged(UpdateRow(*row[:-2]), *row[-2:]) for row in rows]
+
+
+async def copy_updates(
+    connection: Any, point: Point, snapshot: str, rows: Sequence[tuple[UpdateRow, datetime]]
+) -> None:
+    """Write updates that were written before, for another snapshot.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant that holds the point.
+        point: tenant, skill and decision point.
+        snapshot: the new one.
+        rows: numbered anew, with the time at which each was written first.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    await connection.execute(
+        "INSERT INTO update SELECT u.* FROM unnest($1::update[]) AS u",
+        [(*point, snapshot, *update, at) for update, at in rows],
+    )
+
+
+async def contexts_of(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> dict[UUID, Any]:
+    """Return the contexts of decisions; of those that are still there.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        ids: of decisions.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT id, context FROM decision WHERE tenant = $1 AND id = ANY($2)", tenant, ids
+    )
+    return {row["id"]: row["context"] for row in rows}
+
+
+async def add_snapshot(connection: Any, row: PointRow, state: bytes) -> str:
+    """Store the base of a rebuilt snapshot under the next minor version.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant that holds the point.
+        row: the point.
+        state: as `pack_state` returns it.
+
+    Returns:
+        Its version.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    point = row.tenant, row.skill, row.point
+    taken = await connection.fetch(f"SELECT id FROM snapshot WHERE {_THIS}", *point)  # noqa: S608 (a constant)
+    identifier = f"0.{max(int(other['id'].split('.')[1]) for other in taken) + 1}.0"
+    await connection.execute(
+        "INSERT INTO snapshot "
+        "(tenant, skill, point, id, parent, spec_hash, feature_hash, reason, state, sha256) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, 'rebuilt', $8, sha256($8))",
+        *(*point, identifier, row.snapshot, row.spec_hash, row.feature_hash, state),
+    )
+    return identifier
+
+
+async def switch_snapshot(connection: Any, point: Point, snapshot: str, seq: int) -> None:
+    """Let a point serve and learn another snapshot; learners are fenced, replicas told.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant that holds the point.
+        point: tenant, skill and decision point.
+        snapshot: the new one.
+        seq: the last of its updates.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    await connection.execute(
+        f"UPDATE learner SET epoch = epoch + 1, holder = '', snapshot = $4, seq = $5 WHERE {_THIS}",  # noqa: S608 (a constant)
+        *(*point, snapshot, seq),
+    )
+    await connection.execute(
+        f"UPDATE decision_point SET snapshot = $4, updated_at = now() WHERE {_THIS}",  # noqa: S608 (a constant)
+        *(*point, snapshot),
+    )
+    await tell_replicas(connection, point)

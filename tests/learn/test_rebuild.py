@@ -1,0 +1,193 @@
+"""Relearning gives the bits of a state that never saw what was left out."""
+
+import time
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.learn import catch_up, load, rebuild, verify
+from steersman.learn.conditions import check_condition
+from steersman.store import as_tenant, create_tenant, erase
+from tests.learn.world import (
+    POLICIES,
+    bits,
+    decided,
+    declared,
+    happened,
+    learn_all,
+    point_of,
+    replica_of,
+    rows,
+    write,
+)
+
+_DAY_S = 86_400.0
+
+
+async def mixed_traffic(database, row, start, *, poisoned, n=30):
+    """Write decisions in the same order with and without poison between them."""
+    rng, poison = np.random.default_rng(5), np.random.default_rng(6)
+    decisions, events, bad = [], [], []
+    for i in range(n):
+        at = start + i * 0.3 * _DAY_S
+        decisions.append(decided(row, rng, at=at, unit="person"))
+        events.append(happened(decisions[-1], {"success": float(rng.random())}))
+        one = decided(row, poison, at=at + 0.25 * _DAY_S, unit="bot")
+        if poisoned and i % 3 == 0:
+            bad.append(one)
+            events.append(happened(one, {"success": 1.0}))
+    await write(database, [*decisions, *bad], events)
+    return decisions, bad
+
+
+async def correct(database, decisions):
+    events = [
+        happened(one, {"success": i / 99}, at=one.at + timedelta(seconds=9))
+        for i, one in enumerate(decisions)
+    ]
+    await write(database, [], events)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_excluded_decisions_were_never_learned(database, policy):
+    start = time.time() - 20 * _DAY_S
+    states = []
+    for poisoned in (True, False):
+        tenant = await create_tenant(database, f"p-{time.time_ns()}", actor="test")
+        row = await declared(database, tenant.id, policy=policy)
+        decisions, bad = await mixed_traffic(database, row, start, poisoned=poisoned)
+        await learn_all(database)
+        await correct(database, [*decisions[::4], *bad[::2]])
+        await learn_all(database)
+        if poisoned:
+            made = await rebuild(database, row, exclude="unit = 'bot'", actor="test")
+            assert (made.snapshot, made.kept, made.excluded, made.lost) == ("0.2.0", 38, 15, 0)
+        await correct(database, [*decisions[::5], *bad])  # what is excluded stays out
+        await learn_all(database)
+        replica = await replica_of(database, tenant.id)
+        states.append((replica.seq, bits(replica.policy)))
+        assert (await verify(database, await point_of(database, tenant.id))).holds
+    assert states[0] == states[1]
+
+
+async def test_erased_decisions_are_taken_back_and_then_were_never_learned(database, tenant):
+    row = await declared(database, tenant.id, policy="lin_ucb_forgets")
+    start = time.time() - 20 * _DAY_S
+    _, bad = await mixed_traffic(database, row, start, poisoned=True)
+    await learn_all(database)
+    await erase(database, tenant.id, unit="bot", reason="asked to", actor="test")
+    await learn_all(database)
+    taken = await rows(database, tenant.id, "SELECT decision FROM update WHERE weight_change < 0")
+    assert {one["decision"] for one in taken} == {one.id for one in bad}
+    made = await rebuild(database, row, actor="test")
+    assert (made.kept, made.excluded) == (30, 20)
+    other = await create_tenant(database, f"e-{time.time_ns()}", actor="test")
+    clean = await declared(database, other.id, policy="lin_ucb_forgets")
+    await mixed_traffic(database, clean, start, poisoned=False)
+    await learn_all(database)
+    rebuilt, never = await replica_of(database, tenant.id), await replica_of(database, other.id)
+    assert bits(rebuilt.policy) == bits(never.policy)
+
+
+async def test_until_leaves_out_what_was_learned_later(database, tenant):
+    row = await declared(database, tenant.id, policy="lin_ts")
+    start = time.time() - 20 * _DAY_S
+    await mixed_traffic(database, row, start, poisoned=False, n=9)
+    await learn_all(database)
+    before = await replica_of(database, tenant.id)
+    (moment,) = (await rows(database, tenant.id, "SELECT clock_timestamp()"))[0]
+    await mixed_traffic(database, row, start + 5, poisoned=True, n=9)
+    await learn_all(database)
+    made = await rebuild(database, row, until=moment, actor="ann")
+    assert made.kept == before.seq == 9
+    assert bits((await replica_of(database, tenant.id)).policy) == bits(before.policy)
+    query = "SELECT actor, detail FROM audit WHERE action = 'learn.rebuild'"
+    (act,) = await rows(database, tenant.id, query)
+    assert act["actor"] == "ann"
+    assert act["detail"]["kept"] == 9
+
+
+async def test_a_declaration_that_changed_is_relearned_from_contexts(database, tenant):
+    old = await declared(database, tenant.id)
+    start = time.time() - 3 * _DAY_S
+    decisions, _ = await mixed_traffic(database, old, start, poisoned=False, n=10)
+    await learn_all(database)
+    new = await declared(database, tenant.id, policy="beta")
+    await correct(database, decisions[:3])
+    await learn_all(database)
+    made = await rebuild(database, new, actor="test")
+    assert (made.kept, made.lost) == (13, 0)
+    replica = await replica_of(database, tenant.id)
+    assert replica.policy.updates == 10  # the corrections are no second reward
+    assert (await verify(database, await point_of(database, tenant.id))).not_learned == []
+
+
+async def test_replicas_and_the_learner_go_on_from_the_new_snapshot(database, tenant):
+    row = await declared(database, tenant.id)
+    rng = np.random.default_rng(0)
+    made = [decided(row, rng) for _ in range(4)]
+    await write(database, made, [happened(one, {"success": 1.0}) for one in made[:3]])
+    await learn_all(database)
+    connection = await database.connect("app")
+    async with as_tenant(connection, tenant.id):
+        replica = await load(connection, row)
+    await rebuild(database, row, exclude=f"id = '{made[0].id}'", actor="test")
+    await write(database, [], [happened(made[3], {"success": 0.5})])
+    await learn_all(database)
+    async with as_tenant(connection, tenant.id):
+        assert await catch_up(connection, replica) == 3
+        assert await catch_up(connection, replica) == 0
+    await connection.close()
+    assert (replica.snapshot, replica.row.snapshot, replica.seq) == ("0.2.0", "0.2.0", 3)
+    assert bits(replica.policy) == bits((await replica_of(database, tenant.id)).policy)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "",
+        "true) OR (true",
+        "true; DROP TABLE decision",
+        "id IN (SELECT decision FROM erasure)",
+        "set_config('app.tenant', '00000000-0000-0000-0000-000000000000', true) IS NULL",
+        "pg_sleep(100) IS NULL",
+        "true -- and nothing else",
+        "true /* or */",
+        "unit = $1",
+        "unit = E'\\x41'",
+        'unit = "set_config"(unit)',
+        "unit = U&'\\0041'",
+        "(unit = 'a'",
+        "unit = 'a' \x00",
+        "steersman.first_id('2026-01-01') = id",
+        "x" * 2001,
+    ],
+)
+def test_conditions_that_are_more_than_an_expression_are_refused(condition):
+    with pytest.raises(InputError):
+        check_condition(condition)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "unit = 'bot-7' AND at > '2026-11-01'",
+        "context->>'intent' = 'it''s spam; --' or p < 0.05",
+        "lower(action) IN ('deep', 'middle') AND NOT degraded",
+        "eligible @> ARRAY['deep'] AND cardinality(distribution) = 3",
+        "(context->>'length')::float8 BETWEEN -1e3 AND 2.5",
+    ],
+)
+async def test_conditions_that_work(database, tenant, condition):
+    row = await declared(database, tenant.id)
+    assert (await rebuild(database, row, exclude=condition, actor="test")).kept == 0
+
+
+async def test_conditions_that_do_not_work_say_why(database, tenant):
+    row = await declared(database, tenant.id)
+    for condition, why in [("colour = 'red'", "colour"), ("unit > 3", "operator"), ("1", "boolean")]:
+        with pytest.raises(InputError, match=why):
+            await rebuild(database, row, exclude=condition, actor="test")
+    assert len(await rows(database, tenant.id, "SELECT FROM snapshot")) == 1

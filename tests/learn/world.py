@@ -1,0 +1,260 @@
+"""A small world for learners: points of every algorithm, decisions, events, and learning them all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.features import FeatureMap
+from steersman.learn import LearnerSettings, load, run_learner
+from steersman.store import (
+    DecisionRow,
+    EventRow,
+    as_tenant,
+    declare,
+    encode,
+    log_decisions,
+    log_events,
+    points_of,
+    rounded,
+)
+from steersman.wire import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from steersman.learn import Replica
+    from steersman.store import Database, PointRow
+
+NAMES = ("shallow", "middle", "deep")
+POLICIES = {
+    "lin_ucb": "{algorithm: lin_ucb}",
+    "lin_ucb_forgets": "{algorithm: lin_ucb, forget: 0.9}",
+    "bounded": "{algorithm: bounded_lin_ucb, forget: 0.8}",
+    "kernel": "{algorithm: kernel_ucb, random_features: 8, forget: 0.9}",
+    "lin_ts": "{algorithm: lin_ts, forget: 0.7}",
+    "beta": "{algorithm: beta_thompson, key: intent}",
+    "epsilon": "{algorithm: epsilon_greedy, contextual: true, decay: 0.99}",
+    "plain_epsilon": "{algorithm: epsilon_greedy}",
+    "squarecb": "{algorithm: joint_squarecb, forget: 0.9}",
+    "joint_ts": "{algorithm: joint_lin_ts, draws: 8}",
+    "fixed": "{algorithm: fixed, action: deep}",
+}
+QUICK = LearnerSettings(poll_s=0.05, linger_s=0.0, lease_s=2.0)
+_DAY_S = 86_400.0
+
+
+def document(policy: str = "lin_ucb", *, reward: str = "", learning: str = "", dim: int = 12) -> str:
+    """Return a declaration with one of the policies above."""
+    features = ", features: [price, speed]" if "joint" in POLICIES[policy] else ""
+    return f"""
+format: 1
+skill: search
+decision: depth
+context:
+  dim: {dim}
+  fields:
+    intent: {{type: category}}
+    length: {{type: number, mean: 0.0, sd: 1.0, missing: mean}}
+actions: {{kind: choice, names: [shallow, middle, deep]{features}}}
+policy: {POLICIES[policy]}
+floor: 0.3
+fallback: {{rules: [], otherwise: shallow}}
+reward: {{terms: {{success: {{weight: 1}}}}, {reward or "window_s: 600"}}}
+learning: {{{learning or "mode: online"}}}
+"""
+
+
+async def declared(database: Database, tenant: UUID, **options: Any) -> PointRow:
+    """Declare a point."""
+    return await declare(database, tenant, document(**options), actor="test")
+
+
+def decided(
+    row: PointRow, rng: np.random.Generator, *, at: float | None = None, **changes: Any
+) -> DecisionRow:
+    """Return a decision of a point over a random context, as the service would write it."""
+    at = time.time() if at is None else at
+    context = {"intent": str(rng.integers(4)), "length": round(float(rng.normal()), 3)}
+    x, key = encode(row.spec, FeatureMap(row.spec.context), context)
+    action = str(rng.choice(NAMES))
+    features = None
+    if row.spec.policy.algorithm.startswith("joint_"):
+        rows = rounded(rng.normal(size=(3, 2)))
+        x, features = rows[NAMES.index(action)], rows.ravel().tolist()
+    moment = datetime.fromtimestamp(at, UTC)
+    made = DecisionRow(
+        tenant=row.tenant,
+        id=new_id(at),
+        skill=row.skill,
+        point=row.point,
+        episode=None,
+        parent=None,
+        unit=None,
+        rollout=None,
+        stage="live",
+        arm="control",
+        snapshot=row.snapshot,
+        update_seq=0,
+        spec_hash=row.spec_hash,
+        feature_hash=row.feature_hash,
+        context=context,
+        eligible=None,
+        distribution=[0.3, 0.3, 0.4],
+        action=action,
+        p=0.3,
+        p_kind="exact",
+        x=None if x is None else x.tolist(),
+        key=key,
+        features=features,
+        u=0.5,
+        degraded=False,
+        weight=1.0,
+        idempotency_key=None,
+        body_hash=None,
+        traceparent=None,
+        at=moment,
+        window_ends=moment + timedelta(seconds=row.spec.reward.window_s),
+    )
+    return made._replace(**changes)
+
+
+def happened(
+    row: DecisionRow, outcomes: dict[str, float] | None = None, **changes: Any
+) -> EventRow:
+    """Return an event about a decision, a second after it."""
+    at = row.at + timedelta(seconds=1)
+    made = EventRow(
+        tenant=row.tenant,
+        id=str(new_id()),
+        decision=row.id,
+        episode=None,
+        type="feedback.submit",
+        schema_version=1,
+        at=at,
+        received_at=at,
+        outcomes=outcomes,
+        action_taken=None,
+        body=None,
+        body_hash=bytes(16),
+        traceparent=None,
+    )
+    return made._replace(**changes)
+
+
+async def write(
+    database: Database, decisions: Sequence[DecisionRow] = (), events: Sequence[EventRow] = ()
+) -> None:
+    """Write decisions in one transaction and each event in one of its own, in their order."""
+    connection = await database.connect("app")
+    try:
+        if decisions:
+            await log_decisions(connection, list(decisions))
+        for event in events:
+            assert await log_events(connection, [event]) == {}
+    finally:
+        await connection.close()
+
+
+async def traffic(
+    database: Database, row: PointRow, n: int, *, seed: int = 0, days: float = 5.0
+) -> list[DecisionRow]:
+    """Write decisions of some days with a reward each."""
+    rng = np.random.default_rng(seed)
+    start = time.time() - days * _DAY_S
+    decisions = [decided(row, rng, at=start + i * days * _DAY_S / n) for i in range(n)]
+    events = [happened(one, {"success": float(rng.random())}) for one in decisions]
+    await write(database, decisions, events)
+    return decisions
+
+
+async def corrections(database: Database, decisions: Sequence[DecisionRow]) -> None:
+    """Correct the reward of every seventh decision."""
+    rng = np.random.default_rng(1)
+    events = [
+        happened(one, {"success": float(rng.random())}, at=one.at + timedelta(seconds=9))
+        for one in decisions[::7]
+    ]
+    await write(database, [], events)
+
+
+async def learn_all(
+    database: Database,
+    *,
+    clock: Callable[[], float] = time.time,
+    settings: LearnerSettings = QUICK,
+    watch: Callable[[Any], None] = lambda _done: None,
+) -> None:
+    """Run a learner until nothing is due."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(
+        run_learner(database, stop=stop, clock=clock, settings=settings, watch=watch)
+    )
+    try:
+        await nothing_due(database, clock=clock, running=running)
+    finally:
+        stop.set()
+        await running
+
+
+async def nothing_due(
+    database: Database,
+    *,
+    clock: Callable[[], float] = time.time,
+    running: asyncio.Task[None] | None = None,
+    within_s: float = 60.0,
+) -> None:
+    """Wait until no work is due."""
+    connection = await database.connect("worker")
+    until = time.monotonic() + within_s
+    try:
+        while await connection.fetchval(
+            "SELECT count(*) FROM work WHERE due_at <= $1", datetime.fromtimestamp(clock(), UTC)
+        ):
+            assert time.monotonic() < until, "work is left undone"
+            assert running is None or not running.done(), running
+            await asyncio.sleep(0.01)
+    finally:
+        await connection.close()
+
+
+async def point_of(database: Database, tenant: UUID) -> PointRow:
+    """Return the one point of a tenant."""
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, tenant):
+            (row,) = await points_of(connection, tenant)
+            return row
+    finally:
+        await connection.close()
+
+
+async def replica_of(database: Database, tenant: UUID) -> Replica:
+    """Return a fresh replica of the one point of a tenant."""
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, tenant):
+            (row,) = await points_of(connection, tenant)
+            return await load(connection, row)
+    finally:
+        await connection.close()
+
+
+async def rows(database: Database, tenant: UUID, query: str, *arguments: Any) -> list[Any]:
+    """Return the rows of a query that runs as a tenant."""
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, tenant):
+            return list(await connection.fetch(query, *arguments))
+    finally:
+        await connection.close()
+
+
+def bits(policy: Any) -> dict[str, bytes]:
+    """Return a policy's state, to be compared to the last bit."""
+    return {name: array.tobytes() for name, array in policy.state().items()}
