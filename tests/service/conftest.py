@@ -75,6 +75,18 @@ class Serving:
             lower = {name.lower(): value for name, value in answer.headers.items()}
             return Answered(answer.status, lower, body)
 
+    def replica(self, skill: str, point: str) -> Any:
+        """Return what the service serves a decision point from."""
+        served = [it for _, it in self.service.replicas]
+        (found,) = [it.replica for it in served if it.replica.point[1:] == (skill, point)]
+        return found
+
+    async def until(self, holds: Callable[[], bool], *, within_s: float = 10.0) -> None:
+        """Wait until something holds."""
+        async with asyncio.timeout(within_s):
+            while not holds():  # noqa: ASYNC110 (nothing tells)
+                await asyncio.sleep(0.01)
+
     async def raw(self, data: bytes, *, within_s: float = 10.0) -> bytes:
         """Send bytes, and return all that comes until the connection ends."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

@@ -152,6 +152,11 @@ class Application:
             request.traceparent = own
             return await route.handler(request)
 
+    def paths(self) -> list[tuple[str, str]]:
+        """Return all methods and paths there are."""
+        every = [*self._exact.values(), *(methods for _, methods in self._shaped)]
+        return [(method, it.path) for methods in every for method, it in methods.items()]
+
     def allowed(self, path: str) -> str:
         """Return the methods that a path takes, as the header ``Allow`` wants them.
 

@@ -19,11 +19,13 @@ from steersman.service.breaker import Breaker, store_is_away
 from steersman.service.deciding import Deciding
 from steersman.service.endpoints import Endpoints
 from steersman.service.explain import Explain
+from steersman.service.exposition import Exchange
 from steersman.service.guard import Guard
 from steersman.service.health import Health
 from steersman.service.intake import Intake
 from steersman.service.key_admin import KeyAdmin
-from steersman.service.metrics import Exchange, Metrics
+from steersman.service.metrics import Metrics
+from steersman.service.openapi import Descriptions
 from steersman.service.replicas import Replicas
 from steersman.service.status import StatusPage
 from steersman.service.tracing import Tracing
@@ -147,6 +149,7 @@ class Service:
             Explain(self.pool, reading, self.breakers["rebuilding"]),
             StatusPage(self.pool, reading, self.guard, self.replicas),
             KeyAdmin(self.database, secret, self.breakers["administering"]),
+            Descriptions(),
         )
         return Application(
             [route for page in pages for route in page.routes()],
@@ -223,7 +226,7 @@ class Service:
 
     async def _leave(self) -> None:
         while self._exchange is not None:
-            self._exchange.leave(self.metrics)
+            self._exchange.leave(self.metrics.families())
             await asyncio.sleep(_LEAVE_S)
 
     async def _listen(self) -> None:

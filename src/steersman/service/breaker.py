@@ -57,7 +57,7 @@ class Breaker:
     >>> now = [0.0]
     >>> breaker = Breaker("store", lambda: now[0], failures=1, open_s=2.0)
     >>> breaker.failed()
-    ... breaker.state
+    >>> breaker.state
     'open'
     >>> now[0] = 2.5
     >>> breaker.allow(), breaker.state, breaker.allow()

@@ -11,7 +11,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import msgspec
 import numpy as np
 
 from steersman.errors import SteersmanError
@@ -19,6 +18,12 @@ from steersman.features import FeatureMap
 from steersman.learn import state_at
 from steersman.service.app import Route
 from steersman.service.drawing import over
+from steersman.service.explanation import (
+    ExplainedEvent,
+    ExplainedReward,
+    Explanation,
+    Recomputed,
+)
 from steersman.service.http import Answer, json_answer
 from steersman.spec import loads
 from steersman.store import DecisionRow, PointRow, as_tenant, encode
@@ -36,128 +41,6 @@ if TYPE_CHECKING:
 _MOST_EVENTS = 1_000
 _PLAIN = 1e-9
 _SINGLE = 1e-6  # of a distribution that is stored as float32
-
-
-class ExplainedReward(msgspec.Struct, omit_defaults=True):
-    """One revision of a decision's reward.
-
-    Attributes:
-        revision: 1, 2, 3, …
-        value: 0 to 1; absent where there is none.
-        status: how it came about.
-        terms: what each declared term gave.
-        final: whether the window is closed.
-        at: seconds since 1970.
-    """
-
-    revision: int
-    value: float | None
-    status: str
-    terms: Any
-    final: bool
-    at: float
-
-
-class ExplainedEvent(msgspec.Struct, omit_defaults=True):
-    """One event about a decision or its episode.
-
-    Attributes:
-        event_id: as the application named it.
-        type: one of the four.
-        about: ``decision`` or ``episode``.
-        at: when it happened, seconds since 1970.
-        received_at: when it was stored.
-        outcomes: named numbers.
-        action_taken: what the application did instead.
-        body: the rest.
-    """
-
-    event_id: str
-    type: str
-    about: str
-    at: float
-    received_at: float
-    outcomes: Any = None
-    action_taken: str | None = None
-    body: Any = None
-
-
-class Recomputed(msgspec.Struct, omit_defaults=True):
-    """What the state of that time gives today.
-
-    Attributes:
-        same: whether distribution and propensity are those that were stored.
-        distribution: by action.
-        largest_difference: of any probability; stored ones are float32 but for the action's own.
-        reason: why it could not be recomputed.
-    """
-
-    same: bool
-    distribution: dict[str, float] = {}
-    largest_difference: float | None = None
-    reason: str = ""
-
-
-class Explanation(msgspec.Struct, omit_defaults=True):
-    """Everything about one decision.
-
-    Attributes:
-        decision_id: its id.
-        erased: whether its content was erased on request; then nothing else is left.
-        skill: the application capability.
-        decision: the decision point.
-        at: seconds since 1970.
-        action: what was drawn.
-        propensity: the probability of the draw; absent if it was never known.
-        propensity_kind: exact, fallback, client, imported or none.
-        distribution: by action.
-        uniform: the random number of the draw.
-        eligible: the actions allowed; absent: all that were declared.
-        context: what was known.
-        episode_id: what it belongs to.
-        parent_id: what it follows from.
-        unit: what stays on one arm.
-        snapshot: the state it was drawn from: this snapshot,
-        update_seq: and this many updates after it.
-        spec_hash: of the declaration, hexadecimal.
-        feature_hash: of the feature map, hexadecimal.
-        stage: of a rollout.
-        arm: control or candidate.
-        degraded: whether a fallback answered.
-        weight: how many observations it counts for; 0: never learned.
-        window_ends: when its reward is final, seconds since 1970.
-        rewards: by revision.
-        events: about it and its episode, the first 1,000.
-        recomputed: if asked for.
-    """
-
-    decision_id: UUID
-    erased: bool = False
-    skill: str = ""
-    decision: str = ""
-    at: float = 0.0
-    action: str = ""
-    propensity: float | None = None
-    propensity_kind: str = ""
-    distribution: dict[str, float] = {}
-    uniform: float | None = None
-    eligible: list[str] | None = None
-    context: Any = None
-    episode_id: str | None = None
-    parent_id: UUID | None = None
-    unit: str | None = None
-    snapshot: str = ""
-    update_seq: int | None = None
-    spec_hash: str = ""
-    feature_hash: str = ""
-    stage: str = ""
-    arm: str = ""
-    degraded: bool | None = None
-    weight: float | None = None
-    window_ends: float | None = None
-    rewards: list[ExplainedReward] = []
-    events: list[ExplainedEvent] = []
-    recomputed: Recomputed | None = None
 
 
 class Explain:

@@ -70,9 +70,9 @@ class Guard:
     >>> guard = Guard(lambda: waiting[0], lambda: now[0])
     >>> waiting[0] = 5_000
     >>> guard.tick()
-    ... now[0] = 1.0
-    ... guard.tick()
-    ... guard.state.name
+    >>> now[0] = 1.0
+    >>> guard.tick()
+    >>> guard.state.name
     'BROWNOUT'
     """
 

@@ -6,15 +6,16 @@ import hmac
 from typing import TYPE_CHECKING
 
 from steersman.service.app import Route
+from steersman.service.exposition import CONTENT_TYPE
 from steersman.service.http import Answer, json_answer, problem_answer
-from steersman.service.metrics import CONTENT_TYPE
 from steersman.wire import Problem, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from steersman.service.exposition import Exchange
     from steersman.service.http import Request
-    from steersman.service.metrics import Exchange, Metrics
+    from steersman.service.metrics import Metrics
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})

@@ -1,55 +1,25 @@
 """What is counted, in the format of Prometheus.
 
 Counting happens in every request, so it is one addition to a dictionary; prometheus-client is used
-when somebody asks. No label names a tenant: whoever reads these must not be able to count another's
-traffic. Processes that share a port each leave their counts in a file (`Exchange`), so whichever of
-them is asked answers for all, under the label ``process``.
+when somebody asks (`exposition`). No label names a tenant: whoever reads these must not be able to
+count another's traffic.
 """
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import ProcessCollector
+
+from steersman.service.exposition import Family, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ROWS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
-CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-_STALE_S = 10.0
-
-
-class Family(msgspec.Struct, array_like=True):
-    """One metric of one process, ready to be written or sent.
-
-    Attributes:
-        name: without ``_total``.
-        kind: counter, gauge or histogram.
-        about: what it counts.
-        labels: names of the labels.
-        rows: values of the labels; then the number, or the counts by bucket and the sum.
-        bounds: of the buckets, without infinity.
-    """
-
-    name: str
-    kind: str
-    about: str
-    labels: tuple[str, ...]
-    rows: list[tuple[tuple[str, ...], float | tuple[list[int], float]]]
-    bounds: tuple[float, ...] = ()
 
 
 class Histogram:
@@ -231,104 +201,3 @@ class Metrics:
         for metric in self._process.collect():
             rows: list[Any] = [((), sample.value) for sample in metric.samples]
             yield Family(metric.name, "gauge", metric.documentation, (), rows)
-
-
-def render(processes: Mapping[str, Iterable[Family]]) -> bytes:
-    """Return the metrics of several processes as Prometheus reads them.
-
-    Args:
-        processes: families by the name of the process.
-
-    Returns:
-        Text format 0.0.4.
-
-    >>> family = Family("up", "gauge", "Whether it runs", (), [((), 1.0)])
-    >>> render({"0": [family], "1": [family]}).splitlines()[-1]
-    b'steersman_up{process="1"} 1.0'
-    """
-    merged: dict[str, Any] = {}
-    for process, families in processes.items():
-        for family in families:
-            metric = merged.setdefault(family.name, None) or _metric(family)
-            merged[family.name] = metric
-            for labels, value in family.rows:
-                _add(metric, (*labels, process), family, value)
-    registry = CollectorRegistry()
-    registry.register(_Collected(merged.values()))
-    return generate_latest(registry)
-
-
-class Exchange:
-    """Where processes that share a port leave their counts for each other.
-
-    Args:
-        folder: theirs alone.
-        own: the name of this process.
-        wall: seconds since 1970.
-
-    No doctest: it writes files; ``tests/service/test_metrics.py`` shows it.
-    """
-
-    def __init__(self, folder: Path, own: str, wall: Callable[[], float] = time.time) -> None:
-        self.own = own
-        self._folder = folder
-        self._wall = wall
-
-    def leave(self, metrics: Metrics) -> None:
-        """Write this process's counts; call it every second or so.
-
-        Args:
-            metrics: of this process.
-        """
-        path = self._folder / f"{self.own}.json"
-        part = path.with_suffix(".part")
-        part.write_bytes(msgspec.json.encode((self._wall(), metrics.families())))
-        part.replace(path)
-
-    def others(self) -> dict[str, list[Family]]:
-        """Return the families of the other processes that have lately left some."""
-        found = {}
-        for path in sorted(self._folder.glob("*.json")):
-            if path.stem != self.own:
-                at, families = msgspec.json.decode(
-                    path.read_bytes(), type=tuple[float, list[Family]]
-                )
-                if self._wall() - at < _STALE_S:
-                    found[path.stem] = families
-        return found
-
-
-class _Collected:
-    """What prometheus-client asks for its metrics."""
-
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        return self._metrics
-
-
-def _metric(family: Family) -> Metric:
-    kinds: dict[str, type[Any]] = {
-        "counter": CounterMetricFamily,
-        "gauge": GaugeMetricFamily,
-        "histogram": HistogramMetricFamily,
-    }
-    own = family.name.startswith(("process_", "steersman_"))
-    name = family.name if own else f"steersman_{family.name}"
-    metric: Metric = kinds[family.kind](name, family.about, labels=(*family.labels, "process"))
-    return metric
-
-
-def _add(metric: Any, labels: tuple[str, ...], family: Family, value: Any) -> None:
-    if family.kind != "histogram":
-        metric.add_metric(labels, value)
-        return
-    counts, total = value
-    ends = [*(repr(bound) for bound in family.bounds), "+Inf"]
-    running = 0
-    buckets = []
-    for end, count in zip(ends, counts, strict=True):
-        running += count
-        buckets.append((end, running))
-    metric.add_metric(labels, buckets, total)

@@ -14,8 +14,9 @@ from msgspec import Meta
 
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
 """A skill, a decision point, an action, an outcome."""
-Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$")]
-"""An id or an idempotency key chosen by the application: printable ASCII without spaces."""
+Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$(?!\n)")]
+"""An id or an idempotency key chosen by the application: printable ASCII without spaces. (Python's
+`$` would let a line feed follow.)"""
 Actions = Annotated[list[Name], Meta(min_length=1, max_length=10_000)]
 Features = dict[Name, Annotated[list[float], Meta(max_length=16_384)]]
 Outcomes = Annotated[dict[Name, float | bool], Meta(max_length=64)]

@@ -1,0 +1,147 @@
+"""Counts as Prometheus reads them, of one process or of all that share a port.
+
+Each of those leaves its counts in a file (`Exchange`), so whichever is asked answers for all, under
+the label ``process``.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+_STALE_S = 10.0
+
+
+class Family(msgspec.Struct, array_like=True):
+    """One metric of one process, ready to be written or sent.
+
+    Attributes:
+        name: without ``_total``.
+        kind: counter, gauge or histogram.
+        about: what it counts.
+        labels: names of the labels.
+        rows: values of the labels; then the number, or the counts by bucket and the sum.
+        bounds: of the buckets, without infinity.
+    """
+
+    name: str
+    kind: str
+    about: str
+    labels: tuple[str, ...]
+    rows: list[tuple[tuple[str, ...], float | tuple[list[int], float]]]
+    bounds: tuple[float, ...] = ()
+
+
+def render(processes: Mapping[str, Iterable[Family]]) -> bytes:
+    """Return the metrics of several processes as Prometheus reads them.
+
+    Args:
+        processes: families by the name of the process.
+
+    Returns:
+        Text format 0.0.4.
+
+    >>> family = Family("up", "gauge", "Whether it runs", (), [((), 1.0)])
+    >>> render({"0": [family], "1": [family]}).splitlines()[-1]
+    b'steersman_up{process="1"} 1.0'
+    """
+    merged: dict[str, Any] = {}
+    for process, families in processes.items():
+        for family in families:
+            metric = merged.setdefault(family.name, None) or _metric(family)
+            merged[family.name] = metric
+            for labels, value in family.rows:
+                _add(metric, (*labels, process), family, value)
+    registry = CollectorRegistry()
+    registry.register(_Collected(merged.values()))
+    return generate_latest(registry)
+
+
+class Exchange:
+    """Where processes that share a port leave their counts for each other.
+
+    Args:
+        folder: theirs alone.
+        own: the name of this process.
+        wall: seconds since 1970.
+
+    No doctest: it writes files; ``tests/service/test_metrics.py`` shows it.
+    """
+
+    def __init__(self, folder: Path, own: str, wall: Callable[[], float] = time.time) -> None:
+        self.own = own
+        self._folder = folder
+        self._wall = wall
+
+    def leave(self, families: Iterable[Family]) -> None:
+        """Write this process's counts; call it every second or so.
+
+        Args:
+            families: of this process.
+        """
+        path = self._folder / f"{self.own}.json"
+        part = path.with_suffix(".part")
+        part.write_bytes(msgspec.json.encode((self._wall(), list(families))))
+        part.replace(path)
+
+    def others(self) -> dict[str, list[Family]]:
+        """Return the families of the other processes that have lately left some."""
+        found = {}
+        for path in sorted(self._folder.glob("*.json")):
+            if path.stem != self.own:
+                at, families = msgspec.json.decode(
+                    path.read_bytes(), type=tuple[float, list[Family]]
+                )
+                if self._wall() - at < _STALE_S:
+                    found[path.stem] = families
+        return found
+
+
+class _Collected:
+    """What prometheus-client asks for its metrics."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def _metric(family: Family) -> Metric:
+    kinds: dict[str, type[Any]] = {
+        "counter": CounterMetricFamily,
+        "gauge": GaugeMetricFamily,
+        "histogram": HistogramMetricFamily,
+    }
+    own = family.name.startswith(("process_", "steersman_"))
+    name = family.name if own else f"steersman_{family.name}"
+    metric: Metric = kinds[family.kind](name, family.about, labels=(*family.labels, "process"))
+    return metric
+
+
+def _add(metric: Any, labels: tuple[str, ...], family: Family, value: Any) -> None:
+    if family.kind != "histogram":
+        metric.add_metric(labels, value)
+        return
+    counts, total = value
+    ends = [*(repr(bound) for bound in family.bounds), "+Inf"]
+    running = 0
+    buckets = []
+    for end, count in zip(ends, counts, strict=True):
+        running += count
+        buckets.append((end, running))
+    metric.add_metric(labels, buckets, total)

@@ -1,0 +1,168 @@
+"""Every operation of the interface, for its description: what it takes, answers and refuses."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.service.schemas import EVENT_EXAMPLES, ref
+from steersman.wire import EVENT_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DECIDE = {
+    "skill": "assistant",
+    "decision": "route",
+    "context": {"intent": "refund", "length": 42},
+    "idempotency_key": "request-17",
+}
+
+
+class Operation(NamedTuple):
+    """One method of one path.
+
+    Attributes:
+        method: in small letters.
+        path: as the application declares it.
+        summary: what it does, in a line.
+        answer: schema of a good answer: a name of `components`, or a schema.
+        scope: which the key must have; empty: no key is asked for.
+        body: schema of the request's body; None: it has none.
+        examples: of bodies, by name.
+        codes: of problems, beside those that every operation of its kind has.
+        status: of a good answer.
+        media: type of a good answer.
+        query: names and descriptions of Boolean parameters.
+    """
+
+    method: str
+    path: str
+    summary: str
+    answer: Any
+    scope: str = ""
+    body: Any = None
+    examples: Mapping[str, Any] = MappingProxyType({})
+    codes: tuple[str, ...] = ()
+    status: int = 200
+    media: str = "application/json"
+    query: tuple[tuple[str, str], ...] = ()
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _list(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+_STORED = _object(
+    event_id={"type": "string"}, status={"type": "string", "enum": ["stored", "replayed"]}
+)
+_DECISIONS = _object(decisions=_list({"anyOf": [ref("Decision"), _object(problem=ref("Problem"))]}))
+_BATCH = {"events": [EVENT_EXAMPLES["feedback.submit"]], "records": []}
+_ABOUT_EVENTS = {
+    "interaction.create": "Report that an interaction began",
+    "interaction.output": "Report what was put out, and what it cost",
+    "feedback.submit": "Report what somebody thought of it",
+    "task_result": "Report how the task ended",
+}
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "post",
+        "/v1/decide",
+        "Decide once, or once for each of up to 1,000 requests",
+        {"anyOf": [ref("Decision"), _DECISIONS]},
+        "decide",
+        {"anyOf": [ref("DecideRequest"), ref("BatchRequest")]},
+        {"one": _DECIDE, "batch": {"requests": [_DECIDE]}},
+        ("not_found", "idempotency_conflict"),
+    ),
+    *(
+        Operation(
+            "post",
+            f"/v1/{kind}",
+            _ABOUT_EVENTS[kind],
+            _STORED,
+            "events",
+            ref("Event"),
+            {"one": {k: v for k, v in EVENT_EXAMPLES[kind].items() if k != "type"}},
+            ("not_found", "idempotency_conflict"),
+        )
+        for kind in EVENT_TYPES
+    ),
+    Operation(
+        "post",
+        "/v1/events",
+        "Report events, and hand in records of decisions that could not be stored",
+        _object(results=_list(ref("EventResult"))),
+        "events",
+        ref("EventBatch"),
+        {"batch": _BATCH},
+    ),
+    Operation(
+        "get",
+        "/v1/decisions/{id}/explain",
+        "Everything about one decision",
+        "Explanation",
+        "read",
+        codes=("not_found",),
+        query=(("recompute", "Build the state of that time, and compare its distribution."),),
+    ),
+    Operation("get", "/rl-status", "How learning stands at every decision point", "Status", "read"),
+    Operation(
+        "get", "/v1/keys", "The tenant's keys", _object(keys=_list(ref("ShownKey"))), "admin"
+    ),
+    Operation(
+        "post",
+        "/v1/keys",
+        "Make a key; its text is shown once",
+        "ShownKey",
+        "admin",
+        ref("NewKey"),
+        {"one": {"name": "checkout service", "role": "application"}},
+        status=201,
+    ),
+    Operation(
+        "post",
+        "/v1/keys/{id}/rotate",
+        "Make a key in place of another, which stays good for a while",
+        "ShownKey",
+        "admin",
+        ref("Rotation"),
+        {"one": {"grace_s": 3600}},
+        ("not_found",),
+        status=201,
+    ),
+    Operation(
+        "delete",
+        "/v1/keys/{id}",
+        "Revoke a key; within a second nobody takes it",
+        "ShownKey",
+        "admin",
+        codes=("not_found",),
+    ),
+    Operation(
+        "get", "/healthz", "Whether this process answers", _object(alive={"type": "boolean"})
+    ),
+    Operation(
+        "get", "/readyz", "Whether to send requests here", _object(ready={"type": "boolean"})
+    ),
+    Operation(
+        "get",
+        "/metrics",
+        "What was counted; from elsewhere with the metrics token",
+        {"type": "string"},
+        codes=("unauthorized",),
+        media="text/plain",
+    ),
+    Operation("get", "/openapi.json", "This document", {"type": "object"}),
+    Operation(
+        "get",
+        "/schemas/events/v1/{file}",
+        "JSON Schema of an event type, such as task_result.json",
+        {"type": "object"},
+        codes=("not_found",),
+    ),
+)

@@ -1,0 +1,57 @@
+"""The interface's description and the event schemas, written to where a checkout publishes them.
+
+``python -m steersman.service.publishing ROOT`` does it; a test says whether they are up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steersman.service.openapi import as_text, document
+from steersman.service.schemas import event_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPENAPI_FILE = "docs/reference/openapi.json"
+EVENTS_FOLDER = "configs/schemas/events/v1"
+
+
+def publish(root: Path) -> list[Path]:
+    """Write what a checkout publishes.
+
+    Args:
+        root: of the checkout.
+
+    Returns:
+        The files that changed.
+
+    No doctest: it writes files; ``tests/service/test_openapi.py`` shows it.
+    """
+    changed = []
+    for path, text in published(root):
+        if not path.exists() or path.read_bytes() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text)
+            changed.append(path)
+    return changed
+
+
+def published(root: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the files that a checkout publishes, and what they should hold.
+
+    Args:
+        root: of the checkout.
+
+    No doctest: ``tests/service/test_openapi.py`` shows it.
+    """
+    yield root / OPENAPI_FILE, as_text(document())
+    for name, schema in event_schemas().items():
+        yield root / EVENTS_FOLDER / name, as_text(schema)
+
+
+if __name__ == "__main__":
+    for file in publish(Path(sys.argv[1])):
+        sys.stdout.write(f"wrote {file}\n")
