@@ -1,4 +1,4 @@
-"""What must hold after anything: promises kept once, numbers without gaps, states rebuilt to the bit.
+"""What must hold after anything: promises kept once, numbers without gaps, states to the bit.
 
 Everything is read as the server's superuser, past row-level security, and compared with what the
 clients were told.
@@ -94,10 +94,17 @@ async def check_learning(database, access):
 
 async def _check_numbers(connection, row):
     named = row.tenant, row.skill, row.point, row.snapshot
-    where = "WHERE tenant = $1 AND skill = $2 AND point = $3 AND snapshot = $4"
-    numbers = [r[0] for r in await connection.fetch(f"SELECT seq FROM update {where}", *named)]
-    assert sorted(numbers) == list(range(1, len(numbers) + 1))
-    assert len(numbers) == await connection.fetchval(f"SELECT seq FROM learner {where}", *named)
+    numbers = await connection.fetchval(
+        "SELECT array_agg(seq ORDER BY seq) FROM update "
+        "WHERE tenant = $1 AND skill = $2 AND point = $3 AND snapshot = $4",
+        *named,
+    )
+    assert numbers == list(range(1, len(numbers) + 1))
+    given_out = await connection.fetchval(
+        "SELECT seq FROM learner WHERE tenant = $1 AND skill = $2 AND point = $3 AND snapshot = $4",
+        *named,
+    )
+    assert given_out == len(numbers)
 
 
 async def _check_rewards(connection, row):
@@ -121,7 +128,9 @@ async def _check_rewards(connection, row):
         "WHERE skill = $1 AND point = $2 AND snapshot = $3 GROUP BY decision",
         *(row.skill, row.point, row.snapshot),
     )
-    assert {r[0] for r in held if r[2] != 0} == wanted.keys()
+    learned = {r[0] for r in held if r[2] != 0}
+    assert not learned - wanted.keys(), f"learned, and should not be: {learned - wanted.keys()}"
+    assert not wanted.keys() - learned, f"should be learned: {wanted.keys() - learned}"
     for decision, reward, weight in held:
         if decision in wanted:
             assert weight == 1

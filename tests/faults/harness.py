@@ -125,10 +125,9 @@ class Installation:
         if wait:
             self.wait_ready(name)
 
-    def start_learner(self, name="learner", *options):
+    def start_learner(self, name="learner", *, lease_s=1.0):
         """Start a learner."""
-        url = self.database.url
-        self.start(name, "-m", "tests.faults.learner", url, str(self.home), name, *options)
+        self.start(name, "-m", "tests.faults.learner", self.database.url, name, str(lease_s))
 
     def start(self, name, *arguments):
         """Start a Python process whose output goes to a log of its name."""
@@ -148,7 +147,7 @@ class Installation:
         while time.monotonic() < until:
             assert self.processes[name].poll() is None, self.log(name).read_text()[-3000:]
             with suppress(OSError, urllib.error.HTTPError):
-                urllib.request.urlopen(f"{self.url(name)}/readyz", timeout=5).close()
+                urllib.request.urlopen(f"{self.url(name)}/readyz", timeout=5).close()  # noqa: S310
                 return
             time.sleep(0.05)
         pytest.fail(f"{name} is not ready:\n{self.log(name).read_text()[-3000:]}")
@@ -185,13 +184,13 @@ class Installation:
                 os.kill(pid, number)
 
     def kill_postgres(self):
-        """Kill every process of the server at once, and wait until they are gone."""
+        """Kill every process of the server at once, and wait until they run no more."""
         pids = self.postgres()
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + 20
-        while any(_runs(pid) for pid in pids) and time.monotonic() < until:
+        while any(map(_runs, pids)) and time.monotonic() < until:
             time.sleep(0.01)
 
     def stop_postgres(self):
@@ -223,7 +222,8 @@ def installation():
         yield made
     finally:
         made.close()
-        shutil.rmtree(home, ignore_errors=True)
+        if not os.environ.get("STEERSMAN_TEST_KEEP"):  # for whoever has to see the logs
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def open_database(home):

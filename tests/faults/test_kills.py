@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.faults.checks import check_promises
+from tests.faults.checks import check_learning, check_promises, settled
 from tests.faults.traffic import traffic
 
 KILLS = 20
@@ -30,6 +30,45 @@ async def test_services_that_are_killed_keep_their_promises(made):
                 made.start_service(name, wait=False)
                 await asyncio.to_thread(made.wait_ready, name)
         ledger = asking.ledger
-        assert len(ledger.logged) > 500
+        assert len(ledger.logged) > 5 * KILLS
         assert ledger.lost > 0
+        await check_promises(made.database, access, ledger)
+
+
+@pytest.mark.slow
+async def test_learners_that_are_killed_learn_everything_once(made):
+    rng = random.Random(3)
+    access = await made.tenant("one")
+    await asyncio.to_thread(made.start_service)
+    for name in ("left", "right"):
+        made.start_learner(name)
+    async with traffic(made, access) as asking:
+        async with asking.flowing():
+            for kill in range(KILLS):
+                await asyncio.sleep(rng.uniform(0.2, 1.5))
+                name = ("left", "right")[kill % 2]
+                made.kill(name)
+                made.start_learner(name)
+        assert len(asking.ledger.outcomes) > 5 * KILLS
+        await settled(made.database, access)
+        await check_promises(made.database, access, asking.ledger)
+        await check_learning(made.database, access)
+
+
+@pytest.mark.slow
+async def test_a_server_that_is_killed_loses_nothing_that_was_promised(made):
+    rng = random.Random(2)
+    access = await made.tenant("one")
+    await asyncio.to_thread(made.start_service)
+    async with traffic(made, access) as asking:
+        async with asking.flowing():
+            for _ in range(KILLS):
+                await asyncio.sleep(rng.uniform(0.3, 1.2))
+                await asyncio.to_thread(made.kill_postgres)
+                await asyncio.sleep(rng.uniform(0.0, 0.5))
+                await asyncio.to_thread(made.start_postgres)
+        ledger = asking.ledger
+        assert len(ledger.logged) > 5 * KILLS
+        assert ledger.unknown
+        assert ledger.degraded
         await check_promises(made.database, access, ledger)

@@ -140,7 +140,7 @@ class Traffic:
                 if result["status"] != "refused":
                     self.ledger.outcomes[event["event_id"]] = (decision["decision_id"], outcomes)
                     return
-                assert result["problem"]["status"] in {503} or stored, result
+                assert result["problem"]["status"] == 503 or stored, result
             else:
                 assert answer is None or answer[0] in {429, 503}, answer
             await asyncio.sleep(0.05)

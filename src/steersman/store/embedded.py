@@ -12,6 +12,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import LOCK_EX, flock
@@ -79,7 +80,7 @@ def start(home: Path) -> Embedded:
     sockets = _socket_directory(home)
     with _lock(home):
         data = home / "data"
-        if started := not _running(data):
+        if started := not _serves(data, sockets):
             _prepare(home, sockets)
             if not (data / "PG_VERSION").exists():
                 _initialise(data)
@@ -156,6 +157,26 @@ def _launch(home: Path, data: Path, sockets: Path) -> None:
         log = (home / "log").read_text(encoding="utf-8", errors="replace")[-1500:]
         message = f"{error}; the end of its log:\n{log}"
         raise StoreError(message) from None
+
+
+def _serves(data: Path, sockets: Path) -> bool:
+    """Return whether the server is there, once it accepts connections or has gone.
+
+    A process with its id is not enough: one that was killed keeps it until its parent has heard.
+    """
+    until = time.monotonic() + _START_S
+    while _running(data):
+        said = subprocess.run(  # noqa: S603 (our own program and path)
+            [binaries() / "pg_isready", "-q", "-h", sockets, "-t", "2"], check=False
+        )
+        if said.returncode == 0:
+            return True
+        if time.monotonic() > until:
+            message = f"the process that {data / 'postmaster.pid'} names runs, but no server "
+            message += f"answers at {sockets}; if it is not PostgreSQL, remove that file"
+            raise StoreError(message)
+        time.sleep(0.05)
+    return False
 
 
 def _running(data: Path) -> bool:
