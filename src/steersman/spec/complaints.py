@@ -54,11 +54,19 @@ class Complaint(NamedTuple):
     text: str
 
 
-def complaints(error: ValidationError, document: Document) -> set[Complaint]:
-    """Return each of the validator's errors as a line of its own."""
+def complaints(
+    error: ValidationError, document: Document, schema: dict[str, Any] | None = None
+) -> set[Complaint]:
+    """Return each of the validator's errors as a line of its own.
+
+    Args:
+        error: what the validator found.
+        document: what it read.
+        schema: JSON Schema of the document; default: that of a decision point.
+    """
     found = set()
     for details in error.errors(include_url=False):
-        complaint = _complaint(details, document)
+        complaint = _complaint(details, document, schema)
         # A list whose entries are wrong is also called too short: the entries are told already.
         entries = details["type"] == "too_short" and len(details["input"])
         if not entries or entries < details["ctx"]["min_length"]:
@@ -83,23 +91,27 @@ def dotted(path: Path) -> str:
     return text or "(top)"
 
 
-def _complaint(details: Mapping[str, Any], document: Document) -> Complaint:
+def _complaint(
+    details: Mapping[str, Any], document: Document, schema: dict[str, Any] | None
+) -> Complaint:
     path = _document_path(details["loc"], details["type"], document.root)
     if details["type"].startswith("union_tag"):
         path = (*path, details["ctx"]["discriminator"].strip("'"))
-    what, allowed, advice = _explain(details, path, document)
+    what, allowed, advice = _explain(details, path, document, schema)
     absent = what == "required and absent"
     got = "" if absent else f"got {_show(_value_at(path, document.root, details['input']))}; "
     text = f"{what}; {got}allowed {allowed}; {advice}"
     return Complaint(document.line(path), dotted(path), text)
 
 
-def _explain(details: Mapping[str, Any], path: Path, document: Document) -> tuple[str, str, str]:
+def _explain(
+    details: Mapping[str, Any], path: Path, document: Document, schema: dict[str, Any] | None
+) -> tuple[str, str, str]:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "declared":
         return context["what"], context["allowed"], context["advice"]
     if kind == "extra_forbidden":
-        known = names_at(path[:-1], document.root)
+        known = names_at(path[:-1], document.root, schema)
         return "unknown field", ", ".join(known), nearest(str(path[-1]), known)
     if kind == "string_pattern_mismatch":
         return _PATTERNS["_" if "_" in context["pattern"] else "x"]

@@ -43,21 +43,25 @@ def published() -> str:
     return json.dumps(_schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def names_at(path: tuple[str | int, ...], root: object) -> list[str]:
+def names_at(
+    path: tuple[str | int, ...], root: object, schema: dict[str, Any] | None = None
+) -> list[str]:
     """Return the names of the fields that may stand at ``path`` of a document.
 
     Args:
         path: where, from the top.
         root: the document, which tells between alternatives by their ``type`` and the like.
+        schema: JSON Schema of the document; default: that of a decision point.
     """
-    node, here = _resolve(_schema(), root), root
+    schema = schema or _schema()
+    node, here = _resolve(schema, root, schema), root
     for part in path:
         node = node.get("items", {}) if isinstance(part, int) else _entry(node, part)
         try:
             here = here[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
             here = None
-        node = _resolve(node, here)
+        node = _resolve(node, here, schema)
     return list(node.get("properties", {}))
 
 
@@ -69,16 +73,16 @@ def _entry(node: dict[str, Any], name: str) -> dict[str, Any]:
     return next(iter(by_pattern.values()), {})
 
 
-def _resolve(node: dict[str, Any], here: object) -> dict[str, Any]:
+def _resolve(node: dict[str, Any], here: object, schema: dict[str, Any]) -> dict[str, Any]:
     """Follow references and alternatives to the schema that describes ``here``."""
     if "$ref" in node:
-        return _resolve(_schema()["$defs"][node["$ref"].rsplit("/", 1)[1]], here)
+        return _resolve(schema["$defs"][node["$ref"].rsplit("/", 1)[1]], here, schema)
     if "discriminator" in node:
         key, members = node["discriminator"]["propertyName"], node["discriminator"]["mapping"]
         chosen = members.get(here.get(key)) if isinstance(here, dict) else None
-        return _resolve({"$ref": chosen}, here) if chosen else {}
+        return _resolve({"$ref": chosen}, here, schema) if chosen else {}
     for member in (*node.get("anyOf", ()), *node.get("oneOf", ())):
-        found = _resolve(member, here)
+        found = _resolve(member, here, schema)
         if "properties" in found:
             return found
     return node
