@@ -1,0 +1,134 @@
+"""Liveness, readiness and metrics, and who may see them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from steersman.service import Metrics, Settings
+from steersman.service.exposition import Exchange, render
+from steersman.service.health import Health
+from steersman.service.http import Request
+from steersman.wire import Refused
+
+DECIDE = {"skill": "search", "decision": "depth", "context": {}}
+
+
+def values(text: bytes) -> dict[tuple[str, ...], float]:
+    found = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            labels = [f"{name}={value}" for name, value in sorted(sample.labels.items())]
+            found[sample.name, *labels] = sample.value
+    return found
+
+
+async def test_ready_once_replicas_follow_the_store(serving) -> None:
+    async with serving() as s:
+        assert (await s.ask("GET", "/healthz", key=None)).body == {"alive": True}
+        await s.until(lambda: s.service.replicas.refreshed_at > 0)
+        assert (await s.ask("GET", "/readyz", key=None)).body == {"ready": True}
+        s.service.draining = True
+        stopping = await s.ask("GET", "/readyz", key=None)
+        assert stopping.status == 503
+        assert "stopping" in stopping.body["detail"]
+        s.service.draining = False
+        s.service.breakers["reading"].state = "open"
+        s.service.breakers["reading"]._until = float("inf")
+        away = await s.ask("GET", "/readyz", key=None)
+        assert away.status == 503
+        assert "store" in away.body["detail"]
+
+
+async def test_metrics_tell_what_happened_and_name_no_tenant(serving, tenant) -> None:
+    async with serving() as s:
+        decided = await s.ask("POST", "/v1/decide", DECIDE)
+        await s.ask("POST", "/v1/decide", {"requests": [DECIDE, {**DECIDE, "skill": "no"}]})
+        event = {"event_id": "e", "decision_id": decided.body["decision_id"]}
+        await s.ask("POST", "/v1/task_result", event)
+        await s.ask("POST", "/v1/task_result", event)
+        await s.ask("GET", "/unknown/path/of/somebody")
+        answer = await s.ask("GET", "/metrics", key=None)
+        assert answer.headers["content-type"].startswith("text/plain")
+        found = values(answer.body)
+        point = ("degraded=false", "logged=true", "point=depth", "process=0", "skill=search")
+        assert found["steersman_decisions_total", *point] == 2
+        for status in ("stored", "replayed"):
+            labels = ("process=0", f"status={status}", "type=task_result")
+            assert found["steersman_events_total", *labels] == 1
+        route = ("process=0", "route=/v1/decide")
+        assert found["steersman_http_seconds_count", *route] == 2
+        assert found["steersman_http_seconds_bucket", "le=+Inf", *route] == 2
+        unmatched = ("process=0", "route=unmatched", "status=404")
+        assert found["steersman_http_answers_total", *unmatched] == 1
+        assert found["steersman_flush_rows_count", "kind=decisions", "process=0"] >= 2
+        assert found["steersman_guardian_state", "process=0"] == 0
+        assert found["steersman_breaker_open", "breaker=keys", "process=0"] == 0
+        assert found["process_resident_memory_bytes", "process=0"] > 1e6
+        text = answer.body.decode()
+        assert str(tenant.id) not in text
+        assert tenant.name not in text
+        assert not re.search("somebody|tenant", text)
+
+
+@pytest.mark.parametrize(
+    ("client", "headers", "status"),
+    [
+        (("127.0.0.1", 1), {}, 200),
+        (("::1", 1), {}, 200),
+        (None, {}, 401),
+        (("10.0.0.1", 1), {}, 401),
+        (("127.0.0.1", 1), {b"x-forwarded-for": b"10.0.0.1"}, 401),
+        (("10.0.0.1", 1), {b"authorization": b"Bearer token"}, 200),
+        (("10.0.0.1", 1), {b"authorization": b"Bearer other"}, 401),
+        (("10.0.0.1", 1), {b"authorization": b"Bearer "}, 401),
+    ],
+)
+async def test_metrics_from_elsewhere_need_the_token(client, headers, status) -> None:
+    async def nothing() -> list[str]:
+        return []
+
+    for token in ("token", None):
+        health = Health(nothing, Metrics(), None, token)
+        request = Request({"client": client}, None, headers, ())
+        try:
+            answered = (await health.metrics(request)).status
+        except Refused as refused:
+            answered = refused.problem.status
+        wanted = 401 if token is None and b"authorization" in headers else status
+        assert answered == wanted
+
+
+def test_processes_answer_for_each_other(tmp_path) -> None:
+    now = [100.0]
+    first, second = (Exchange(tmp_path, name, lambda: now[0]) for name in ("0", "1"))
+    metrics = Metrics(), Metrics()
+    for index, exchange in enumerate((first, second)):
+        for _ in range(index + 1):
+            metrics[index].decision("chat", "route", "true", degraded=False)
+            metrics[index].request("/v1/decide", 200, 0.002)
+        exchange.leave(metrics[index].families())
+    found = values(metrics[0].text(first.others(), first.own))
+    labels = ("degraded=false", "logged=true", "point=route")
+    assert found["steersman_decisions_total", *labels, "process=0", "skill=chat"] == 1
+    assert found["steersman_decisions_total", *labels, "process=1", "skill=chat"] == 2
+    le = "le=0.0025"
+    assert found["steersman_http_seconds_bucket", le, "process=1", "route=/v1/decide"] == 2
+    now[0] += 60  # the other process is gone
+    assert first.others() == {}
+
+
+def test_nothing_counted_is_still_a_document() -> None:
+    assert render({}) == b""
+    assert b"steersman_decisions_total" in Metrics().text()
+
+
+async def test_two_services_on_one_exchange(serving, tmp_path) -> None:
+    async with serving(settings=Settings(process="a", exchange=tmp_path)) as s:
+        Exchange(tmp_path, "b").leave(Metrics().families())
+        text = (await s.ask("GET", "/metrics")).body
+        assert b'process="a"' in text
+        assert b'process="b"' in text
+        await s.until((tmp_path / "a.json").exists)
