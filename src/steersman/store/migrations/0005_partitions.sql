@@ -40,4 +40,8 @@ BEGIN
   RETURN made;
 END
 $$;
-REVOKE ALL ON FUNCTION make_partitions FROM PUBLIC;
+
+-- Nothing here is for everybody, though it has no other rights than the caller's.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA steersman FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION log_decisions, log_events TO steersman_app;
+GRANT EXECUTE ON FUNCTION first_id TO steersman_app, steersman_worker;

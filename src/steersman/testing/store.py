@@ -1,0 +1,264 @@
+"""Contract checks of a PostgreSQL server: what the store relies on, tried on the server itself.
+
+Run them over a server before it holds anything that matters: another version, another vendor's
+build, a proxy in between. They write rows of two tenants of their own and leave them there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from steersman.testing.store_rows import (
+    ROLES,
+    decision,
+    event,
+    prepare,
+    write_decisions,
+    write_events,
+)
+from steersman.wire import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from steersman.testing.store_rows import Place, Server
+
+_LONG_AGO = datetime(1971, 1, 1, tzinfo=UTC)
+
+
+def check_store(database: Server) -> None:
+    """Check a migrated database; AssertionError says what it does not keep.
+
+    Tenants do not see, change or count each other's rows, whatever the role; nothing is seen
+    without a tenant, also on a connection that had one; writing again with the same key changes
+    nothing, with another body it is told; events need their decision; batches that cross do not
+    wait for each other for ever; what commits late is seen late and not skipped; a day has its
+    partition, and a day without one loses nothing.
+
+    Args:
+        database: a ``steersman.store.Database`` after ``migrate``, or anything that connects as
+            the three roles.
+
+    Raises:
+        AssertionError: with what was broken.
+
+    No doctest: it needs a server; ``tests/testing/test_store.py`` shows it.
+    """
+    asyncio.run(_check_all(database))
+
+
+async def _check_all(database: Server) -> None:
+    place = await prepare(database)
+    try:
+        for check in (
+            check_catalogue,
+            check_isolation,
+            check_decisions_once,
+            check_events_once,
+            check_crossing_batches,
+            check_late_commits,
+            check_partitions,
+        ):
+            await check(place)
+    finally:
+        await place.close()
+
+
+async def check_catalogue(place: Place) -> None:
+    """Check that every table of tenants is held by forced row-level security, for everybody.
+
+    Args:
+        place: two tenants on a server.
+    """
+    open_tables = await place.fetch(
+        "owner",
+        None,
+        "SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'steersman'::regnamespace "
+        "AND c.relkind IN ('r', 'p') AND c.relname <> 'migration' "
+        "AND NOT (c.relrowsecurity AND c.relforcerowsecurity)",
+    )
+    assert not open_tables, f"tables without forced row-level security: {_names(open_tables)}"
+    strong = await place.fetch(
+        "owner",
+        None,
+        "SELECT rolname FROM pg_roles WHERE rolname ~ '^steersman_(app|worker|owner)$' "
+        "AND (rolsuper OR rolbypassrls OR rolcanlogin OR rolcreaterole OR rolcreatedb)",
+    )
+    assert not strong, f"roles with rights they must not have: {_names(strong)}"
+
+
+async def check_isolation(place: Place) -> None:
+    """Check that no role sees, changes or writes rows of a tenant it was not set to.
+
+    Args:
+        place: two tenants on a server.
+    """
+    row = decision(place.theirs)
+    await write_decisions(place.roles["app"], [row])
+    for role in ROLES:
+        for tenant in (place.mine, None):
+            for table in ("decision", "work", "idempotency", "event", "outcome"):
+                if role == "worker" and table == "work":
+                    continue  # it sees the queue of all
+                seen = await place.fetch(
+                    role, tenant, f"SELECT FROM {table} WHERE tenant = $1", place.theirs
+                )
+                assert not seen, f"{role} saw {table} rows of a tenant it was not set to"
+            await _refuse_foreign(place, role, tenant)
+    kept = await place.fetch("app", place.theirs, "SELECT id FROM decision")
+    assert [found["id"] for found in kept] == [UUID(row["id"])], "its own row is not there"
+
+
+async def _refuse_foreign(place: Place, role: str, tenant: UUID | None) -> None:
+    changed: object = None
+    for statement in (
+        "INSERT INTO audit VALUES ($1, gen_random_uuid(), now(), 'a', 'b', 'c', '{}') RETURNING id",
+        "UPDATE decision SET unit = 'x' WHERE tenant = $1 RETURNING id",
+        "DELETE FROM decision WHERE tenant = $1 RETURNING id",
+    ):
+        try:
+            changed = await place.fetch(role, tenant, statement, place.theirs)
+        except asyncpg.InsufficientPrivilegeError:
+            continue
+        assert not changed, f"{role} changed rows of a tenant it was not set to: {statement}"
+
+
+async def check_decisions_once(place: Place) -> None:
+    """Check that a decision's key names one decision for ever, per tenant.
+
+    Args:
+        place: two tenants on a server.
+    """
+    app, key = place.roles["app"], uuid4().hex
+    first = decision(place.mine, idempotency_key=key, body_hash="\\x01")
+    theirs = decision(place.theirs, idempotency_key=key, body_hash="\\x02")
+    assert await write_decisions(app, [first, theirs]) == {}, "equal keys of two tenants collided"
+    assert await write_decisions(app, [first]) == {}, "writing a decision again was refused"
+    again = decision(place.mine, idempotency_key=key, body_hash="\\x03")
+    plain = decision(place.mine)
+    taken = await write_decisions(app, [plain, again])
+    told = {UUID(again["id"]): (UUID(first["id"]), b"\x01")}
+    assert taken == told, f"a key used before was not told with its decision: {taken}"
+    ids = {row["id"] for row in await place.fetch("app", place.mine, "SELECT id FROM decision")}
+    assert ids == {UUID(first["id"]), UUID(plain["id"])}, "other decisions than those are there"
+
+
+async def check_events_once(place: Place) -> None:
+    """Check that an event is stored once, of a decision that is there, and makes work.
+
+    Args:
+        place: two tenants on a server.
+    """
+    app = place.roles["app"]
+    mine, theirs = decision(place.mine, episode=uuid4().hex), decision(place.theirs)
+    await write_decisions(app, [mine, theirs])
+    stored = event(place.mine, mine["id"])
+    whole = event(place.mine, None, episode=mine["episode"])
+    foreign = event(place.mine, theirs["id"])
+    nowhere = event(place.mine, None, episode=uuid4().hex)
+    told = await write_events(app, [stored, whole, foreign, nowhere])
+    assert told == {foreign["id"]: "u", nowhere["id"]: "u"}, f"unknown targets: {told}"
+    other = {**stored, "body_hash": "\\x09"}
+    assert await write_events(app, [stored]) == {stored["id"]: "r"}, "a replay was not told"
+    assert await write_events(app, [other]) == {stored["id"]: "c"}, "a conflict was not told"
+    found = await place.fetch("app", place.mine, "SELECT id FROM event")
+    assert {row["id"] for row in found} == {stored["id"], whole["id"]}, "other events are there"
+    work = await place.fetch(
+        "app", place.mine, "SELECT FROM work WHERE decision = $1", UUID(mine["id"])
+    )
+    assert work, "an event with outcomes made no work"
+
+
+async def check_crossing_batches(place: Place) -> None:
+    """Check that batches with the same keys in other orders neither deadlock nor double.
+
+    Args:
+        place: two tenants on a server.
+    """
+    keys = [uuid4().hex for _ in range(20)]
+    batches = [
+        [decision(tenant, idempotency_key=key, body_hash="\\x01")
+         for key in order for tenant in (place.mine, place.theirs)]
+        for order in (keys, keys[::-1], keys[1::2] + keys[::2])
+    ]  # fmt: skip
+    connections = [await place.database.connect("app") for _ in batches]
+    try:
+        writing = (
+            write_decisions(connection, batch)
+            for connection, batch in zip(connections, batches, strict=True)
+        )
+        taken = await asyncio.wait_for(asyncio.gather(*writing), 60)
+    finally:
+        for connection in connections:
+            await connection.close()
+    assert sum(map(len, taken)) == 2 * 2 * len(keys), "a key was given to two decisions"
+    for tenant in (place.mine, place.theirs):
+        found = await place.fetch(
+            "app", tenant, "SELECT FROM decision WHERE idempotency_key = ANY($1)", keys
+        )
+        assert len(found) == len(keys), "a key has more or fewer decisions than one"
+
+
+async def check_late_commits(place: Place) -> None:
+    """Check that work of a transaction that commits late appears then, behind what was done.
+
+    Args:
+        place: two tenants on a server.
+    """
+    decided = decision(place.mine)
+    await write_decisions(place.roles["app"], [decided])
+    late, early = event(place.mine, decided["id"]), event(place.mine, decided["id"])
+    connection = await place.database.connect("app")
+    try:
+        transaction = connection.transaction()
+        await transaction.start()
+        await write_events(connection, [late])
+        await write_events(place.roles["app"], [early])
+        before = await _queued(place, decided)
+        await transaction.commit()
+    finally:
+        await connection.close()
+    after = await _queued(place, decided)
+    assert len(before) == 1, f"{len(before)} work rows instead of that of the committed event"
+    assert len(after) == 2, "the work of a late commit did not appear"
+    assert min(after - before) < min(before), "ids follow commits here, so nothing was tried"
+
+
+async def _queued(place: Place, decided: dict[str, Any]) -> set[int]:
+    rows = await place.fetch(
+        "worker", None, "SELECT id FROM work WHERE decision = $1", UUID(decided["id"])
+    )
+    return {row["id"] for row in rows}
+
+
+async def check_partitions(place: Place) -> None:
+    """Check that a row goes to its day's partition, or else to the one for all other days.
+
+    Args:
+        place: two tenants on a server.
+    """
+    day = (_LONG_AGO + timedelta(days=int(uuid4()) % 3000)).date()
+    begin = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+    await place.fetch("owner", None, "SELECT make_partitions($1, 1)", day)
+    ids = [new_id(at) for at in (begin - 0.001, begin, begin + 86_399.999, begin + 86_400)]
+    await write_decisions(
+        place.roles["app"], [decision(place.mine, id=str(identifier)) for identifier in ids]
+    )
+    rows = await place.fetch(
+        *("app", place.mine, "SELECT id, tableoid::regclass::text AS part FROM decision"),
+    )
+    parts = {row["id"]: row["part"].rpartition(".")[2] for row in rows}
+    own = f"decision_{day:%Y%m%d}"
+    found = [parts.get(identifier) for identifier in ids]
+    assert found[1:3] == [own, own], f"rows of {day} are in {found[1:3]}, not in {own}"
+    assert own not in (found[0], found[3]), f"rows of other days are in {own}"
+    assert None not in found, "a row of a day without a partition was lost"
+
+
+def _names(rows: Iterable[Any]) -> str:
+    return ", ".join(row[0] for row in rows)

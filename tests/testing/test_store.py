@@ -1,0 +1,53 @@
+"""The store's contract holds on the embedded server and on the oldest one, and breaks are told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from steersman.testing import check_store
+from tests.store.rows import connected
+
+
+@pytest.fixture(params=["database", "database_15"])
+def server(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_the_contract_holds(server):
+    check_store(server)
+
+
+async def execute(database, statement):
+    async with connected(database, "owner") as connection:
+        await connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("broken", "mended", "message"),
+    [
+        (
+            "ALTER TABLE decision NO FORCE ROW LEVEL SECURITY",
+            "ALTER TABLE decision FORCE ROW LEVEL SECURITY",
+            "without forced row-level security: decision",
+        ),
+        (
+            "CREATE POLICY leak ON decision FOR SELECT TO steersman_app USING (true)",
+            "DROP POLICY leak ON decision",
+            "app saw decision rows",
+        ),
+        (
+            "CREATE POLICY leak ON audit FOR ALL TO steersman_worker USING (true)",
+            "DROP POLICY leak ON audit",
+            "worker changed rows",
+        ),
+    ],
+)
+def test_what_is_broken_is_told(database, broken, mended, message):
+    asyncio.run(execute(database, broken))
+    try:
+        with pytest.raises(AssertionError, match=message):
+            check_store(database)
+    finally:
+        asyncio.run(execute(database, mended))
