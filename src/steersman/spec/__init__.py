@@ -50,12 +50,15 @@ if TYPE_CHECKING:
         Policy,
         RulesPolicy,
     )
+    from steersman.spec.privacy import CUSTOM, KINDS, Privacy
     from steersman.spec.reward import MissingValue, Reward, Term
     from steersman.spec.rules import Rule, RuleList
     from steersman.spec.schema import json_schema
 
 __all__ = [
+    "CUSTOM",
     "FIRST_ELIGIBLE",
+    "KINDS",
     "Actions",
     "BetaThompsonPolicy",
     "BooleanPart",
@@ -84,6 +87,7 @@ __all__ = [
     "NumberField",
     "Part",
     "Policy",
+    "Privacy",
     "RealPart",
     "Reward",
     "Rollout",
@@ -112,6 +116,7 @@ _HOMES = {
     "policy": "BetaThompsonPolicy BoundedLinUCBPolicy EpsilonGreedyPolicy FixedPolicy "
     "JointLinTSPolicy JointSquareCBPolicy KernelUCBPolicy LinTSPolicy LinUCBPolicy Policy "
     "RulesPolicy",
+    "privacy": "CUSTOM KINDS Privacy",
     "reward": "MissingValue Reward Term",
     "rules": "Rule RuleList",
     "schema": "json_schema",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from steersman.spec.context import Context
+    from steersman.spec.privacy import Privacy
     from steersman.spec.rules import RuleList, Target
 
 Path = tuple[str | int, ...]
@@ -144,10 +145,24 @@ def _rule_names(context: Context, path: Path, listed: RuleList) -> Iterator[Prob
             )
 
 
+def _privacy_fields(context: Context, privacy: Privacy) -> Iterator[Problem]:
+    texts = [name for name, field in context.fields.items() if field.type == "text"]
+    for place, name in enumerate(privacy.fields or ()):
+        if name not in texts:
+            yield Problem(
+                ("privacy", "fields", place),
+                "not a text field of the context",
+                name,
+                ", ".join(texts) or "none (the context has no text field)",
+                nearest(name, texts),
+            )
+
+
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[..., Iterator[Problem]]], ...] = (
     (("explore", "floor"), _floor),
     (("actions", "policy"), _policy_actions),
     (("actions", "fallback"), _fallback_actions),
     (("context", "policy"), _policy_names),
     (("context", "fallback"), _fallback_names),
+    (("context", "privacy"), _privacy_fields),
 )

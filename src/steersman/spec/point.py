@@ -15,6 +15,7 @@ from steersman.spec.context import Context
 from steersman.spec.crosschecks import crosscheck
 from steersman.spec.operation import Budgets, Gates, Learning, Rollout
 from steersman.spec.policy import Policy  # noqa: TC001 (pydantic reads it)
+from steersman.spec.privacy import Privacy
 from steersman.spec.reward import Reward  # noqa: TC001 (pydantic reads it)
 from steersman.spec.rules import RuleList  # noqa: TC001 (pydantic reads it)
 
@@ -57,6 +58,8 @@ class DecisionPoint(Declared):
     """How a candidate comes to serve."""
     budgets: Budgets = Budgets()
     """What deciding may cost, and how long it may take."""
+    privacy: Privacy = Privacy()
+    """What is taken out of texts before anything is stored."""
 
     @cached_property
     def spec_hash(self) -> str:
@@ -64,8 +67,13 @@ class DecisionPoint(Declared):
 
         Comments, layout, the order of mapping keys and defaults written out do not change it.
         """
+        # Whoever scrubs nothing means what was meant before there was anything to declare.
+        without = None if self.privacy.scrub else {"privacy"}
         meaning = json.dumps(
-            self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True
+            self.model_dump(mode="json", exclude=without),
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=True,
         )
         return sha256(meaning.encode("ascii")).hexdigest()
 
