@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -74,8 +76,9 @@ async def _write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Tak
 async def _flusher(
     database: Database,
     write: Callable[[Any, Sequence[DecisionRow]], Awaitable[dict[UUID, Taken]]] = _write,
+    **options: Any,
 ) -> AsyncIterator[GroupCommit[DecisionRow, Taken]]:
-    commits = GroupCommit(lambda: database.connect("app"), write, lambda row: row.id)
+    commits = GroupCommit(lambda: database.connect("app"), write, lambda row: row.id, **options)
     commits.start()
     try:
         yield commits
@@ -194,5 +197,48 @@ async def test_a_row_whose_waiter_left_is_still_written(database: Database, tena
         await lock.execute("LOCK TABLE steersman.decision IN ACCESS EXCLUSIVE MODE")
         assert isinstance(await commits.submit([row], within_s=0.05), Expired)
         await transaction.rollback()
+    await lock.close()
+    assert await _ids(database, tenant.id) == [row.id]
+
+
+async def test_a_connection_whose_peer_vanished_is_given_up(
+    database: Database, tenant: Tenant
+) -> None:
+    watcher = await database.connect(None)
+    rows = [_row(tenant.id) for _ in range(2)]
+    async with _flusher(database, limit_s=0.5) as commits:
+        assert await commits.submit([rows[0]]) == {}
+        hung = await watcher.fetchval(
+            "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+            "AND query LIKE '%log_decisions(%'"
+        )
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            assert await asyncio.wait_for(commits.submit([rows[1]]), 10) == {}
+        finally:
+            os.kill(hung, signal.SIGCONT)
+    await watcher.close()
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
+
+
+async def test_a_lock_that_is_held_longer_than_a_flush_may_take_leaves_nothing_behind(
+    database: Database, tenant: Tenant
+) -> None:
+    lock = await database.connect(None)
+    row = _row(tenant.id)
+    async with _flusher(database, limit_s=0.2) as commits:
+        transaction = lock.transaction()
+        await transaction.start()
+        await lock.execute("LOCK TABLE steersman.decision IN ACCESS EXCLUSIVE MODE")
+        waiting = commits.submit([row])
+        await asyncio.sleep(1.5)
+        assert not commits.available
+        others = await lock.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%log_decisions(%' "
+            "AND state = 'active' AND pid <> pg_backend_pid()"
+        )
+        assert others <= 2
+        await transaction.rollback()
+        assert await waiting == {}
     await lock.close()
     assert await _ids(database, tenant.id) == [row.id]

@@ -92,6 +92,8 @@ class GroupCommit(Generic[R, V]):
         name: what tells a row from all others; no batch holds a name twice.
         max_rows: most rows of a flush.
         max_tenants: most tenants of a flush, since each costs a statement more.
+        limit_s: how long a flush may take; then its connection is given up for a new one, since
+            a peer that vanished without a word would otherwise be waited for for ever.
         on_flush: called after every flush with (rows, seconds, whether the server answered).
     """
 
@@ -103,6 +105,7 @@ class GroupCommit(Generic[R, V]):
         *,
         max_rows: int = 512,
         max_tenants: int = 32,
+        limit_s: float = 15.0,
         on_flush: Callable[[int, float, bool], None] = lambda _rows, _seconds, _answered: None,
     ) -> None:
         self._connect = connect
@@ -110,6 +113,7 @@ class GroupCommit(Generic[R, V]):
         self._name = name
         self._max_rows = max_rows
         self._max_tenants = max_tenants
+        self._limit_s = limit_s
         self._on_flush = on_flush
         self._waiting: deque[_Entry[R, V]] = deque()
         self._wake = asyncio.Event()
@@ -148,8 +152,7 @@ class GroupCommit(Generic[R, V]):
             with suppress(TimeoutError, asyncio.CancelledError):
                 await asyncio.wait_for(self._task, timeout_s)
         if self._connection is not None:
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
-                await self._connection.close(timeout=1)
+            await self._close_connection()
         return self.depth
 
     def submit(
@@ -221,17 +224,18 @@ class GroupCommit(Generic[R, V]):
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
-            if self._connection is None or self._connection.is_closed():
-                self._connection = await self._connect()
-            await self._write_or_split(batch)
+            async with asyncio.timeout(self._limit_s):
+                if self._connection is None or self._connection.is_closed():
+                    self._connection = await self._connect()
+                await self._write_or_split(batch)
         except (OSError, TimeoutError, StoreError, *_OF_SERVER) as error:
-            self._fail(batch, loop.time() - begun, error)
+            await self._fail(batch, loop.time() - begun, error)
             return False
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
             # Whatever it was, rows of others wait behind it: a flusher that died would keep them
             # for ever, and nobody would hear of it.
             _log.exception("a flush failed in a way nobody thought of")
-            self._fail(batch, loop.time() - begun, error)
+            await self._fail(batch, loop.time() - begun, error)
             return False
         self._failures = 0
         self._on_flush(sum(len(entry.rows) for entry in batch), loop.time() - begun, True)  # noqa: FBT003
@@ -284,12 +288,19 @@ class GroupCommit(Generic[R, V]):
                 entry.verdicts.update(one.verdicts)
         entry.settle()
 
-    def _fail(self, batch: list[_Entry[R, V]], seconds: float, error: Exception) -> None:
+    async def _close_connection(self) -> None:
+        """Close in order where that is possible: then the server ends what it was doing for us."""
+        try:
+            await self._connection.close(timeout=1)
+        except (OSError, TimeoutError, *_OF_SERVER):
+            self._connection.terminate()
+
+    async def _fail(self, batch: list[_Entry[R, V]], seconds: float, error: Exception) -> None:
         self._failures += 1
         self._on_flush(sum(len(entry.rows) for entry in batch), seconds, False)  # noqa: FBT003
         _log.warning("%d rows wait: the store does not take them: %r", self.depth, error)
         if self._connection is not None:
-            self._connection.terminate()
+            await self._close_connection()
             self._connection = None
 
 
