@@ -19,6 +19,7 @@ from fcntl import LOCK_EX, flock
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TYPE_CHECKING
 
 from steersman.errors import StoreError
@@ -83,7 +84,7 @@ def start(home: Path) -> Embedded:
         if started := not _serves(data, sockets):
             _prepare(home, sockets)
             if not (data / "PG_VERSION").exists():
-                _initialise(data)
+                _initialise(home, data)
             _launch(home, data, sockets)
     return Embedded(f"postgresql://postgres@/postgres?host={sockets}", started, home)
 
@@ -114,16 +115,26 @@ def _socket_directory(home: Path) -> Path:
 
 
 def _prepare(home: Path, sockets: Path) -> None:
+    user = _user()
     for folder in (home / "data", sockets):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _refuse_planted(folder, user)
         folder.chmod(0o700)
     (home / "log").touch(mode=0o600)
-    user = _user()
     if user is not None:
         for path in (home, home / "data", home / "log", sockets):
             os.chown(path, user.pw_uid, user.pw_gid)
         _make_passable(home, user)
         _make_passable(binaries(), user)
+
+
+def _refuse_planted(folder: Path, user: pwd.struct_passwd | None) -> None:
+    """Refuse a folder that somebody else put where ours is to be: in /tmp everybody can."""
+    status = folder.lstat()
+    owners = {os.geteuid()} if user is None else {0, user.pw_uid}
+    if not S_ISDIR(status.st_mode) or status.st_uid not in owners:
+        message = f"{folder} is a link or belongs to user {status.st_uid}; remove it, or choose "
+        raise StoreError(message + "another STEERSMAN_HOME")
 
 
 def _make_passable(path: Path, user: pwd.struct_passwd) -> None:
@@ -134,15 +145,18 @@ def _make_passable(path: Path, user: pwd.struct_passwd) -> None:
             folder.chmod(status.st_mode | 0o011)
 
 
-def _initialise(data: Path) -> None:
+def _initialise(home: Path, data: Path) -> None:
+    """Make a cluster beside its place and move it there: one that was half made is never used."""
+    draft = home / "data.new"
+    shutil.rmtree(draft, ignore_errors=True)
     options = ["--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "-U", "postgres"]
     try:
-        _run(["initdb", "-D", str(data), *options, "--data-checksums"])
-    except StoreError:
-        shutil.rmtree(data, ignore_errors=True)  # half a cluster would never start
-        raise
-    with (data / "postgresql.auto.conf").open("a", encoding="utf-8") as settings:
-        settings.writelines(f"{name} = '{value}'\n" for name, value in _SETTINGS.items())
+        _run(["initdb", "-D", str(draft), *options, "--data-checksums"])
+        with (draft / "postgresql.auto.conf").open("a", encoding="utf-8") as settings:
+            settings.writelines(f"{name} = '{value}'\n" for name, value in _SETTINGS.items())
+        draft.rename(data)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _launch(home: Path, data: Path, sockets: Path) -> None:
@@ -182,13 +196,14 @@ def _serves(data: Path, sockets: Path) -> bool:
 def _running(data: Path) -> bool:
     if not (data / "postmaster.pid").exists():
         return False
-    user, group = _as()
+    user, group, groups = _as()
     status = subprocess.run(  # noqa: S603 (our own program and path)
         [binaries() / "pg_ctl", "-D", data, "status"],
         capture_output=True,
         check=False,
         user=user,
         group=group,
+        extra_groups=groups,
     )
     return status.returncode == 0
 
@@ -196,7 +211,7 @@ def _running(data: Path) -> bool:
 def _run(command: Sequence[str]) -> None:
     program = binaries() / command[0]
     # The server inherits neither our terminal nor our pipes: it outlives this call.
-    user, group = _as()
+    user, group, groups = _as()
     with tempfile.TemporaryFile() as said:
         done = subprocess.run(  # noqa: S603 (our own programs and paths)
             [program, *command[1:]],
@@ -207,6 +222,7 @@ def _run(command: Sequence[str]) -> None:
             cwd="/",
             user=user,
             group=group,
+            extra_groups=groups,
         )
         if done.returncode != 0:
             said.seek(0)
@@ -215,10 +231,10 @@ def _run(command: Sequence[str]) -> None:
             raise StoreError(message)
 
 
-def _as() -> tuple[int | None, int | None]:
-    """Return the user and group to run the server as: PostgreSQL refuses to run as root."""
+def _as() -> tuple[int | None, int | None, tuple[int, ...] | None]:
+    """Return user, group and other groups to run the server as: PostgreSQL refuses to be root."""
     user = _user()
-    return (None, None) if user is None else (user.pw_uid, user.pw_gid)
+    return (None, None, None) if user is None else (user.pw_uid, user.pw_gid, ())
 
 
 def _user() -> pwd.struct_passwd | None:

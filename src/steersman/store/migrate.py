@@ -16,6 +16,8 @@ import asyncpg
 from steersman.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from asyncpg import Connection
 
     from steersman.store.database import Database
@@ -34,8 +36,8 @@ async def migrate(database: Database) -> list[str]:
         Names of those that were applied now, in order.
 
     Raises:
-        StoreError: an applied migration differs from the file, or SQL failed; then nothing of
-            that file is there.
+        StoreError: an applied migration differs from the file or is not known, or SQL failed; then
+            nothing of that file is there.
 
     No doctest: it needs a server; ``tests/store/test_migrations.py`` shows it.
     """
@@ -43,7 +45,9 @@ async def migrate(database: Database) -> list[str]:
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
         done = await _applied(connection)
-        missing = [(name, sql) for name, sql in _files() if not _is_done(name, sql, done)]
+        known = _files()
+        _refuse_newer(done.keys() - dict(known).keys())
+        missing = [(name, sql) for name, sql in known if not _is_done(name, sql, done)]
         for name, sql in missing:
             await _apply(connection, name, sql)
     finally:
@@ -102,6 +106,12 @@ def _is_done(name: str, sql: str, done: dict[str, bytes]) -> bool:
         message = f"migration {name} was applied in another form; this version does not fit this "
         raise StoreError(message + "database: use the version that made it, or a newer one")
     return name in done
+
+
+def _refuse_newer(names: AbstractSet[str]) -> None:
+    if names:
+        message = f"the database has the migrations {', '.join(sorted(names))}, which this version "
+        raise StoreError(message + "does not know: use the version that made them, or a newer one")
 
 
 async def _apply(connection: Connection[Any], name: str, sql: str) -> None:

@@ -5,6 +5,10 @@
 DO $$
 DECLARE
   name text;
+  able boolean;
+  -- Since version 16 who makes a role is a member of it without being able to take it on.
+  asked text := CASE WHEN current_setting('server_version_num')::integer < 160000
+                  THEN 'MEMBER' ELSE 'SET' END;
 BEGIN
   FOREACH name IN ARRAY ARRAY['steersman_owner', 'steersman_app', 'steersman_worker'] LOOP
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
@@ -14,7 +18,10 @@ BEGIN
         NULL; -- another database of this server made it meanwhile
       END;
     END IF;
-    EXECUTE format('GRANT %I TO CURRENT_USER', name);
+    EXECUTE format('SELECT pg_has_role(%L, %L)', name, asked) INTO able;
+    IF NOT able THEN -- a user that was given the roles need not be able to give them
+      EXECUTE format('GRANT %I TO CURRENT_USER', name);
+    END IF;
   END LOOP;
 END
 $$;

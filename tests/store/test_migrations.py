@@ -1,0 +1,146 @@
+"""The schema is brought up once, by one at a time, whole files or nothing of them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+
+from steersman.errors import StoreError
+from steersman.store import (
+    Database,
+    create_tenant,
+    log_decisions,
+    make_partitions,
+    migrate,
+)
+from steersman.wire import new_id
+from tests.store.rows import connected, decision
+from tests.store.test_backup import execute, fetch, on
+
+FILES = [
+    "0001_roles.sql",
+    "0002_tables.sql",
+    "0003_isolation.sql",
+    "0004_logging.sql",
+    "0005_partitions.sql",
+]
+
+
+@pytest.fixture(params=["database", "database_15"])
+def fresh(request):
+    """Return a database that holds nothing yet, on a server where the roles are known."""
+    database = request.getfixturevalue(request.param)
+    name = f"fresh_{uuid4().hex[:12]}"
+    asyncio.run(execute(database, f"CREATE DATABASE {name}"))
+    yield on(database, name)
+    asyncio.run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def test_the_second_time_nothing_is_left_to_do(fresh):
+    assert (await migrate(fresh))[: len(FILES)] == FILES
+    assert await migrate(fresh) == []
+
+
+async def test_those_who_migrate_at_once_take_turns(fresh):
+    done = await asyncio.gather(*(migrate(fresh) for _ in range(4)))
+    assert sorted(map(len, done))[:3] == [0, 0, 0]
+    applied = await fetch(fresh, "SELECT name FROM migration ORDER BY name")
+    assert [name for (name,) in applied] == max(done, key=len)
+
+
+async def test_a_file_that_was_applied_in_another_form_is_refused(fresh):
+    await migrate(fresh)
+    await execute(fresh, r"UPDATE migration SET sha256 = '\x00' WHERE name = '0003_isolation.sql'")
+    with pytest.raises(StoreError, match=r"0003_isolation.sql was applied in another form"):
+        await migrate(fresh)
+
+
+async def test_a_newer_database_is_refused(fresh):
+    await migrate(fresh)
+    await execute(fresh, r"INSERT INTO migration VALUES ('0999_later.sql', '\x00')")
+    with pytest.raises(StoreError, match=r"0999_later.sql, which this version does not know"):
+        await migrate(fresh)
+
+
+async def test_nothing_is_left_of_a_file_that_failed(fresh, monkeypatch):
+    files = migrate.__globals__["_files"]()
+    broken = [*files[:2], ("0002_tables_broken.sql", "CREATE TABLE half (a int); SELECT 1 / 0;")]
+    monkeypatch.setitem(migrate.__globals__, "_files", lambda: broken)
+    with pytest.raises(StoreError, match=r"0002_tables_broken.sql failed: division by zero"):
+        await migrate(fresh)
+    assert await fetch(fresh, "SELECT to_regclass('half')::text") == [(None,)]
+    applied = await fetch(fresh, "SELECT name FROM migration ORDER BY name")
+    assert [name for (name,) in applied] == FILES[:2]
+    monkeypatch.undo()
+    assert await migrate(fresh) == [name for name, _ in files[2:]]
+
+
+@pytest.fixture
+def plain(fresh):
+    """Return the fresh database as seen by a user that may log in and no more."""
+    name = f"plain_{uuid4().hex[:12]}"
+    asyncio.run(execute(fresh, f"CREATE ROLE {name} LOGIN"))
+    yield on(fresh, place(fresh), user=name)
+    asyncio.run(execute(fresh, f"DROP OWNED BY {name}; DROP ROLE {name}"))
+
+
+def place(database):
+    return urlsplit(database.url).path[1:]
+
+
+async def test_a_user_without_the_roles_is_told(fresh, plain):
+    with pytest.raises(StoreError, match=r"0001_roles.sql failed: (permission denied|must have)"):
+        await migrate(plain)
+    with pytest.raises(StoreError, match="cannot connect to PostgreSQL as app"):
+        await plain.connect("app")
+
+
+async def test_a_user_that_was_given_the_roles_is_enough(fresh, plain):
+    name = urlsplit(plain.url).username
+    await execute(fresh, f"GRANT CREATE ON DATABASE {place(fresh)} TO {name}")
+    await execute(fresh, f"GRANT steersman_owner, steersman_app, steersman_worker TO {name}")
+    assert (await migrate(plain))[: len(FILES)] == FILES
+    tenant = await create_tenant(plain, "t", actor="me")
+    async with connected(plain) as connection:
+        await log_decisions(connection, [decision(tenant.id)])
+        # Not even by leaving its role does it see more.
+        await connection.execute("SET ROLE NONE")
+        assert await connection.fetch("SELECT * FROM decision") == []
+    assert await migrate(plain) == []
+
+
+async def test_partitions_are_there_for_the_days_to_come(fresh):
+    await migrate(fresh)
+    rows = await fetch(fresh, "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'")
+    names = {name for (name,) in rows}
+    today = datetime.now(UTC).date()
+    for table in ("decision", "event"):
+        for ahead in range(-1, 14):
+            assert f"{table}_{today + timedelta(days=ahead):%Y%m%d}" in names
+    assert await make_partitions(fresh) == 0
+    assert await make_partitions(fresh, days=16) == 4
+
+
+async def test_a_day_whose_rows_came_first_stays_where_they_are(fresh):
+    await migrate(fresh)
+    tenant = await create_tenant(fresh, "t", actor="me")
+    at = datetime.now(UTC) + timedelta(days=20)
+    row = decision(tenant.id, id=new_id(at.timestamp()))
+    async with connected(fresh) as connection:
+        await log_decisions(connection, [row])
+    await make_partitions(fresh, days=21)
+    async with connected(fresh, "app", tenant.id) as connection:
+        found = await connection.fetchval("SELECT tableoid::regclass::text FROM decision")
+    assert found == "decision_default"
+
+
+async def test_an_address_that_does_not_answer_is_told_without_its_password():
+    away = Database("postgresql://someone:hidden@127.0.0.1:1/nothing")
+    with pytest.raises(StoreError, match="cannot connect") as told:
+        await away.connect("app")
+    assert "hidden" not in str(told.value)
+    assert "hidden" not in repr(away)
