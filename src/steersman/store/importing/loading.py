@@ -1,0 +1,273 @@
+"""Importing a log: rows are converted, and stored in chunks, each whole or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import asyncpg
+
+from steersman.errors import InputError, StoreError
+from steersman.spec import Choice
+from steersman.spec.base import Problem
+from steersman.spec.crosschecks import nearest
+from steersman.store.database import as_tenant
+from steersman.store.decisions import log_decisions
+from steersman.store.events import log_events
+from steersman.store.importing.mapping import load_mapping
+from steersman.store.importing.reading import read_rows
+from steersman.store.importing.rows import Converter
+from steersman.store.points import points_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from uuid import UUID
+
+    from steersman.store.database import Database
+    from steersman.store.decisions import DecisionRow
+    from steersman.store.events import EventRow
+    from steersman.store.importing.mapping import LoadedMapping, LogMapping
+    from steersman.store.importing.reading import Raw
+    from steersman.store.importing.rows import Converted
+    from steersman.store.points import PointRow
+
+_CHUNK = 500
+_TOLD = 100
+_OTHER = (
+    "a row with the same id and time {}; ids name one thing for ever: correct the row, or give the "
+    "log another source in the mapping"
+)
+
+
+class Refusal(NamedTuple):
+    """A row that was not imported.
+
+    Attributes:
+        number: its line, or its row in a Parquet file; from 1.
+        reason: what is wrong, and what to do.
+    """
+
+    number: int
+    reason: str
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What became of the rows of a log.
+
+    Attributes:
+        rows: how many were read.
+        stored: decisions that are new.
+        events: events with outcomes that are new.
+        already: rows that were there already, unchanged.
+        skipped: rows that the mapping's ``where`` passes over.
+        erased: rows about decisions that were erased; they stay so.
+        refused: rows that were not imported because something is wrong.
+        refusals: the first 100 of those.
+        unused: outcomes that were stored although no reward term of the point names them.
+    """
+
+    rows: int = 0
+    stored: int = 0
+    events: int = 0
+    already: int = 0
+    skipped: int = 0
+    erased: int = 0
+    refused: int = 0
+    refusals: tuple[Refusal, ...] = ()
+    unused: tuple[str, ...] = ()
+
+    def refuse(self, number: int, reason: str) -> None:
+        """Count a row that was not imported, and keep its reason if there is room."""
+        self.refused += 1
+        if len(self.refusals) < _TOLD:
+            self.refusals = (*self.refusals, Refusal(number, reason))
+
+
+async def import_log(
+    database: Database,
+    tenant: UUID,
+    file: Path,
+    mapping: Path,
+    *,
+    now: datetime | None = None,
+    progress: Callable[[ImportReport], None] | None = None,
+) -> ImportReport:
+    """Store the decisions and outcomes of a log; the same file again changes nothing.
+
+    With propensities the rows are evidence (``p_kind`` imported); without, they only warm-start.
+    Either way they are learned with the weight that the mapping calls ``trust``. Wrong rows are
+    told by their number and left out. Rows are stored 500 at a time, each time all or none: a run
+    that was interrupted is simply run again.
+
+    Args:
+        database: migrated.
+        tenant: whose decisions these are.
+        file: JSON lines, CSV or Parquet.
+        mapping: YAML that says what the rows mean.
+        now: the time of the import; default: the clock.
+        progress: is told the report so far after every chunk.
+
+    Returns:
+        What became of the rows.
+
+    Raises:
+        SpecError: the mapping is wrong, or does not fit the decision point.
+        DataError: the file cannot be read, or an extra is not installed.
+        StoreError: the server does not answer; what was stored before stays.
+
+    No doctest: it needs a server; ``tests/store/importing/test_import.py`` shows it.
+    """
+    loaded = load_mapping(mapping)
+    connection = await database.connect("app")
+    report = ImportReport()
+    try:
+        point = await _point(connection, tenant, loaded)
+        report.unused = tuple(sorted(loaded.mapping.outcomes.keys() - point.spec.reward.terms))
+        converter = Converter(point, loaded.mapping, now or datetime.now(UTC))
+        raws = read_rows(file, loaded.mapping.rows)
+        while chunk := list(islice(raws, _CHUNK)):
+            await _store(connection, tenant, list(_converted(converter, chunk, report)), report)
+            if progress is not None:
+                progress(report)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError) as error:
+        message = f"the import stopped after {report.rows} rows: {error}; run it again, it goes on"
+        raise StoreError(message) from error
+    finally:
+        await connection.close()
+    return report
+
+
+def _converted(
+    converter: Converter, chunk: Sequence[Raw], report: ImportReport
+) -> Iterator[Converted]:
+    for raw in chunk:
+        report.rows += 1
+        if raw.problem is not None:
+            report.refuse(raw.number, raw.problem)
+        elif not converter.wanted(raw.row):
+            report.skipped += 1
+        else:
+            try:
+                yield converter.convert(raw.number, raw.row)
+            except InputError as error:
+                report.refuse(raw.number, str(error))
+
+
+async def _store(
+    connection: Any, tenant: UUID, rows: Sequence[Converted], report: ImportReport
+) -> None:
+    """Write a chunk in one transaction: decisions, then what came of them."""
+    async with as_tenant(connection, tenant):
+        chunk = await _Chunk.of(connection, rows)
+        for row in rows:
+            chunk.add(row, report)
+        # Both set the tenant of every slice themselves, within this transaction.
+        await log_decisions(connection, chunk.decisions)
+        refused = await log_events(connection, chunk.events)
+    report.stored += len(chunk.decisions)
+    report.events += len(chunk.events) - len(refused)
+    for (_, event), verdict in refused.items():
+        number = next(r.number for r in rows if r.event is not None and r.event.id == event)
+        report.refuse(number, f"its outcomes were not stored: {verdict}; an event has the same id")
+
+
+class _Chunk:
+    """What of a chunk is new, given what there is already.
+
+    Args:
+        decisions: hashes of decisions that are there, by id.
+        events: hashes of events that are there, by id.
+        erased: decisions that must not come back.
+    """
+
+    def __init__(
+        self, decisions: dict[UUID, bytes | None], events: dict[str, bytes], erased: set[UUID]
+    ) -> None:
+        self._stored, self._told, self._erased = decisions, events, erased
+        self.decisions: list[DecisionRow] = []
+        self.events: list[EventRow] = []
+
+    @classmethod
+    async def of(cls, connection: Any, rows: Sequence[Converted]) -> _Chunk:
+        ids = [row.decision.id for row in rows]
+        events = [row.event.id for row in rows if row.event is not None]
+        return cls(
+            dict(
+                await connection.fetch("SELECT id, body_hash FROM decision WHERE id = ANY($1)", ids)
+            ),
+            dict(
+                await connection.fetch(
+                    "SELECT id, body_hash FROM event WHERE decision = ANY($1) AND id = ANY($2)",
+                    *(ids, events),
+                )
+            ),
+            {
+                row["decision"]
+                for row in await connection.fetch(
+                    "SELECT decision FROM erasure WHERE decision = ANY($1)", ids
+                )
+            },
+        )
+
+    def add(self, row: Converted, report: ImportReport) -> None:
+        """Take what is new of a row, and count the rest."""
+        decision, event = row.decision, row.event
+        if decision.id in self._erased:
+            report.erased += 1
+            return
+        if decision.id not in self._stored:
+            self._stored[decision.id] = decision.body_hash
+            self.decisions.append(decision)
+        elif self._stored[decision.id] == decision.body_hash:
+            report.already += 1
+        else:
+            report.refuse(row.number, _OTHER.format("says something else"))
+            return
+        if event is not None and event.id not in self._told:
+            self._told[event.id] = event.body_hash
+            self.events.append(event)
+        elif event is not None and self._told[event.id] != event.body_hash:
+            report.refuse(row.number, _OTHER.format("has other outcomes"))
+
+
+async def _point(connection: Any, tenant: UUID, loaded: LoadedMapping) -> PointRow:
+    """Return the decision point that a mapping names, if the mapping fits it."""
+    mapping = loaded.mapping
+    async with as_tenant(connection, tenant):
+        points = {(row.skill, row.point): row for row in await points_of(connection, tenant)}
+    point = points.get((mapping.skill, mapping.decision))
+    if point is None:
+        known = ", ".join(f"{skill}/{name}" for skill, name in points) or "none"
+        got = f"{mapping.skill}/{mapping.decision}"
+        what = "no such decision point is declared for this tenant"
+        problem = Problem(("decision",), what, got, known, "declare it first, or correct the name")
+        loaded.refuse([problem])
+        raise AssertionError
+    loaded.refuse(_misfits(mapping, point))
+    return point
+
+
+def _misfits(mapping: LogMapping, point: PointRow) -> Iterator[Problem]:
+    fields = list(point.spec.context.fields)
+    for name in mapping.context:
+        if name not in fields:
+            allowed = ", ".join(fields) or "none"
+            what = "not a context field of the decision point"
+            yield Problem(("context", name), what, name, allowed, nearest(name, fields))
+    actions = point.spec.actions
+    if not isinstance(actions, Choice):
+        what, advice = "its actions are no choice", "import rows of another decision point"
+        yield Problem(("decision",), what, actions.kind, "points with kind: choice", advice)
+        return
+    if actions.open and mapping.eligible is None:
+        what, advice = "candidates come with each row", "name the field that lists them"
+        yield Problem(("eligible",), what, None, "a field", advice)
+    joint = point.spec.policy.algorithm.startswith("joint_")
+    if joint != (mapping.features is not None):
+        what = "the policy learns from features of the actions" if joint else "no action has any"
+        advice = "name their field" if joint else "remove it"
+        yield Problem(("features",), what, mapping.features, "a field" if joint else "null", advice)

@@ -1,0 +1,170 @@
+"""Values of a row, read leniently where a log cannot do better, and refused where they mislead.
+
+CSV knows only text, and logs write the same thing in many ways: here texts become numbers where a
+number is declared, and times of several forms become moments.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steersman.spec import ContextField
+    from steersman.store.importing.mapping import Time, Value
+
+_UNITS = {"unix_s": 1.0, "unix_ms": 1e-3, "unix_us": 1e-6}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TRUTHS = {"true": 1.0, "false": 0.0}
+_zone = lru_cache(maxsize=64)(ZoneInfo)
+
+
+def lookup(row: Mapping[str, Any], field: str) -> Any:
+    """Return a field of a row, a nested one by dots; None where it is absent, empty or NaN.
+
+    Args:
+        row: by name.
+        field: a name, or names with dots between.
+
+    >>> lookup({"nlu": {"intent": "weather"}, "a.b": 1}, "nlu.intent")
+    'weather'
+    """
+    value: Any = row.get(field)
+    if value is None and field not in row:
+        value = row
+        for part in field.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+    if value == "" or (isinstance(value, float) and value != value):  # noqa: PLR0124 (NaN)
+        return None
+    return value
+
+
+def valued(row: Mapping[str, Any], value: Value) -> Any:
+    """Return what a mapped value is in a row: looked up, renamed, or its default."""
+    found = lookup(row, value.field)
+    if found is None:
+        return value.default
+    return value.rename.get(as_text(found), found) if value.rename else found
+
+
+def as_text(value: Any) -> str:
+    """Return a name as a text; true and false as JSON writes them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else str(value)
+
+
+def as_float(what: str, value: Any) -> float:
+    """Return a finite number; true and false count as 1 and 0.
+
+    Raises:
+        InputError: no number, or not a finite one.
+    """
+    try:
+        text = value.strip().lower() if isinstance(value, str) else value
+        number = _TRUTHS[text] if text in _TRUTHS else float(text)
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if isfinite(number):
+        return number
+    message = f"{what} is {value!r:.60}; allowed is a finite number; correct the row or the mapping"
+    raise InputError(message)
+
+
+def as_list(what: str, value: Any) -> list[Any]:
+    """Return a list; a text is read as JSON, or as names with ``|`` between.
+
+    Raises:
+        InputError: no list.
+    """
+    if isinstance(value, str):
+        value = _decoded(value) if value.lstrip().startswith("[") else value.split("|")
+    if isinstance(value, list | tuple):
+        return list(value)
+    message = f"{what} is {value!r:.60}; allowed is a list; correct the row or the mapping"
+    raise InputError(message)
+
+
+def as_mapping(what: str, value: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return values by action; a list is in the order of ``names``, a text is read as JSON.
+
+    Raises:
+        InputError: neither a mapping nor a list of the right length.
+    """
+    if isinstance(value, str):
+        value = _decoded(value)
+    if isinstance(value, list | tuple) and len(value) == len(names):
+        return dict(zip(names, value, strict=True))
+    if isinstance(value, dict):
+        return {as_text(name): entry for name, entry in value.items()}
+    message = f"{what} is {value!r:.60}; allowed are a mapping by action, and a list of "
+    raise InputError(f"{message}{len(names)}; correct the row or the mapping")
+
+
+def as_context(name: str, field: ContextField, value: Any) -> Any:
+    """Return a context value in the type that its field declares; None stays missing.
+
+    Raises:
+        InputError: a number that is none, or a vector that is no list.
+    """
+    if value is None:
+        return None
+    if field.type == "number":
+        return as_float(f"context field {name!r}", value)
+    if field.type == "vector":
+        return [as_float(f"context field {name!r}", entry) for entry in as_list(name, value)]
+    return as_text(value)
+
+
+def as_moment(value: Any, time: Time, latest: datetime) -> datetime:
+    """Return when something happened, in UTC, to the microsecond.
+
+    Args:
+        value: as it is in the log.
+        time: how it is written there.
+        latest: nothing can be later.
+
+    Raises:
+        InputError: no time of that form, before 1970, or later than ``latest``.
+    """
+    try:
+        moment = _parsed(value, time)
+    except (TypeError, ValueError, OverflowError):
+        message = f"the time is {value!r:.60}; allowed is {time.format}; correct the row or the "
+        raise InputError(message + "mapping") from None
+    if _EPOCH <= moment <= latest:
+        return moment
+    message = f"the time is {moment.isoformat()}; allowed is 1970 to {latest.isoformat()}; is the "
+    raise InputError(message + f"format {time.format} right?")
+
+
+def _parsed(value: Any, time: Time) -> datetime:
+    if isinstance(value, datetime):
+        moment = value
+    elif time.format in _UNITS:
+        if isinstance(value, bool):
+            raise TypeError
+        moment = _EPOCH + timedelta(seconds=float(value) * _UNITS[time.format])
+    elif time.format == "iso":
+        moment = datetime.fromisoformat(value.strip())
+    else:
+        moment = datetime.strptime(value.strip(), time.format)  # noqa: DTZ007 (below)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=_zone(time.timezone))
+    return moment.astimezone(UTC)
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return text

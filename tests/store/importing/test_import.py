@@ -1,0 +1,284 @@
+"""Logs become decisions that are learned, and evidence where propensities are known; once each."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from steersman.errors import DataError, StoreError
+from steersman.features import FeatureMap
+from steersman.store import as_tenant
+from steersman.store.importing import import_log
+from tests.learn.world import learn_all
+
+DECISIONS = "SELECT * FROM decision ORDER BY id"
+
+
+async def counts(logs):
+    (row,) = await logs.rows(
+        "SELECT (SELECT count(*) FROM decision) AS d, (SELECT count(*) FROM event) AS e, "
+        "(SELECT count(*) FROM idempotency) AS i, (SELECT count(*) FROM work) AS w"
+    )
+    return row
+
+
+async def test_alices_telemetry_warm_starts_her_router(logs, examples, configs):
+    await logs.declare((configs / "assistant" / "route.yaml").read_text())
+    file, mapping = examples / "telemetry.jsonl", examples / "telemetry.yaml"
+    report = await import_log(logs.database, logs.tenant, file, mapping)
+    assert (report.rows, report.stored, report.events, report.skipped) == (60, 50, 50, 10)
+    assert (report.refused, report.unused) == (0, ())
+    for row in await logs.rows(DECISIONS):
+        assert (row["p"], row["p_kind"], row["distribution"]) == (None, "none", [])
+        assert (row["snapshot"], row["update_seq"]) == ("imported", 0)
+        assert (row["stage"], row["arm"], row["degraded"]) == ("live", "control", False)
+        assert row["weight"] == pytest.approx(0.1)
+        assert row["action"] in ("micro", "planner", "deep")
+        assert row["context"]["guardian_state"] in ("normal", "brownout")
+    before = await counts(logs)
+    again = await import_log(logs.database, logs.tenant, file, mapping)
+    assert (again.stored, again.events, again.already, again.refused) == (0, 0, 50, 0)
+    assert await counts(logs) == before
+    await learn_all(logs.database)
+    updates = await logs.rows("SELECT * FROM update ORDER BY seq")
+    assert len(updates) == 50
+    assert {round(row["weight"], 6) for row in updates} == {0.1}
+    statuses = {row["status"] for row in await logs.rows("SELECT status FROM reward")}
+    assert statuses == {"scored"}
+
+
+@pytest.mark.parametrize("name", ["searches.jsonl", "searches.csv"])
+async def test_logs_with_propensities_are_evidence(logs, examples, name):
+    point = await logs.declare()
+    mapping = examples / f"searches_{name.partition('.')[2]}.yaml"
+    report = await import_log(logs.database, logs.tenant, examples / name, mapping)
+    assert (report.rows, report.stored, report.refused) == (40, 40, 0), report.refusals
+    rows = await logs.rows(DECISIONS)
+    features = FeatureMap(point.spec.context)
+    for row in rows:
+        assert row["p_kind"] == "imported"
+        assert 0 < row["p"] <= 1
+        x = features.encode(row["context"]).astype(np.float32)
+        assert np.array(row["x"], np.float32).tobytes() == x.tobytes()
+        if name.endswith("jsonl"):
+            assert sum(row["distribution"]) == pytest.approx(1.0)
+            index = ["shallow", "deep", "hybrid"].index(row["action"])
+            assert row["distribution"][index] == pytest.approx(row["p"])
+        else:
+            assert row["p"] == pytest.approx(1 / len(row["eligible"]), abs=1e-6)
+            assert row["weight"] == pytest.approx(0.2)
+    before = await counts(logs)
+    again = await import_log(logs.database, logs.tenant, examples / name, mapping)
+    assert (again.stored, again.events, again.already) == (0, 0, 40)
+    assert await counts(logs) == before
+
+
+async def test_times_of_spreadsheets_are_of_their_time_zone(logs, examples):
+    await logs.declare()
+    file, mapping = examples / "searches.csv", examples / "searches_csv.yaml"
+    await import_log(logs.database, logs.tenant, file, mapping)
+    with file.open() as lines:
+        first = next(csv.DictReader(lines))["time"]
+    berlin = datetime.strptime(first, "%d.%m.%Y %H:%M").replace(tzinfo=UTC)
+    assert (await logs.rows(DECISIONS))[0]["at"] == berlin - timedelta(hours=1)
+
+
+async def test_the_three_kinds_of_files_say_the_same(logs, tmp_path):
+    await logs.declare()
+    rows = [logs.row(n, words=n % 9 + 1, clicked=float(n % 2)) for n in range(30)]
+    with (tmp_path / "log.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
+    files = [logs.lines(*rows), tmp_path / "log.csv", tmp_path / "log.parquet"]
+    stored = [(await logs.load(file)).stored for file in files]
+    assert stored == [30, 0, 0]  # the id field names them
+
+
+async def test_equal_rows_without_an_id_are_as_many_decisions(logs):
+    await logs.declare()
+    mapping = logs.mapping(id=None)
+    row = logs.row(id="(absent)")
+    other = logs.row(1, id="(absent)")
+    file = logs.lines(row, other, row, row)
+    assert (await logs.load(file, mapping)).stored == 4
+    assert (await logs.load(file, mapping)).stored == 0
+    file = logs.lines(row, other, row, row, row)  # the log went on
+    assert (await logs.load(file, mapping)).stored == 1
+
+
+async def test_a_repeat_after_the_ids_were_forgotten_changes_nothing(logs):
+    await logs.declare()
+    file = logs.lines(*(logs.row(n) for n in range(5)))
+    await logs.load(file)
+    connection = await logs.database.connect("owner")
+    async with as_tenant(connection, logs.tenant):
+        await connection.execute("DELETE FROM idempotency")
+    await connection.close()
+    again = await logs.load(file)
+    assert (again.stored, again.events, again.already) == (0, 0, 5)
+    assert (await counts(logs))["e"] == 5
+
+
+async def test_outcomes_that_come_with_a_later_log_are_added(logs):
+    await logs.declare()
+    bare = logs.row(clicked="(absent)", seconds="(absent)")
+    report = await logs.load(logs.lines(bare))
+    assert (report.stored, report.events) == (1, 0)
+    report = await logs.load(logs.lines(logs.row()))
+    assert (report.stored, report.events, report.already, report.refused) == (0, 1, 1, 0)
+
+
+async def test_the_same_id_with_other_content_is_refused(logs):
+    await logs.declare()
+    await logs.load(logs.lines(logs.row()))
+    report = await logs.load(
+        logs.lines(logs.row(chosen="shallow"), logs.row(1), logs.row(1, p=0.5))
+    )
+    assert (report.stored, report.refused) == (1, 2)
+    assert [refusal.number for refusal in report.refusals] == [1, 3]
+    assert "says something else" in report.refusals[0].reason
+    report = await logs.load(logs.lines(logs.row(clicked=0)))
+    assert "has other outcomes" in report.refusals[0].reason
+
+
+async def test_an_interrupted_import_goes_on_where_it_stopped(logs):
+    await logs.declare()
+    file = logs.lines(*(logs.row(n) for n in range(1200)))
+
+    def stop(report):
+        if report.stored == 1000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await logs.load(file, progress=stop)
+    assert (await counts(logs))["d"] == 1000
+    seen = []
+    report = await logs.load(file, progress=lambda r: seen.append(r.rows))
+    assert (report.stored, report.already, report.events) == (200, 1000, 200)
+    assert seen == [500, 1000, 1200]
+    assert await counts(logs) == {"d": 1200, "e": 1200, "i": 1200, "w": 1200}
+
+
+async def test_a_chunk_that_cannot_be_stored_leaves_nothing_half(logs):
+    await logs.declare()
+    file = logs.lines(*(logs.row(n) for n in range(4)), logs.row(4, chosen="deep", seconds=1e308))
+    connection = await logs.database.connect("owner")
+    # What comes of a decision cannot be stored: then the decision is not, either.
+    await connection.execute(
+        "ALTER TABLE event ADD CONSTRAINT small CHECK (outcomes->>'seconds' < '1') NOT VALID"
+    )
+    try:
+        with pytest.raises(StoreError, match="run it again"):
+            await logs.load(file)
+        assert (await counts(logs))["d"] == 0
+    finally:
+        await connection.execute("ALTER TABLE event DROP CONSTRAINT small")
+        await connection.close()
+    assert (await logs.load(file)).stored == 5
+
+
+async def test_erased_decisions_do_not_come_back(logs):
+    await logs.declare()
+    file = logs.lines(*(logs.row(n) for n in range(3)))
+    await logs.load(file)
+    connection = await logs.database.connect("owner")
+    async with as_tenant(connection, logs.tenant):
+        gone = await connection.fetchval("SELECT id FROM decision LIMIT 1")
+        await connection.execute(
+            "INSERT INTO erasure (tenant, decision, reason) VALUES ($1, $2, 'asked')",
+            *(logs.tenant, gone),
+        )
+        await connection.execute("DELETE FROM event WHERE decision = $1", gone)
+        await connection.execute("DELETE FROM decision WHERE id = $1", gone)
+    await connection.close()
+    report = await logs.load(file)
+    assert (report.stored, report.already, report.erased) == (0, 2, 1)
+
+
+async def test_decisions_lie_in_their_own_time(logs):
+    await logs.declare()
+    await logs.load(logs.lines(logs.row()))
+    (row,) = await logs.rows("SELECT id, at, window_ends FROM decision")
+    assert row["at"] == datetime.fromtimestamp(1_770_000_000, UTC)
+    assert row["id"].int >> 80 == 1_770_000_000_000
+    assert (row["id"].version, row["id"].variant) == (7, "specified in RFC 4122")
+    assert row["window_ends"] - row["at"] == timedelta(seconds=600)
+
+
+async def test_joint_policies_get_the_features_of_the_candidates(logs):
+    await logs.declare("""
+format: 1
+skill: search
+decision: passage
+actions: {kind: choice, open: true, features: [score, length]}
+policy: {algorithm: joint_squarecb}
+floor: 0.05
+fallback: {rules: [], otherwise: first}
+reward: {terms: {clicked: {weight: 1}}}
+""")
+    mapping = logs.mapping(
+        decision="passage",
+        context="{}",
+        eligible="candidates",
+        features="features",
+        propensity="{distribution: probabilities}",
+        outcomes="{clicked: clicked}",
+    )
+    row = logs.row(
+        chosen="p7",
+        candidates=["p3", "p7"],
+        features={"p3": [0.5, 1.0], "p7": [0.25, 0.1]},
+        probabilities=[0.4, 0.6],
+    )
+    report = await logs.load(
+        logs.lines(row, {**row, "id": "x", "features": {"p3": [1, 2]}}), mapping
+    )
+    assert (report.stored, report.refused) == (1, 1)
+    assert "features of 'p7'" in report.refusals[0].reason
+    (stored,) = await logs.rows(DECISIONS)
+    tenth = float(np.float32(0.1))
+    assert stored["x"] == pytest.approx([0.25, tenth], abs=0)
+    assert stored["features"] == pytest.approx([0.5, 1.0, 0.25, tenth], abs=0)
+    assert stored["eligible"] == ["p3", "p7"]
+    assert stored["distribution"] == pytest.approx([0.4, 0.6])
+    assert stored["p"] == 0.6
+
+
+async def test_keys_of_beta_policies_are_stored(logs):
+    document = (await logs.declare()).spec.model_dump(mode="json")
+    document |= {"decision": "keyed", "policy": {"algorithm": "beta_thompson", "key": "language"}}
+    await logs.declare(json.dumps(document))
+    rows = logs.lines(logs.row(), logs.row(1, lang="(absent)"))
+    await logs.load(rows, logs.mapping(decision="keyed"))
+    assert [(r["x"], r["key"]) for r in await logs.rows(DECISIONS)] == [
+        (None, "en"),
+        (None, "(none)"),
+    ]
+
+
+async def test_files_that_cannot_be_read_are_told(logs, tmp_path):
+    await logs.declare()
+    (tmp_path / "log.parquet").write_bytes(b"PAR1 not really")
+    (tmp_path / "twice.csv").write_text("id,id\n1,2\n")
+    (tmp_path / "latin.csv").write_bytes(b"id,at\n\xe9,1\n")
+    (tmp_path / "log.txt").write_text("")
+    for name, match in (
+        ("log.parquet", "no Parquet file"),
+        ("twice.csv", "names a column twice"),
+        ("latin.csv", "not UTF-8"),
+        ("log.txt", "no known kind of file"),
+        ("absent.jsonl", "cannot be read"),
+    ):
+        with pytest.raises(DataError, match=match):
+            await logs.load(tmp_path / name)
+    empty = tmp_path / "empty.csv"
+    empty.write_text("")
+    assert (await logs.load(empty)).rows == 0
