@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import aiohttp
 import pytest
 
 from steersman.service import HttpServer, Limits, Service, Settings, assemble
-from steersman.store import Database, Tenant, create_key, declare, load_secret
+from steersman.store import Database, Tenant, create_key, create_tenant, declare, load_secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -108,7 +109,25 @@ def serving(
     database: Database, tenant: Tenant
 ) -> Callable[..., AbstractAsyncContextManager[Serving]]:
     """Return what starts a service of `tenant`, which has one decision point and one key."""
+    return _starter(database, tenant)
 
+
+@pytest.fixture(scope="session")
+def serving_of(
+    database: Database,
+) -> Callable[[], Callable[..., AbstractAsyncContextManager[Serving]]]:
+    """Return what returns `serving` for a tenant of its own, for fixtures that last longer."""
+
+    def make() -> Callable[..., AbstractAsyncContextManager[Serving]]:
+        new = create_tenant(database, f"t-{uuid4().hex}", actor="test")
+        return _starter(database, asyncio.run(new))
+
+    return make
+
+
+def _starter(
+    database: Database, tenant: Tenant
+) -> Callable[..., AbstractAsyncContextManager[Serving]]:
     @asynccontextmanager
     async def start(
         limits: Limits | None = None, settings: Settings | None = None

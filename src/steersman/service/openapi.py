@@ -130,11 +130,17 @@ def _operation(operation: Operation) -> dict[str, Any]:
 _IDENTIFIER = str.maketrans({"/": "_", ".": "_", "-": "_", "{": None, "}": None})
 
 
+_PARTS: dict[str, dict[str, Any]] = {
+    "id": {"type": "string", "format": "uuid"},
+    "file": {"type": "string", "enum": sorted(event_schemas())},
+}
+
+
 def _parameters(operation: Operation) -> Iterator[dict[str, Any]]:
     for part in operation.path.split("/"):
         if part.startswith("{"):
             name = part.strip("{}")
-            yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            yield {"name": name, "in": "path", "required": True, "schema": _PARTS[name]}
     for name, about in operation.query:
         schema = {"type": "boolean", "default": False}
         yield {"name": name, "in": "query", "description": about, "schema": schema}

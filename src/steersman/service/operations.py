@@ -164,5 +164,6 @@ OPERATIONS: tuple[Operation, ...] = (
         "JSON Schema of an event type, such as task_result.json",
         {"type": "object"},
         codes=("not_found",),
+        media="application/schema+json",
     ),
 )

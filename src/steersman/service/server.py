@@ -16,6 +16,7 @@ import socket
 import tempfile
 import time
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,9 +180,7 @@ def _supervise(start: Callable[[int], SpawnProcess], count: int) -> int:
     running = {index: start(index) for index in range(count)}
     try:
         while not stopping:
-            multiprocessing.connection.wait(
-                [process.sentinel for process in running.values()], timeout=0.5
-            )
+            wait([process.sentinel for process in running.values()], timeout=0.5)
             for index, process in running.items():
                 if not stopping and process.exitcode is not None:
                     _log.error(
@@ -227,11 +226,24 @@ async def _serve_one(
             for number in _SIGNALS:
                 loop.add_signal_handler(number, _stop, service, server)
             listener.listen(_BACKLOG)
+            watching = loop.create_task(_outlive_nobody(service, server))
             await server.serve(sockets=[listener])
+            watching.cancel()
     finally:
         if provider is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.to_thread(provider.shutdown), 6.0)
+
+
+async def _outlive_nobody(service: Service, server: HttpServer) -> None:
+    """Stop when the supervisor is gone, however it went: nobody else would ever stop us."""
+    supervisor = multiprocessing.parent_process()
+    while supervisor is not None:
+        await asyncio.sleep(0.5)
+        if not supervisor.is_alive():
+            _log.error("the supervisor is gone; this process stops")
+            _stop(service, server)
+            return
 
 
 def _stop(service: Service, server: HttpServer) -> None:
