@@ -33,6 +33,7 @@ from steersman.store import (
     DecisionRow,
     EventRow,
     GroupCommit,
+    connect_writer,
     find_keys,
     load_secret,
     log_decisions,
@@ -102,13 +103,13 @@ class Service:
         self.draining = False
         self.replicas = Replicas(database, pool)
         self.decisions: GroupCommit[DecisionRow, Taken] = GroupCommit(
-            partial(database.connect, "app"),
+            partial(connect_writer, database),
             self._write_decisions,
             lambda row: row.id,
             on_flush=self.metrics.on_flush("decisions"),
         )
         self.event_rows: GroupCommit[EventRow, Any] = GroupCommit(
-            partial(database.connect, "app"),
+            partial(connect_writer, database),
             log_events,
             lambda row: (row.tenant, row.id),
             on_flush=self.metrics.on_flush("events"),

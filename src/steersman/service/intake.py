@@ -101,25 +101,18 @@ class Intake:
         self, commits: GroupCommit[Any, Any], rows: Sequence[Any]
     ) -> list[EventResult]:
         """Return what became of each row; what was refused before is passed on."""
-        waves: list[dict[str, Any]] = []
-        for row in rows:
-            if isinstance(row, EventResult):
-                continue
+        said: dict[int, Any] = {}
+        rest = [row for row in rows if not isinstance(row, EventResult)]
+        while rest:
             # The same id twice in one request: the second is compared with what is stored then.
-            wave = next((wave for wave in waves if str(row.id) not in wave), None)
-            if wave is None:
-                waves.append(wave := {})
-            wave[str(row.id)] = row
-        waiting = [
-            (wave, commits.submit(list(wave.values()), within_s=self._within_s)) for wave in waves
-        ]
-        verdicts: dict[int, Any] = {}
-        for wave, future in waiting:
-            said = await future
-            for row in wave.values():
-                verdicts[id(row)] = said if isinstance(said, Expired) else said.get(_name(row))
+            first = {row.id: row for row in reversed(rest)}
+            verdicts = await commits.submit(list(first.values()), within_s=self._within_s)
+            for row in first.values():
+                late = isinstance(verdicts, Expired)
+                said[id(row)] = verdicts if late else verdicts.get(_name(row)) if verdicts else None
+            rest = [row for row in rest if id(row) not in said] if len(first) < len(rest) else []
         return [
-            row if isinstance(row, EventResult) else _result(str(row.id), verdicts[id(row)])
+            row if isinstance(row, EventResult) else _result(str(row.id), said[id(row)])
             for row in rows
         ]
 

@@ -58,6 +58,7 @@ from steersman.store.relearning import (
     switch_snapshot,
 )
 from steersman.store.retention import Kept, exported, keep
+from steersman.store.row_arrays import connect_writer
 from steersman.store.secret import hash_key, load_secret
 from steersman.store.states import pack_state, unpack_state
 from steersman.store.tenants import Tenant, create_tenant, find_tenant, list_tenants
@@ -111,6 +112,7 @@ __all__ = [
     "claim",
     "contexts_of",
     "copy_updates",
+    "connect_writer",
     "create_key",
     "create_tenant",
     "decisions_of",
