@@ -108,8 +108,10 @@ class Intake:
             first = {row.id: row for row in reversed(rest)}
             verdicts = await commits.submit(list(first.values()), within_s=self._within_s)
             for row in first.values():
-                late = isinstance(verdicts, Expired)
-                said[id(row)] = verdicts if late else verdicts.get(_name(row)) if verdicts else None
+                if isinstance(verdicts, Expired):
+                    said[id(row)] = verdicts
+                else:
+                    said[id(row)] = verdicts.get(_name(row)) if verdicts else None
             rest = [row for row in rest if id(row) not in said] if len(first) < len(rest) else []
         return [
             row if isinstance(row, EventResult) else _result(str(row.id), said[id(row)])
