@@ -147,29 +147,25 @@ async def sweep(connection: Any) -> dict[str, int]:
     if not ids:
         return {}
     rows = await _delete(connection, ids)
-    for table, condition in _SUPERSEDED.items():
+    for table, condition in _CLEARED.items():
         status = await connection.execute(f"DELETE FROM {table} AS o WHERE {condition}")  # noqa: S608 (constants)
         rows[table] = int(status.split()[-1])
     return {table: count for table, count in rows.items() if count}
 
 
-# Of a point where a snapshot that no longer serves had learned from an erased decision: first the
-# sums that were stored, last the updates that tell which points these are. A snapshot as it was
-# declared has learned nothing and stays.
-_AFFECTED = (
-    "o.tenant = p.tenant AND o.skill = p.skill AND o.point = p.point AND EXISTS ("
-    "SELECT FROM update AS u JOIN erasure AS e ON e.tenant = u.tenant AND e.decision = u.decision "
-    "WHERE u.tenant = p.tenant AND u.skill = p.skill AND u.point = p.point "
-    "AND u.snapshot <> p.snapshot)"
+# Of a snapshot that no longer serves and had learned from an erased decision: the sums that were
+# stored, then the updates that tell which snapshots these are. Bases of snapshots hold no sums, and
+# relearning passes over the gaps.
+_SUPERSEDED = (
+    "EXISTS (SELECT FROM decision_point AS p WHERE o.tenant = p.tenant AND o.skill = p.skill "
+    "AND o.point = p.point AND o.snapshot <> p.snapshot)"
 )
-_SUPERSEDED = {
-    "checkpoint": f"EXISTS (SELECT FROM decision_point AS p WHERE {_AFFECTED} "
-    "AND o.snapshot <> p.snapshot)",
-    "snapshot": f"EXISTS (SELECT FROM decision_point AS p WHERE {_AFFECTED} "
-    "AND o.id <> p.snapshot) AND o.reason <> 'declared'",
-    "update": "o.decision IN (SELECT decision FROM erasure) AND EXISTS (SELECT FROM "
-    "decision_point AS p WHERE o.tenant = p.tenant AND o.skill = p.skill AND o.point = p.point "
-    "AND o.snapshot <> p.snapshot)",
+_CLEARED = {
+    "checkpoint": f"{_SUPERSEDED} AND EXISTS ("
+    "SELECT FROM update AS u JOIN erasure AS e ON e.tenant = u.tenant AND e.decision = u.decision "
+    "WHERE u.tenant = o.tenant AND u.skill = o.skill AND u.point = o.point "
+    "AND u.snapshot = o.snapshot)",
+    "update": _SUPERSEDED + " AND o.decision IN (SELECT decision FROM erasure)",
 }
 
 
