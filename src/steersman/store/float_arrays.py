@@ -9,6 +9,8 @@ is pinned, and ``tests/store/test_float_arrays.py`` fails if the way is closed.
 from __future__ import annotations
 
 import struct
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,7 @@ _OID = 1021  # real[]
 _HEADER = struct.Struct(">5i")  # dimensions, has nulls, element type, length, first index
 _ELEMENT = np.dtype([("length", ">i4"), ("value", ">f4")])
 _FLOAT4 = 700
+_FEW = 8  # up to here numpy costs more than it saves
 
 
 def register(connection: Any) -> None:
@@ -48,12 +51,21 @@ def to_bytes(values: Sequence[float]) -> bytes:
     [0.5, -2.0]
     """
     count = len(values)
-    if count == 0:
-        return struct.pack(">3i", 0, 0, _FLOAT4)
+    if count <= _FEW:
+        return _few(count).pack(*_head(count), *chain.from_iterable((4, v) for v in values))
     elements = np.empty(count, _ELEMENT)
     elements["length"] = 4
     elements["value"] = values
-    return _HEADER.pack(1, 0, _FLOAT4, count, 1) + elements.tobytes()
+    return _HEADER.pack(*_head(count)) + elements.tobytes()
+
+
+def _head(count: int) -> tuple[int, ...]:
+    return (1, 0, _FLOAT4, count, 1) if count else (0, 0, _FLOAT4)
+
+
+@cache
+def _few(count: int) -> struct.Struct:
+    return struct.Struct(">5i" + "if" * count if count else ">3i")
 
 
 def from_bytes(data: bytes) -> list[float]:

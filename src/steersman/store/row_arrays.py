@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -39,13 +39,6 @@ _REPEATED = {
     "received_at",
 }
 _json = msgspec.json.Encoder().encode
-
-
-class _Column(NamedTuple):
-    oid: int
-    null: bytes
-    encode: Callable[[Any], bytes]
-    known: dict[Any, bytes] | None
 
 
 async def connect_writer(database: Database) -> Connection[Any]:
@@ -87,53 +80,72 @@ async def register(connection: Any, table: str) -> None:
     element, array = await connection.fetchrow(
         "SELECT oid::int8, typarray::int8 FROM pg_type WHERE typrelid = to_regclass($1)", table
     )
-    encoder = _Rows(element, [_column(*column) for column in columns])
+    encoder = RowArray(element, [_column(*column) for column in columns])
     connection._protocol.get_settings().add_python_codec(  # noqa: SLF001 (see float_arrays)
         array, f"_{table}", "steersman", [], "scalar", encoder, _never, "binary"
     )
 
 
-class _Rows:
-    """Encodes a list of rows; called by asyncpg."""
+class RowArray:
+    """Encodes a list of rows; called by asyncpg.
 
-    def __init__(self, element: int, columns: list[_Column]) -> None:
+    Args:
+        element: the id of the row type.
+        columns: what turns each column's value into its field.
+    """
+
+    def __init__(self, element: int, columns: Sequence[Callable[[Any], bytes]]) -> None:
         self._element = element
         self._columns = columns
 
     def __call__(self, rows: Sequence[Sequence[Any]]) -> bytes:
+        """Return the rows as ``array_recv`` wants them.
+
+        Args:
+            rows: tuples in the order of the columns.
+
+        Raises:
+            TypeError: a value that its column cannot hold.
+        """
         parts = [_ARRAY.pack(1, 0, self._element, len(rows), 1)]
-        count = len(self._columns)
+        columns, count = self._columns, len(self._columns)
         for row in rows:
-            body = self._row(row)
+            body = b"".join([field(value) for field, value in zip(columns, row, strict=True)])
             parts += (_ROW.pack(len(body) + 4, count), body)
         return b"".join(parts)
 
-    def _row(self, row: Sequence[Any]) -> bytes:
-        fields = []
-        for (oid, null, encode, known), value in zip(self._columns, row, strict=True):
-            if value is None:
-                fields.append(null)
-                continue
-            if known is not None and (field := known.get(value)) is not None:
-                fields.append(field)
-                continue
-            try:
-                data = encode(value)
-            except AttributeError as error:
-                message = f"{value!r:.80} is no value for this column: {error}"
-                raise TypeError(message) from None
-            field = _COLUMN.pack(oid, len(data)) + data
-            if known is not None:
-                if len(known) >= _REMEMBERED:
-                    known.clear()
-                known[value] = field
-            fields.append(field)
-        return b"".join(fields)
+
+class _Remembered(dict[Any, bytes]):
+    """The fields of a column that holds the same few values over and over."""
+
+    def __init__(self, field: Callable[[Any], bytes]) -> None:
+        self._field = field
+
+    def __missing__(self, value: Any) -> bytes:
+        field = self._field(value)
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        self[value] = field
+        return field
 
 
-def _column(name: str, oid: int, kind: str) -> _Column:
+def _column(name: str, oid: int, kind: str) -> Callable[[Any], bytes]:
+    """Return what turns a column's value into its field: type, length, data."""
+    encode = _ENCODERS[kind]
     null = _COLUMN.pack(oid, _NULL)
-    return _Column(oid, null, _ENCODERS[kind], {} if name in _REPEATED else None)
+    pack = _COLUMN.pack
+
+    def field(value: Any) -> bytes:
+        if value is None:
+            return null
+        try:
+            data = encode(value)
+        except AttributeError as error:
+            message = f"{value!r:.80} is no value for column {name}: {error}"
+            raise TypeError(message) from None
+        return pack(oid, len(data)) + data
+
+    return _Remembered(field).__getitem__ if name in _REPEATED else field
 
 
 def _timestamp(value: datetime) -> bytes:
