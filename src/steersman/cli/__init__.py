@@ -19,10 +19,12 @@ _COMMANDS = {
     "data": "Keep, query and import the rows; fetch what the shipped systems run on.",
     "decide": "Ask the service for one decision.",
     "demo": "Run a shipped system from nothing to its report.",
+    "doctor": "Check this machine, the store and the service, and say what to do.",
     "events": "Tell the service what came of its decisions.",
     "key": "Make, list, rotate and revoke API keys.",
     "learn": "Run the learner; relearn or verify what was learned.",
     "serve": "Run service processes over a store that is there.",
+    "status": "Show what the service decides and has learned.",
     "tenant": "Make tenants, declare their decision points, hand out or erase their rows.",
     "up": "Run everything until it is stopped.",
 }

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from steersman.cli.data_store import compact_command, keep_command, query_command
+from steersman.cli import data_store
 from steersman.cli.showing import show
 
 if TYPE_CHECKING:
@@ -33,7 +33,14 @@ def command() -> None:
     """Keep, query and import the rows; fetch and record what the shipped systems run on."""
 
 
-for _kept in (compact_command, keep_command, query_command):
+for _kept in (
+    data_store.backup_command,
+    data_store.compact_command,
+    data_store.keep_command,
+    data_store.query_command,
+    data_store.restore_command,
+    data_store.retain_command,
+):
     command.add_command(_kept)
 
 

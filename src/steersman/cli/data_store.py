@@ -6,6 +6,7 @@ import asyncio
 import csv
 import logging
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,15 +20,14 @@ from steersman.cli.options import (
     run,
     tenant_option,
 )
-from steersman.cli.showing import show, show_rows
+from steersman.cli.showing import as_fields, show, show_rows
 from steersman.cli.stack import can_compact
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
 from steersman.errors import StoreError
-from steersman.store import Database, make_partitions
+from steersman.store import Database, backup, keep, make_partitions, restore
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
 
     from steersman.store import Tenant
 
@@ -116,6 +116,40 @@ def query_command(
     show_rows(rows, table.column_names, as_json=as_json, none="no rows")
 
 
+@click.command("backup")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@administers
+def backup_command(file: Path, home: Path, *, as_json: bool) -> None:
+    """Write everything of every tenant into FILE; nobody is kept waiting.
+
+    The secret that API keys are hashed with is not in it: keep HOME/secret apart and safe.
+    """
+    done = in_store(home, lambda database: backup(database, file))
+    show(as_fields(done), as_json=as_json)
+
+
+@click.command("restore")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--replace", is_flag=True, help="Even if there are tenants: they are replaced.")
+@administers
+def restore_command(file: Path, home: Path, *, replace: bool, as_json: bool) -> None:
+    """Bring back what FILE holds. Stop service and learner first."""
+    newer = in_store(home, lambda database: restore(database, file, replace=replace))
+    show({"restored": str(file), "migrations_applied": newer}, as_json=as_json)
+
+
+@click.command("retain")
+@click.option("--days", required=True, type=click.IntRange(1, 36_500), help="What stays.")
+@click.option("--idempotency-days", default=30, show_default=True, type=click.IntRange(1, 36_500))
+@administers
+def retain_command(days: int, idempotency_days: int, home: Path, *, as_json: bool) -> None:
+    """Drop decisions and events older than DAYS days, if the cold store has them."""
+    done = in_store(
+        home, lambda database: keep(database, days=days, idempotency_days=idempotency_days)
+    )
+    show(as_fields(done), as_json=as_json)
+
+
 @click.command("keep")
 @home_option
 @cold_option
@@ -123,7 +157,7 @@ def query_command(
 @click.option("--supervised", is_flag=True, hidden=True)
 def keep_command(home: Path, cold: str | None, at: str, *, supervised: bool) -> None:
     """Make partitions ahead of time and compact every day, until stopped."""
-    from steersman.service.logs import configure_logging  # noqa: PLC0415 (for one command)
+    from steersman.service import configure_logging  # noqa: PLC0415 (for one command)
 
     configure_logging()
     database = Database.open(home)

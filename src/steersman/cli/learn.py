@@ -3,24 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from steersman.cli.options import (
+    actor,
+    administers,
     close,
+    for_tenant,
     home_option,
     run,
+    tenant_option,
 )
+from steersman.cli.showing import as_fields, show, show_rows
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
-from steersman.store import Database
+from steersman.errors import StateError, StoreError
+from steersman.learn import rebuild, run_learner, verify
+from steersman.store import Database, as_tenant, points_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from steersman.store import PointRow, Tenant
 
 _skill = click.argument("skill")
 _point = click.argument("point")
+
+
+class Moment(click.ParamType[datetime]):
+    """A time as ISO 8601; without a zone it is UTC."""
+
+    name = "TIME"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Return the time.
+
+        Args:
+            value: what was typed.
+            param: of click.
+            ctx: of click.
+        """
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r:.60} is no time; give such as 2026-01-31T12:00:00Z", param, ctx)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 @click.group()
@@ -36,8 +67,7 @@ def run_command(home: Path, *, supervised: bool) -> None:
 
     Any number of learners may run, on any machine: each decision point is learned by one of them.
     """
-    from steersman.learn import run_learner  # noqa: PLC0415 (slow to import, for one command)
-    from steersman.service.logs import configure_logging  # noqa: PLC0415
+    from steersman.service import configure_logging  # noqa: PLC0415 (for one command)
 
     configure_logging()
     database = Database.open(home)
@@ -53,3 +83,92 @@ def run_command(home: Path, *, supervised: bool) -> None:
         run(learn())
     finally:
         close(database)
+
+
+@command.command("rebuild")
+@_skill
+@_point
+@click.option("--until", type=Moment(), help="Leave out what was learned later (ISO 8601, UTC).")
+@click.option(
+    "--exclude",
+    metavar="CONDITION",
+    help="Leave out the decisions for which this holds: one SQL expression over the columns of "
+    "table decision, such as \"unit = 'bot-7'\".",
+)
+@tenant_option
+@administers
+def rebuild_command(
+    skill: str,
+    point: str,
+    until: datetime | None,
+    exclude: str | None,
+    tenant_name: str,
+    home: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Relearn POINT of SKILL from its log, without poisoned or erased decisions; let it serve.
+
+    The result has the same bytes as if they had never been. The point goes on serving meanwhile.
+    """
+
+    async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
+        row = await _find(database, tenant, skill, point)
+        return as_fields(await rebuild(database, row, actor=actor(), until=until, exclude=exclude))
+
+    show(for_tenant(home, tenant_name, work), as_json=as_json)
+
+
+@command.command("verify")
+@click.argument("skill", required=False)
+@click.argument("point", required=False)
+@tenant_option
+@administers
+def verify_command(
+    skill: str | None, point: str | None, tenant_name: str, home: Path, *, as_json: bool
+) -> None:
+    """Compute rewards from events and states from updates again, and compare with what is stored.
+
+    Without SKILL and POINT: all of the tenant. What does not hold makes the exit status 1.
+    """
+
+    async def work(database: Database, tenant: Tenant) -> list[dict[str, Any]]:
+        rows = await _points(database, tenant)
+        if skill is not None:
+            rows = [row for row in rows if row.skill == skill and point in {None, row.point}]
+            if not rows:
+                raise _unknown(tenant, skill, point)
+        found = [(row, await verify(database, row)) for row in rows]
+        return [
+            {"skill": row.skill, "decision": row.point, "holds": v.holds, **as_fields(v)}
+            for row, v in found
+        ]
+
+    rows = for_tenant(home, tenant_name, work)
+    columns = ("skill", "decision", "holds", "decisions", "updates", "pending")
+    show_rows(rows, (*columns, "wrong_rewards", "state"), as_json=as_json, none="nothing declared")
+    wrong = [f"{row['skill']}/{row['decision']}" for row in rows if not row["holds"]]
+    if wrong:
+        message = f"{', '.join(wrong)} do not follow from the log; `steersman learn rebuild` does"
+        raise StateError(message)
+
+
+async def _find(database: Database, tenant: Tenant, skill: str, point: str) -> PointRow:
+    for row in await _points(database, tenant):
+        if (row.skill, row.point) == (skill, point):
+            return row
+    raise _unknown(tenant, skill, point)
+
+
+async def _points(database: Database, tenant: Tenant) -> list[PointRow]:
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, tenant.id):
+            return await points_of(connection, tenant.id)
+    finally:
+        await connection.close()
+
+
+def _unknown(tenant: Tenant, skill: str, point: str | None) -> StoreError:
+    message = f"{tenant.name} has no decision point {skill}/{point or '…'}; "
+    return StoreError(message + f"`steersman tenant points {tenant.name}` shows those there are")

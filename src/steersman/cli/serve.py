@@ -28,8 +28,7 @@ def command(home: Path, host: str, port: int, processes: int, *, supervised: boo
     (`steersman learn run`). Log lines are JSON on standard error.
     """
     # uvicorn and its loop are imported by who serves alone.
-    from steersman.service.logs import configure_logging  # noqa: PLC0415
-    from steersman.service.server import serve  # noqa: PLC0415
+    from steersman.service import configure_logging, serve  # noqa: PLC0415
 
     configure_logging()
     database = Database.open(home)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _EMPTY = "–"
+_WIDE = 1_000
 
 
 def show(result: Mapping[str, Any], *, as_json: bool) -> None:
@@ -52,11 +53,25 @@ def show_rows(
     elif not found:
         click.echo(none)
     else:
-        console = Console(soft_wrap=not Console().is_terminal)
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=_WIDE)  # nothing is to be wrapped in a pipe
         table = Table(*(name.replace("_", " ") for name in columns), box=None, pad_edge=False)
         for row in found:
             table.add_row(*(_cell(row.get(name)) for name in columns))
         console.print(table, highlight=False, markup=False)
+
+
+def as_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, one level deep.
+
+    Args:
+        value: an instance.
+
+    >>> as_fields(dataclasses.make_dataclass("Point", ["x", "y"])(1, 2))
+    {'x': 1, 'y': 2}
+    """
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def as_text(value: Any) -> str:
@@ -80,8 +95,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if dataclasses.is_dataclass(value):
+        return as_fields(value)
     return msgspec.to_builtins(value)
 
 

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.options import actor, administers, for_tenant, in_store
+from steersman.cli.options import actor, administers, for_tenant, home_option, in_store
 from steersman.cli.showing import show, show_rows
 from steersman.store import (
     as_tenant,
     create_tenant,
     declare,
+    erase,
+    export,
     list_tenants,
     points_of,
 )
 
 if TYPE_CHECKING:
-    from steersman.store import Database, PointRow, Tenant
+    from uuid import UUID
+
+    from steersman.store import Database, Erased, PointRow, Tenant
 
 _name = click.argument("name")
 _documents = click.argument(
@@ -86,6 +90,65 @@ def points(name: str, home: Path, *, as_json: bool) -> None:
             await connection.close()
 
     _show_points(for_tenant(home, name, work), as_json=as_json)
+
+
+@command.command("export")
+@_name
+@click.option("--unit", required=True, help="Whose rows: what the application called its unit.")
+@home_option
+def export_command(name: str, unit: str, home: Path) -> None:
+    """Print everything the store holds about a unit of the tenant NAME, one JSON object a line."""
+
+    async def work(database: Database, tenant: Tenant) -> None:
+        async for line in export(database, tenant.id, unit=unit):
+            click.echo(line)
+
+    for_tenant(home, name, work)
+
+
+@command.command("erase")
+@_name
+@click.option("--unit", help="All decisions of this unit ...")
+@click.option("--decision", "decisions", multiple=True, type=click.UUID, help="... or this one.")
+@click.option("--reason", required=True, help="Kept beside the ids of what was erased.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@administers
+def erase_command(
+    name: str,
+    unit: str | None,
+    decisions: tuple[UUID, ...],
+    reason: str,
+    home: Path,
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Erase decisions of the tenant NAME with their events, rewards and keys; for good.
+
+    What was learned from them is taken back by the learner; the cold store drops them with its next
+    compaction.
+    """
+    if (unit is None) == (not decisions):
+        raise click.UsageError("give either --unit or one --decision or more")
+    if not yes:
+        what = f"all of unit {unit!r}" if unit is not None else f"{len(decisions)} decisions"
+        click.confirm(f"Erase {what} of {name} for good?", abort=True, err=True)
+
+    async def work(database: Database, tenant: Tenant) -> Erased:
+        return await erase(
+            database,
+            tenant.id,
+            reason=reason,
+            actor=actor(),
+            unit=unit,
+            decisions=decisions or None,
+        )
+
+    done = for_tenant(home, name, work)
+    learned = [f"{skill}/{point}" for skill, point in done.learned]
+    show(
+        {"decisions": list(done.decisions), "rows": done.rows, "learned": learned}, as_json=as_json
+    )
 
 
 def _show_points(rows: list[PointRow], *, as_json: bool) -> None:

@@ -1,0 +1,154 @@
+"""What ``steersman doctor`` looks at in the machine: Python, the home, the disk, the service."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+import urllib3
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Verdict = Literal["ok", "warn", "fail"]
+_EXTRAS = {
+    "data": (("duckdb", "pyarrow"), "no compaction, no `data query`"),
+    "s3": (("obstore",), "no cold store in S3"),
+    "otel": (("opentelemetry.sdk",), "no traces are exported"),
+    "demo": (("matplotlib", "plotille"), "no charts in `steersman demo`"),
+}
+_LEAST_FREE_GB, _FEW_FREE_GB = 0.5, 5.0
+_SLOW_FLUSH_MS = 10.0
+_FLUSHES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor.
+
+    Attributes:
+        what: was looked at.
+        verdict: ok, warn: works with a limitation; fail: does not work.
+        found: what was seen.
+        advice: what to do; empty if nothing.
+    """
+
+    what: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+
+
+def look_at_python() -> Iterator[Finding]:
+    """Look at the interpreter and the extras.
+
+    Yields:
+        Findings.
+    """
+    found = f"{platform.python_version()} ({sys.executable})"
+    yield Finding("python", "ok", found)
+    for name, (modules, without) in _EXTRAS.items():
+        missing = [module for module in modules if not _is_there(module)]
+        if missing:
+            advice = f'if you need it: pip install "steersman[{name}]"'
+            yield Finding(f"extra {name}", "warn", f"not installed: {without}", advice)
+        else:
+            yield Finding(f"extra {name}", "ok", "installed")
+
+
+def look_at_home(home: Path) -> Iterator[Finding]:
+    """Look at the directory of all state, and at the disk below it.
+
+    Args:
+        home: may not be there yet.
+
+    Yields:
+        Findings.
+    """
+    if not home.is_dir():
+        advice = "`steersman up` makes it; or name another: --home, STEERSMAN_HOME"
+        yield Finding("home", "warn", f"{home} is not there", advice)
+        return
+    if not os.access(home, os.W_OK | os.X_OK):
+        yield Finding(
+            "home", "fail", f"{home} is not writable", "give it to the user who runs this"
+        )
+        return
+    yield Finding("home", "ok", str(home.absolute()))
+    yield _private(home / "secret", "the secret", 0o077, "chmod 600")
+    free = shutil.disk_usage(home).free / 1e9
+    verdict: Verdict = "ok" if free >= _FEW_FREE_GB else "warn"
+    advice = "" if verdict == "ok" else "make room: `steersman data compact`, then `data retain`"
+    yield Finding(
+        "disk space", "fail" if free < _LEAST_FREE_GB else verdict, f"{free:.1f} GB free", advice
+    )
+    took_ms = _flush_ms(home)
+    slow = took_ms > _SLOW_FLUSH_MS
+    advice = "every decision waits for one flush: use a faster disk" if slow else ""
+    yield Finding("disk flush", "warn" if slow else "ok", f"{took_ms:.2f} ms", advice)
+
+
+def look_at_service(url: str) -> Iterator[Finding]:
+    """Look at whether a service answers.
+
+    Args:
+        url: of the service.
+
+    Yields:
+        Findings.
+    """
+    with urllib3.PoolManager(retries=False, timeout=3.0) as pool:
+        try:
+            pool.request("GET", f"{url}/healthz")
+            answer = pool.request("GET", f"{url}/readyz")
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            found = f"{url} does not answer: {type(error).__name__}"
+            yield Finding("service", "warn", found, "`steersman up` or `steersman serve` starts it")
+            return
+    if answer.status == 200:
+        yield Finding("service", "ok", f"{url} is ready")
+    else:
+        why = answer.data.decode(errors="replace")[:300]
+        yield Finding("service", "fail", f"{url} is not ready: {why}", "see its log")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _private(path: Path, what: str, mask: int, command: str) -> Finding:
+    if not path.exists():
+        return Finding(what, "ok", "made on first use, or named by STEERSMAN_SECRET")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & mask:
+        return Finding(what, "fail", f"others may read {path} ({mode:o})", f"{command} {path}")
+    return Finding(what, "ok", f"{path}, for its owner alone")
+
+
+def _flush_ms(folder: Path) -> float:
+    """Return how long this disk takes to make a small write durable, the median of several."""
+    took = []
+    probe = folder / f".flush-{os.getpid()}"
+    try:
+        with probe.open("wb") as file:
+            for _ in range(_FLUSHES):
+                begun = time.perf_counter()
+                file.write(b"x" * 4096)
+                file.flush()
+                os.fsync(file.fileno())
+                took.append(1000 * (time.perf_counter() - begun))
+    finally:
+        probe.unlink(missing_ok=True)
+    return statistics.median(took)

@@ -1,0 +1,136 @@
+"""What ``steersman doctor`` looks at in the store: server, roles, schema, partitions, learning."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from steersman.cli.checkup import Finding
+from steersman.cli.options import close, run
+from steersman.errors import StoreError
+from steersman.store import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_MIGRATE = "`steersman doctor --migrate`"
+
+
+def look_at_store(home: Path) -> Iterator[Finding]:
+    """Look at PostgreSQL and the schema in it.
+
+    Args:
+        home: of the embedded server, unless ``DATABASE_URL`` names another.
+
+    Yields:
+        Findings.
+    """
+    named = bool(os.environ.get("DATABASE_URL"))
+    if not named and not (home / "postgres" / "data").is_dir():
+        yield Finding("postgres", "warn", "none yet", "`steersman up` makes one; or DATABASE_URL")
+        return
+    try:
+        database = Database.open(home)
+    except StoreError as error:
+        yield Finding("postgres", "fail", str(error), "read the log it quotes")
+        return
+    try:
+        yield from run(_look_into(database))
+    except StoreError as error:
+        yield Finding("postgres", "fail", str(error), "check DATABASE_URL and the server")
+    finally:
+        close(database)
+
+
+async def _look_into(database: Database) -> list[Finding]:
+    connection = await database.connect(None)
+    try:
+        kind = "embedded" if database.server is not None else "by DATABASE_URL"
+        version = await connection.fetchval("SHOW server_version")
+        findings = [Finding("postgres", "ok", f"{version}, {kind}"), await _clock(connection)]
+        findings.append(await _roles(connection))
+        migrations = await _migrations(connection)
+        findings.append(migrations)
+        if migrations.verdict == "ok":
+            findings += [await _partitions(connection), await _learning(database)]
+        return findings
+    finally:
+        await connection.close()
+
+
+async def _clock(connection: Any) -> Finding:
+    before = time.time()
+    there = (await connection.fetchval("SELECT clock_timestamp()")).timestamp()
+    apart = there - (before + time.time()) / 2
+    if abs(apart) > 1.0:
+        advice = "set both clocks by NTP: windows of rewards are measured with them"
+        return Finding("clock", "warn", f"{apart:+.1f} s from the server's", advice)
+    return Finding("clock", "ok", f"{apart * 1000:+.1f} ms from the server's")
+
+
+async def _roles(connection: Any) -> Finding:
+    rows = await connection.fetch(
+        "SELECT rolname, rolsuper OR rolbypassrls AS free FROM pg_roles WHERE rolname = ANY($1)",
+        [f"steersman_{role}" for role in ("owner", "app", "worker")],
+    )
+    free = [row["rolname"] for row in rows if row["free"]]
+    if free:
+        advice = f"ALTER ROLE {free[0]} NOSUPERUSER NOBYPASSRLS"
+        return Finding("roles", "fail", f"{', '.join(free)} may see every tenant's rows", advice)
+    if len(rows) < 3:
+        return Finding("roles", "fail", f"{len(rows)} of 3 are there", _MIGRATE)
+    return Finding("roles", "ok", "owner, app, worker; none bypasses row-level security")
+
+
+async def _migrations(connection: Any) -> Finding:
+    folder = files("steersman.store.migrations")
+    ours = {
+        entry.name: sha256(entry.read_bytes()).digest()
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
+    }
+    if await connection.fetchval("SELECT to_regclass('steersman.migration')") is None:
+        return Finding("schema", "fail", "not there", _MIGRATE)
+    applied = dict(await connection.fetch("SELECT name, sha256 FROM steersman.migration"))
+    other = sorted(name for name in applied if ours.get(name) != applied[name])
+    missing = sorted(set(ours) - set(applied))
+    if other:
+        found = f"{', '.join(other)} applied in another form"
+        return Finding("schema", "fail", found, "use the version that made it, or a newer one")
+    if missing:
+        found = f"{', '.join(missing)} not applied"
+        return Finding("schema", "fail", found, _MIGRATE)
+    return Finding("schema", "ok", f"{len(applied)} migrations applied")
+
+
+async def _partitions(connection: Any) -> Finding:
+    last: str | None = await connection.fetchval(
+        "SELECT max(right(c.relname, 8)) FROM pg_inherits AS i JOIN pg_class AS c "
+        "ON c.oid = i.inhrelid WHERE i.inhparent = 'steersman.decision'::regclass "
+        "AND c.relname ~ '_[0-9]{8}$'"
+    )
+    today = datetime.now(UTC).date()
+    ahead = (date.fromisoformat(last) - today) if last else timedelta(-1)
+    if ahead < timedelta(2):
+        advice = "`steersman data keep` makes them ahead; rows without one are kept all the same"
+        return Finding("partitions", "warn", f"until {last}", advice)
+    return Finding("partitions", "ok", f"made until {last}")
+
+
+async def _learning(database: Database) -> Finding:
+    connection = await database.connect("worker")
+    try:
+        late_s = await connection.fetchval(
+            "SELECT extract(epoch FROM now() - min(due_at))::float8 FROM work WHERE due_at <= now()"
+        )
+    finally:
+        await connection.close()
+    if late_s is not None and late_s > 30.0:
+        advice = "is a learner running? `steersman learn run`; see its log"
+        return Finding("learning", "warn", f"outcomes wait for {late_s:,.0f} s", advice)
+    return Finding("learning", "ok", "no outcome waits long")

@@ -1,0 +1,48 @@
+"""``steersman doctor``: whether this machine, the store and the service are sound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from steersman.cli import checkup, checkup_store
+from steersman.cli.options import administers, in_store, url_option
+from steersman.cli.showing import as_fields, as_text
+from steersman.store import migrate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+@click.command()
+@click.option("--migrate", "schema", is_flag=True, help="First bring the schema up to date.")
+@url_option
+@administers
+def command(home: Path, url: str, *, schema: bool, as_json: bool) -> None:
+    """Check what everything stands on, and say what to do.
+
+    Each line is ok, warn (it works, with a limitation) or fail; one fail makes the exit status 1.
+    """
+    if schema:
+        in_store(home, migrate)
+    looks = (
+        checkup.look_at_python(),
+        checkup.look_at_home(home),
+        checkup_store.look_at_store(home),
+        checkup.look_at_service(url),
+    )
+    findings = []
+    for finding in (finding for look in looks for finding in look):
+        findings.append(finding)
+        if not as_json:
+            verdict = click.style(f"{finding.verdict:<5}", fg=_COLOURS[finding.verdict])
+            click.echo(f"{verdict} {finding.what:<12} {finding.found}")
+            if finding.advice:
+                click.echo(f"{'':<18} -> {finding.advice}")
+    if as_json:
+        click.echo(as_text([as_fields(finding) for finding in findings]))
+    if any(finding.verdict == "fail" for finding in findings):
+        raise SystemExit(1)

@@ -1,0 +1,91 @@
+"""``steersman status``: what the service decides and has learned, as the service and store tell."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+import urllib3
+
+from steersman.cli.options import administers, in_store, key_option, url_option
+from steersman.cli.showing import as_text, show_rows
+from steersman.errors import ServiceError, UnauthorizedError, UnavailableError
+from steersman.store import as_tenant, list_tenants
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.store import Database
+
+_SERVED = [
+    *("skill", "decision", "algorithm", "snapshot", "update_seq", "replica_seq", "learn_lag_s"),
+    *("decisions", "degraded", "rewarded", "mean_reward"),
+]
+_STORED = ("tenant", "skill", "decision", "snapshot", "updates", "waiting", "learner", "seen")
+_POINTS = """
+SELECT l.skill, l.point AS decision, l.snapshot, l.seq AS updates, l.holder AS learner,
+  l.seen_at AS seen,
+  (SELECT count(*) FROM work AS w
+   WHERE w.skill = l.skill AND w.point = l.point AND w.due_at <= now()) AS waiting
+FROM learner AS l ORDER BY l.skill, l.point
+"""
+
+
+@click.command()
+@url_option
+@key_option
+@administers
+def command(url: str, api_key: str | None, home: Path, *, as_json: bool) -> None:
+    """Show every decision point: state, learning, counts of the last hour.
+
+    With an API key that may read, the service is asked. Where the store is at hand (HOME or
+    DATABASE_URL) it is asked too, about every tenant.
+    """
+    at_hand = bool(os.environ.get("DATABASE_URL")) or (home / "postgres" / "data").is_dir()
+    if api_key is None and not at_hand:
+        raise click.UsageError(
+            f"no API key and no store in {home}; set STEERSMAN_API_KEY, or name --home"
+        )
+    served = None if api_key is None else _ask(url, api_key)
+    stored = in_store(home, _look) if at_hand else None
+    if as_json:
+        click.echo(as_text({"service": served, "store": stored}))
+        return
+    if served is not None:
+        click.echo(f"{url} is {served['guardian_state']}; its last hour")
+        show_rows(served["points"], _SERVED, as_json=False, none="nothing declared yet")
+    if stored is not None:
+        click.echo(f"{'' if served is None else chr(10)}store")
+        show_rows(stored, _STORED, as_json=False, none="nothing declared yet")
+
+
+def _ask(url: str, api_key: str) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {api_key}"}
+    with urllib3.PoolManager(retries=False, timeout=5.0) as pool:
+        try:
+            answer = pool.request("GET", f"{url}/rl-status", headers=headers)
+        except urllib3.exceptions.HTTPError as error:
+            message = (
+                f"{url} does not answer ({type(error).__name__}); `steersman doctor` tells more"
+            )
+            raise UnavailableError(message) from error
+    if answer.status == 200:
+        found: dict[str, Any] = json.loads(answer.data)
+        return found
+    kind = UnauthorizedError if answer.status in {401, 403} else ServiceError
+    raise kind(f"{url} refused: {answer.data.decode(errors='replace')[:500]}")
+
+
+async def _look(database: Database) -> list[dict[str, Any]]:
+    connection = await database.connect("app")
+    try:
+        rows = []
+        for tenant in await list_tenants(database):
+            async with as_tenant(connection, tenant.id):
+                found = await connection.fetch(_POINTS)
+            rows += [{"tenant": tenant.name, **row} for row in found]
+        return rows
+    finally:
+        await connection.close()
