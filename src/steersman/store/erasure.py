@@ -165,7 +165,7 @@ _CLEARED = {
     "SELECT FROM update AS u JOIN erasure AS e ON e.tenant = u.tenant AND e.decision = u.decision "
     "WHERE u.tenant = o.tenant AND u.skill = o.skill AND u.point = o.point "
     "AND u.snapshot = o.snapshot)",
-    "update": _SUPERSEDED + " AND o.decision IN (SELECT decision FROM erasure)",
+    "update": _SUPERSEDED + " AND o.decision IN (SELECT decision FROM erasure)",  # noqa: S608
 }
 
 
