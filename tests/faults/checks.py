@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from steersman.features import FeatureMap
-from steersman.learn import Replica, load
+from steersman.learn import Replica, load, verify
 from steersman.policies import load_policy
 from steersman.rewards import evaluate
 from steersman.store import as_tenant, points_of, unpack_state, updates_after
@@ -88,6 +88,10 @@ async def check_learning(database, access):
                 await _check_numbers(connection, row)
                 await _check_rewards(connection, row)
                 await _check_state(connection, row)
+                verified = await verify(database, row)
+                assert verified.holds, verified
+                assert not verified.pending
+                assert not verified.not_learned
     finally:
         await connection.close()
 
@@ -112,7 +116,7 @@ async def _check_rewards(connection, row):
     events = await connection.fetch(
         "SELECT e.decision, e.outcomes FROM event AS e JOIN decision AS d ON d.id = e.decision "
         "WHERE d.skill = $1 AND d.point = $2 AND d.weight > 0 AND NOT d.degraded "
-        "AND e.outcomes IS NOT NULL ORDER BY e.at, e.received_at, e.id",
+        "AND e.outcomes IS NOT NULL AND e.at <= d.window_ends ORDER BY e.at, e.received_at, e.id",
         *(row.skill, row.point),
     )
     outcomes = defaultdict(dict)
