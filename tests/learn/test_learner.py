@@ -163,9 +163,7 @@ async def test_what_the_policy_did_not_choose_is_not_learned(database, tenant):
 
 async def test_imported_decisions_count_for_their_weight(database, tenant):
     row = await declared(database, tenant.id)
-    one = decided(
-        row, np.random.default_rng(0), p=None, p_kind="none", x=None, weight=0.25
-    )
+    one = decided(row, np.random.default_rng(0), p=None, p_kind="none", x=None, weight=0.25)
     await write(database, [one], [happened(one, {"success": 1.0})])
     await learn_all(database)
     state = (await replica_of(database, tenant.id)).policy.state()

@@ -187,7 +187,11 @@ async def test_conditions_that_work(database, tenant, condition):
 
 async def test_conditions_that_do_not_work_say_why(database, tenant):
     row = await declared(database, tenant.id)
-    for condition, why in [("colour = 'red'", "colour"), ("unit > 3", "operator"), ("1", "boolean")]:
+    for condition, why in [
+        ("colour = 'red'", "colour"),
+        ("unit > 3", "operator"),
+        ("1", "boolean"),
+    ]:
         with pytest.raises(InputError, match=why):
             await rebuild(database, row, exclude=condition, actor="test")
     assert len(await rows(database, tenant.id, "SELECT FROM snapshot")) == 1

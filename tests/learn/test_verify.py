@@ -57,10 +57,9 @@ async def test_a_checkpoint_is_what_its_updates_make(database, tenant):
 @pytest.mark.parametrize(
     ("statement", "what"),
     [
-        ("UPDATE reward SET value = 0.123 WHERE decision = (SELECT min(id::text)::uuid "
-         "FROM decision)", "wrong_rewards"),
-        ("DELETE FROM reward WHERE decision = (SELECT min(id::text)::uuid FROM decision)",
+        ("UPDATE reward SET value = 0.123 WHERE value = (SELECT max(value) FROM reward)",
          "wrong_rewards"),
+        ("DELETE FROM reward WHERE value = (SELECT max(value) FROM reward)", "wrong_rewards"),
         ("UPDATE update SET reward_change = 0.5 WHERE seq = 7", "state"),
         ("DELETE FROM update WHERE seq = 29", "state"),
         ("DELETE FROM update WHERE seq = 30", "state"),

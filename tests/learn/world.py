@@ -1,4 +1,4 @@
-"""A small world for learners: points of every algorithm, decisions, events, and learning them all."""
+"""A small world for learners: points of every algorithm, decisions, events, learning them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ QUICK = LearnerSettings(poll_s=0.05, linger_s=0.0, lease_s=2.0)
 _DAY_S = 86_400.0
 
 
-def document(policy: str = "lin_ucb", *, reward: str = "", learning: str = "", dim: int = 12) -> str:
+def document(
+    policy: str = "lin_ucb", *, reward: str = "", learning: str = "", dim: int = 12
+) -> str:
     """Return a declaration with one of the policies above."""
     features = ", features: [price, speed]" if "joint" in POLICIES[policy] else ""
     return f"""

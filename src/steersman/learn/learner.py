@@ -37,6 +37,7 @@ _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _SCAN = 2000
 _IDLE_S = 60.0
 _BROKEN_S = 10.0
+_WITH_TRANSACTION_TIMEOUT = 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,9 @@ class _Learner:
         lease_ms = round(self._settings.lease_s * 1000)
         # A paused learner must not keep the rows it was at: the server ends its transaction.
         await connection.execute(f"SET idle_in_transaction_session_timeout = {lease_ms}")
+        if connection.get_server_version().major >= _WITH_TRANSACTION_TIMEOUT:
+            # Paused while a statement is prepared for the first time, it does not count as idle.
+            await connection.execute(f"SET transaction_timeout = {6 * lease_ms}")
         await connection.execute(f"SET lock_timeout = {max(1, lease_ms // 4)}")
         # Tables that were empty when a statement was planned are not empty for long.
         for method in ("seqscan", "hashjoin", "mergejoin"):

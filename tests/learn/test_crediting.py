@@ -1,0 +1,106 @@
+"""From rows of events to a credit: pure, and on nobody's clock."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from steersman.errors import InputError
+from steersman.learn.crediting import Credit, credit_of, is_learnable
+from steersman.spec import loads
+from steersman.store import Decided, Happened
+from tests.learn.world import document
+
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+START = AT.timestamp()
+SPEC = loads(document())
+
+
+def made(**changes):
+    row = Decided(
+        id=UUID(int=1),
+        episode=None,
+        spec_hash=bytes(32),
+        context={},
+        action="deep",
+        x=None,
+        key=None,
+        p_kind="exact",
+        degraded=False,
+        weight=1.0,
+        at=AT,
+        window_ends=AT + timedelta(seconds=600),
+        barred=False,
+        revision=0,
+        value=None,
+        status=None,
+        terms=None,
+        final=None,
+    )
+    return row._replace(**changes)
+
+
+def event(after_s, outcomes=None, **changes):
+    row = Happened(UUID(int=1), None, AT + timedelta(seconds=after_s), outcomes, None)
+    return row._replace(**changes)
+
+
+def test_an_outcome_ahead_of_our_clock_has_happened():
+    credit = credit_of(SPEC, made(), [event(30, {"success": 1})], now=START + 1)
+    assert credit == Credit(1.0, "scored", {"success": 1.0}, final=False)
+
+
+def test_one_after_the_window_does_not_count_and_does_not_close_it():
+    events = [event(30, {"success": 1}), event(601, {"success": 0})]
+    assert credit_of(SPEC, made(), events, now=START + 40) == (
+        1.0,
+        "scored",
+        {"success": 1.0},
+        False,
+    )
+    assert credit_of(SPEC, made(), events, now=START + 700).final
+
+
+def test_what_was_final_stays_final_when_the_clock_steps_back():
+    earlier = made(final=True, value=1.0, status="scored")
+    credit = credit_of(SPEC, earlier, [event(30, {"success": 0.5})], now=START - 9999)
+    assert credit == (0.5, "scored", {"success": 0.5}, True)
+
+
+def test_the_latest_value_of_a_name_counts():
+    events = [event(1, {"success": 0.5}), event(2, {"success": 0.25}), event(2, {"other": 9})]
+    assert credit_of(SPEC, made(), events, now=START + 5).value == 0.25
+
+
+def test_another_action_withdraws_whatever_else_came():
+    events = [event(1, {"success": 1}), event(2, action_taken="other")]
+    assert credit_of(SPEC, made(), events, now=START + 5) == (
+        *(None, "withdrawn", {"success": 1.0}, False),
+    )
+
+
+def test_another_decisions_other_action_withdraws_nothing():
+    events = [event(1, {"success": 1}), event(2, decision=UUID(int=2), action_taken="other")]
+    assert credit_of(SPEC, made(), events, now=START + 5).value == 1.0
+
+
+def test_outcomes_that_are_no_numbers_are_refused():
+    with pytest.raises(InputError):
+        credit_of(SPEC, made(), [event(1, {"success": "yes"})], now=START + 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "learnable"),
+    [
+        ({}, True),
+        ({"p_kind": "imported", "weight": 0.1}, True),
+        ({"p_kind": "none"}, True),
+        ({"p_kind": "client"}, False),
+        ({"p_kind": "fallback"}, False),
+        ({"degraded": True}, False),
+        ({"weight": 0.0}, False),
+        ({"barred": True}, False),
+    ],
+)
+def test_what_a_policy_may_learn_from(changes, learnable):
+    assert is_learnable(made(**changes)) == learnable

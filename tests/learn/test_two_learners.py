@@ -1,0 +1,203 @@
+"""One learner per point, whatever is killed or paused: nothing is lost, nothing learned twice."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from steersman.errors import Fenced
+from steersman.learn import verify
+from steersman.learn.batch import learn_batch
+from steersman.learn.claims import Claims
+from steersman.store import due_work
+from tests.learn.learning_process import LEASE_S
+from tests.learn.world import (
+    bits,
+    corrections,
+    declared,
+    learn_all,
+    nothing_due,
+    point_of,
+    replica_of,
+    rows,
+    traffic,
+)
+
+HOLDER = "SELECT holder, epoch FROM learner"
+
+
+@contextmanager
+def learner(database, holder, signal_name="none", at=0):
+    """Run a learner as a process of its own."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tests.learn.learning_process"),
+            *(database.url, holder, signal_name, str(at)),
+        ],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "src"},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def until(condition, within_s=60.0):
+    """Wait for an async condition."""
+    deadline = time.monotonic() + within_s
+    while not await condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+async def holder_is(database, tenant, name):
+    return (await rows(database, tenant.id, HOLDER))[0]["holder"] == name
+
+
+async def check(database, tenant, decisions):
+    """Every decision was learned once, and the state is the one of its log."""
+    found = await verify(database, await point_of(database, tenant.id))
+    assert found.holds, found
+    assert (found.decisions, found.pending) == (len(decisions), 0)
+    assert found.not_learned == []
+    first = "SELECT count(*), count(DISTINCT decision) FROM update WHERE weight_change = 1"
+    assert tuple((await rows(database, tenant.id, first))[0]) == (len(decisions),) * 2
+
+
+async def stopped(process):
+    """Return whether a process is stopped by a signal."""
+    pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)  # noqa: ASYNC222 (it does not wait)
+    return pid == process.pid and os.WIFSTOPPED(status)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_learner_killed_after_any_query_lost_nothing(database, tenant, seed):
+    row = await declared(database, tenant.id, policy="lin_ucb_forgets")
+    decisions = await traffic(database, row, 20, seed=seed)
+    with learner(database, "killed", "SIGKILL", 1 + 3 * seed) as process:
+        await until(lambda: ended(process))
+        assert process.returncode == -signal.SIGKILL
+    await corrections(database, decisions)
+    await learn_all(database)
+    await check(database, tenant, decisions)
+
+
+async def ended(process):
+    return process.poll() is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [1, 3])
+async def test_a_paused_learner_is_taken_over_from_and_then_fenced(database, tenant, at):
+    """Paused while the server waits for the rest of a statement (1), and between two (3)."""
+    if at == 1 and await server_version(database) < 17:
+        pytest.skip("PostgreSQL 17 and later end such a transaction; others wait for the learner")
+    row = await declared(database, tenant.id, policy="lin_ucb_forgets")
+    decisions = await traffic(database, row, 20)
+    with (
+        learner(database, "paused", "SIGSTOP", at) as paused,
+        learner_later(database) as start,
+    ):
+        await until(lambda: stopped(paused))
+        other = start("other")
+        await nothing_due(database)
+        assert await holder_is(database, tenant, "other")
+        paused.send_signal(signal.SIGCONT)
+        await corrections(database, decisions)
+        await asyncio.sleep(2 * LEASE_S)
+        await nothing_due(database)
+        assert await holder_is(database, tenant, "other")
+        assert other.poll() is None
+        assert paused.poll() is None
+        other.kill()
+        more = await traffic(database, row, 5, seed=9)
+        await until(lambda: holder_is(database, tenant, "paused"))  # it is as good as any
+        await nothing_due(database)
+    await learn_all(database)  # what the killed one may have left
+    await check(database, tenant, [*decisions, *more])
+
+
+async def server_version(database):
+    connection = await database.connect()
+    major = connection.get_server_version().major
+    await connection.close()
+    return major
+
+
+@contextmanager
+def learner_later(database):
+    """Give a function that starts a learner, to be ended here."""
+    started = []
+
+    def start(holder):
+        started.append(learner(database, holder))
+        return started[-1].__enter__()
+
+    try:
+        yield start
+    finally:
+        for one in started:
+            one.__exit__(None, None, None)
+
+
+async def test_of_two_at_once_one_learns(database, tenant):
+    row = await declared(database, tenant.id)
+    decisions = await traffic(database, row, 40)
+    await asyncio.gather(learn_all(database), learn_all(database))
+    await check(database, tenant, decisions)
+    assert bits((await replica_of(database, tenant.id)).policy)
+
+
+async def test_what_the_former_holder_writes_is_refused(database, tenant):
+    row = await declared(database, tenant.id)
+    await traffic(database, row, 3)
+    first, second, work = [await database.connect("worker") for _ in range(3)]
+    point = (tenant.id, row.skill, row.point)
+    ours, theirs = Claims(first, "we", 0.05), Claims(second, "they", 0.05)
+    claim = await ours.take(point)
+    assert claim.locked
+    await asyncio.sleep(0.1)
+    taken = await theirs.take(point)
+    assert not taken.locked
+    ids = (await due_work(work, row_time()))[point]
+    with pytest.raises(Fenced, match="epoch"):
+        await learn_batch(work, claim, ids, now=time.time())
+    assert (await due_work(work, row_time()))[point] == ids
+    await ours.keep()
+    assert ours.held == {}
+    await theirs.keep()
+    assert taken.locked
+    done = await learn_batch(work, taken, ids, now=time.time())
+    assert (done.taken, done.updates) == (3, 3)
+    for connection in (first, second, work):
+        await connection.close()
+
+
+async def test_a_learner_that_is_alive_is_left_alone(database, tenant):
+    row = await declared(database, tenant.id)
+    first, second = [await database.connect("worker") for _ in range(2)]
+    point = (tenant.id, row.skill, row.point)
+    ours, theirs = Claims(first, "we", 30.0), Claims(second, "they", 30.0)
+    assert await ours.take(point)
+    assert await theirs.take(point) is None
+    assert theirs.elsewhere() == [point]
+    await ours.give_up(point)
+    theirs._elsewhere.clear()
+    assert (await theirs.take(point)).epoch == 2
+    for connection in (first, second):
+        await connection.close()
+
+
+def row_time():
+    return datetime.now(UTC)
