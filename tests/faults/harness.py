@@ -213,9 +213,28 @@ class Installation:
 
 
 @contextmanager
-def installation():
+def small_disk(folder, megabytes):
+    """Give a folder a disk of its own; skip the test where that is not allowed."""
+    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    options = f"size={megabytes}m,mode=0700,uid={os.geteuid()},gid={os.getegid()}"
+    mount = [*as_root, "mount", "-t", "tmpfs", "-o", options, "tmpfs", folder]
+    folder.mkdir(parents=True)
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False)
+        if mounted.returncode != 0:
+            pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode()}")
+    except FileNotFoundError as error:
+        pytest.skip(f"a small disk cannot be mounted here: {error}")
+    try:
+        yield
+    finally:
+        subprocess.run([*as_root, "umount", "-l", folder], check=True)
+
+
+@contextmanager
+def installation(home=None):
     """Make a home with a migrated server, and end everything that was started there."""
-    home = Path(tempfile.mkdtemp(prefix="steersman-faults-"))
+    home = home or Path(tempfile.mkdtemp(prefix="steersman-faults-"))
     made = Installation(home, open_database(home))
     try:
         asyncio.run(migrate(made.database))

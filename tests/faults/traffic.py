@@ -164,9 +164,12 @@ class Traffic:
         tasks = [asyncio.create_task(self.run(stop, pause_s=pause_s)) for _ in range(clients)]
         try:
             yield
-        finally:
-            stop.set()
-            await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            raise
+        stop.set()
+        await asyncio.gather(*tasks)
 
 
 @asynccontextmanager
