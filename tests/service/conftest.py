@@ -125,6 +125,12 @@ def serving_of(
     return make
 
 
+@pytest.fixture(scope="session")
+def starter() -> Callable[..., Callable[..., AbstractAsyncContextManager[Serving]]]:
+    """Return what returns `serving` for a database and a tenant of one's own."""
+    return _starter
+
+
 def _starter(
     database: Database, tenant: Tenant
 ) -> Callable[..., AbstractAsyncContextManager[Serving]]:

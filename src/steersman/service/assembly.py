@@ -141,7 +141,7 @@ class Service:
             intake,
             self.guard,
             self.metrics,
-            storing=lambda: self.event_rows.available or self.event_rows.depth == 0,
+            storing=self.storing,
         )
         reading = self.breakers["reading"]
         pages = (
@@ -189,6 +189,14 @@ class Service:
         await self.keys.close()
         await self.replicas.close()
         return sum(left)
+
+    def storing(self) -> bool:
+        """Return whether what is handed in now is likely to be stored.
+
+        With nothing waiting, one more goes through to see whether the store is back.
+        """
+        parts = (self.decisions, self.event_rows)
+        return all(it.available for it in parts) or not any(it.depth for it in parts)
 
     async def reasons(self) -> list[str]:
         """Return why requests should not be sent here; nothing if they should."""

@@ -62,8 +62,9 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._waits = _Waits.FOR_HEAD
         self._since = self.loop.time()
-        self._head = 0
-        self._raw = 0
+        self._raw = 0  # bytes of a head that came in earlier pieces
+        self._seen = 0  # and in this piece: what a complete head has at most
+        self._too_large = False
         self._messages = 0
         self._stuck_since: float | None = None
 
@@ -79,6 +80,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._waits is _Waits.FOR_NOTHING:
             # A request begins, or something that never becomes one.
             self._wait(_Waits.FOR_HEAD)
+        self._seen = self._raw + len(data)
         message = self._messages
         begun = self._waits is _Waits.FOR_HEAD
         super().data_received(data)
@@ -93,18 +95,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._messages += 1
         self._wait(_Waits.FOR_HEAD)
 
-    def on_url(self, url: bytes) -> None:
-        """Take a part of the URL."""
-        self._grow(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        self._grow(len(name) + len(value) + 4)
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         """Note that a body is next; the request begins to be answered."""
+        if self._seen > self.limits.head_bytes and self._head_bytes() > self.limits.head_bytes:
+            self._too_large = True
+            raise HeadTooLargeError
         self._wait(_Waits.FOR_BODY)
         super().on_headers_complete()
 
@@ -125,7 +120,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, as a problem like all others."""
-        if self._head > self.limits.head_bytes:
+        if self._too_large:
             self.end_with(self._head_problem())
         else:
             self.end_with(Problem.of("bad_request", f"{msg} Send HTTP/1.1 as RFC 9112 has it"))
@@ -172,12 +167,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def _wait(self, what: _Waits) -> None:
         self._waits = what
         self._since = self.loop.time()
-        self._head = self._raw = 0
+        self._raw = 0
 
-    def _grow(self, count: int) -> None:
-        self._head += count
-        if self._head > self.limits.head_bytes:
-            raise HeadTooLargeError
+    def _head_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _head_problem(self) -> Problem:
         detail = f"the head is over {self.limits.head_bytes} bytes; send fewer or shorter headers"
