@@ -233,6 +233,9 @@ class Bucket:
             path: of the object.
             folder: where to put it.
 
+        Returns:
+            The file it is in.
+
         Raises:
             FileNotFoundError: there is no such object.
             DataError: the bucket refuses, or does not answer.

@@ -48,6 +48,8 @@ class Refusal(NamedTuple):
     Attributes:
         number: its line, or its row in a Parquet file; from 1.
         reason: what is wrong, and what to do.
+
+    No doctest: a mere value; ``tests/store/importing/test_wrong_rows.py`` shows it.
     """
 
     number: int
@@ -81,7 +83,12 @@ class ImportReport:
     unused: tuple[str, ...] = ()
 
     def refuse(self, number: int, reason: str) -> None:
-        """Count a row that was not imported, and keep its reason if there is room."""
+        """Count a row that was not imported, and keep its reason if there is room.
+
+        Args:
+            number: of the row.
+            reason: what is wrong.
+        """
         self.refused += 1
         if len(self.refusals) < _TOLD:
             self.refusals = (*self.refusals, Refusal(number, reason))
