@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import asyncpg
 import pytest
 
+from steersman.errors import StoreError
 from tests.faults.checks import check_learning, check_promises, settled
 from tests.faults.harness import installation, small_disk
 from tests.faults.traffic import traffic
@@ -33,6 +36,8 @@ async def test_a_full_disk_loses_nothing_that_was_acknowledged(small):
             for seed in range(2):
                 filler = small.home / "postgres" / f"filler-{seed}"
                 _fill(filler)
+                if seed == 1:  # no room for the log either: the server gives up
+                    await _want_log_files(small.database)
                 await _asked_until(asking, lambda answer: answer["degraded"])
                 await asyncio.sleep(0.5)
                 filler.unlink()
@@ -41,6 +46,16 @@ async def test_a_full_disk_loses_nothing_that_was_acknowledged(small):
         await settled(small.database, access)
         await check_promises(small.database, access, asking.ledger)
         await check_learning(small.database, access)
+
+
+async def _want_log_files(database):
+    """Make the server need new files of its log until it gets none."""
+    with suppress(OSError, StoreError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection = await database.connect(None)
+        for _ in range(30):
+            await connection.execute("SELECT pg_switch_wal(), txid_current()")
+            await connection.execute("SELECT pg_logical_emit_message(true, 'test', 'x')")
+        pytest.fail("there was room for the log")
 
 
 async def _asked_until(asking, enough):
