@@ -29,7 +29,9 @@ NEEDED = {
     "tenant": {"name": "'t-' || gen_random_uuid()"},
 }
 FILLERS = {
-    "uuid": "gen_random_uuid()",
+    # Today's, as the ids of decisions are.
+    "uuid": "(left(first_id(current_date)::text, 14) || '7' || "
+    "right(gen_random_uuid()::text, 21))::uuid",
     "text": "'x'",
     "bytea": r"'\x00'::bytea",
     "timestamptz": "now()",

@@ -251,7 +251,13 @@ async def test_the_audit_tells_how_many_and_not_who(database, tenant):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"unit": "a", "decisions": []}, {"unit": "a", "reason": ""}],
+    [
+        {},
+        {"unit": "a", "decisions": []},
+        {"unit": "a", "reason": ""},
+        {"decisions": [uuid4()]},
+        {"decisions": [new_id(20_000_000_000.0)]},
+    ],
 )
 async def test_what_is_unclear_is_refused(database, tenant, arguments):
     with pytest.raises(InputError):

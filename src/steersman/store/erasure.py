@@ -12,6 +12,7 @@ no state could be rebuilt from a log with gaps; `sweep` removes them once anothe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from steersman.errors import InputError
 from steersman.store.audit import record
 from steersman.store.database import as_tenant
+from steersman.wire import id_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from steersman.store.database import Database
 
+_VERSION = 7
 _EXPORTED = {
     "decision": "SELECT to_jsonb(r) FROM decision AS r WHERE id = ANY($1) ORDER BY id",
     "event": (
@@ -81,7 +84,8 @@ async def erase(
         What was erased, and which states should be rebuilt.
 
     Raises:
-        InputError: not exactly one of unit and decisions, or no reason.
+        InputError: not exactly one of unit and decisions, no reason, or an id that no decision can
+            have: not a UUIDv7, or of the future.
         StoreError: the server does not answer.
 
     No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
@@ -176,6 +180,15 @@ def _check(unit: str | None, decisions: Sequence[UUID] | None, reason: str) -> N
     if not 1 <= len(reason) <= 200:
         message = f"the reason has {len(reason)} characters; allowed are 1 to 200; say why"
         raise InputError(message)
+    # The cold store finds the day of an erased decision by its id alone.
+    latest = (datetime.now(UTC) + timedelta(days=1)).timestamp()
+    for identifier in decisions or ():
+        if identifier.version != _VERSION or id_time(identifier) > latest:
+            message = (
+                f"{identifier} is no decision's id; allowed are UUIDv7 of the past; check it; "
+                "nothing was erased"
+            )
+            raise InputError(message)
 
 
 async def _of_unit(connection: Any, unit: str | None) -> list[UUID]:
