@@ -36,6 +36,7 @@ def command() -> None:
 for _kept in (
     data_store.backup_command,
     data_store.compact_command,
+    data_store.import_command,
     data_store.keep_command,
     data_store.query_command,
     data_store.restore_command,

@@ -6,10 +6,12 @@ import asyncio
 import csv
 import logging
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
 from steersman.cli.options import (
     administers,
@@ -23,13 +25,16 @@ from steersman.cli.options import (
 from steersman.cli.showing import as_fields, show, show_rows
 from steersman.cli.stack import can_compact
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
-from steersman.errors import StoreError
+from steersman.errors import DataError, StoreError
 from steersman.store import Database, backup, keep, make_partitions, restore
+from steersman.store.importing import import_log
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from steersman.store import Tenant
+    from steersman.store.importing import ImportReport
 
 _log = logging.getLogger(__name__)
 _PARTITIONS_EVERY_S = 3_600.0
@@ -114,6 +119,53 @@ def query_command(
         writer.writerows(rows)
         return
     show_rows(rows, table.column_names, as_json=as_json, none="no rows")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--mapping",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML that says which field is what; docs/how-to/import-logs.md tells how.",
+)
+@tenant_option
+@administers
+def import_command(
+    file: Path, mapping: Path, tenant_name: str, home: Path, *, as_json: bool
+) -> None:
+    """Take in an existing log: FILE is JSON lines, CSV or Parquet.
+
+    With propensities its rows are evidence; without, they warm up the policy and nothing else.
+    Importing the same again changes nothing. Rows that are wrong are told with their lines and make
+    the exit status 1; all others are stored.
+    """
+
+    async def work(database: Database, tenant: Tenant) -> ImportReport:
+        with _counting() as count:
+            return await import_log(database, tenant.id, file, mapping, progress=count)
+
+    report = for_tenant(home, tenant_name, work)
+    told = as_fields(report)
+    told["refusals"] = [refusal._asdict() for refusal in report.refusals]
+    if as_json:
+        show(told, as_json=True)
+    else:
+        del told["refusals"]
+        show(told, as_json=False)
+        for refusal in report.refusals:
+            click.echo(f"line {refusal.number}: {refusal.reason}", err=True)
+    if report.refused:
+        message = f"{report.refused} of {report.rows} rows are wrong; correct them and import again"
+        raise DataError(message)
+
+
+@contextmanager
+def _counting() -> Iterator[Callable[[ImportReport], None]]:
+    """Show people how far an import is."""
+    console = Console(stderr=True)
+    with console.status("importing") as status:
+        yield lambda report: status.update(f"importing: {report.rows:,} rows read")
 
 
 @click.command("backup")

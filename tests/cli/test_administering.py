@@ -1,0 +1,142 @@
+"""Commands that talk to the store: tenants, keys, learning, backups."""
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+CONFIGS = sorted(Path("configs/assistant").glob("*.yaml"))
+
+
+@pytest.fixture
+def name(command):
+    name = f"t-{uuid4().hex[:12]}"
+    command("tenant", "create", name)
+    return name
+
+
+def test_a_tenant_declares_its_points_once(command, name):
+    declared = command.json("tenant", "declare", name, *CONFIGS)
+    assert [row["decision"] for row in declared] == ["cache", "route", "tool"]
+    assert command.json("tenant", "declare", name, *CONFIGS) == declared
+    assert command.json("tenant", "points", name) == declared
+    assert "lin_ucb" in command("tenant", "points", name)
+    assert name in [row["name"] for row in command.json("tenant", "list")]
+
+
+def test_a_wrong_declaration_is_refused_with_its_line(command, name, tmp_path):
+    file = tmp_path / "wrong.yaml"
+    file.write_text(CONFIGS[0].read_text().replace("floor: 0.01", "floor: 2"))
+    said = command("tenant", "declare", name, file, status=1)
+    assert "floor" in said
+    assert "Traceback" not in said
+
+
+def test_an_unknown_tenant_is_told_with_those_there_are(command, name):
+    said = command("tenant", "points", "nobody", status=1)
+    assert "nobody" in said
+    assert name in said
+
+
+def test_a_key_is_shown_once_rotated_and_revoked(command, name):
+    made = command.json("key", "create", "app", "--tenant", name)
+    assert made["key"].startswith(made["prefix"])
+    assert made["scopes"] == ["decide", "events"]
+    assert made["key"] not in command("key", "list", "--tenant", name)
+    rotated = command.json("key", "rotate", made["prefix"], "--tenant", name, "--grace-s", 0)
+    assert rotated["key"] != made["key"]
+    revoked = command.json("key", "revoke", rotated["id"], "--tenant", name)
+    assert revoked["revoked_at"] is not None
+    listed = command.json("key", "list", "--tenant", name)
+    assert [row["revoked_at"] is None for row in listed] == [False, False]
+
+
+def test_a_key_of_ones_own_scopes_expires(command, name):
+    made = command.json("key", "create", "x", "--tenant", name, "--scope", "read", "--days", 1)
+    assert (made["role"], made["scopes"]) == ("custom", ["read"])
+    assert made["expires_at"] > made["created_at"]
+
+
+def test_an_unknown_key_is_refused(command, name):
+    said = command("key", "revoke", "sk_nothing_", "--tenant", name, status=1)
+    assert "there are none" in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("key", "create", "x", "--role", "king"),
+        ("learn", "rebuild", "a", "b", "--until", "yesterday"),
+        ("data", "retain", "--days", "0"),
+        ("tenant", "erase", "x", "--reason", "y"),
+        ("decide", "a", "b", "--context", "[1]"),
+        ("events", "send", "telepathy"),
+        ("up", "--port", "99999"),
+        ("nonsense",),
+    ],
+)
+def test_bad_usage_has_status_two(command, arguments):
+    said = command(*arguments, status=2)
+    assert "Usage" in said
+
+
+def test_a_backup_holds_everything(command, name, tmp_path):
+    file = tmp_path / "all.dump"
+    done = command.json("data", "backup", file)
+    assert file.stat().st_size == done["bytes"]
+    said = command("data", "restore", file, status=1)  # there are tenants
+    assert "tenants" in said
+
+
+def test_learning_of_an_unknown_point_is_refused(command, name):
+    assert "tenant points" in command("learn", "rebuild", "a", "b", "--tenant", name, status=1)
+    assert "tenant points" in command("learn", "verify", "a", "--tenant", name, status=1)
+    assert command.json("learn", "verify", "--tenant", name) == []
+
+
+def test_a_log_is_imported_once(command, name, tmp_path):
+    examples = Path("examples/import")
+    command("tenant", "declare", name, examples / "search_depth.yaml")
+    arguments = (
+        *("data", "import", examples / "searches.jsonl", "--tenant", name),
+        *("--mapping", examples / "searches_jsonl.yaml"),
+    )
+    first, second = command.json(*arguments), command.json(*arguments)
+    assert first["stored"] > 0
+    assert (second["stored"], second["already"]) == (0, first["stored"])
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text((examples / "searches.jsonl").read_text() + "{no json\n")
+    said = command(
+        *("data", "import", broken, "--tenant", name, "--mapping"),
+        examples / "searches_jsonl.yaml",
+        status=1,
+    )
+    assert "line " in said
+    rows = command.json("data", "query", "SELECT count(*) AS n FROM decision", "--tenant", name)
+    assert rows == [{"n": first["stored"]}]
+
+
+def test_compaction_and_queries_say_the_same(command, name):
+    command("tenant", "declare", name, Path("examples/import/search_depth.yaml"))
+    command(
+        *("data", "import", "examples/import/searches.jsonl", "--tenant", name),
+        *("--mapping", "examples/import/searches_jsonl.yaml"),
+    )
+    sql = "SELECT action, count(*) AS n FROM decision GROUP BY action ORDER BY action"
+    hot = command.json("data", "query", sql, "--tenant", name)
+    done = command.json("data", "compact", "--tenant", name, "--until", "2100-01-01")
+    assert {file["dataset"] for file in done["written"]} >= {"decision", "event"}
+    assert (
+        command.json("data", "compact", "--tenant", name, "--until", "2100-01-01")["written"] == []
+    )
+    assert command.json("data", "query", sql, "--tenant", name) == hot
+    as_csv = command("data", "query", sql, "--tenant", name, "--csv").splitlines()
+    assert as_csv[0] == "action,n"
+    assert len(as_csv) == len(hot) + 1
+    assert "SELECT" in command("data", "query", "DROP TABLE decision", "--tenant", name, status=1)
+
+
+def test_retention_says_what_waits(command):
+    done = command.json("data", "retain", "--days", 30)
+    assert json.dumps(done["dropped"]) == "[]"
