@@ -1,0 +1,228 @@
+"""Taking personal data out of a text.
+
+What takes its place has no digits, no ``@`` and no hexadecimal letters, so nothing finds anything
+in it again; what is left is searched until nothing is found, so that scrubbing a scrubbed text
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+from collections import Counter
+from operator import index
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from steersman.errors import InputError
+from steersman.spec import CUSTOM, KINDS
+from steersman.store.scrubbing.identifiers import (
+    Found,
+    find_cards,
+    find_emails,
+    find_ibans,
+    find_ips,
+)
+from steersman.store.scrubbing.installed import installed_scrubber
+from steersman.store.scrubbing.phones import find_phones
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from steersman.store.scrubbing.installed import Scrubber
+
+    Finder = Callable[[str], Iterable[Found]]
+
+UNSCRUBBABLE = "[unscrubbable]"
+_log = logging.getLogger(__name__)
+_FINDERS: dict[str, Finder] = {
+    "email": find_emails,
+    "phone": find_phones,
+    "card": find_cards,
+    "iban": find_ibans,
+    "ip": find_ips,
+}
+# Ordinary texts need two passes: one that finds, one that finds nothing more.
+_MOST_PASSES = 8
+_HASH_LETTERS = 16  # 64 bits
+_ALPHABET = bytes.maketrans(b"0123456789abcdef", b"ghjkmnpqrstvwxyz")
+_REPLACED = re.compile(
+    rf"\[(?:{'|'.join(KINDS)}|{CUSTOM}\w{{1,64}})(?::[g-z]{{{_HASH_LETTERS}}})?\]"
+    rf"|{re.escape(UNSCRUBBABLE)}"
+)
+
+
+class Failed(Exception):  # noqa: N818 (never leaves this room)
+    """A scrubber could not say what is in a text."""
+
+
+class Way(NamedTuple):
+    """How texts are scrubbed.
+
+    Attributes:
+        finders: what is looked for, by kind.
+        how: mask or hash.
+    """
+
+    finders: Sequence[tuple[str, Finder]]
+    how: Literal["mask", "hash"]
+
+
+def scrub(
+    text: str, kinds: Sequence[str], *, how: Literal["mask", "hash"] = "mask", key: bytes = b""
+) -> tuple[str, Counter[str]]:
+    """Return a text without personal data of some kinds.
+
+    Scrubbing the result again changes nothing. The time it takes grows with the text's length and
+    no faster, whatever the text is.
+
+    Args:
+        text: any.
+        kinds: of ``email``, ``phone``, ``card``, ``iban``, ``ip`` and ``custom:NAME``.
+        how: ``mask`` puts ``[email]`` in its place; ``hash`` puts ``[email:…]`` with 64 bits of an
+            HMAC, equal for equal values (in one spelling: without spaces, in one case) under the
+            same key.
+        key: secret; needed by ``hash``.
+
+    Returns:
+        The text, and how many of each kind were found; ``unscrubbable``: 1, and that word as the
+        text, where a custom scrubber failed.
+
+    Raises:
+        InputError: an unknown kind, a scrubber that is not installed, or no key to hash with.
+
+    >>> scrub("Write to bob@example.org or +49 30 123456", ["email", "phone"])
+    ('Write to [email] or [phone]', Counter({'email': 1, 'phone': 1}))
+    >>> scrub("Bob@Example.org, bob@example.org", ["email"], how="hash", key=b"k")[0]
+    '[email:gthymjjnkqmkjjrx], [email:gthymjjnkqmkjjrx]'
+    """
+    if how == "hash" and not key:
+        message = "there is no key to hash with; give the tenant's (scrub_key), or use mask"
+        raise InputError(message)
+    return apply(text, Way([(kind, finder(kind)) for kind in kinds], how), key)
+
+
+def scrub_key(secret: bytes, tenant: bytes) -> bytes:
+    """Return the key of a tenant's hashes: what is equal for one is not for another.
+
+    Args:
+        secret: the service's.
+        tenant: its id.
+
+    Returns:
+        32 bytes.
+
+    >>> scrub_key(b"s" * 32, b"a") == scrub_key(b"s" * 32, b"b")
+    False
+    """
+    return hmac.digest(secret, b"scrub:" + tenant, "sha256")
+
+
+def finder(kind: str) -> Finder:
+    """Return what finds one kind.
+
+    Args:
+        kind: as in `scrub`.
+
+    Raises:
+        InputError: an unknown kind, or a scrubber that is not installed.
+    """
+    if kind in _FINDERS:
+        return _FINDERS[kind]
+    if not kind.startswith(CUSTOM):
+        message = f"kind {kind!r} is unknown; allowed are {', '.join(KINDS)} and {CUSTOM}NAME"
+        raise InputError(message)
+    return _checked(kind, installed_scrubber(kind))
+
+
+def failing(kind: str) -> Finder:
+    """Return what stands for a scrubber that is declared and not there: it always fails.
+
+    Args:
+        kind: as in `scrub`.
+    """
+
+    def find(_text: str) -> Iterable[Found]:
+        raise Failed(kind)
+
+    return find
+
+
+def apply(text: str, way: Way, key: bytes) -> tuple[str, Counter[str]]:
+    """Return a text scrubbed in one way, and what was found.
+
+    Args:
+        text: any.
+        way: how.
+        key: as in `scrub`.
+    """
+    counts: Counter[str] = Counter()
+    result = text
+    try:
+        for _ in range(_MOST_PASSES):
+            before, result = result, _once(result, way, key, counts)
+            if result == before:
+                return result, counts
+    except Failed:
+        pass
+    # Nothing that may still be in it is let through.
+    return UNSCRUBBABLE, Counter({"unscrubbable": 1})
+
+
+def _once(text: str, way: Way, key: bytes, counts: Counter[str]) -> str:
+    found = [(*one, kind) for kind, find in way.finders for one in find(text)]
+    if not found:
+        return text
+    parts, done = [], 0
+    for start, end, value, kind in _apart(text, found):
+        counts[kind] += 1
+        hashed = f":{_hash(key, kind, value)}" if way.how == "hash" else ""
+        parts += [text[done:start], f"[{kind}{hashed}]"]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _apart(
+    text: str, found: list[tuple[int, int, str, str]]
+) -> Iterator[tuple[int, int, str, str]]:
+    """Yield what was found in its order; what overlaps is one, called by what begins first."""
+    replaced = [match.span() for match in _REPLACED.finditer(text)]
+    found.sort(key=lambda one: (one[0], -one[1]))
+    current: tuple[int, int, str, str] | None = None
+    place = 0
+    for one in found:
+        start, end, _, _ = one
+        while place < len(replaced) and replaced[place][1] <= start:
+            place += 1
+        if place < len(replaced) and replaced[place][0] <= start and end <= replaced[place][1]:
+            continue  # a scrubber found our own replacement
+        if current is None or start >= current[1]:
+            if current is not None:
+                yield current
+            current = one
+        else:
+            current = (current[0], max(current[1], end), *current[2:])
+    if current is not None:
+        yield current
+
+
+def _hash(key: bytes, kind: str, value: str) -> str:
+    said = f"{kind}:{value}".encode("utf-8", "surrogatepass")
+    digest = hmac.digest(key, said, "sha256").hex()[:_HASH_LETTERS]
+    return digest.encode().translate(_ALPHABET).decode()
+
+
+def _checked(kind: str, scrubber: Scrubber) -> Finder:
+    def find(text: str) -> list[Found]:
+        try:
+            places = [(index(start), index(end)) for start, end in scrubber(text)]
+        except Exception as error:  # noqa: BLE001 (whatever it is, nothing may pass)
+            # Neither the error's text nor its traceback: they may quote what must not be kept.
+            _log.error("%s failed with %s; the text is not kept", kind, type(error).__name__)
+            raise Failed(kind) from None
+        if not all(0 <= start <= end <= len(text) for start, end in places):
+            _log.error("%s names places outside the text; the text is not kept", kind)
+            raise Failed(kind)
+        return [Found(start, end, text[start:end]) for start, end in places if start < end]
+
+    return find
