@@ -7,8 +7,15 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from steersman.learn import LearnerSettings, run_learner
-from steersman.store import declare, initial_policy, log_decisions, log_events
+from steersman.learn import LearnerSettings, run_learner, verify
+from steersman.store import (
+    as_tenant,
+    create_tenant,
+    declare,
+    initial_policy,
+    log_decisions,
+    log_events,
+)
 from tests.learn.world import (
     POLICIES,
     bits,
@@ -18,6 +25,7 @@ from tests.learn.world import (
     document,
     happened,
     learn_all,
+    nothing_due,
     replica_of,
     rows,
     traffic,
@@ -232,6 +240,26 @@ async def test_many_points_are_learned_side_by_side(database, tenant):
     assert len(counts) == 3
 
 
+async def test_a_long_queue_does_not_keep_others_waiting(database, tenant):
+    busy = await create_tenant(database, f"busy-{tenant.name}", actor="test")
+    await declared(database, busy.id)
+    connection = await database.connect("worker")
+    async with as_tenant(connection, busy.id):
+        await connection.execute(
+            "INSERT INTO work (tenant, skill, point, decision, due_at) SELECT $1, 'search', "
+            "'depth', gen_random_uuid(), now() - interval '1 h' FROM generate_series(1, 6000)",
+            busy.id,
+        )
+    await connection.close()
+    row = await declared(database, tenant.id)
+    one = decided(row, np.random.default_rng(0))
+    await write(database, [one], [happened(one, {"success": 1.0})])
+    seen = []
+    await learn_all(database, watch=seen.append)
+    assert sum(done.taken for done in seen if done.point[0] == busy.id) == 6000
+    assert [done.point[0] for done in seen][:3].count(tenant.id) == 1
+
+
 async def test_it_wakes_without_polling(database, tenant):
     row = await declared(database, tenant.id)
     one = decided(row, np.random.default_rng(0))
@@ -250,3 +278,28 @@ async def test_it_wakes_without_polling(database, tenant):
     await asyncio.wait_for(learned.wait(), 20)
     stop.set()
     await running
+
+
+async def test_lost_connections_are_made_anew(database, tenant):
+    row = await declared(database, tenant.id)
+    decisions = await traffic(database, row, 30)
+    stop = asyncio.Event()
+    settings = LearnerSettings(batch=3, checkpoint_every=5, poll_s=0.05, linger_s=0.05)
+    running = asyncio.create_task(run_learner(database, stop=stop, settings=settings))
+    server = await database.connect(None)
+    for fragment in ("LISTEN", "work", "learner"):
+        await asyncio.sleep(0.2)
+        await server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND application_name = 'steersman' "
+            "AND strpos(query, $1) > 0",
+            fragment,
+        )
+    await server.close()
+    await corrections(database, decisions)
+    await nothing_due(database, running=running)
+    stop.set()
+    await running
+    found = await verify(database, row)
+    assert found.holds
+    assert (found.pending, found.not_learned) == (0, [])

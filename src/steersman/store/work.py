@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 Point = tuple["UUID", str, str]
 """Tenant, skill and decision point."""
 _THIS = "tenant = $1 AND skill = $2 AND point = $3"
+_DUE = (
+    "id, tenant, skill, point, due_at FROM work WHERE due_at <= $1 AND NOT EXISTS ("
+    "SELECT FROM unnest($2::uuid[], $3::text[], $4::text[]) AS o (tenant, skill, point) "
+    "WHERE o.tenant = work.tenant AND o.skill = work.skill AND o.point = work.point)"
+)
 
 
 class WorkRow(NamedTuple):
@@ -53,32 +58,33 @@ class Fence(NamedTuple):
 async def due_work(
     connection: Any, now: datetime, *, without: Sequence[Point] = (), limit: int = 2000
 ) -> dict[Point, list[int]]:
-    """Return the oldest work that is due, by decision point.
+    """Return work that is due, by decision point: the oldest of it, and some of the newest.
+
+    With the oldest alone, whoever has a long queue would keep all others waiting behind it.
 
     Args:
         connection: of role worker, not within a transaction of a tenant.
         now: what is due later is left.
         without: points to leave out, since somebody else learns them.
-        limit: most rows.
+        limit: most rows of the oldest; of the newest a quarter as many.
 
     Returns:
-        Ids of work rows, oldest first.
+        Ids of work rows, oldest first; points with few of them first.
 
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     rows = await connection.fetch(
-        "SELECT id, tenant, skill, point FROM work WHERE due_at <= $1 AND NOT EXISTS ("
-        "  SELECT FROM unnest($2::uuid[], $3::text[], $4::text[]) AS o (tenant, skill, point)"
-        "  WHERE o.tenant = work.tenant AND o.skill = work.skill AND o.point = work.point"
-        ") ORDER BY due_at, id LIMIT $5",
+        f"(SELECT {_DUE} ORDER BY due_at, id LIMIT $5) UNION "
+        f"(SELECT {_DUE} ORDER BY due_at DESC, id DESC LIMIT $5 / 4) ORDER BY due_at, id",
         now,
         *([point[part] for point in without] for part in range(3)),
         limit,
     )
     found: dict[Point, list[int]] = {}
-    for identifier, *point in rows:
-        found.setdefault((point[0], point[1], point[2]), []).append(identifier)
-    return found
+    for row in rows:
+        point = row["tenant"], row["skill"], row["point"]
+        found.setdefault(point, []).append(row["id"])
+    return dict(sorted(found.items(), key=lambda item: len(item[1])))
 
 
 async def take_work(connection: Any, ids: Sequence[int]) -> list[WorkRow]:
