@@ -21,7 +21,16 @@ import asyncpg
 from steersman.errors import DataError, StoreError
 from steersman.store.cold import ledger
 from steersman.store.cold.datasets import DATASETS, DECISION
-from steersman.store.cold.files import Writer, episodes, mentions, merged, read_rows
+from steersman.store.cold.files import (
+    NotCovered,
+    Writer,
+    covering,
+    episodes,
+    mentions,
+    merged,
+    read_keys,
+    read_rows,
+)
 from steersman.store.cold.ledger import Export, Source
 from steersman.store.database import as_tenant, set_tenant
 
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
 
     from steersman.store.cold.datasets import Dataset, Row
     from steersman.store.cold.destination import Destination
+    from steersman.store.cold.ledger import Erased
     from steersman.store.database import Database
 
 _LOCK = 7_365_366
@@ -182,8 +192,10 @@ class _Run:
         source: Source,
         old: Export | None,
     ) -> Export | None:
-        rows: AsyncIterator[Row] = hot_rows(self._connection, dataset, day)
-        if old is not None:
+        draft = self._scratch / "draft.parquet"
+        if old is None:
+            written, digest = await _to_file(draft, dataset, self._hot(dataset, day))
+        else:
             erased = await ledger.erasures(self._connection)
             path = await asyncio.to_thread(self._fetch, old)
             no_news = source.hot in (ledger.NOTHING, old.source.partition("/")[0])
@@ -193,18 +205,31 @@ class _Run:
             if dataset is DECISION:
                 known = await asyncio.to_thread(episodes, path, erased)
                 await ledger.name_episodes(self._connection, known)
-            rows = merged(dataset, read_rows(path, dataset, erased), rows)
-        draft = self._scratch / "draft.parquet"
-        written, digest = await _to_file(draft, dataset, rows)
-        if old is not None and digest == old.sha256:
-            await ledger.touch(self._connection, old, source)
-            return None
+            written, digest = await self._renewed(draft, dataset, day, path, erased)
+            if digest == old.sha256:
+                await ledger.touch(self._connection, old, source)
+                return None
         generation = 1 if old is None else old.generation + 1
         place = ledger.path_of(dataset, tenant, day, generation)
         await asyncio.to_thread(self._destination.publish, draft, place)
         new = Export(tenant, dataset.name, day, generation, place, written, digest, str(source))
         await ledger.record(self._connection, new)
         return new
+
+    async def _renewed(
+        self, draft: Path, dataset: Dataset, day: date, path: Path, erased: Erased
+    ) -> tuple[int, bytes]:
+        """Write a day's next file: all its hot rows, and those that only the file has."""
+        try:
+            keys = read_keys(path, dataset, erased)
+            return await _to_file(draft, dataset, covering(dataset, keys, self._hot(dataset, day)))
+        except NotCovered:
+            # Some rows were dropped from PostgreSQL: they are taken from the file, which is slower.
+            rows = read_rows(path, dataset, erased)
+            return await _to_file(draft, dataset, merged(dataset, rows, self._hot(dataset, day)))
+
+    def _hot(self, dataset: Dataset, day: date) -> AsyncIterator[Row]:
+        return hot_rows(self._connection, dataset, day)
 
     def _fetch(self, export: Export) -> Path:
         try:

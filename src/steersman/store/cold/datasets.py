@@ -85,10 +85,6 @@ class Dataset:
             f"FROM {self.name} AS r WHERE {self.within(first, last)} AND {self._kept()} GROUP BY 1"
         )
 
-    def place(self, column: str) -> int:
-        """Return where a column stands in a row."""
-        return [each.name for each in self.columns].index(column)
-
     def _kept(self) -> str:
         same = f"x.decision = r.{self.decision}"
         if self.name == "event":

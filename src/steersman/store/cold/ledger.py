@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import date
     from uuid import UUID
 
-    from steersman.store.cold.datasets import Dataset, Row
+    from steersman.store.cold.datasets import Dataset
 
 NOTHING = "0:0"
 READING = "hashtextextended('steersman cold store of ' || $1, 0)"
@@ -76,13 +76,6 @@ class Erased:
 
     decisions: frozenset[str]
     episodes: frozenset[str]
-
-    def holds(self, dataset: Dataset, row: Row) -> bool:
-        """Return whether a row of an older file must not be kept."""
-        decision = row[dataset.place(dataset.decision)]
-        if decision is None:
-            return row[dataset.place("episode")] in self.episodes
-        return decision in self.decisions
 
 
 def folder_of(dataset: Dataset, tenant: UUID) -> str:
