@@ -17,10 +17,12 @@ from steersman.store import (
     keep,
     log_decisions,
     log_events,
+    migrate,
 )
 from steersman.store.cold import Directory, compact
 from steersman.wire import new_id
 from tests.store.rows import connected, counts, decision, event
+from tests.store.test_backup import execute, on
 
 LONG_AGO = date(1980, 1, 1)  # keeping as of then leaves the days of other tests alone
 _PLACES = count()
@@ -82,9 +84,20 @@ class Days:
             ]
 
 
+@pytest.fixture(scope="module")
+def apart(database):
+    """Return a database of these tests' own: they drop days of whoever has rows there."""
+    name = f"retention_{uuid4().hex[:12]}"
+    asyncio.run(execute(database, f"CREATE DATABASE {name}"))
+    asyncio.run(migrate(on(database, name)))
+    yield on(database, name)
+    asyncio.run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
 @pytest.fixture
-def days(database, tenant, tmp_path):
-    made = Days(database, tenant, tmp_path / "cold")
+def days(apart, tmp_path):
+    tenant = asyncio.run(create_tenant(apart, f"t-{uuid4().hex}", actor="test"))
+    made = Days(apart, tenant, tmp_path / "cold")
     asyncio.run(made.make())
     return made
 

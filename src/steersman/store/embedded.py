@@ -129,7 +129,7 @@ def _prepare(home: Path, sockets: Path) -> None:
 
 
 def _refuse_planted(folder: Path, user: pwd.struct_passwd | None) -> None:
-    """Refuse a folder that somebody else put where ours is to be: among temporary files everybody can."""
+    """Refuse a folder that somebody else put in our place, which may be among temporary files."""
     status = folder.lstat()
     owners = {os.geteuid()} if user is None else {0, user.pw_uid}
     if not S_ISDIR(status.st_mode) or status.st_uid not in owners:
