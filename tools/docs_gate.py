@@ -19,6 +19,7 @@ import textwrap
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
+import msgspec
 import pydantic
 
 import steersman
@@ -108,7 +109,7 @@ def _function(value: object) -> object:
 def _is_value(thing: type) -> bool:
     return (
         dataclasses.is_dataclass(thing)
-        or issubclass(thing, pydantic.BaseModel)
+        or issubclass(thing, pydantic.BaseModel | msgspec.Struct)
         or getattr(thing, "_is_protocol", False)
     )
 

@@ -160,6 +160,13 @@ def test_a_large_body_is_refused_before_it_is_read() -> None:
     assert refused.value.problem.status == 413
 
 
+def test_a_body_of_very_many_objects_is_refused_before_it_is_read() -> None:
+    with pytest.raises(Refused) as refused:
+        read(b"[" + b"{}," * 200_000 + b"{}]", max_bytes=8 << 20)
+    assert refused.value.problem.status == 413
+    assert len(read(b"[" + b"{}," * 99_999 + b"{}]", max_bytes=8 << 20)) == 100_000
+
+
 @given(st.dictionaries(texts, leaves.filter(lambda leaf: not isinstance(leaf, float))))
 def test_the_hash_does_not_depend_on_order(value: dict[str, Any]) -> None:
     turned = dict(reversed(value.items()))

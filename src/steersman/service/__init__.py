@@ -8,26 +8,20 @@ from __future__ import annotations
 
 from steersman.service.assembly import Service, Settings, assemble
 from steersman.service.connections import Limits
-from steersman.service.deciding import Deciding
 from steersman.service.guard import Guard, GuardianState, GuardLimits
-from steersman.service.intake import Intake
 from steersman.service.logs import JsonFormatter, configure_logging
 from steersman.service.metrics import Metrics
-from steersman.service.replicas import Replicas
 from steersman.service.server import HttpServer, serve
 from steersman.service.tracing import configure_tracing
 
 __all__ = [
-    "Deciding",
     "Guard",
     "GuardLimits",
     "GuardianState",
     "HttpServer",
-    "Intake",
     "JsonFormatter",
     "Limits",
     "Metrics",
-    "Replicas",
     "Service",
     "Settings",
     "assemble",

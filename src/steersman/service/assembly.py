@@ -53,12 +53,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TICK_S = 0.1
 _LEAVE_S = 1.0
+_LISTEN_S = 1.0
 _STALE_S = 10.0
 _BREAKERS = ("keys", "reading", "rebuilding", "administering")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What may differ from one service to another.
+    """What may differ from one service to another; `from_environment` reads it.
 
     Attributes:
         process: the name of this process among those that share a port.
@@ -92,6 +93,8 @@ class Service:
         pool: connections of role app.
         secret: of `load_secret`.
         settings: what may differ.
+
+    No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
 
     def __init__(
@@ -134,8 +137,15 @@ class Service:
             secret,
             guardian=lambda: self.guard.state.name,
             on_fallback=self.metrics.fallback,
+            on_scrubbed=self.metrics.scrubbed,
         )
-        intake = Intake(self.replicas, self.decisions, self.event_rows, secret)
+        intake = Intake(
+            self.replicas,
+            self.decisions,
+            self.event_rows,
+            secret,
+            on_scrubbed=self.metrics.scrubbed,
+        )
         writing = Endpoints(
             deciding,
             intake,
@@ -164,11 +174,11 @@ class Service:
         """Begin to serve: writers, replicas, keys, guard."""
         for part in (self.decisions, self.event_rows, self.replicas, self.keys):
             part.start()
-        loop = asyncio.get_running_loop()
-        jobs: list[Callable[[], Awaitable[None]]] = [self._tick, self._listen]
+        jobs = [(self._tick, _TICK_S), (self._listen, _LISTEN_S)]
         if self._exchange is not None:
-            jobs.append(self._leave)
-        self._tasks = [loop.create_task(job()) for job in jobs]  # type: ignore[arg-type]
+            jobs.append((self._leave, _LEAVE_S))
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(_repeat(job, pause_s)) for job, pause_s in jobs]
 
     async def close(self, *, timeout_s: float = 10.0) -> int:
         """Write what is waiting, then stop.
@@ -229,33 +239,23 @@ class Service:
             return await find_keys(connection, hashes)
 
     async def _tick(self) -> None:
-        while True:
-            self.guard.tick()
-            await asyncio.sleep(_TICK_S)
+        self.guard.tick()
 
     async def _leave(self) -> None:
-        while self._exchange is not None:
+        if self._exchange is not None:
             self._exchange.leave(self.metrics.families())
-            await asyncio.sleep(_LEAVE_S)
 
     async def _listen(self) -> None:
-        """Hear of changed keys, on a connection that is opened again whenever it is lost."""
-        while True:
-            try:
-                connection = await self.database.connect("app")
-                try:
-                    lost = asyncio.Event()
-                    connection.add_termination_listener(lambda *_, lost=lost: lost.set())
-                    await connection.add_listener("steersman_key", self.keys.key_changed)
-                    self.keys.key_changed()  # something may have changed while nobody listened
-                    await lost.wait()
-                finally:
-                    await close_quickly(connection)
-            except Exception as error:
-                if not store_is_away(error):
-                    raise
-                _log.warning("changes of keys are not heard now: %r", error)
-            await asyncio.sleep(1.0)
+        """Hear of changed keys until the connection is lost."""
+        connection = await self.database.connect("app")
+        try:
+            lost = asyncio.Event()
+            connection.add_termination_listener(lambda *_: lost.set())
+            await connection.add_listener("steersman_key", self.keys.key_changed)
+            self.keys.key_changed()  # something may have changed while nobody listened
+            await lost.wait()
+        finally:
+            await close_quickly(connection)
 
     def _add_gauges(self) -> None:
         gauge = self.metrics.gauge
@@ -284,6 +284,16 @@ class Service:
             "Since replicas were last brought up to date",
             lambda: time.monotonic() - self.replicas.refreshed_at,
         )
+
+
+async def _repeat(job: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    """Do a job again and again; one that fails is told and tried again, never given up."""
+    while True:
+        try:
+            await job()
+        except Exception as error:  # noqa: BLE001 (without these jobs keys would never be revoked)
+            _log.warning("%s failed: %r", job.__name__, error, exc_info=not store_is_away(error))
+        await asyncio.sleep(pause_s)
 
 
 async def close_quickly(connection: Any) -> None:

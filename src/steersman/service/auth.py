@@ -229,10 +229,9 @@ class Authenticator:
             self._changed.clear()
             try:
                 await self.verify()
-            except Exception as error:
-                if not isinstance(error, Refused) and not store_is_away(error):
-                    raise
-                _log.warning("keys in use cannot be verified now: %r", error)
+            except Exception as error:  # noqa: BLE001 (this must go on, or no key is revoked)
+                known = isinstance(error, Refused) or store_is_away(error)
+                _log.warning("keys in use cannot be verified: %r", error, exc_info=not known)
 
     async def verify(self) -> None:
         """Verify every key in use; those that are gone or revoked hold no longer.

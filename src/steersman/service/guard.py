@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class GuardianState(IntEnum):
-    """NORMAL: everything. BROWNOUT: no reading. LOCKDOWN: decisions alone, by their fallback."""
+    """NORMAL: everything. BROWNOUT: no reading. LOCKDOWN: decisions alone, by their fallback.
+
+    >>> GuardianState.LOCKDOWN > GuardianState.NORMAL
+    True
+    """
 
     NORMAL = 0
     BROWNOUT = 1

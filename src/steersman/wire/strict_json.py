@@ -17,6 +17,9 @@ import msgspec
 from steersman.wire.problems import Refused
 
 MAX_DEPTH = 32
+MAX_CONTAINERS = (
+    200_000  # objects and lists of one body: a few bytes each to send, hundreds to hold
+)
 _WITHIN = frozenset({dict, list, int})  # what has to be looked at one by one
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?')
 _decode = msgspec.json.Decoder().decode
@@ -35,8 +38,9 @@ def read(body: bytes | bytearray, *, max_bytes: int = 1 << 20) -> Any:
         dicts, lists, str, finite numbers, bool and None, at most 32 levels deep.
 
     Raises:
-        Refused: too large, not UTF-8, not JSON, a number out of range, nested too deeply, a key
-            twice in one object, or U+0000 in a text, which no database column can hold.
+        Refused: too large, too many objects and lists, not UTF-8, not JSON, a number out of range,
+            nested too deeply, a key twice in one object, or U+0000 in a text, which no database
+            column can hold.
 
     >>> read(b'{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
@@ -46,6 +50,9 @@ def read(body: bytes | bytearray, *, max_bytes: int = 1 << 20) -> Any:
     """
     if len(body) > max_bytes:
         detail = f"the body has {len(body)} bytes, allowed are {max_bytes}; send less at once"
+        raise Refused.of("too_large", detail)
+    if len(body) > MAX_CONTAINERS and body.count(b"{") + body.count(b"[") > MAX_CONTAINERS:
+        detail = f"the body has over {MAX_CONTAINERS} objects and lists; send less at once"
         raise Refused.of("too_large", detail)
     try:
         value = _decode(body)
