@@ -106,6 +106,7 @@ def test_spans_reach_a_collector_as_children_of_the_caller() -> None:
     assert bytes.fromhex(GOOD.split("-")[2]) in took
 
 
+@pytest.mark.slow
 def test_a_collector_that_does_not_answer_holds_nothing_up() -> None:
     run_program({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
 
