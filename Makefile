@@ -11,14 +11,18 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format bench lock clean
+.PHONY: help demo up test quick check format bench lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /make \1\t/' | expand -t 14
 
-demo: ## set up .venv, then replay real requests while three policies learn
+demo: ## set up .venv, then replay real requests while three policies learn, over the real service
 	@tools/install core demo
 	@$(VENV)/steersman demo assistant $(ARGS)
+
+up: ## set up .venv, then run everything with a sample tenant and key, until Ctrl-C
+	@tools/install core data
+	@exec $(VENV)/steersman up $(ARGS)
 
 test: ## every test (under 10 minutes on two cores)
 	@tools/install dev rag

@@ -10,15 +10,30 @@ from steersman.cli import main
 from steersman.cli.charts import smoothed, terminal_chart, write_png
 
 
-def test_explaining_one_request_tells_every_decision(tmp_path):
-    file = tmp_path / "one.json"
-    ran = CliRunner().invoke(main, ["demo", "assistant", "--explain", "12", "--json", str(file)])
+def _explained(file, *options):
+    arguments = ["demo", "assistant", "--explain", "12", "--json", str(file), *options]
+    ran = CliRunner().invoke(main, arguments)
     assert ran.exit_code == 0, ran.output
     told = json.loads(file.read_text())
-    assert told["request"] == 12
+    assert told["decisions"]
     for decision in told["decisions"]:
         assert decision["chosen"] in ran.output
         assert 0.0 < decision["propensity"] <= 1.0
+    return told
+
+
+@pytest.mark.slow
+def test_the_service_explains_a_decision_from_the_state_it_was_drawn_from(tmp_path):
+    told = _explained(tmp_path / "one.json")
+    for decision in told["decisions"]:
+        assert decision["recomputed_the_same"] is True
+        assert 0.0 <= decision["u"] < 1.0
+
+
+def test_explaining_one_request_tells_every_decision(tmp_path):
+    told = _explained(tmp_path / "one.json", "--in-process")
+    assert told["request"] == 12
+    assert all(row["score"] is not None for d in told["decisions"] for row in d["actions"])
 
 
 @pytest.mark.parametrize("number", ["0", "1000000", "x"])
@@ -40,6 +55,23 @@ def test_the_whole_demo_prints_and_writes_its_report(tmp_path):
     for words in ("learned over the best fixed choice", "needed for the first time", "refused for"):
         assert words in ran.output
     assert {row["worth"] for row in report["sweep"]} == {0.5, 0.7}
+    # The first order went through the real service: what it promised is there.
+    assert report["acknowledged"] == report["stored"] > 10_000
+    assert report["service"]["processes"] == 2
+    for figure in ("decide_ms", "learn_lag_ms"):
+        assert 0.0 < report[figure]["p50"] <= report[figure]["p99"]
+    assert report["service"]["updates_timed"] > 0.9 * report["service"]["updates"]
+    assert abs(report["service"]["reward"] - report["service"]["in_process_reward"]) < 0.03
+
+
+@pytest.mark.slow
+def test_the_demo_runs_without_a_service_too(tmp_path):
+    file = tmp_path / "report.json"
+    arguments = ["demo", "assistant", "--orders", "2", "--in-process"]
+    ran = CliRunner().invoke(main, [*arguments, "--json", str(file), "--out", str(tmp_path)])
+    assert ran.exit_code == 0, ran.output
+    assert "service" not in json.loads(file.read_text())
+    assert "over HTTP" not in ran.output
 
 
 def test_charts_are_drawn(tmp_path):
