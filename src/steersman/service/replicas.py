@@ -19,6 +19,7 @@ from steersman.errors import SteersmanError
 from steersman.learn import catch_up, load
 from steersman.service.drawing import Served
 from steersman.store import as_tenant, points_of
+from steersman.store.scrubbing import scrubbing_of_events
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from asyncpg import Pool
 
     from steersman.store import Database, PointRow
+    from steersman.store.scrubbing import Scrubbing
 
 _log = logging.getLogger(__name__)
 _POLL_S = 1.0
@@ -49,6 +51,7 @@ class Replicas:
         self._served: dict[Place, Served] = {}
         self._tenants: dict[UUID, asyncio.Lock] = {}
         self._loaded: set[UUID] = set()
+        self._scrubbing: dict[UUID, Scrubbing | None] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._listening: Any = None
@@ -101,9 +104,7 @@ class Replicas:
         """
         served = self.find(tenant, skill, point)
         if served is None and tenant not in self._loaded:
-            async with self._tenants.setdefault(tenant, asyncio.Lock()):
-                if tenant not in self._loaded:
-                    await self._load_or_refuse(tenant)
+            await self._load_or_refuse(tenant)
             served = self.find(tenant, skill, point)
         if served is None:
             known = sorted(f"{s}/{p}" for t, s, p in self._served if t == tenant)
@@ -111,9 +112,27 @@ class Replicas:
             raise Refused.of("not_found", detail, field="decision")
         return served
 
+    async def scrubbing(self, tenant: UUID) -> Scrubbing | None:
+        """Return what is taken out of the bodies of a tenant's events, loading it if need be.
+
+        Args:
+            tenant: whose events.
+
+        Returns:
+            None where no point declares anything.
+
+        Raises:
+            Refused: its points were never loaded, and the store is away.
+        """
+        if tenant not in self._loaded:
+            await self._load_or_refuse(tenant)
+        return self._scrubbing.get(tenant)
+
     async def _load_or_refuse(self, tenant: UUID) -> None:
         try:
-            await self._refresh(tenant)
+            async with self._tenants.setdefault(tenant, asyncio.Lock()):
+                if tenant not in self._loaded:
+                    await self._refresh(tenant)
         except _AWAY as error:
             _log.warning("points of a tenant cannot be loaded: %r", error)
             detail = "the store cannot be read now, and these points were never loaded; try again"
@@ -128,6 +147,7 @@ class Replicas:
         gone = {(tenant, row.skill, row.point) for row in rows}
         for place in [p for p in self._served if p[0] == tenant and p not in gone]:
             del self._served[place]
+        self._scrubbing[tenant] = scrubbing_of_events(row.spec for row in rows)
         self._loaded.add(tenant)
 
     async def _refresh_point(self, connection: Any, row: PointRow) -> None:
@@ -158,6 +178,10 @@ class Replicas:
                 self.refreshed_at = time.monotonic()
             except _AWAY as error:
                 _log.warning("replicas wait for the store: %r", error)
+                await asyncio.sleep(_POLL_S)
+            except Exception:
+                # Serving goes on with what is loaded, and so must looking for news.
+                _log.exception("replicas could not be refreshed")
                 await asyncio.sleep(_POLL_S)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), _POLL_S)

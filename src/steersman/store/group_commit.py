@@ -185,6 +185,7 @@ class GroupCommit(Generic[R, V]):
         return entry.future
 
     async def _run(self) -> None:
+        await self._flush([])  # connects, so that the first row need not wait for that
         while True:
             if not self._waiting:
                 if self._closing:
