@@ -63,6 +63,7 @@ class Deciding:
         secret: signs records.
         guardian: the load guard's state: NORMAL, BROWNOUT or LOCKDOWN.
         on_fallback: told the reason whenever a fallback answers.
+        on_scrubbed: told how many of each kind were taken out of a context.
         rng: draws; default: seeded by the operating system.
         clock: seconds since 1970.
     """
@@ -76,6 +77,7 @@ class Deciding:
         *,
         guardian: Callable[[], str] = lambda: "NORMAL",
         on_fallback: Callable[[str], None] = lambda _reason: None,
+        on_scrubbed: Callable[[Mapping[str, int]], None] = lambda _counts: None,
         rng: np.random.Generator | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -85,6 +87,7 @@ class Deciding:
         self._secret = secret
         self._guardian = guardian
         self._on_fallback = on_fallback
+        self._on_scrubbed = on_scrubbed
         self._rng = rng or np.random.default_rng()
         self._clock = clock
         self._asked: dict[tuple[UUID, str], _Asked] = {}
@@ -174,7 +177,7 @@ class Deciding:
             asked = self._asked.get((tenant, key))
             if asked is not None:
                 return asked if asked.row.body_hash == body_hash else _conflict(key)
-        context = self._context(served, request)
+        context = self._context(tenant, served, request)
         drawn, stored = self._draw(served, request, context)
         row = to_row(
             drawn,
@@ -219,8 +222,11 @@ class Deciding:
     def _forget(self, place: tuple[UUID, str]) -> None:
         self._asked.pop(place, None)
 
-    def _context(self, served: Served, request: DecideRequest) -> dict[str, Any]:
+    def _context(self, tenant: UUID, served: Served, request: DecideRequest) -> dict[str, Any]:
         context = request.context
+        if served.scrubbing is not None:
+            context, found = served.scrubbing.context(context, self._secret, tenant)
+            self._on_scrubbed(found)
         if served.wants_guardian and GUARDIAN not in context:
             return {**context, GUARDIAN: self._guardian().lower()}
         return context

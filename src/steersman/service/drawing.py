@@ -15,6 +15,7 @@ import numpy as np
 from steersman.errors import ActionError, InputError
 from steersman.spec import compile_rule
 from steersman.store import DecisionRow, encode, rounded
+from steersman.store.scrubbing import scrubbing_of
 from steersman.wire import Decision, Refused, new_id
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Served:
         self.names: tuple[str, ...] = tuple(getattr(self.spec.actions, "names", ()))
         self.feature_count = len(getattr(self.spec.actions, "features", ()))
         self.wants_guardian = GUARDIAN in self.spec.context.fields
+        self.scrubbing = scrubbing_of(self.spec)
         reward = self.spec.reward
         self.window = timedelta(seconds=reward.window_s)
         self.settles = reward.missing != "drop" or reward.scope == "episode"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from steersman.service.replicas import Replicas
     from steersman.store import GroupCommit, Taken, Verdict
+    from steersman.store.scrubbing import Scrubbing
     from steersman.wire import EventType
 
 _log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Intake:
         events: writes events.
         secret: verifies records.
         within_s: how long a caller waits for durability before it is told to try again.
+        on_scrubbed: told how many of each kind were taken out of a context or body.
         clock: seconds since 1970.
     """
 
@@ -61,6 +63,7 @@ class Intake:
         secret: bytes,
         *,
         within_s: float = 10.0,
+        on_scrubbed: Callable[[Mapping[str, int]], None] = lambda _counts: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._replicas = replicas
@@ -68,6 +71,7 @@ class Intake:
         self._events = events
         self._secret = secret
         self._within_s = within_s
+        self._on_scrubbed = on_scrubbed
         self._clock = clock
 
     async def take(
@@ -95,6 +99,9 @@ class Intake:
         decisions = [await self._record(tenant, record) for record in records]
         stored = await self._store(self._decisions, decisions)
         rows = [self._event(tenant, event, fixed_type, traceparent) for event in events]
+        scrubbing = await self._replicas.scrubbing(tenant) if rows else None
+        if scrubbing is not None:
+            rows = [self._scrubbed(row, scrubbing) for row in rows]
         return [*stored, *await self._store(self._events, rows)]
 
     async def _store(
@@ -127,6 +134,15 @@ class Intake:
             identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
             return _refused(str(identifier)[:128], refused.problem)
 
+    def _scrubbed(
+        self, row: EventResult | EventRow, scrubbing: Scrubbing
+    ) -> EventResult | EventRow:
+        if isinstance(row, EventResult) or row.body is None:
+            return row
+        body, found = scrubbing.body(row.body, self._secret, row.tenant)
+        self._on_scrubbed(found)
+        return row._replace(body=body)
+
     async def _record(self, tenant: UUID, record: Any) -> EventResult | DecisionRow:
         try:
             if isinstance(record, str):
@@ -147,6 +163,10 @@ class Intake:
             raise Refused.of("invalid", detail, field="decision_id")
         at = datetime.fromtimestamp(made, UTC)
         row = served.replica.row
+        context = local.context
+        if served.scrubbing is not None:
+            context, found = served.scrubbing.context(context, self._secret, tenant)
+            self._on_scrubbed(found)
         return DecisionRow(
             tenant=tenant,
             id=local.decision_id,
@@ -162,7 +182,7 @@ class Intake:
             update_seq=0,
             spec_hash=row.spec_hash,
             feature_hash=row.feature_hash,
-            context=local.context,
+            context=context,
             eligible=[local.action],
             distribution=[1.0],
             action=local.action,

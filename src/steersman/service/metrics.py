@@ -79,6 +79,7 @@ class Metrics:
         self._events: Counter[tuple[str, ...]] = Counter()
         self._answers: Counter[tuple[str, ...]] = Counter()
         self._fallbacks: Counter[tuple[str, ...]] = Counter()
+        self._scrubbed: Counter[tuple[str, ...]] = Counter()
         self._flush_failures: Counter[tuple[str, ...]] = Counter()
         self._gauges: dict[str, tuple[str, tuple[str, ...], Callable[[], Any]]] = {}
         self._process = ProcessCollector(registry=None)
@@ -122,6 +123,15 @@ class Metrics:
             reason: lockdown, store or policy.
         """
         self._fallbacks[(reason,)] += 1
+
+    def scrubbed(self, counts: Mapping[str, int]) -> None:
+        """Count what was taken out of texts.
+
+        Args:
+            counts: by kind; ``unscrubbable`` for texts that were not kept at all.
+        """
+        for kind, count in counts.items():
+            self._scrubbed[(kind,)] += count
 
     def on_flush(self, kind: str) -> Callable[[int, float, bool], None]:
         """Return a function for `GroupCommit` that counts its flushes.
@@ -178,6 +188,7 @@ class Metrics:
             ("decisions", "Decisions answered", point, self._decisions),
             ("events", "Events and records taken", ("type", "status"), self._events),
             ("fallbacks", "Answers by the fallback", ("reason",), self._fallbacks),
+            ("scrubbed", "Personal data taken out of texts", ("kind",), self._scrubbed),
             ("http_answers", "Requests by answer", ("route", "status"), self._answers),
             ("flush_failures", "Flushes without an answer", ("kind",), self._flush_failures),
         ):

@@ -12,6 +12,7 @@ from steersman.policies import build
 from steersman.spec import Choice, DecisionPoint, loads
 from steersman.store.audit import record
 from steersman.store.database import as_tenant
+from steersman.store.scrubbing import check_scrubbers
 from steersman.store.states import pack_state
 
 if TYPE_CHECKING:
@@ -72,13 +73,14 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
 
     Raises:
         SpecError: the document is wrong.
-        InputError: it cannot be served: mixed actions and sequences have no policy yet, or numbers
-            of the context have no statistics.
+        InputError: it cannot be served: mixed actions and sequences have no policy yet, numbers
+            of the context have no statistics, or a scrubber is not installed.
         StoreError: the server does not answer.
 
     No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
     spec = loads(document, source="declaration")
+    check_scrubbers(spec)
     policy = _servable(spec)
     connection = await database.connect("owner")
     try:
