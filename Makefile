@@ -28,9 +28,9 @@ test: ## every test (under 10 minutes on two cores)
 	@tools/install dev rag
 	@$(PYTEST) $(ARGS)
 
-quick: ## the tests that take less than a minute together
+quick: ## the tests that need no server and take less than a minute together
 	@tools/install dev rag
-	@$(PYTEST) -m "not slow" $(ARGS)
+	@$(PYTEST) -m "not slow and not server" $(ARGS)
 
 check: ## lint, format, types, floors, sizes, docs (under a minute); all run, any may fail
 	@tools/install dev rag

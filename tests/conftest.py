@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 _DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 
 
+_SERVER_FOLDERS = {"cli", "client", "examples", "faults", "service"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a server, so that `make quick` can leave them out."""
+    for item in items:
+        needs = {"database", "database_15"} & set(getattr(item, "fixturenames", ()))
+        if needs or _SERVER_FOLDERS & set(item.path.parts):
+            item.add_marker("server")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run ``async def`` tests, each in an event loop of its own."""
