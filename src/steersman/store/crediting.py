@@ -40,6 +40,8 @@ class Decided(NamedTuple):
         status: likewise; None if there is none.
         terms: likewise.
         final: likewise.
+
+    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     id: UUID
@@ -73,6 +75,8 @@ class Learned(NamedTuple):
         weight: likewise.
         bucket: likewise.
         value: the reward as it is learned; None: it was withdrawn.
+
+    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     decision: UUID
@@ -93,6 +97,8 @@ class Happened(NamedTuple):
         at: when it happened.
         outcomes: numbers by name, or None.
         action_taken: what the application did instead, or None.
+
+    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     decision: UUID | None
@@ -113,6 +119,8 @@ class RewardRow(NamedTuple):
         status: scored, waiting, assumed, dropped, withdrawn or failed.
         terms: raw values by outcome.
         final: whether the window is closed.
+
+    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     decision: UUID
@@ -189,6 +197,9 @@ async def decisions_of(
         point: tenant, skill and decision point.
         after: those after this id.
         limit: most ids.
+
+    Returns:
+        At most ``limit`` ids, in order; none: that was all.
 
     No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
@@ -272,6 +283,9 @@ async def erased_among(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> se
         connection: within a transaction of the tenant.
         tenant: whose.
         ids: of decisions.
+
+    Returns:
+        Those of them.
 
     No doctest: it needs a server; ``tests/learn/test_withdrawals.py`` shows it.
     """

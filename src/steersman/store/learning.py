@@ -34,6 +34,8 @@ class UpdateRow(NamedTuple):
         weight: how many observations it counts for.
         bucket: the time bucket of its decision.
         traceparent: W3C trace context of what caused it.
+
+    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     seq: int

@@ -29,6 +29,8 @@ class Segment(NamedTuple):
         spec_hash: of the declaration that it was made under.
         feature_hash: of the feature map that its updates were encoded with.
         reason: declared (it began with nothing learned) or rebuilt (from all before it).
+
+    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     id: str
@@ -45,6 +47,8 @@ class Logged(NamedTuple):
         update: the row.
         at: when it was written.
         barred: whether its decision was erased or excluded.
+
+    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     update: UpdateRow
@@ -83,6 +87,9 @@ async def hold_view(connection: Any, point: Point) -> PointRow:
         connection: within a transaction; the tenant is set here.
         point: tenant, skill and decision point.
 
+    Returns:
+        The point.
+
     Raises:
         StateError: there is no such point.
 
@@ -102,6 +109,9 @@ async def last_update(connection: Any, point: Point) -> int:
         connection: within a transaction of the tenant.
         point: tenant, skill and decision point.
 
+    Returns:
+        The number; 0 before the first.
+
     No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
     seq: int = await connection.fetchval(f"SELECT seq FROM learner WHERE {_THIS}", *point)  # noqa: S608 (a constant)
@@ -118,6 +128,9 @@ async def lineage(connection: Any, point: Point, snapshot: str) -> list[Segment]
         connection: within a transaction of the tenant.
         point: tenant, skill and decision point.
         snapshot: the last of them.
+
+    Returns:
+        At least the snapshot itself.
 
     No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
@@ -209,6 +222,9 @@ async def contexts_of(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> dic
         connection: within a transaction of the tenant.
         tenant: whose.
         ids: of decisions.
+
+    Returns:
+        Contexts by decision.
 
     No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """

@@ -33,6 +33,8 @@ class WorkRow(NamedTuple):
         decision: whose reward is to be computed.
         at: when it was queued.
         traceparent: W3C trace context of what caused it.
+
+    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     id: int
@@ -48,6 +50,8 @@ class Fence(NamedTuple):
         snapshot: the snapshot that learns.
         seq: the last number given out for it.
         spec_hash: of the declaration in force.
+
+    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     snapshot: str
@@ -137,6 +141,9 @@ async def unfinished(connection: Any, point: Point, ids: Sequence[UUID]) -> set[
         point: tenant, skill and decision point.
         ids: of decisions.
 
+    Returns:
+        Those of them.
+
     No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
     rows = await connection.fetch(
@@ -175,6 +182,9 @@ async def holder_of(connection: Any, point: Point) -> str | None:
     Args:
         connection: within a transaction of the tenant.
         point: tenant, skill and decision point.
+
+    Returns:
+        Its name.
 
     No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
     """
