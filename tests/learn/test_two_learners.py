@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from steersman.errors import Fenced
+from steersman.errors import FencedError
 from steersman.learn import verify
 from steersman.learn.batch import learn_batch
 from steersman.learn.claims import Claims
@@ -171,7 +171,7 @@ async def test_what_the_former_holder_writes_is_refused(database, tenant):
     taken = await theirs.take(point)
     assert not taken.locked
     ids = (await due_work(work, row_time()))[point]
-    with pytest.raises(Fenced, match="epoch"):
+    with pytest.raises(FencedError, match="epoch"):
         await learn_batch(work, claim, ids, now=time.time())
     assert (await due_work(work, row_time()))[point] == ids
     await ours.keep()

@@ -61,7 +61,7 @@ async def insertion(connection, table):
     )
     values = {name: FILLERS[kind] for name, kind in columns} | NEEDED.get(table, {})
     values["id" if table == "tenant" else "tenant"] = "$1"
-    return f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join(values.values())})"  # noqa: S608
+    return f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
 
 
 async def fill(server, tenant):

@@ -21,7 +21,7 @@ async def test_every_table_of_tenants_has_forced_security_and_its_policy(server)
         server,
         f"""SELECT c.relname FROM pg_class AS c
         WHERE c.relnamespace = {SCHEMA} AND c.relkind IN ('r', 'p') AND c.relname <> 'migration'
-          AND NOT (c.relrowsecurity AND c.relforcerowsecurity)""",  # noqa: S608
+          AND NOT (c.relrowsecurity AND c.relforcerowsecurity)""",
     )
     assert loose == []
     without = await column(
@@ -32,7 +32,7 @@ async def test_every_table_of_tenants_has_forced_security_and_its_policy(server)
             SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid AND p.polcmd = '*'
               AND p.polpermissive AND p.polroles = '{{0}}'
               AND pg_get_expr(p.polqual, c.oid) = pg_get_expr(p.polwithcheck, c.oid)
-              AND pg_get_expr(p.polqual, c.oid) LIKE '%current_setting(''app.tenant''%')""",  # noqa: S608
+              AND pg_get_expr(p.polqual, c.oid) LIKE '%current_setting(''app.tenant''%')""",
     )
     assert without == []
 
@@ -60,7 +60,7 @@ async def test_rows_of_tenants_carry_their_tenant_in_the_primary_key(server):
         WHERE c.relnamespace = {SCHEMA} AND i.indisunique AND c.relname <> 'migration'
           AND NOT EXISTS (SELECT FROM pg_attribute AS a
             WHERE a.attrelid = c.oid AND a.attname = 'tenant' AND a.attnum = ANY (i.indkey))
-        ORDER BY 1""",  # noqa: S608
+        ORDER BY 1""",
     )
     # Nobody but the owner inserts tenants, and the queue numbers its own rows.
     assert loose == ["tenant_name_key", "tenant_pkey", "work_pkey"]
@@ -72,7 +72,7 @@ async def test_foreign_keys_stay_within_a_tenant(server):
         f"""SELECT k.conname FROM pg_constraint AS k WHERE k.connamespace = {SCHEMA}
           AND k.contype = 'f' AND NOT EXISTS (SELECT FROM pg_attribute AS a
             WHERE a.attrelid = k.conrelid AND a.attname = 'tenant'
-              AND a.attnum = ANY (k.conkey))""",  # noqa: S608
+              AND a.attnum = ANY (k.conkey))""",
     )
     assert loose == []
 
@@ -98,7 +98,7 @@ async def test_views_read_with_the_rights_of_who_asks(server):
     plain = await column(
         server,
         f"""SELECT relname FROM pg_class WHERE relnamespace = {SCHEMA} AND (relkind = 'm' OR
-        relkind = 'v' AND NOT 'security_invoker=true' = ANY (coalesce(reloptions, '{{}}')))""",  # noqa: S608
+        relkind = 'v' AND NOT 'security_invoker=true' = ANY (coalesce(reloptions, '{{}}')))""",
     )
     assert plain == []
 
@@ -106,14 +106,14 @@ async def test_views_read_with_the_rights_of_who_asks(server):
 async def test_functions_run_with_the_rights_of_who_asks_and_find_what_they_mean(server):
     functions = await column(
         server,
-        f"SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = {SCHEMA}",  # noqa: S608
+        f"SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = {SCHEMA}",
     )
     assert len(functions) >= 4
     loose = await column(
         server,
         f"""SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = {SCHEMA}
         AND (prosecdef OR proleakproof OR proconfig IS NULL
-             OR NOT proconfig::text ~ 'search_path=(steersman|pg_catalog)')""",  # noqa: S608
+             OR NOT proconfig::text ~ 'search_path=(steersman|pg_catalog)')""",
     )
     assert loose == []
 
@@ -145,7 +145,7 @@ async def test_nothing_is_granted_to_everybody(server):
         WHERE pronamespace = {SCHEMA} AND a.grantee = 0
         UNION ALL
         SELECT nspname || ' ' || a.privilege_type FROM pg_namespace, aclexplode(nspacl) AS a
-        WHERE oid = {SCHEMA} AND a.grantee = 0""",  # noqa: S608
+        WHERE oid = {SCHEMA} AND a.grantee = 0""",
     )
     assert granted == []
 
@@ -158,7 +158,7 @@ async def test_grants_are_those_that_were_meant(server):
         FROM pg_class AS c, aclexplode(c.relacl) AS a
         WHERE c.relnamespace = {SCHEMA} AND a.grantee <> c.relowner
           AND a.privilege_type <> 'SELECT'
-        GROUP BY a.grantee, a.privilege_type ORDER BY 1""",  # noqa: S608
+        GROUP BY a.grantee, a.privilege_type ORDER BY 1""",
     )
     assert granted == [
         "steersman_app insert api_key audit decision event idempotency work",

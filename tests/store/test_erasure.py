@@ -100,7 +100,7 @@ async def test_nothing_personal_remains(database, tenant):
     await erase(database, tenant.id, unit="ann", reason="asked to", actor="me")
     async with connected(database, "owner", tenant.id) as connection:
         left = [
-            str(await connection.fetch(f"SELECT to_jsonb(r) FROM {table} AS r"))  # noqa: S608
+            str(await connection.fetch(f"SELECT to_jsonb(r) FROM {table} AS r"))
             for table in ("decision", "event", "reward", "idempotency", "work", "erasure", "audit")
         ]
     for secret in (*SECRETS, "ann"):

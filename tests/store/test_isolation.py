@@ -40,9 +40,9 @@ async def test_no_role_reads_changes_or_counts_rows_of_another(server, pair, rol
             owner = "id" if table == "tenant" else "tenant"
             for tenant in (mine, None):
                 asked = (
-                    f"SELECT count(*) FROM {table} WHERE {owner} = $1",  # noqa: S608
-                    f"UPDATE {table} SET {owner} = {owner} WHERE {owner} = $1 RETURNING 1",  # noqa: S608
-                    f"DELETE FROM {table} WHERE {owner} = $1 RETURNING 1",  # noqa: S608
+                    f"SELECT count(*) FROM {table} WHERE {owner} = $1",
+                    f"UPDATE {table} SET {owner} = {owner} WHERE {owner} = $1 RETURNING 1",
+                    f"DELETE FROM {table} WHERE {owner} = $1 RETURNING 1",
                 )
                 answers = [await outcome(connection, tenant, sql, theirs) for sql in asked]
                 if (role, table) in visible:
@@ -86,7 +86,7 @@ async def test_rows_cannot_be_given_to_another(server, pair, role):
             refused = await outcome(
                 connection,
                 mine,
-                f"UPDATE {table} SET {owner} = $1 WHERE {owner} = $2",  # noqa: S608
+                f"UPDATE {table} SET {owner} = $1 WHERE {owner} = $2",
                 *(theirs, mine),
             )
             assert refused == "InsufficientPrivilegeError", f"{role} {table} {refused}"
@@ -101,7 +101,7 @@ async def test_what_is_no_tenant_sees_nothing(server, pair, role, setting):
         for table in await column(server, TABLES):
             if (role, table) in {("worker", "work"), ("owner", "tenant")}:
                 continue
-            answer = await outcome(connection, setting, f"SELECT * FROM {table} LIMIT 1")  # noqa: S608
+            answer = await outcome(connection, setting, f"SELECT * FROM {table} LIMIT 1")
             assert answer in (
                 [],
                 "InvalidTextRepresentationError",
@@ -116,7 +116,7 @@ async def test_ids_of_another_can_be_used_without_a_trace(server, pair):
     async with connected(server, None) as connection:
         rows = {
             table: await connection.fetchrow(
-                f"SELECT * FROM {table} WHERE tenant = $1",  # noqa: S608
+                f"SELECT * FROM {table} WHERE tenant = $1",
                 theirs,
             )
             for table in await column(server, TABLES)
@@ -131,13 +131,13 @@ async def test_ids_of_another_can_be_used_without_a_trace(server, pair):
             answer = await outcome(
                 connection,
                 mine,
-                f"INSERT INTO {table} VALUES ({places}) RETURNING 1",  # noqa: S608
+                f"INSERT INTO {table} VALUES ({places}) RETURNING 1",
                 *values,
             )
             assert answer == [(1,)], f"{table} {answer}"
         values = [mine, *list(rows["decision_point"])[1:]]
         places = ", ".join(f"${n}" for n in range(1, len(values) + 1))
-        statement = f"INSERT INTO decision_point VALUES ({places})"  # noqa: S608
+        statement = f"INSERT INTO decision_point VALUES ({places})"
         missing = await outcome(connection, mine, statement, *values)
         values[3] = b"nowhere"
         nowhere = await outcome(connection, mine, statement, *values)
@@ -194,7 +194,7 @@ async def test_a_function_of_ones_own_never_sees_a_row_of_another(server, pair):
         )
         async with as_tenant(connection, mine):
             for table in ("decision", "event", "api_key", "outcome", "work"):
-                await connection.execute(f"SELECT * FROM {table} WHERE pg_temp.peek(tenant)")  # noqa: S608
+                await connection.execute(f"SELECT * FROM {table} WHERE pg_temp.peek(tenant)")
         leak = await outcome(connection, mine, "ALTER FUNCTION pg_temp.peek LEAKPROOF")
         assert leak == "InsufficientPrivilegeError"
     assert str(mine) in seen

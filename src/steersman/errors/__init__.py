@@ -10,7 +10,7 @@
     │   └── MergeError                 a delta that was merged before, or does not fit
     ├── DataError (RuntimeError)       a data set is missing or unreadable, and where to get it
     ├── StoreError (RuntimeError)      the database does not start, answer, or fit this version
-    │   └── Fenced                     another learner took over; this one must stop
+    │   └── FencedError                another learner took over; this one must stop
     └── ServiceError (RuntimeError)    the service refused a request; `problem` says why
         ├── UnauthorizedError          the API key is missing, unknown or lacks the scope
         ├── NotFoundError              no such thing, or not yours
@@ -34,7 +34,7 @@ __all__ = [
     "ActionError",
     "ConflictError",
     "DataError",
-    "Fenced",
+    "FencedError",
     "InputError",
     "MergeError",
     "NotFoundError",
@@ -82,7 +82,7 @@ class StoreError(SteersmanError, RuntimeError):
     """The database does not start, answer or fit; the message says what to check."""
 
 
-class Fenced(StoreError):
+class FencedError(StoreError):
     """Another learner holds this decision point now; what this one was writing was not written."""
 
 

@@ -72,7 +72,7 @@ async def learn_batch(
         What was done.
 
     Raises:
-        Fenced: another learner has the point; nothing was done.
+        FencedError: another learner has the point; nothing was done.
         StateError: the point's state cannot be loaded; nothing was done.
 
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
@@ -111,7 +111,7 @@ async def fail_work(connection: Any, claim: Claim, identifier: int) -> BatchDone
         What was done.
 
     Raises:
-        Fenced: another learner has the point; nothing was done.
+        FencedError: another learner has the point; nothing was done.
 
     No doctest: it needs a server; ``tests/learn/test_poison.py`` shows it.
     """

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from steersman.errors import Fenced, StateError, StoreError
+from steersman.errors import FencedError, StateError, StoreError
 from steersman.learn.batch import BatchDone, fail_work, learn_batch
 from steersman.learn.claims import Claims
 from steersman.learn.tracing import batch_span, link
@@ -191,7 +191,7 @@ class _Learner:
         """Do one batch, or find out why not; return how much was done."""
         try:
             return await self._batch(connection, claim, ids)
-        except Fenced as error:
+        except FencedError as error:
             _log.warning("%s", error)
             async with as_tenant(connection, claim.point[0]):
                 holder = await holder_of(connection, claim.point)

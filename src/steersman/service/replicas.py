@@ -179,7 +179,7 @@ class Replicas:
             except _AWAY as error:
                 _log.warning("replicas wait for the store: %r", error)
                 await asyncio.sleep(_POLL_S)
-            except Exception:
+            except Exception:  # noqa: BLE001 (logged)
                 # Serving goes on with what is loaded, and so must looking for news.
                 _log.exception("replicas could not be refreshed")
                 await asyncio.sleep(_POLL_S)

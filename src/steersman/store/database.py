@@ -131,6 +131,9 @@ async def as_tenant(connection: Any, tenant: UUID) -> AsyncIterator[None]:
         connection: of any role, not within a transaction.
         tenant: whose rows are seen and written.
 
+    Returns:
+        A context; its end commits, or rolls back on an exception.
+
     No doctest: it needs a server; ``tests/store/test_isolation.py`` shows it.
     """
     async with connection.transaction():
@@ -152,6 +155,9 @@ async def set_tenant(connection: Any, tenant: UUID) -> None:
 
 def state_home() -> Path:
     """Return the directory for state: `STEERSMAN_HOME`, or `.steersman` in the working directory.
+
+    Returns:
+        An absolute path; nothing is made there yet.
 
     >>> os.environ["STEERSMAN_HOME"] = "/srv/steersman"
     >>> str(state_home())

@@ -48,6 +48,8 @@ class DecisionRow(NamedTuple):
         traceparent: W3C trace context of the request.
         at: when it was made.
         window_ends: when its reward is final.
+
+    No doctest: a mere row; ``tests/store/test_row_arrays.py`` writes some.
     """
 
     tenant: UUID
@@ -89,6 +91,8 @@ class Taken(NamedTuple):
     Attributes:
         earlier: the decision that has the key.
         body_hash: of the request it answered.
+
+    No doctest: a mere pair of values, made by `log_decisions`.
     """
 
     earlier: UUID

@@ -32,6 +32,8 @@ class EventRow(NamedTuple):
         body: anything else; None if there is nothing.
         body_hash: of the event as it was sent.
         traceparent: W3C trace context of the request.
+
+    No doctest: a mere row; ``tests/store/test_row_arrays.py`` writes some.
     """
 
     tenant: UUID

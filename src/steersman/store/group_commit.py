@@ -42,7 +42,10 @@ V = TypeVar("V")
 
 
 class Expired:
-    """The time was up before the rows were durable; they are still going to be written."""
+    """The time was up before the rows were durable; they are still going to be written.
+
+    No doctest: it holds nothing, and is made by `GroupCommit.submit`.
+    """
 
 
 class _Entry(Generic[R, V]):
@@ -95,6 +98,8 @@ class GroupCommit(Generic[R, V]):
         limit_s: how long a flush may take; then its connection is given up for a new one, since
             a peer that vanished without a word would otherwise be waited for for ever.
         on_flush: called after every flush with (rows, seconds, whether the server answered).
+
+    No doctest: it needs a server; ``tests/faults/test_flushing.py`` shows it.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steersman.errors import Fenced, StateError
+from steersman.errors import FencedError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +137,7 @@ async def append_updates(
         rows: numbered on from the fence's ``seq``.
 
     Raises:
-        Fenced: the numbers do not follow, so somebody else gave some out.
+        FencedError: the numbers do not follow, so somebody else gave some out.
 
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
@@ -147,7 +147,7 @@ async def append_updates(
         *(*point, epoch, snapshot, len(rows)),
     )
     if last != rows[-1].seq:
-        raise Fenced(
+        raise FencedError(
             f"updates {rows[0].seq} to {rows[-1].seq} of {point[1]}/{point[2]} {snapshot} do not "
             f"follow what was given out ({last} with them); nothing was written"
         )

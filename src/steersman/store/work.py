@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steersman.errors import Fenced
+from steersman.errors import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -238,7 +238,7 @@ async def fence(connection: Any, point: Point, epoch: int) -> Fence:
         What holds now.
 
     Raises:
-        Fenced: somebody else has claimed it since, or it is gone.
+        FencedError: somebody else has claimed it since, or it is gone.
 
     No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
     """
@@ -250,7 +250,7 @@ async def fence(connection: Any, point: Point, epoch: int) -> Fence:
         *(*point, epoch),
     )
     if row is None:
-        raise Fenced(
+        raise FencedError(
             f"another learner has claimed {point[1]}/{point[2]} since epoch {epoch}; nothing was "
             "written, and this one gives it up"
         )

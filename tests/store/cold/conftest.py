@@ -115,7 +115,7 @@ class Past:
                     ("decision", "id >= first_id($1) AND id"),
                     ("reward", "decision >= first_id($1) AND decision"),
                 ):
-                    sql = f"DELETE FROM {table} WHERE {column} < first_id($1 + 1)"  # noqa: S608
+                    sql = f"DELETE FROM {table} WHERE {column} < first_id($1 + 1)"
                     await connection.execute(sql, day)
                 await connection.execute("DELETE FROM event WHERE received_at::date = $1", day)
         finally:

@@ -24,7 +24,7 @@ async def stored_keys(past, cold):
     parts = {"decision": "id", "event": "id", "reward": "decision || '/' || revision"}
     found = {}
     for name, key in parts.items():
-        sql = f"SELECT {key} AS k FROM {name}"  # noqa: S608
+        sql = f"SELECT {key} AS k FROM {name}"
         table = await query(past.database, cold, past.tenant, sql)
         found[name] = sorted(table["k"].to_pylist())
     return found

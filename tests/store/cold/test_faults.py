@@ -46,7 +46,7 @@ async def counted(past, cold):
     """Return how many rows a reader sees of each kind, and how many different ones."""
     keys = {"decision": "id", "event": "id", "reward": "decision || revision"}
     counts = ", ".join(
-        f"(SELECT (count(*), count(DISTINCT {key})) FROM {name}) AS {name}"  # noqa: S608
+        f"(SELECT (count(*), count(DISTINCT {key})) FROM {name}) AS {name}"
         for name, key in keys.items()
     )
     row = (await query(past.database, cold, past.tenant, f"SELECT {counts}")).to_pylist()[0]
