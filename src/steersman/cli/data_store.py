@@ -26,7 +26,7 @@ from steersman.cli.showing import as_fields, show, show_rows
 from steersman.cli.stack import can_compact
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
 from steersman.errors import DataError, StoreError
-from steersman.store import Database, backup, keep, make_partitions, restore
+from steersman.store import Database, backup, keep, load_secret, make_partitions, restore
 from steersman.store.importing import import_log
 
 if TYPE_CHECKING:
@@ -143,7 +143,9 @@ def import_command(
 
     async def work(database: Database, tenant: Tenant) -> ImportReport:
         with _counting() as count:
-            return await import_log(database, tenant.id, file, mapping, progress=count)
+            return await import_log(
+                database, tenant.id, file, mapping, secret=load_secret(home), progress=count
+            )
 
     report = for_tenant(home, tenant_name, work)
     told = as_fields(report)

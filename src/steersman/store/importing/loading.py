@@ -100,6 +100,7 @@ async def import_log(
     file: Path,
     mapping: Path,
     *,
+    secret: bytes = b"",
     now: datetime | None = None,
     progress: Callable[[ImportReport], None] | None = None,
 ) -> ImportReport:
@@ -115,6 +116,7 @@ async def import_log(
         tenant: whose decisions these are.
         file: JSON lines, CSV or Parquet.
         mapping: YAML that says what the rows mean.
+        secret: of `load_secret`; needed where the point has personal data taken out of its texts.
         now: the time of the import; default: the clock.
         progress: is told the report so far after every chunk.
 
@@ -123,6 +125,7 @@ async def import_log(
 
     Raises:
         SpecError: the mapping is wrong, or does not fit the decision point.
+        InputError: a scrubber that the point names is not installed, or the secret is missing.
         DataError: the file cannot be read, or an extra is not installed.
         StoreError: the server does not answer; what was stored before stays.
 
@@ -134,7 +137,7 @@ async def import_log(
     try:
         point = await _point(connection, tenant, loaded)
         report.unused = tuple(sorted(loaded.mapping.outcomes.keys() - point.spec.reward.terms))
-        converter = Converter(point, loaded.mapping, now or datetime.now(UTC))
+        converter = Converter(point, loaded.mapping, now or datetime.now(UTC), secret)
         raws = read_rows(file, loaded.mapping.rows)
         while chunk := list(islice(raws, _CHUNK)):
             await _store(connection, tenant, list(_converted(converter, chunk, report)), report)

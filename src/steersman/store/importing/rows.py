@@ -17,6 +17,7 @@ from steersman.store.events import EventRow
 from steersman.store.importing import values
 from steersman.store.importing.drawing import Drawing
 from steersman.store.importing.mapping import field_of
+from steersman.store.scrubbing import check_scrubbers, scrubbing_of
 from steersman.wire import canonical_hash
 
 if TYPE_CHECKING:
@@ -54,10 +55,24 @@ class Converter:
         point: the decision point.
         mapping: what the rows mean.
         now: the time of the import.
+        secret: the service's, so that hashes of personal data are as they are in its rows.
+
+    Raises:
+        InputError: a scrubber is not installed here, or there is no secret where one is needed.
     """
 
-    def __init__(self, point: PointRow, mapping: LogMapping, now: datetime) -> None:
+    def __init__(
+        self, point: PointRow, mapping: LogMapping, now: datetime, secret: bytes = b""
+    ) -> None:
         self._point, self._mapping, self._now = point, mapping, now
+        check_scrubbers(point.spec)
+        self._scrubbing, self._secret = scrubbing_of(point.spec), secret
+        if self._scrubbing is not None and not secret:
+            message = (
+                f"{point.skill}/{point.point} has personal data taken out of its texts, which "
+                "needs the service's secret; give import_log the one of load_secret"
+            )
+            raise InputError(message)
         self._features = FeatureMap(point.spec.context)
         self._space = f"{point.tenant}/{point.skill}/{point.point}/{mapping.source}/"
         self._seen: dict[bytes, int] = {}
@@ -108,14 +123,15 @@ class Converter:
 
     def _decision(self, row: dict[str, Any], name: bytes, at: datetime) -> DecisionRow:
         spec, mapping = self._point.spec, self._mapping
-        context = self._read_context(row)
+        read = self._read_context(row)
+        context = self._scrubbed(read)
         action, drawn = self._drawing.drawn(row)
         x, key = encode(spec, self._features, context)
         features = None
         if mapping.features is not None:
             x, features = self._drawing.candidates(row, action, drawn.eligible)
         unit, episode = self._text(row, "unit"), self._text(row, "episode")
-        content = (context, action, drawn, features, unit, episode)
+        content = (read, action, drawn, features, unit, episode)
         return DecisionRow(
             tenant=self._point.tenant,
             id=self._id(name, at),
@@ -164,6 +180,11 @@ class Converter:
             for name, value in self._context.items()
         }
         return {name: value for name, value in read.items() if value is not None}
+
+    def _scrubbed(self, context: dict[str, Any]) -> dict[str, Any]:
+        if self._scrubbing is None:
+            return context
+        return self._scrubbing.context(context, self._secret, self._point.tenant)[0]
 
     def _text(self, row: dict[str, Any], name: str) -> str | None:
         value = getattr(self._mapping, name)
