@@ -194,7 +194,13 @@ def restore_command(file: Path, home: Path, *, replace: bool, as_json: bool) -> 
 
 @click.command("retain")
 @click.option("--days", required=True, type=click.IntRange(1, 36_500), help="What stays.")
-@click.option("--idempotency-days", default=30, show_default=True, type=click.IntRange(1, 36_500))
+@click.option(
+    "--idempotency-days",
+    default=30,
+    show_default=True,
+    type=click.IntRange(1, 36_500),
+    help="How long keys and event ids are remembered; clients must not resend later.",
+)
 @administers
 def retain_command(days: int, idempotency_days: int, home: Path, *, as_json: bool) -> None:
     """Drop decisions and events older than DAYS days, if the cold store has them."""

@@ -46,7 +46,13 @@ class JsonObject(click.ParamType[dict[str, Any]]):
 @click.option("--episode", help="What this decision belongs to with others.")
 @click.option("--unit", help="What stays on one arm of a rollout.")
 @click.option("--default", help="The action to take if no service answers.")
-@click.option("--timeout-ms", type=click.FloatRange(1, 600_000), default=2000, show_default=True)
+@click.option(
+    "--timeout-ms",
+    type=click.FloatRange(1, 600_000),
+    default=2000,
+    show_default=True,
+    help="For the whole call; the service may take a third of it to store the decision.",
+)
 @url_option
 @key_option
 @json_option

@@ -43,7 +43,13 @@ def command() -> None:
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it here."
 )
 @click.option("--explain", "arrival", type=click.IntRange(min=1), help="Explain request number N.")
-@click.option("--orders", default=10, show_default=True, type=click.IntRange(min=2))
+@click.option(
+    "--orders",
+    default=10,
+    show_default=True,
+    type=click.IntRange(min=2),
+    help="How many orders of arrival the interval is made of.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -57,7 +63,13 @@ def command() -> None:
     help="Directory of caches and store.  [default: $STEERSMAN_HOME or ~/.steersman for caches, a "
     "temporary one for the store]",
 )
-@click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--processes",
+    default=2,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="That replay orders; the result does not depend on it.",
+)
 @click.option("--in-process", is_flag=True, help="Without a service: policies are called directly.")
 def assistant(
     json_file: Path | None,

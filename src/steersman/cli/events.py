@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
@@ -18,12 +18,23 @@ from steersman.client import Client
 from steersman.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+F = TypeVar("F", bound="Callable[..., Any] | click.Command")
 _TYPES = ("interaction.create", "interaction.output", "feedback.submit", "task_result")
 _METHODS = {"feedback.submit": "submit_feedback", "task_result": "task_result"}
 _FIELDS = {"type", "decision_id", "episode_id", "outcomes", "action_taken", "body", "at"}
 _FIELDS |= {"event_id", "schema_version"}
+
+
+def _waiting(seconds: float) -> Callable[[F], F]:
+    return click.option(
+        "--wait-s",
+        type=click.FloatRange(min=0),
+        default=seconds,
+        show_default=True,
+        help="How long to wait for delivery; what is left then is kept on disk.",
+    )
 
 
 @click.group()
@@ -39,7 +50,7 @@ def command() -> None:
 @click.option("--body", type=JsonObject(), default="{}", help="Anything else worth keeping.")
 @click.option("--action-taken", help="What was done, if not what was decided.")
 @click.option("--event-id", help="Of your own; the same id and body are stored once.")
-@click.option("--wait-s", type=click.FloatRange(min=0), default=10.0, show_default=True)
+@_waiting(10.0)
 @url_option
 @key_option
 @json_option
@@ -69,7 +80,7 @@ def send(
 
 @command.command("load")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
-@click.option("--wait-s", type=click.FloatRange(min=0), default=60.0, show_default=True)
+@_waiting(60.0)
 @url_option
 @key_option
 @json_option

@@ -40,7 +40,13 @@ def command() -> None:
 @command.command("create")
 @click.argument("name")
 @tenant_option
-@click.option("--role", type=click.Choice(list(ROLES)), default="application", show_default=True)
+@click.option(
+    "--role",
+    type=click.Choice(list(ROLES)),
+    default="application",
+    show_default=True,
+    help="application: decide, events; observer: read; operator: all scopes.",
+)
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="Not the role's.")
 @click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Refused afterwards.")
 @administers

@@ -34,6 +34,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 tenant_option = click.option(
     "--tenant", "tenant_name", default="sample", show_default=True, help="Whose it is."
 )
+host_option = click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+)
+port_option = click.option(
+    "--port",
+    default=8712,
+    show_default=True,
+    type=click.IntRange(0, 65_535),
+    help="Port to listen on; 0: any that is free.",
+)
 url_option = click.option(
     "--url",
     envvar="STEERSMAN_URL",

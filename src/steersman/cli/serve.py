@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steersman.cli.options import close, home_option
+from steersman.cli.options import close, home_option, host_option, port_option
 from steersman.cli.supervising import stop_with_parent
 from steersman.errors import StoreError
 from steersman.store import Database
@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @home_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8712, show_default=True, type=click.IntRange(0, 65_535))
-@click.option("--processes", default=1, show_default=True, type=click.IntRange(1, 64))
+@host_option
+@port_option
+@click.option(
+    "--processes",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="How many share the port.",
+)
 @click.option("--supervised", is_flag=True, hidden=True)
 def command(home: Path, host: str, port: int, processes: int, *, supervised: bool) -> None:
     """Answer requests until stopped by Ctrl-C or SIGTERM; then finish what was begun.

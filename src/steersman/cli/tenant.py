@@ -51,7 +51,7 @@ def create(name: str, home: Path, *, as_json: bool) -> None:
 @command.command("list")
 @administers
 def list_command(home: Path, *, as_json: bool) -> None:
-    """Show all tenants."""
+    """Show all tenants of this installation."""
     found = in_store(home, list_tenants)
     none = "no tenants yet; `steersman tenant create NAME` makes one"
     show_rows(map(_tenant, found), ("name", "id", "created_at"), as_json=as_json, none=none)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli import stack
-from steersman.cli.options import close, home_option, json_option, run
+from steersman.cli.options import close, home_option, host_option, json_option, port_option, run
 from steersman.cli.supervising import Supervisor, stop_on_signals, stop_with_parent
 from steersman.store import Database
 from steersman.systems.assistant.points import point_documents
@@ -22,10 +22,22 @@ _CONTEXT = {"intent": "weather", "language": "latin", "text_len": 42, "score_gap
 
 @click.command()
 @home_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8712, show_default=True, type=click.IntRange(0, 65_535))
-@click.option("--processes", default=2, show_default=True, type=click.IntRange(1, 64))
-@click.option("--tenant", "tenant_name", default="sample", show_default=True)
+@host_option
+@port_option
+@click.option(
+    "--processes",
+    default=2,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="How many share the port.",
+)
+@click.option(
+    "--tenant",
+    "tenant_name",
+    default="sample",
+    show_default=True,
+    help="Made if it is not there.",
+)
 @click.option(
     "--cold",
     envvar="STEERSMAN_COLD",
