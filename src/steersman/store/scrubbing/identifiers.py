@@ -26,6 +26,7 @@ _DIGIT_GROUPS = re.compile(r"(?<![0-9A-Za-z])(?<!\d[.,])\d++(?:[ \u00a0\u2011-]\
 _DIGIT_GROUP = re.compile(r"\d+")
 _CARD_DIGITS = range(12, 20)
 _CARD_GROUPS = 6
+_CARD_GROUP = range(3, 7)  # digits, where there are several groups
 # First and last prefix of an issuer's numbers, and how many digits they have.
 _ISSUERS = (
     ("4", "4", (13, 16, 19)),
@@ -153,15 +154,19 @@ def _last_group(
     digits: str, begin: int, ends: list[int], first: int, *, called: bool
 ) -> int | None:
     """Return the last group of the longest card that begins with a group."""
-    for last in range(min(first + _CARD_GROUPS, len(ends)) - 1, first - 1, -1):
-        length = ends[last] - begin
-        if length < _CARD_DIGITS[0]:
+    best = None
+    start = begin
+    for last in range(first, min(first + _CARD_GROUPS, len(ends))):
+        if ends[last] - start not in _CARD_GROUP and last > first:
             break
+        start, length = ends[last], ends[last] - begin
         if length in _CARD_DIGITS:
             number = digits[begin : ends[last]]
             if (called or _issued(number)) and _luhn(number):
-                return last
-    return None
+                best = last
+        if last == first and length not in _CARD_GROUP:
+            break
+    return best
 
 
 def _called_card(text: str, start: int) -> bool:
@@ -194,10 +199,15 @@ def find_ibans(text: str) -> Iterator[Found]:
         length = _IBAN_LENGTHS.get(match[0][:2].upper())
         if length is None:
             continue
-        value, end = match[0], match.end()
+        value, end, gaps = match[0], match.end(), []
         while len(value) < length and (more := _IBAN_CHARACTER.match(text, end)):
+            if more.end() - end > 1:
+                gaps.append(len(value))
             value += more[1]
             end = more.end()
+        # Groups of four, or digits however they are grouped: not the words of a sentence.
+        if any(gap % 4 for gap in gaps) and not value[4:].isdecimal():
+            continue
         value = value.upper()
         # Base 36 turns letters into the two digits that the standard gives them.
         rest = "".join(str(int(character, 36)) for character in value[4:] + value[:4])
@@ -236,5 +246,6 @@ def _address(candidate: str, start: int) -> Iterator[Found]:
             address = ip_address(written)
         except ValueError:
             continue  # not an address as it stands, or a sentence that ends with it
-        yield Found(start, start + len(written), str(address))
+        if not (address.is_unspecified or address.is_loopback):  # everybody's
+            yield Found(start, start + len(written), str(address))
         return

@@ -44,11 +44,12 @@ _DATE = re.compile(
 )
 _GROUP_END = re.compile(r"\d(?!\d)")
 _BEFORE = 48
-# What lies between must not hold a bracket: the word in `[phone]` tells nothing about what follows.
+# Between the word and the number no sentence ends, and no bracket: the word in `[phone]` tells
+# nothing about what follows it.
 _CALLED_PHONE = re.compile(
-    r"\b(?:t[eé]l[eé]phones?|phones?|tel|mobile|cell(?:phone|ular)?|fax|call|text me|whatsapp|sms|"
-    r"dial|telefon\w*|mobil\w*|handy\w*|rufnummer|portable|tel[eé]fon[oe]|m[oó]vil|celular|"
-    r"cellulare)\b[^\d\]]{0,20}\Z",
+    r"\b(?:t[eé]l[eé]phones?|phones?|tel|mobile|cell(?: ?phone| number|(?=:))|fax|call|text me|"
+    r"whatsapp|sms|dial|telefon\w*|mobil\w*|handy\w*|rufnummer|portable|tel[eé]fon[oe]|m[oó]vil|"
+    r"celular|cellulare)\b\.?(?::\s{0,3})?[^\d\].!?\n]{0,20}\Z",
     re.IGNORECASE,
 )
 _CALLED_ELSE = re.compile(
