@@ -101,12 +101,18 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
+    if value is None or value in ([], (), {}, ""):
         return _EMPTY
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict) and all(isinstance(v, int | float | str) for v in value.values()):
+        return ", ".join(f"{name} {_cell(v)}" for name, v in value.items())
     if isinstance(value, list | tuple | dict):
         simple = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
         return ", ".join(value) if simple else json.dumps(value, default=_plain)

@@ -145,6 +145,6 @@ def _curl(url: str, key: str) -> str:
     body: dict[str, Any] = {"skill": "assistant", "decision": "route", "context": _CONTEXT}
     body["deadline_ms"] = 1000
     return (
-        f"  curl -s {url}/v1/decide -H 'Authorization: Bearer {key}' \\\n"
+        f'  curl -s {url}/v1/decide -H "Authorization: Bearer {key}" \\\n'
         f"    -H 'Content-Type: application/json' -d '{json.dumps(body)}'"
     )
