@@ -22,7 +22,7 @@ from steersman.errors import FencedError, StateError, StoreError
 from steersman.learn.batch import BatchDone, fail_work, learn_batch
 from steersman.learn.claims import Claims
 from steersman.learn.tracing import batch_span, link
-from steersman.store import as_tenant, due_work, holder_of, pack_state, write_checkpoint
+from steersman.store import AWAY, as_tenant, due_work, holder_of, pack_state, write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steersman.store import Database, Point
 
 _log = logging.getLogger(__name__)
-_AWAY = (OSError, TimeoutError, StoreError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_AWAY = (*AWAY, StoreError)
 _BAD_DATA = ("22", "23")  # classes of SQL states: data exceptions, violated constraints
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _SCAN = 2000

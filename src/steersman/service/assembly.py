@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
 import msgspec
 
 from steersman.service.app import Application
@@ -30,6 +29,7 @@ from steersman.service.replicas import Replicas
 from steersman.service.status import StatusPage
 from steersman.service.tracing import Tracing
 from steersman.store import (
+    AWAY,
     DecisionRow,
     EventRow,
     GroupCommit,
@@ -304,7 +304,7 @@ async def close_quickly(connection: Any) -> None:
     """
     try:
         await connection.close(timeout=1)
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except AWAY:
         connection.terminate()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import asyncpg
 
 from steersman.errors import StoreError
+from steersman.store import AWAY
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def store_is_away(error: BaseException) -> bool:
         return error.__cause__ is not None and store_is_away(error.__cause__)
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "XX").startswith(_OUTAGES)
-    return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError)
+    return isinstance(error, AWAY)
 
 
 class Breaker:

@@ -14,7 +14,6 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
 import msgspec
 import numpy as np
 
@@ -22,7 +21,7 @@ from steersman.errors import SteersmanError
 from steersman.service.drawing import GUARDIAN, draw, fall_back, over, to_answer, to_row
 from steersman.service.records import sign
 from steersman.spec import loads
-from steersman.store import Expired, Taken, as_tenant, find_decision
+from steersman.store import AWAY, Expired, Taken, as_tenant, find_decision
 from steersman.wire import DecideRequest, Decision, Problem, Refused, canonical_hash
 
 if TYPE_CHECKING:
@@ -281,7 +280,7 @@ class Deciding:
                     document = await connection.fetchval(
                         "SELECT document FROM spec WHERE hash = $1", row.spec_hash
                     )
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except AWAY:
             _log.exception("an earlier answer cannot be read")
             detail = "the earlier answer to this key cannot be read now; try again"
             raise Refused.of("unavailable", detail, retry_after_s=1.0) from None

@@ -13,12 +13,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
-
 from steersman.errors import SteersmanError
 from steersman.learn import catch_up, load
 from steersman.service.drawing import Served
-from steersman.store import as_tenant, points_of
+from steersman.store import AWAY, as_tenant, points_of
 from steersman.store.scrubbing import scrubbing_of_events
 from steersman.wire import Refused
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _POLL_S = 1.0
-_AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, SteersmanError)
+_AWAY = (*AWAY, SteersmanError)
 Place = tuple["UUID", str, str]
 
 
@@ -68,7 +66,7 @@ class Replicas:
             with suppress(asyncio.CancelledError):
                 await self._task
         if self._listening is not None:
-            with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(*AWAY):
                 await self._listening.close(timeout=1)
 
     def __iter__(self) -> Iterator[tuple[UUID, Served]]:

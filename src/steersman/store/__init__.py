@@ -17,7 +17,7 @@ from steersman.store.crediting import (
     learned_of,
     spec_of,
 )
-from steersman.store.database import Database, as_tenant, set_tenant, state_home
+from steersman.store.database import AWAY, Database, as_tenant, set_tenant, state_home
 from steersman.store.decisions import DecisionRow, Taken, find_decision, log_decisions
 from steersman.store.encoding import NO_KEY, encode, rounded
 from steersman.store.erasure import Erased, erase, export
@@ -77,6 +77,7 @@ from steersman.store.work import (
 )
 
 __all__ = [
+    "AWAY",
     "NO_KEY",
     "ROLES",
     "SCOPES",

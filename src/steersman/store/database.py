@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 Role = Literal["owner", "app", "worker"]
 _OLDEST = 15
+AWAY = (
+    *(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError),
+    asyncpg.InternalClientError,  # what is called while a connection is being lost
+)
+"""What a server that is gone, stopping or hanging makes of a call."""
 _JSONB_VERSION = b"\x01"
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
 
@@ -86,7 +91,8 @@ class Database:
                 timeout=options.pop("timeout", 10),
                 **options,
             )
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            await _codecs(connection)
+        except AWAY as error:
             message = f"cannot connect to PostgreSQL as {role or 'its own user'}: {error!r:.300}; "
             message += "check DATABASE_URL and the server, or run `steersman doctor`"
             raise StoreError(_PASSWORD.sub("***", message)) from error
@@ -94,7 +100,6 @@ class Database:
             await connection.close()
             message = f"PostgreSQL {connection.get_server_version().major} is too old; "
             raise StoreError(message + f"use {_OLDEST} or later")
-        await _codecs(connection)
         opened: Connection[Any] = connection
         return opened
 
