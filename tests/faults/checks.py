@@ -18,6 +18,8 @@ from steersman.policies import load_policy
 from steersman.rewards import evaluate
 from steersman.store import as_tenant, points_of, unpack_state, updates_after
 
+_CONTEXT = {"intent": "c", "length": 0.25}
+
 
 async def check_promises(database, access, ledger):
     """Every promised decision and event is stored exactly once, as it was answered."""
@@ -160,6 +162,29 @@ async def from_base(connection, row, seq):
     while rows := await updates_after(connection, point, row.snapshot, replica.seq, until=seq):
         replica.apply(rows)
     return replica.policy
+
+
+async def check_live(database, access, asking, *, timeout_s=20.0):
+    """Every service has applied all updates, and decides as the state of the log does."""
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, access.tenant):
+            (row,) = await points_of(connection, access.tenant)
+            replica = await load(connection, row)
+    finally:
+        await connection.close()
+    for url in asking.urls():
+        until = time.monotonic() + timeout_s
+        while True:
+            answer = await asking.decide(keyed=False, url=url, context=_CONTEXT)
+            if answer is not None and answer["update_seq"] == replica.seq:
+                break
+            assert time.monotonic() < until, "a service does not follow the log"
+            await asyncio.sleep(0.05)
+        x, _ = replica.encode(_CONTEXT)
+        whole = replica.policy.distribution(x)
+        drawn = row.spec.actions.names.index(answer["action"])
+        assert answer["propensity"] == whole[drawn]
 
 
 def same_bits(left, right):

@@ -7,10 +7,17 @@ import random
 
 import pytest
 
-from tests.faults.checks import check_learning, check_promises, settled
+from tests.faults.checks import check_learning, check_live, check_promises, settled
 from tests.faults.traffic import traffic
 
 KILLS = 20
+
+
+async def _check(made, access, asking):
+    await settled(made.database, access)
+    await check_promises(made.database, access, asking.ledger)
+    await check_learning(made.database, access)
+    await check_live(made.database, access, asking)
 
 
 @pytest.mark.slow
@@ -21,6 +28,7 @@ async def test_services_that_are_killed_keep_their_promises(made):
         made.start_service(name, wait=False)
     for name in ("left", "right"):
         await asyncio.to_thread(made.wait_ready, name)
+    made.start_learner()
     async with traffic(made, access) as asking:
         async with asking.flowing():
             for kill in range(KILLS):
@@ -32,7 +40,7 @@ async def test_services_that_are_killed_keep_their_promises(made):
         ledger = asking.ledger
         assert len(ledger.logged) > 5 * KILLS
         assert ledger.lost > 0
-        await check_promises(made.database, access, ledger)
+        await _check(made, access, asking)
 
 
 @pytest.mark.slow
@@ -50,9 +58,7 @@ async def test_learners_that_are_killed_learn_everything_once(made):
                 made.kill(name)
                 made.start_learner(name)
         assert len(asking.ledger.outcomes) > 5 * KILLS
-        await settled(made.database, access)
-        await check_promises(made.database, access, asking.ledger)
-        await check_learning(made.database, access)
+        await _check(made, access, asking)
 
 
 @pytest.mark.slow
@@ -60,6 +66,7 @@ async def test_a_server_that_is_killed_loses_nothing_that_was_promised(made):
     rng = random.Random(2)
     access = await made.tenant("one")
     await asyncio.to_thread(made.start_service)
+    made.start_learner()
     async with traffic(made, access) as asking:
         async with asking.flowing():
             for _ in range(KILLS):
@@ -71,4 +78,4 @@ async def test_a_server_that_is_killed_loses_nothing_that_was_promised(made):
         assert len(ledger.logged) > 5 * KILLS
         assert ledger.unknown
         assert ledger.degraded
-        await check_promises(made.database, access, ledger)
+        await _check(made, access, asking)

@@ -73,7 +73,7 @@ class Traffic:
         self.ledger = Ledger()
         self.rng = random.Random(seed)
         self._session = session
-        self._urls = urls
+        self.urls = urls
         self._headers = {
             "authorization": f"Bearer {key}",
             "content-type": "application/json",
@@ -81,7 +81,7 @@ class Traffic:
 
     async def post(self, path, body, *, url=None):
         """Return (status, body) of one request, or None if there was no answer."""
-        url = url or self.rng.choice(self._urls())
+        url = url or self.rng.choice(self.urls())
         try:
             async with self._session.post(
                 url + path, data=msgspec.json.encode(body), headers=self._headers
@@ -92,7 +92,7 @@ class Traffic:
 
     async def get(self, path):
         """Return (status, bytes) of one request."""
-        url = self.rng.choice(self._urls())
+        url = self.rng.choice(self.urls())
         async with self._session.get(url + path, headers=self._headers) as answer:
             return answer.status, await answer.read()
 
