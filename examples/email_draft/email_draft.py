@@ -206,18 +206,21 @@ def main() -> None:
     parser.add_argument(
         "--outbox", type=Path, default=Path("outbox"), help="folder of what is sent"
     )
-    parser.add_argument("--script", type=argparse.FileType("r", encoding="utf-8"))
+    parser.add_argument("--script", type=Path, help="file of tasks instead, one JSON object a line")
+    parser.add_argument("--pause-s", type=float, default=0.0, help="between the tasks of a script")
     given = parser.parse_args()
     if (given.to is None) == (given.script is None):
         parser.error("give either --to, for one e-mail, or --script")
     if given.script is None:
         tasks, person = [Task(given.to, given.kind, given.recipient, given.notes)], ask_in_terminal
     else:
-        tasks, person = read_script(given.script), edit_as_scripted
+        with given.script.open(encoding="utf-8") as lines:
+            tasks, person = read_script(lines), edit_as_scripted
     with Client() as client:
         for task in tasks:
             done = handle(client, task, me=given.me, outbox=given.outbox, person=person)
             sent = done["sent"] or "not sent"
+            time.sleep(given.pause_s)
             click.echo(
                 f"{done['to']:<24} {done['tone']:<9} p {done['propensity']:.2f}   "
                 f"kept {done['kept']:4.0%}   {sent}"

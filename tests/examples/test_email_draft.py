@@ -89,6 +89,14 @@ def test_its_traces_are_visible_in_sql(ran, sql):
     assert names == [("edit_similarity",), ("seconds",), ("sent",)]
 
 
+def test_what_is_personal_is_not_stored(ran, sql):
+    # The declaration says so; the tasks name addresses and a telephone number.
+    assert "+49 30" in (APP / "inbox.jsonl").read_text()
+    stored = sql("SELECT body::text FROM event UNION ALL SELECT context::text FROM decision")
+    assert not [text for (text,) in stored if text and ("+49" in text or "@example" in text)]
+    assert [text for (text,) in stored if text and "[phone]" in text]
+
+
 def test_what_people_changed_is_learned(ran, sql):
     deadline = time.monotonic() + 30
     while sql("SELECT count(*) FROM reward") < [(len(ran) - 1,)] and time.monotonic() < deadline:
