@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Load", "drive", "post"]
+__all__ = ["Connection", "Load", "drive", "post"]
 
 
 @dataclass
@@ -105,6 +105,46 @@ async def drive(
     for transport, _ in connections:
         transport.close()
     return load
+
+
+class Connection:
+    """One kept connection, asked one request after the other; its answers must be 200."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> Connection:
+        """Connect.
+
+        Args:
+            host: Of the server.
+            port: Likewise.
+        """
+        return cls(*await asyncio.open_connection(host, port))
+
+    async def ask(self, request: bytes) -> bytes:
+        """Return the body of the answer.
+
+        Args:
+            request: As `post` makes it.
+
+        Raises:
+            RuntimeError: An answer other than 200.
+        """
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        at = head.lower().find(b"content-length:")
+        body = await self._reader.readexactly(int(head[at + 15 : head.find(b"\r", at + 15)]))
+        if head[9:12] != b"200":
+            message = f"the answer is {head[:40]!r}: {body[:200]!r}"
+            raise RuntimeError(message)
+        return body
+
+    def close(self) -> None:
+        """Close it."""
+        self._writer.close()
 
 
 class _Client(asyncio.Protocol):

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import uvloop
 
-from benchmarks.http_load import Load, drive, post
+from benchmarks.http_load import Connection, Load, drive, post
 from benchmarks.report import Figure, Options, command
 from benchmarks.service_stack import ROUTE_CONTEXT, Stack, flush_seconds, raw_inserts, wide_point
 from steersman.wire import new_id
@@ -249,7 +249,10 @@ async def _lags(
     stack: Stack, ports: tuple[int, int], *, outcomes: int, per_second: float
 ) -> tuple[list[list[float]], int]:
     """Return per process the lags in ms, and the number of outcomes that never showed."""
-    decisions = await _decision_ids(stack, outcomes, port=ports[0])
+    # The first outcome finds a learner that is still starting; those after it are measured.
+    first, *decisions = await _decision_ids(stack, outcomes + 1, port=ports[0])
+    await _send_outcomes(stack, ports, [first], per_second)
+    await stack.update_numbers([first])
     seen: list[list[tuple[float, int]]] = [[], []]
     stop = asyncio.Event()
     watchers = [
@@ -283,12 +286,13 @@ async def _watch(
     stack: Stack, port: int, seen: list[tuple[float, int]], stop: asyncio.Event
 ) -> None:
     """Ask one process for a decision every few ms; its number of updates is what it knows."""
+    connection = await Connection.open(HOST, port)
     request = post("/v1/decide", stack.key, _decide_body())
     while not stop.is_set():
-        load = await drive(HOST, port, lambda _: iter([request]), clients=1, keep=True)
-        answer = msgspec.json.decode(load.kept[0])
+        answer = msgspec.json.decode(await connection.ask(request))
         seen.append((time.perf_counter(), answer["update_seq"]))
         await asyncio.sleep(0.005)
+    connection.close()
 
 
 async def _send_outcomes(
@@ -296,19 +300,25 @@ async def _send_outcomes(
 ) -> dict[str, float]:
     """Send one outcome for each decision at a steady rate, to both processes in turn."""
     acknowledged: dict[str, float] = {}
+    waiting: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
 
-    async def send(decision: str, port: int) -> None:
-        request = post("/v1/feedback.submit", stack.key, _outcome(decision))
-        load = await drive(HOST, port, lambda _: iter([request]), clients=1)
-        _all_answered(load)
-        acknowledged[decision] = time.perf_counter()
+    async def sender() -> None:
+        connections = {port: await Connection.open(HOST, port) for port in ports}
+        while (due := await waiting.get()) is not None:
+            decision, port = due
+            await connections[port].ask(post("/v1/feedback.submit", stack.key, _outcome(decision)))
+            acknowledged[decision] = time.perf_counter()
+        for connection in connections.values():
+            connection.close()
 
+    senders = [asyncio.create_task(sender()) for _ in range(8)]
     begun = time.perf_counter()
-    sending = []
     for n, decision in enumerate(decisions):
         await asyncio.sleep(max(0.0, begun + n / per_second - time.perf_counter()))
-        sending.append(asyncio.create_task(send(decision, ports[n % 2])))
-    await asyncio.gather(*sending)
+        waiting.put_nowait((decision, ports[n % 2]))
+    for _ in senders:
+        waiting.put_nowait(None)
+    await asyncio.gather(*senders)
     return acknowledged
 
 
