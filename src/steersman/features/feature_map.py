@@ -37,6 +37,7 @@ LAYOUT_VERSION = 1
 _HASHED = {"text": HashedText, "category": HashedCategory, "vector": HashedVector}
 _NEARLY_ONE = 1.0 - 1e-9
 _REMEMBERED = 4096
+_EXACT = 2**53
 _SHORT = 200
 
 
@@ -125,10 +126,13 @@ class FeatureMap:
         self._check(values)
         vector = np.zeros(self.dim)
         vector[0] = 1.0
-        for number, known in self._scaled:
-            value = values.get(number.name)
-            if type(value) is float and isfinite(value):  # nearly always: the short way
-                vector[number.slot] = number.scaled(value, known)
+        for number, known, name, slot, centre, spread, clip, share in self._plan:
+            value = values.get(name)
+            if type(value) is int and -_EXACT < value < _EXACT:
+                value = float(value)
+            if type(value) is float and isfinite(value):  # nearly always: `NumberSlot.scaled` here
+                away = (value - centre) / spread
+                vector[slot] = (clip if away > clip else max(-clip, away)) / clip * share
             else:
                 number.fill(vector, None if is_missing(value) else value, known)
         if self._hashed:
@@ -136,11 +140,17 @@ class FeatureMap:
         return vector
 
     @cached_property
-    def _scaled(self) -> list[tuple[NumberSlot, Statistics]]:
-        known = [(number, self._statistics[number.name]) for number in self._numbers]
+    def _plan(
+        self,
+    ) -> list[tuple[NumberSlot, Statistics, str, int, float, float, float, float]]:
+        """What `encode` reads of each number, looked up once."""
         if self.unfitted:
             raise _not_fitted(self.unfitted)
-        return [(number, statistics) for number, statistics in known if statistics is not None]
+        return [
+            (number, known, number.name, number.slot, *known, number.clip, number.share)
+            for number in self._numbers
+            if (known := self._statistics[number.name]) is not None
+        ]
 
     def encode_batch(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
         """Return one encoded context per row.

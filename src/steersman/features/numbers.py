@@ -98,8 +98,8 @@ class NumberSlot:
 
     def __init__(self, name: str, field: NumberField, slot: int, share: float) -> None:
         self.name, self.field, self.slot = name, field, slot
-        self._share = share
-        self._clip = field.clip
+        self.share = share
+        self.clip = field.clip
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -115,8 +115,8 @@ class NumberSlot:
             statistics: declared or fitted.
         """
         from_centre = (value - statistics.centre) / statistics.spread
-        clip = self._clip
-        return max(-clip, min(clip, from_centre)) / clip * self._share
+        clip = self.clip
+        return max(-clip, min(clip, from_centre)) / clip * self.share
 
     def fill(self, vector: np.ndarray, value: object, statistics: Statistics) -> None:
         """Write a value into the slots of ``vector``, which are zero.
@@ -131,4 +131,4 @@ class NumberSlot:
         elif self.field.missing == "refuse":
             raise refuse_missing(self.name)
         elif self.field.missing == "flag":
-            vector[self.slot + 1] = self._share
+            vector[self.slot + 1] = self.share
