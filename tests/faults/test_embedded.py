@@ -14,6 +14,7 @@ from steersman.store import embedded
 from tests.faults.harness import open_database
 
 
+@pytest.mark.slow
 async def test_a_server_that_was_killed_a_moment_ago_is_started_again(made):
     for _ in range(3):
         made.kill_postgres()
@@ -21,6 +22,7 @@ async def test_a_server_that_was_killed_a_moment_ago_is_started_again(made):
         await connection.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_is_no_server_is_not_taken_for_one(made, monkeypatch):
     (postmaster, *_) = made.postgres()
     made.kill_postgres()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 
+import pytest
+
 from steersman.store import load_secret
 from tests.faults.traffic import traffic
 
 
+@pytest.mark.slow
 async def test_no_log_holds_a_key_or_the_secret(made):
     made.environment["STEERSMAN_LOG_LEVEL"] = "DEBUG"
     made.environment["PYTHONASYNCIODEBUG"] = "1"

@@ -53,6 +53,7 @@ async def _until_logged(asking, body, url=None):
     raise AssertionError(answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["decision", "idempotency"])
 async def test_past_the_deadline_the_drawn_action_is_answered_and_retries_agree(made, table):
     access = await made.tenant("one")
@@ -81,6 +82,7 @@ async def test_past_the_deadline_the_drawn_action_is_answered_and_retries_agree(
         )
 
 
+@pytest.mark.slow
 async def test_two_services_that_were_asked_with_one_key_agree_once_the_store_answers(made):
     access = await made.tenant("one")
     for name in ("left", "right"):
