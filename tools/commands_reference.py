@@ -71,7 +71,7 @@ def commands(
 
 
 def _help(path: tuple[str, ...], command: click.Command) -> str:
-    parent = click.Context(steersman, info_name="steersman")
+    parent = click.Context(steersman, info_name="steersman", **steersman.context_settings)
     for name in path[:-1]:
         parent = click.Context(click.Group(name), info_name=name, parent=parent)
     context = click.Context(
