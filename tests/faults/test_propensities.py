@@ -54,8 +54,8 @@ async def test_the_propensity_is_the_entry_of_the_state_that_decided(made, polic
     async with traffic(made, access, timeout_s=30) as asking:
         await _taught(asking, 60)
         await settled(made.database, access)
-        while (await asking.decide(keyed=False))["update_seq"] <= 20:  # until the service knows
-            await asyncio.sleep(0.05)
+        while (await asking.decide(keyed=False))["update_seq"] <= 20:
+            pass  # until the service knows
         await _taught(asking, 90)
         await settled(made.database, access)
         await check_learning(made.database, access)
