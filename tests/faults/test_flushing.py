@@ -19,6 +19,7 @@ from steersman.store import (
     Taken,
     as_tenant,
     create_tenant,
+    erase,
     log_decisions,
 )
 from steersman.wire import new_id
@@ -242,3 +243,16 @@ async def test_a_lock_that_is_held_longer_than_a_flush_may_take_leaves_nothing_b
         assert await waiting == {}
     await lock.close()
     assert await _ids(database, tenant.id) == [row.id]
+
+
+async def test_a_record_that_comes_late_does_not_bring_back_what_was_erased(
+    database: Database, tenant: Tenant
+) -> None:
+    then = datetime.now(UTC) - timedelta(hours=1)
+    erased, kept = (_row(tenant.id, id=new_id(then.timestamp()), at=then) for _ in range(2))
+    connection = await database.connect("app")
+    await log_decisions(connection, [erased])
+    await erase(database, tenant.id, reason="asked for", actor="test", decisions=[erased.id])
+    await log_decisions(connection, [erased, kept])
+    await connection.close()
+    assert await _ids(database, tenant.id) == [kept.id]

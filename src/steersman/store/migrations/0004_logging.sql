@@ -41,7 +41,13 @@ BEGIN
       END IF;
     END IF;
     -- An id that is there already was written by a try whose answer got lost, or from its record.
-    INSERT INTO decision SELECT r.* FROM unnest(part) AS r ON CONFLICT DO NOTHING;
+    -- What was erased stays so, also when a client still brings its record; a new id cannot be.
+    INSERT INTO decision
+      SELECT r.* FROM unnest(part) AS r
+      WHERE r.at > now() - interval '10 seconds' OR NOT EXISTS (
+        SELECT FROM erasure AS e WHERE e.tenant = tenants[t] AND e.decision = r.id
+      )
+      ON CONFLICT DO NOTHING;
     IF settling <> '{}' THEN
       INSERT INTO work (tenant, skill, point, decision, due_at, traceparent)
         SELECT r.tenant, r.skill, r.point, r.id, r.window_ends, r.traceparent
