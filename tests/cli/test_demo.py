@@ -64,16 +64,6 @@ def test_the_whole_demo_prints_and_writes_its_report(tmp_path):
     assert abs(report["service"]["reward"] - report["service"]["in_process_reward"]) < 0.03
 
 
-@pytest.mark.slow
-def test_the_demo_runs_without_a_service_too(tmp_path):
-    file = tmp_path / "report.json"
-    arguments = ["demo", "assistant", "--orders", "2", "--in-process"]
-    ran = CliRunner().invoke(main, [*arguments, "--json", str(file), "--out", str(tmp_path)])
-    assert ran.exit_code == 0, ran.output
-    assert "service" not in json.loads(file.read_text())
-    assert "over HTTP" not in ran.output
-
-
 def test_charts_are_drawn(tmp_path):
     rng = np.random.default_rng(0)
     curves = {"learned": rng.random(500), "rules": rng.random(500)}
