@@ -104,3 +104,33 @@ def test_the_doctor_makes_nothing_where_nothing_is(command, tmp_path):
     told = command.json("doctor", "--home", nowhere)
     assert {row["what"]: row["verdict"] for row in told}["home"] == "warn"
     assert not nowhere.exists()
+
+
+def test_a_unit_is_handed_out_and_erased(asking, service):
+    name = service.tenant.name
+    decision = asking.json(
+        *("decide", "assistant", "route", "--context", CONTEXT, "--unit", "u-1"),
+        *("--timeout-ms", 20_000),
+    )
+    lines = asking("tenant", "export", name, "--unit", "u-1").splitlines()
+    assert decision["decision_id"] in "".join(lines)
+    assert all("table" in json.loads(line) for line in lines)
+    erase = ("tenant", "erase", name, "--unit", "u-1", "--reason", "asked for it")
+    assert "Aborted" in asking(*erase, status=1, input="n\n")
+    done = asking.json(*erase, "--yes")
+    assert done["decisions"] == [decision["decision_id"]]
+    assert asking("tenant", "export", name, "--unit", "u-1") == ""
+
+
+def test_a_point_is_relearned_without_some_decisions(asking, service):
+    made = asking.json(
+        *("learn", "rebuild", "assistant", "cache", "--tenant", service.tenant.name),
+        *("--exclude", "unit = 'bot-7'", "--until", "2100-01-01"),
+    )
+    assert made["snapshot"] == "0.2.0"
+    said = asking(
+        *("learn", "rebuild", "assistant", "cache", "--tenant", service.tenant.name),
+        *("--exclude", "1; DROP TABLE decision"),
+        status=1,
+    )
+    assert "Traceback" not in said
