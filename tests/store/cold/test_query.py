@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import os
+import tempfile
 from datetime import datetime, timedelta
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from steersman.errors import DataError, InputError
 from steersman.store import create_tenant
 from steersman.store.cold import compact, query
+
+OUT = tempfile.gettempdir()
 
 
 async def ask(past, cold, sql, **options):
@@ -118,16 +121,16 @@ async def test_no_other_tenants_rows_can_be_named(past, past_of, cold, days):
         "SELECT * FROM glob('/*')",
         "SELECT * FROM sniff_csv('/etc/passwd')",
         "SELECT * FROM parquet_metadata('/etc/passwd')",
-        "SELECT * FROM query('COPY decision TO ''/tmp/x''')",
+        f"SELECT * FROM query('COPY decision TO ''{OUT}/x''')",
         "SELECT getenv('HOME')",
         "SELECT * FROM loaded",
         "SELECT * FROM settings",
         "SELECT * FROM tenant",
         "SELECT * FROM steersman.api_key",
         "SELECT no_such_column FROM decision",
-        "COPY decision TO '/tmp/x.csv'",
-        "COPY (SELECT 1) TO '/tmp/x.csv'",
-        "ATTACH '/tmp/x.db'",
+        f"COPY decision TO '{OUT}/x.csv'",
+        f"COPY (SELECT 1) TO '{OUT}/x.csv'",
+        f"ATTACH '{OUT}/x.db'",
         "INSTALL httpfs",
         "LOAD httpfs",
         "SET enable_external_access = true",
@@ -135,19 +138,19 @@ async def test_no_other_tenants_rows_can_be_named(past, past_of, cold, days):
         "DROP VIEW decision",
         "DELETE FROM decision",
         "CALL pragma_version()",
-        "EXPORT DATABASE '/tmp/x'",
+        f"EXPORT DATABASE '{OUT}/x'",
         "SELECT 1; SELECT 2",
-        "SELECT 1; COPY decision TO '/tmp/x.csv'",
+        f"SELECT 1; COPY decision TO '{OUT}/x.csv'",
         "SELEC 1",
         "",
         "-- nothing",
     ],
 )
 async def test_only_a_select_over_the_views_is_answered(past, cold, sql):
-    before = set(os.listdir("/tmp"))  # noqa: S108, PTH208
+    before = set(os.listdir(OUT))  # noqa: PTH208
     with pytest.raises(InputError):
         await ask(past, cold, sql)
-    assert not {"x", "x.csv", "x.db"} & (set(os.listdir("/tmp")) - before)  # noqa: S108, PTH208
+    assert not {"x", "x.csv", "x.db"} & (set(os.listdir(OUT)) - before)  # noqa: PTH208
 
 
 async def test_a_query_that_takes_too_long_is_stopped(past, cold):
