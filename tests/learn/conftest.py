@@ -1,0 +1,19 @@
+"""Tests that learn wait until nothing is due, so nothing may be due that other tests left."""
+
+import asyncio
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_work_of_others(request):
+    if "database" not in request.fixturenames:
+        return
+    database = request.getfixturevalue("database")
+
+    async def clear():
+        connection = await database.connect("worker")
+        await connection.execute("DELETE FROM work")
+        await connection.close()
+
+    asyncio.run(clear())
