@@ -15,8 +15,9 @@ import numpy as np
 from steersman.features import FeatureMap
 from steersman.learn import Replica, load, verify
 from steersman.policies import load_policy
+from steersman.registry import unpack_state
 from steersman.rewards import evaluate
-from steersman.store import as_tenant, points_of, unpack_state, updates_after
+from steersman.store import as_tenant, points_of, updates_after
 
 _CONTEXT = {"intent": "c", "length": 0.25}
 

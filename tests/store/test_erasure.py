@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from steersman.errors import InputError
+from steersman.registry import pack_state
 from steersman.store import (
     create_tenant,
     declare,
@@ -18,7 +19,6 @@ from steersman.store import (
     history,
     log_decisions,
     log_events,
-    pack_state,
 )
 from steersman.store.erasure import sweep
 from steersman.wire import new_id

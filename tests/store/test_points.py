@@ -8,7 +8,8 @@ import pytest
 
 from steersman.errors import InputError, SpecError
 from steersman.policies import load_policy
-from steersman.store import as_tenant, declare, history, points_of, unpack_state
+from steersman.registry import unpack_state
+from steersman.store import as_tenant, declare, history, points_of
 
 DOCUMENT = """
 format: 1

@@ -22,7 +22,8 @@ from steersman.errors import FencedError, StateError, StoreError
 from steersman.learn.batch import BatchDone, fail_work, learn_batch
 from steersman.learn.claims import Claims
 from steersman.learn.tracing import batch_span, link
-from steersman.store import AWAY, as_tenant, due_work, holder_of, pack_state, write_checkpoint
+from steersman.registry import pack_state
+from steersman.store import AWAY, as_tenant, due_work, holder_of, write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,6 +14,7 @@ from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.learn.conditions import matching
 from steersman.learn.replica import apply_update
+from steersman.registry import pack_state
 from steersman.store import (
     add_snapshot,
     contexts_of,
@@ -24,7 +25,6 @@ from steersman.store import (
     initial_policy,
     lineage,
     logged_after,
-    pack_state,
     record,
     spec_of,
     switch_snapshot,

@@ -16,7 +16,8 @@ import numpy as np
 from steersman.errors import StateError, SteersmanError
 from steersman.features import FeatureMap
 from steersman.policies import load_policy, withdraw
-from steersman.store import encode, newest_state, unpack_state, updates_after
+from steersman.registry import unpack_state
+from steersman.store import encode, newest_state, updates_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -60,7 +60,6 @@ from steersman.store.relearning import (
 from steersman.store.retention import Kept, exported, keep
 from steersman.store.row_arrays import connect_writer
 from steersman.store.secret import hash_key, load_secret
-from steersman.store.states import pack_state, unpack_state
 from steersman.store.tenants import Tenant, create_tenant, find_tenant, list_tenants
 from steersman.store.work import (
     Fence,
@@ -151,7 +150,6 @@ __all__ = [
     "make_partitions",
     "migrate",
     "newest_state",
-    "pack_state",
     "points_of",
     "queue_work",
     "record",
@@ -166,7 +164,6 @@ __all__ = [
     "take_work",
     "tell_replicas",
     "unfinished",
-    "unpack_state",
     "updates_after",
     "write_checkpoint",
 ]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.policies import build
+from steersman.registry import pack_state
 from steersman.spec import Choice, DecisionPoint, loads
 from steersman.store.audit import record
 from steersman.store.database import as_tenant
 from steersman.store.scrubbing import check_scrubbers
-from steersman.store.states import pack_state
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from steersman.errors import StateError
 from steersman.policies import BetaThompson, LinTS, load_policy
-from steersman.store import pack_state, unpack_state
+from steersman.registry import pack_state, unpack_state
 
 
 @pytest.mark.parametrize("policy", [LinTS(["a", "b"], dim=3), BetaThompson(["a", "b"])])
