@@ -11,6 +11,14 @@
     ├── DataError (RuntimeError)       a data set is missing or unreadable, and where to get it
     ├── StoreError (RuntimeError)      the database does not start, answer, or fit this version
     │   └── FencedError                another learner took over; this one must stop
+    ├── RegistryError (RuntimeError)   the registry of snapshots cannot be read or written
+    │   ├── RaceError                  another publisher wrote first; read again, then repeat
+    │   ├── SigningError               a signing key is missing, locked or not trusted
+    │   └── SnapshotError              this snapshot cannot be published or loaded
+    │       ├── MissingSnapshotError   there is no such version, or no longer
+    │       ├── VerificationError      a signature, hash, size, number or name does not fit
+    │       ├── StaleError             it was verified, but too long ago
+    │       └── GuardError             the publish guard refused it; `reasons` says why
     └── ServiceError (RuntimeError)    the service refused a request; `problem` says why
         ├── UnauthorizedError          the API key is missing, unknown or lacks the scope
         ├── NotFoundError              no such thing, or not yours
@@ -28,6 +36,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from steersman.wire import Problem
 
 __all__ = [
@@ -35,18 +45,26 @@ __all__ = [
     "ConflictError",
     "DataError",
     "FencedError",
+    "GuardError",
     "InputError",
     "MergeError",
+    "MissingSnapshotError",
     "NotFoundError",
     "QueueError",
     "QueueFullError",
+    "RaceError",
+    "RegistryError",
     "ServiceError",
+    "SigningError",
+    "SnapshotError",
     "SpecError",
+    "StaleError",
     "StateError",
     "SteersmanError",
     "StoreError",
     "UnauthorizedError",
     "UnavailableError",
+    "VerificationError",
 ]
 
 
@@ -84,6 +102,47 @@ class StoreError(SteersmanError, RuntimeError):
 
 class FencedError(StoreError):
     """Another learner holds this decision point now; what this one was writing was not written."""
+
+
+class RegistryError(SteersmanError, RuntimeError):
+    """The registry of snapshots cannot be read or written; the message says what to check."""
+
+
+class RaceError(RegistryError):
+    """Another publisher wrote first: nothing of this one was published; read again and repeat."""
+
+
+class SigningError(RegistryError):
+    """A signing key is missing, cannot be opened, or is not one that the metadata trusts."""
+
+
+class SnapshotError(RegistryError):
+    """This snapshot cannot be published, described or loaded; others may be fine."""
+
+
+class MissingSnapshotError(SnapshotError):
+    """No such version was published for this decision point, or it was retracted or archived."""
+
+
+class VerificationError(SnapshotError):
+    """A signature, hash, size, version, number or name does not fit; nothing of it was used."""
+
+
+class StaleError(SnapshotError):
+    """What was verified, was verified longer ago than allowed; nothing of it is used any more."""
+
+
+class GuardError(SnapshotError):
+    """The publish guard refused a snapshot; nothing was published.
+
+    Args:
+        message: what was wrong, and what to do next.
+        reasons: every rule that refused it, one sentence each.
+    """
+
+    def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.reasons = list(reasons)
 
 
 class ServiceError(SteersmanError, RuntimeError):
