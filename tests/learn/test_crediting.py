@@ -21,6 +21,7 @@ def made(**changes):
         id=UUID(int=1),
         episode=None,
         spec_hash=bytes(32),
+        feature_hash=bytes(32),
         context={},
         action="deep",
         x=None,

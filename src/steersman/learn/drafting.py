@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from steersman.errors import InputError, SteersmanError
 from steersman.learn.crediting import Credit, changed, credit_of, is_learnable
 from steersman.learn.replica import apply_update
+from steersman.learn.seeing import seen
 from steersman.store import Learned, RewardRow, UpdateRow
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from steersman.learn.evidence import Evidence
     from steersman.learn.replica import Replica
+    from steersman.spec import DecisionPoint
     from steersman.store import Decided
 
 _log = logging.getLogger(__name__)
@@ -71,7 +73,10 @@ def draft(
             revision = _revise(drafted, decided, credit, cause)
             if credit.status != "failed":
                 value = credit.value if is_learnable(decided) else None
-                _learn(replica, known, decided, value, revision, cause, drafted)
+                step = changed(None if known is None else known.value, value)
+                if step is not None and replica.row.spec.learning.mode == "online":
+                    source = known if known is not None and known.value is not None else decided
+                    _learn(replica, evidence, source, step, (revision, cause), drafted)
         elif known is not None and decision in evidence.erased:
             _take_back(replica, known, cause, drafted)
     return drafted
@@ -118,21 +123,17 @@ def _revise(drafted: Draft, decided: Decided, credit: Credit, cause: str | None)
 
 def _learn(
     replica: Replica,
-    known: Learned | None,
-    decided: Decided,
-    value: float | None,
-    revision: int,
-    cause: str | None,
+    evidence: Evidence,
+    source: Learned | Decided,
+    step: tuple[float, float],
+    why: tuple[int, str | None],
     drafted: Draft,
 ) -> None:
-    """Draft the step from what the state holds of a decision to its reward, if there is one."""
-    step = changed(None if known is None else known.value, value)
-    if step is None or replica.row.spec.learning.mode == "frozen":
-        return
+    """Draft the step from what the state holds of a decision to its reward."""
     try:
-        if known is None or known.value is None:
-            known = _first(replica, decided)
-        _append(replica, known, step, revision, cause, drafted)
+        if not isinstance(source, Learned):
+            source = _first(replica, evidence.spec(source), source)
+        _append(replica, source, step, *why, drafted)
     except InputError as error:
         drafted.refused += 1
         _log.warning("%s/%s does not learn: %s", *replica.point[1:], error)
@@ -167,18 +168,8 @@ def _append(
     drafted.updates.append(update)
 
 
-def _first(replica: Replica, decided: Decided) -> Learned:
+def _first(replica: Replica, spec: DecisionPoint, decided: Decided) -> Learned:
     """Return what a policy learns from that has not learned of a decision yet."""
-    x, key = _seen(replica, decided)
+    x, key = seen(replica, spec, decided)
     bucket = int(decided.at.timestamp() // replica.row.spec.learning.bucket_s)
     return Learned(decided.id, x, key, decided.action, decided.weight, bucket, None)
-
-
-def _seen(replica: Replica, decided: Decided) -> tuple[list[float] | None, str | None]:
-    """Return what the policy saw, or would have seen under the declaration in force."""
-    if decided.spec_hash == replica.row.spec_hash and decided.p_kind == "exact":
-        return decided.x, decided.key
-    if replica.row.spec.policy.algorithm.startswith("joint_"):
-        return decided.x, None
-    x, key = replica.encode(decided.context)
-    return None if x is None else x.tolist(), key

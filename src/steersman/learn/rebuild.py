@@ -14,6 +14,7 @@ from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.learn.conditions import matching
 from steersman.learn.replica import apply_update
+from steersman.learn.seeing import sees
 from steersman.registry import pack_state
 from steersman.store import (
     add_snapshot,
@@ -200,7 +201,7 @@ class _Relearning:
                 update._replace(bucket=int(id_time(update.decision) // bucket_s))
                 for update in updates
             ]
-        if _sees(spec, segment.feature_hash) == _sees(self._row.spec, self._row.feature_hash):
+        if sees(spec, segment.feature_hash) == sees(self._row.spec, self._row.feature_hash):
             return list(updates)
         ids = [update.decision for update in updates]
         contexts = await contexts_of(self._connection, self._row.tenant, ids)
@@ -217,15 +218,3 @@ class _Relearning:
             self.lost += 1
             return None
         return update._replace(x=None if x is None else x.tolist(), key=key)
-
-
-def _sees(spec: DecisionPoint, feature_hash: bytes) -> tuple[Any, ...]:
-    """Return what determines what a policy sees of a decision."""
-    policy = spec.policy
-    if policy.algorithm.startswith("joint_"):
-        return "joint", getattr(spec.actions, "features", ())
-    if policy.algorithm == "beta_thompson":
-        return "key", policy.key
-    if policy.algorithm in {"fixed", "rules"} or getattr(policy, "contextual", None) is False:
-        return ("nothing",)
-    return "x", feature_hash

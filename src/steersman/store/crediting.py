@@ -25,6 +25,7 @@ class Decided(NamedTuple):
         id: of the decision.
         episode: what it belongs to with others, if anything.
         spec_hash: 32 bytes: of the declaration that it was made under.
+        feature_hash: 32 bytes: of the feature map that ``x`` was made with.
         context: what was known.
         action: what was chosen.
         x: what the policy saw for it.
@@ -47,6 +48,7 @@ class Decided(NamedTuple):
     id: UUID
     episode: str | None
     spec_hash: bytes
+    feature_hash: bytes
     context: Any
     action: str
     x: list[float] | None
@@ -170,8 +172,8 @@ async def decisions_to_credit(
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     rows = await connection.fetch(
-        "SELECT d.id, d.episode, d.spec_hash, d.context, d.action, d.x, d.key, d.p_kind, "
-        "d.degraded, d.weight, d.at, d.window_ends, EXISTS ("
+        "SELECT d.id, d.episode, d.spec_hash, d.feature_hash, d.context, d.action, d.x, d.key, "
+        "d.p_kind, d.degraded, d.weight, d.at, d.window_ends, EXISTS ("
         "  SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = d.id"
         ") OR EXISTS (SELECT FROM excluded AS e WHERE e.tenant = $1 AND e.skill = $2 "
         "  AND e.point = $3 AND e.snapshot = $4 AND e.decision = d.id), "
