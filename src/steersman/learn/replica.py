@@ -2,12 +2,16 @@
 
 Every process that applies the same updates holds the same sums, to the bit, whether it followed
 from the start or loaded a checkpoint in between. Updates without gaps are applied in order or not
-at all.
+at all. A replica may be pinned to a number: it goes no further.
+
+What nobody decides from yet is made in a thread; a replica that serves learns between decisions,
+a millisecond at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +19,10 @@ import numpy as np
 
 from steersman.errors import StateError, SteersmanError
 from steersman.features import FeatureMap
+from steersman.learn.bases import StoredBases
 from steersman.policies import load_policy, withdraw
 from steersman.registry import unpack_state
-from steersman.store import encode, newest_state, updates_after
+from steersman.store import encode, newest_checkpoint, updates_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,10 +30,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steersman.learn.bases import Bases
     from steersman.policies import ChoicePolicy
     from steersman.store import PointRow, UpdateRow
 
-_CHUNK = 200  # updates applied before other tasks of the process have their turn
+_CHUNK = 250  # updates read at a time
+_SLICE_S = 0.001  # of learning before decisions have their turn
+_STORED = StoredBases()
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +50,7 @@ class Replica:
         snapshot: the base of the state.
         seq: the number of the last update that was applied.
         stored: the number of updates in the newest stored state that it was made from.
+        until: the last update that it may apply; None: it follows its log.
     """
 
     row: PointRow
@@ -50,6 +59,7 @@ class Replica:
     snapshot: str
     seq: int = 0
     stored: int = 0
+    until: int | None = None
 
     @property
     def point(self) -> tuple[UUID, str, str]:
@@ -125,18 +135,24 @@ def apply_update(policy: ChoicePolicy, update: UpdateRow) -> None:
         policy.revise(x, action, change, weight=weight, bucket=bucket)
 
 
-async def load(connection: Any, row: PointRow) -> Replica:
+async def load(
+    connection: Any, row: PointRow, *, until: int | None = None, bases: Bases = _STORED
+) -> Replica:
     """Return a replica of a point, as far as its log goes.
 
     Args:
         connection: within a transaction of the tenant.
-        row: the point.
+        row: the point; the replica is of ``row.snapshot``.
+        until: pin it to this update; None: follow the log.
+        bases: gives the state before the first update.
 
     Returns:
-        A replica after the last update that is committed.
+        A replica after the last update that is committed, or after ``until``.
 
     Raises:
-        StateError: a snapshot that is missing or damaged, or was made with another feature map.
+        StateError: a snapshot that is missing or damaged, was made with another feature map, or
+            has fewer updates than ``until``.
+        SteersmanError: ``bases`` refuses it.
 
     No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
@@ -146,17 +162,21 @@ async def load(connection: Any, row: PointRow) -> Replica:
             f"the contexts of {row.skill}/{row.point} are encoded otherwise by this version than "
             "when it was declared; declare it again, then run `steersman learn rebuild`"
         )
-    replica = await _stored(connection, row, row.snapshot, None, features)
-    await _follow(connection, replica, until=None)
+    replica = await _stored(connection, row, until, features, bases)
+    replica.until = until
+    await _follow(connection, replica)
+    if until is not None:
+        _check_reached(replica, until)
     return replica
 
 
-async def replay(connection: Any, row: PointRow) -> Replica:
+async def replay(connection: Any, row: PointRow, *, bases: Bases = _STORED) -> Replica:
     """Return a replica of a point made from its base and every update, whatever is stored besides.
 
     Args:
         connection: within a transaction of the tenant.
         row: the point.
+        bases: gives the state before the first update.
 
     Returns:
         A replica after the last update that is committed.
@@ -166,12 +186,12 @@ async def replay(connection: Any, row: PointRow) -> Replica:
 
     No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
-    replica = await _stored(connection, row, row.snapshot, 0, FeatureMap(row.spec.context))
-    await _follow(connection, replica, until=None)
+    replica = await _stored(connection, row, 0, FeatureMap(row.spec.context), bases)
+    await _follow(connection, replica)
     return replica
 
 
-async def catch_up(connection: Any, replica: Replica) -> int:
+async def catch_up(connection: Any, replica: Replica, *, bases: Bases = _STORED) -> int:
     """Apply the updates that were committed meanwhile.
 
     Where the point was given another snapshot (a rebuild), the replica continues from that one. A
@@ -180,6 +200,7 @@ async def catch_up(connection: Any, replica: Replica) -> int:
     Args:
         connection: within a transaction of the tenant.
         replica: changed in place; no other task may do so meanwhile.
+        bases: gives the state before the first update.
 
     Returns:
         How many updates were applied; after another snapshot, all of that one.
@@ -197,16 +218,36 @@ async def catch_up(connection: Any, replica: Replica) -> int:
     if served is None or served["spec_hash"] != replica.row.spec_hash:
         return 0
     if served["snapshot"] == replica.snapshot:
-        return await _follow(connection, replica, until=None)
+        return await follow(connection, replica)
     row = replace(replica.row, snapshot=served["snapshot"])
-    other = await _stored(connection, row, row.snapshot, None, replica.features)
-    await _follow(connection, other, until=None)
+    other = await _stored(connection, row, None, replica.features, bases)
+    await _follow(connection, other)
     replica.row, replica.policy = row, other.policy
     replica.snapshot, replica.seq, replica.stored = other.snapshot, other.seq, other.stored
     return replica.seq
 
 
-async def state_at(connection: Any, row: PointRow, snapshot: str, seq: int) -> ChoicePolicy:
+async def follow(connection: Any, replica: Replica) -> int:
+    """Apply the updates of a replica's own snapshot, between the decisions that it makes.
+
+    Args:
+        connection: within a transaction of the tenant.
+        replica: changed in place, never further than its ``until``; no other task may do so.
+
+    Returns:
+        How many updates were applied.
+
+    Raises:
+        StateError: a log with a gap, or an update that the policy refuses.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    return await _follow(connection, replica, serving=True)
+
+
+async def state_at(
+    connection: Any, row: PointRow, snapshot: str, seq: int, *, bases: Bases = _STORED
+) -> ChoicePolicy:
     """Return the policy as it was after an update, for any decision ever made.
 
     Args:
@@ -214,39 +255,69 @@ async def state_at(connection: Any, row: PointRow, snapshot: str, seq: int) -> C
         row: the point.
         snapshot: as the decision says.
         seq: likewise, its ``update_seq``.
+        bases: gives the state before the first update.
 
     Returns:
         A policy of its own.
 
     Raises:
         StateError: there is no such snapshot or update.
+        SteersmanError: ``bases`` refuses it.
 
     No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
-    replica = await _stored(connection, row, snapshot, seq, FeatureMap(row.spec.context))
-    await _follow(connection, replica, until=seq)
-    if replica.seq != seq:
-        raise StateError(
-            f"{row.skill}/{row.point} {snapshot} has {replica.seq} updates, not {seq}; name one "
-            f"from 0 to {replica.seq}"
-        )
+    row = replace(row, snapshot=snapshot)
+    replica = await _stored(connection, row, seq, FeatureMap(row.spec.context), bases)
+    replica.until = seq
+    await _follow(connection, replica)
+    _check_reached(replica, seq)
     return replica.policy
 
 
+def _check_reached(replica: Replica, seq: int) -> None:
+    if replica.seq != seq:
+        raise StateError(
+            f"{replica.row.skill}/{replica.row.point} {replica.snapshot} has {replica.seq} "
+            f"updates, not {seq}; name one from 0 to {replica.seq}"
+        )
+
+
 async def _stored(
-    connection: Any, row: PointRow, snapshot: str, until: int | None, features: FeatureMap
+    connection: Any, row: PointRow, until: int | None, features: FeatureMap, bases: Bases
 ) -> Replica:
+    """Return a replica of the newest stored state, made in a thread: it takes long at times."""
+    await bases.check(row)
     point = row.tenant, row.skill, row.point
-    seq, state = await newest_state(connection, point, snapshot, until=until)
-    return Replica(row, load_policy(unpack_state(state)), features, snapshot, seq, seq)
+    found = await newest_checkpoint(connection, point, row.snapshot, until=until)
+    if found is None:
+        return Replica(row, await bases.base(connection, row), features, row.snapshot)
+    seq, state = found
+    policy = await asyncio.to_thread(lambda: load_policy(unpack_state(state)))
+    return Replica(row, policy, features, row.snapshot, seq, seq)
 
 
-async def _follow(connection: Any, replica: Replica, *, until: int | None) -> int:
+async def _follow(connection: Any, replica: Replica, *, serving: bool = False) -> int:
     start = replica.seq
     while rows := await updates_after(
-        connection, replica.point, replica.snapshot, replica.seq, until=until
+        connection,
+        replica.point,
+        replica.snapshot,
+        replica.seq,
+        until=replica.until,
+        limit=_CHUNK,
     ):
-        for place in range(0, len(rows), _CHUNK):
-            replica.apply(rows[place : place + _CHUNK])
-            await asyncio.sleep(0)
+        if serving:
+            await _apply_between(replica, rows)
+        else:
+            await asyncio.to_thread(replica.apply, rows)
     return replica.seq - start
+
+
+async def _apply_between(replica: Replica, rows: Iterable[UpdateRow]) -> None:
+    """Apply updates in the thread that decides, so that no decision sees half of one."""
+    ends = time.perf_counter() + _SLICE_S
+    for update in rows:
+        replica.apply((update,))
+        if time.perf_counter() > ends:
+            await asyncio.sleep(0)
+            ends = time.perf_counter() + _SLICE_S

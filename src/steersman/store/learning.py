@@ -84,6 +84,60 @@ async def updates_after(
     return [UpdateRow(*row) for row in rows]
 
 
+async def newest_checkpoint(
+    connection: Any, point: Point, snapshot: str, *, until: int | None = None
+) -> tuple[int, bytes] | None:
+    """Return the newest stored state of a snapshot after some of its updates.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        snapshot: the snapshot.
+        until: no checkpoint after this number; None: the newest.
+
+    Returns:
+        The number of updates that it holds, and its bytes; None: there is no checkpoint.
+
+    Raises:
+        StateError: its bytes are not those that were stored.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    found = await connection.fetchrow(
+        "SELECT seq, state, sha256 FROM checkpoint WHERE tenant = $1 AND skill = $2 "
+        "AND point = $3 AND snapshot = $4 AND ($5::bigint IS NULL OR seq <= $5) "
+        "ORDER BY seq DESC LIMIT 1",
+        *(*point, snapshot, until),
+    )
+    return None if found is None else (found["seq"], _whole(found, point, snapshot))
+
+
+async def base_state(connection: Any, point: Point, snapshot: str) -> bytes:
+    """Return the state that a snapshot starts from, as its row holds it.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        snapshot: the snapshot.
+
+    Returns:
+        Its bytes; that nobody changed them together with their hash, a signature alone can tell.
+
+    Raises:
+        StateError: there is no such snapshot, or its bytes are not those that were stored.
+
+    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
+    """
+    found = await connection.fetchrow(
+        "SELECT 0::bigint AS seq, state, sha256 FROM snapshot "
+        "WHERE tenant = $1 AND skill = $2 AND point = $3 AND id = $4",
+        *(*point, snapshot),
+    )
+    if found is None:
+        raise StateError(f"{point[1]}/{point[2]} has no snapshot {snapshot!r}; list them and retry")
+    return _whole(found, point, snapshot)
+
+
 async def newest_state(
     connection: Any, point: Point, snapshot: str, *, until: int | None = None
 ) -> tuple[int, bytes]:
@@ -103,25 +157,18 @@ async def newest_state(
 
     No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
-    found = await connection.fetchrow(
-        "SELECT seq, state, sha256 FROM checkpoint WHERE tenant = $1 AND skill = $2 "
-        "AND point = $3 AND snapshot = $4 AND ($5::bigint IS NULL OR seq <= $5) "
-        "ORDER BY seq DESC LIMIT 1",
-        *(*point, snapshot, until),
-    )
-    found = found or await connection.fetchrow(
-        "SELECT 0::bigint AS seq, state, sha256 FROM snapshot "
-        "WHERE tenant = $1 AND skill = $2 AND point = $3 AND id = $4",
-        *(*point, snapshot),
-    )
-    if found is None:
-        raise StateError(f"{point[1]}/{point[2]} has no snapshot {snapshot!r}; list them and retry")
-    if sha256(found["state"]).digest() != found["sha256"]:
+    found = await newest_checkpoint(connection, point, snapshot, until=until)
+    return found or (0, await base_state(connection, point, snapshot))
+
+
+def _whole(found: Any, point: Point, snapshot: str) -> bytes:
+    state: bytes = found["state"]
+    if sha256(state).digest() != found["sha256"]:
         raise StateError(
             f"the state of {point[1]}/{point[2]} {snapshot} after {found['seq']} updates is "
             "damaged: its hash differs; delete that checkpoint, or restore the database"
         )
-    return found["seq"], found["state"]
+    return state
 
 
 async def append_updates(
