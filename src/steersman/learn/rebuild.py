@@ -1,8 +1,6 @@
-"""Relearning: another snapshot from the same log, without what should never have been learned.
+"""Rebuilding: another snapshot from the same log, without what should never have been learned.
 
-Updates are copied in their order under new numbers and applied to a fresh state, so the result has
-the bits of a state that never saw what was left out. Where the declaration has changed since, what
-the policy sees is encoded anew from the contexts.
+It serves at once, and its state has the bits of one that never saw what was left out.
 """
 
 from __future__ import annotations
@@ -10,37 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import InputError
-from steersman.features import FeatureMap
 from steersman.learn.conditions import matching
-from steersman.learn.replica import apply_update
-from steersman.learn.seeing import sees
+from steersman.learn.relearning import Relearning
 from steersman.registry import pack_state
 from steersman.store import (
     add_snapshot,
-    contexts_of,
-    copy_updates,
-    encode,
     exclude_decisions,
     hold_point,
     initial_policy,
     lineage,
-    logged_after,
     record,
-    spec_of,
     switch_snapshot,
     write_checkpoint,
 )
-from steersman.wire import id_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from steersman.policies import ChoicePolicy
-    from steersman.spec import DecisionPoint
-    from steersman.store import Database, Logged, PointRow, Segment, UpdateRow
+    from steersman.store import Database, PointRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +89,9 @@ async def rebuild(
             snapshot = await add_snapshot(connection, row, pack_state(policy.state()))
             sources = [segment.id for segment in segments]
             await exclude_decisions(connection, point, sources, snapshot, unwanted)
-            relearning = _Relearning(connection, row, snapshot, policy)
+            relearning = Relearning(connection, row, snapshot, policy)
             for segment in segments:
-                await relearning.follow(segment, until)
+                await relearning.follow(segment, until=until)
             made = Rebuilt(snapshot, relearning.seq, relearning.excluded, relearning.lost)
             await _serve(connection, row, made, policy)
             detail = {
@@ -130,91 +116,3 @@ async def _serve(connection: Any, row: PointRow, made: Rebuilt, policy: ChoicePo
         state = pack_state(policy.state())
         await write_checkpoint(connection, point, made.snapshot, made.kept, state)
     await switch_snapshot(connection, point, made.snapshot, made.kept)
-
-
-class _Relearning:
-    """Applies the logs of a lineage to a fresh policy, and copies them as its log."""
-
-    def __init__(self, connection: Any, row: PointRow, snapshot: str, policy: ChoicePolicy) -> None:
-        self.seq = 0
-        self.excluded = 0
-        self.lost = 0
-        self._connection = connection
-        self._row = row
-        self._snapshot = snapshot
-        self._policy = policy
-        self._features = FeatureMap(row.spec.context)
-        self._held: dict[UUID, float] = {}
-
-    async def follow(self, segment: Segment, until: datetime | None) -> None:
-        """Learn the log of one snapshot after those before it."""
-        point = self._row.tenant, self._row.skill, self._row.point
-        spec = await spec_of(self._connection, segment.spec_hash)
-        place = 0
-        before = dict(self._held)
-        while logged := await logged_after(
-            self._connection, point, segment.id, self._snapshot, place, until
-        ):
-            place = logged[-1].update.seq
-            wanted = [one for one in logged if not one.barred]
-            self.excluded += len(logged) - len(wanted)
-            seen = await self._translated(segment, spec, wanted)
-            rows = []
-            for one, update in zip(wanted, seen, strict=True):
-                if update is not None and self._learn(step := self._rebased(update, before)):
-                    rows.append((step._replace(seq=self.seq), one.at))
-            await copy_updates(self._connection, point, self._snapshot, rows)
-
-    def _rebased(self, update: UpdateRow, before: dict[UUID, float]) -> UpdateRow:
-        """Make a first reward a correction where an older snapshot had learned the decision."""
-        held = before.pop(update.decision, None)
-        if held is not None and update.weight_change > 0:
-            change = update.reward_change - held
-            update = update._replace(reward_change=change, weight_change=0.0)
-        return update
-
-    def _learn(self, update: UpdateRow) -> bool:
-        held = self._held.get(update.decision)
-        if held is None and update.weight_change <= 0:  # what it corrects was lost
-            self.lost += 1
-            return False
-        try:
-            apply_update(self._policy, update)
-        except InputError:
-            self.lost += 1
-            return False
-        self.seq += 1
-        if update.weight_change < 0:
-            del self._held[update.decision]
-        else:
-            self._held[update.decision] = (held or 0.0) + update.reward_change
-        return True
-
-    async def _translated(
-        self, segment: Segment, spec: DecisionPoint, logged: Sequence[Logged]
-    ) -> list[UpdateRow | None]:
-        """Return updates as the policy of today would have learned them; None where it cannot."""
-        updates = [one.update for one in logged]
-        bucket_s = self._row.spec.learning.bucket_s
-        if spec.learning.bucket_s != bucket_s:
-            updates = [
-                update._replace(bucket=int(id_time(update.decision) // bucket_s))
-                for update in updates
-            ]
-        if sees(spec, segment.feature_hash) == sees(self._row.spec, self._row.feature_hash):
-            return list(updates)
-        ids = [update.decision for update in updates]
-        contexts = await contexts_of(self._connection, self._row.tenant, ids)
-        return [self._encoded(update, contexts.get(update.decision)) for update in updates]
-
-    def _encoded(self, update: UpdateRow, context: Any) -> UpdateRow | None:
-        joint = self._row.spec.policy.algorithm.startswith("joint_")
-        if context is None or joint:  # other features of actions cannot be known afterwards
-            self.lost += 1
-            return None
-        try:
-            x, key = encode(self._row.spec, self._features, context)
-        except InputError:
-            self.lost += 1
-            return None
-        return update._replace(x=None if x is None else x.tolist(), key=key)

@@ -28,7 +28,9 @@ class Segment(NamedTuple):
         parent: the one that served before it.
         spec_hash: of the declaration that it was made under.
         feature_hash: of the feature map that its updates were encoded with.
-        reason: declared (it began with nothing learned) or rebuilt (from all before it).
+        reason: declared (it began with nothing learned), rebuilt (from all before it) or published
+            (it goes on from a state of another).
+        last: the last of its updates that belongs to the lineage; None: all of them.
 
     No doctest: a value; ``tests/learn`` shows where it is made.
     """
@@ -38,6 +40,7 @@ class Segment(NamedTuple):
     spec_hash: bytes
     feature_hash: bytes
     reason: str
+    last: int | None = None
 
 
 class Logged(NamedTuple):
@@ -168,14 +171,14 @@ async def exclude_decisions(
 
 
 async def logged_after(
-    connection: Any, point: Point, source: str, target: str, seq: int, until: datetime | None
+    connection: Any, point: Point, source: Segment, target: str, seq: int, until: datetime | None
 ) -> list[Logged]:
     """Return the next updates of a snapshot, with what is to be left out of another.
 
     Args:
         connection: within a transaction of the tenant.
         point: tenant, skill and decision point.
-        source: the snapshot whose log is read.
+        source: the snapshot whose log is read, as far as it belongs to the lineage.
         target: the snapshot that excludes decisions.
         seq: those after this number.
         until: none written later.
@@ -190,8 +193,9 @@ async def logged_after(
         "WHERE e.tenant = $1 AND e.decision = u.decision) OR EXISTS (SELECT FROM excluded AS e "
         "WHERE e.tenant = $1 AND e.skill = $2 AND e.point = $3 AND e.snapshot = $5 "
         f"AND e.decision = u.decision) FROM update AS u WHERE {_THIS} AND snapshot = $4 "
-        "AND seq > $6 AND ($7::timestamptz IS NULL OR at <= $7) ORDER BY seq LIMIT 2000",
-        *(*point, source, target, seq, until),
+        "AND seq > $6 AND ($7::timestamptz IS NULL OR at <= $7) "
+        "AND ($8::bigint IS NULL OR seq <= $8) ORDER BY seq LIMIT 2000",
+        *(*point, source.id, target, seq, until, source.last),
     )
     return [Logged(UpdateRow(*row[:-2]), *row[-2:]) for row in rows]
 

@@ -1,0 +1,144 @@
+"""Relearning: the log of one snapshot becomes that of another, which another policy may learn.
+
+Updates are copied in their order under new numbers and applied to a policy of their own, so the
+result has the bits of a state that never saw what was left out. Where the declarations differ, what
+the policy sees is encoded anew from the contexts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import InputError
+from steersman.features import FeatureMap
+from steersman.learn.replica import apply_update
+from steersman.learn.seeing import sees
+from steersman.store import contexts_of, copy_updates, encode, logged_after, spec_of
+from steersman.wire import id_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.policies import ChoicePolicy
+    from steersman.spec import DecisionPoint
+    from steersman.store import Logged, PointRow, Segment, UpdateRow
+
+
+class Relearning:
+    """Applies the logs of a lineage to a policy, and copies them as the log of a snapshot.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant that holds the point.
+        row: the declaration that the policy follows.
+        snapshot: gets the updates, numbered from 1.
+        policy: its base; learns them.
+        held: rewards by decision that the base holds already.
+
+    Attributes:
+        seq: the last number that was given out.
+        excluded: updates that were left out, because of an exclusion or an erasure.
+        lost: updates that the policy cannot learn.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        row: PointRow,
+        snapshot: str,
+        policy: ChoicePolicy,
+        *,
+        held: Mapping[UUID, float] | None = None,
+    ) -> None:
+        self.seq = 0
+        self.excluded = 0
+        self.lost = 0
+        self._connection = connection
+        self._row = row
+        self._snapshot = snapshot
+        self._policy = policy
+        self._features = FeatureMap(row.spec.context)
+        self._held: dict[UUID, float] = dict(held or {})
+
+    async def follow(
+        self, segment: Segment, *, after: int = 0, until: datetime | None = None
+    ) -> None:
+        """Learn the log of one snapshot after those before it.
+
+        Args:
+            segment: the snapshot, and how far its log belongs to the lineage.
+            after: begin after this update.
+            until: leave out what was learned later.
+        """
+        point = self._row.tenant, self._row.skill, self._row.point
+        spec = await spec_of(self._connection, segment.spec_hash)
+        before = dict(self._held)
+        while logged := await logged_after(
+            self._connection, point, segment, self._snapshot, after, until
+        ):
+            after = logged[-1].update.seq
+            wanted = [one for one in logged if not one.barred]
+            self.excluded += len(logged) - len(wanted)
+            seen = await self._translated(segment, spec, wanted)
+            rows = []
+            for one, update in zip(wanted, seen, strict=True):
+                if update is not None and self._learn(step := self._rebased(update, before)):
+                    rows.append((step._replace(seq=self.seq), one.at))
+            await copy_updates(self._connection, point, self._snapshot, rows)
+
+    def _rebased(self, update: UpdateRow, before: dict[UUID, float]) -> UpdateRow:
+        """Make a first reward a correction where an older snapshot had learned the decision."""
+        held = before.pop(update.decision, None)
+        if held is not None and update.weight_change > 0:
+            change = update.reward_change - held
+            update = update._replace(reward_change=change, weight_change=0.0)
+        return update
+
+    def _learn(self, update: UpdateRow) -> bool:
+        held = self._held.get(update.decision)
+        if held is None and update.weight_change <= 0:  # what it corrects was lost
+            self.lost += 1
+            return False
+        try:
+            apply_update(self._policy, update)
+        except InputError:
+            self.lost += 1
+            return False
+        self.seq += 1
+        if update.weight_change < 0:
+            del self._held[update.decision]
+        else:
+            self._held[update.decision] = (held or 0.0) + update.reward_change
+        return True
+
+    async def _translated(
+        self, segment: Segment, spec: DecisionPoint, logged: Sequence[Logged]
+    ) -> list[UpdateRow | None]:
+        """Return updates as the policy would have learned them; None where it cannot."""
+        updates = [one.update for one in logged]
+        bucket_s = self._row.spec.learning.bucket_s
+        if spec.learning.bucket_s != bucket_s:
+            updates = [
+                update._replace(bucket=int(id_time(update.decision) // bucket_s))
+                for update in updates
+            ]
+        if sees(spec, segment.feature_hash) == sees(self._row.spec, self._row.feature_hash):
+            return list(updates)
+        ids = [update.decision for update in updates]
+        contexts = await contexts_of(self._connection, self._row.tenant, ids)
+        return [self._encoded(update, contexts.get(update.decision)) for update in updates]
+
+    def _encoded(self, update: UpdateRow, context: Any) -> UpdateRow | None:
+        joint = self._row.spec.policy.algorithm.startswith("joint_")
+        if context is None or joint:  # other features of actions cannot be known afterwards
+            self.lost += 1
+            return None
+        try:
+            x, key = encode(self._row.spec, self._features, context)
+        except InputError:
+            self.lost += 1
+            return None
+        return update._replace(x=None if x is None else x.tolist(), key=key)
