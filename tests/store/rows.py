@@ -27,11 +27,15 @@ TABLES = (
     "event",
     "excluded",
     "idempotency",
+    "incident",
     "learner",
     "reward",
+    "rollout",
+    "rollout_task",
     "snapshot",
     "spec",
     "update",
+    "verdict",
     "work",
 )
 

@@ -7,6 +7,8 @@ import asyncpg
 from tests.store.rows import connected
 
 ROLES = ("app", "worker", "owner")
+# What a role sees of all tenants: the two queues, and the names.
+SEEN_BY_ALL = {("worker", "work"), ("worker", "rollout_task"), ("owner", "tenant")}
 SCHEMA = "'steersman'::regnamespace"
 TABLES = """
 SELECT c.relname FROM pg_class AS c
@@ -26,7 +28,10 @@ NEEDED = {
     "api_key": {"scopes": "'{read}'"},
     "decision": {"p_kind": "'none'"},
     "event": {"episode": "'e'"},
+    "rollout": {"status": "'running'", "stage": "'live'"},
+    "snapshot": {"reason": "'declared'"},
     "tenant": {"name": "'t-' || gen_random_uuid()"},
+    "verdict": {"verdict": "'hold'", "acted": "'held'"},
 }
 FILLERS = {
     # Today's, as the ids of decisions are.

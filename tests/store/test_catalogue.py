@@ -45,6 +45,7 @@ async def test_other_policies_are_those_that_were_meant(server):
     )
     assert others == [
         "api_key presented r {steersman_app}",
+        "rollout_task see_all r {steersman_worker}",
         "tenant administer r {steersman_owner}",
         "work done_all d {steersman_worker}",
         "work see_all r {steersman_worker}",
@@ -162,8 +163,9 @@ async def test_grants_are_those_that_were_meant(server):
     )
     assert granted == [
         "steersman_app insert api_key audit decision event idempotency work",
-        "steersman_worker delete checkpoint work",
-        "steersman_worker insert audit checkpoint excluded learner reward snapshot update work",
+        "steersman_worker delete checkpoint rollout_task work",
+        "steersman_worker insert audit checkpoint excluded incident learner reward rollout "
+        "rollout_task snapshot spec update verdict work",
         "steersman_worker update learner",
     ]
     columns = await column(
@@ -176,8 +178,19 @@ async def test_grants_are_those_that_were_meant(server):
     )
     assert columns == [
         "steersman_app update api_key.revoked_at",
-        "steersman_worker update decision_point.snapshot",
-        "steersman_worker update decision_point.updated_at",
+        *(
+            f"steersman_worker update {name}"
+            for name in (
+                *("decision_point.feature_hash", "decision_point.per_episode"),
+                *("decision_point.pinned_seq", "decision_point.snapshot"),
+                *("decision_point.spec_hash", "decision_point.updated_at"),
+                "incident.closed_at",
+                *("rollout.ended_at", "rollout.epoch", "rollout.holder", "rollout.reason"),
+                *("rollout.seen_at", "rollout.share", "rollout.stage", "rollout.status"),
+                *("rollout.step", "rollout.step_started_at", "rollout_task.due_at"),
+                *("snapshot.description", "snapshot.published_at", "snapshot.retracted_at"),
+            )
+        ),
     ]
 
 

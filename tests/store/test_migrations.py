@@ -27,6 +27,9 @@ FILES = [
     "0003_isolation.sql",
     "0004_logging.sql",
     "0005_partitions.sql",
+    "0006_snapshots.sql",
+    "0007_rollouts.sql",
+    "0008_audit_chain.sql",
 ]
 
 
