@@ -1,0 +1,245 @@
+"""What is known of a snapshot beside its bytes, in the form in which it is signed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping  # noqa: TC003 -- msgspec reads annotations
+from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 -- likewise
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from steersman.errors import InputError, VerificationError
+from steersman.registry.guard import measure
+from steersman.registry.headers import state_header
+from steersman.registry.states import pack_state
+from steersman.registry.versions import Version
+from steersman.wire import Refused, read
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    State = Mapping[str, NDArray[Any]]
+
+MAX_DESCRIPTION = 1 << 20
+_TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is known of a published snapshot: names, origin, evidence, measures.
+
+    Names become parts of paths, so they are checked here, once, for whoever writes or reads.
+
+    Args:
+        tenant: name, small letters, digits and ``-``.
+        skill: an identifier, as a spec allows it.
+        point: likewise.
+        version: as ``next_version`` returns it.
+        algorithm: as the policy names it.
+        actions: their names, in order; none for an open set.
+        created_at: with a time zone.
+        dim: number of features; None where there is none.
+        feature_hash: of the feature map, hexadecimal; None where there is none.
+        spec_hash: of the declaration, hexadecimal.
+        samples: rewards learned, >= 0.
+        parents: versions that it comes from, the line's base first.
+        line: version of the base whose updates it learned.
+        line_seq: number of the last of them, >= 0.
+        git_commit: of what published it.
+        evidence: why it may serve.
+        guard: `Measures.to_json` of its state.
+        state_sha256: of the state before compression, 64 hexadecimal digits.
+        size: bytes as published; None before that, as the next three.
+        sha256: of those bytes.
+        url: where they lie.
+        etag: of that place.
+
+    Raises:
+        VerificationError: a name, version, hash or number out of range.
+
+    >>> from datetime import UTC
+    >>> Description(
+    ...     "acme",
+    ...     "assistant",
+    ...     "../../etc",
+    ...     "0.1.0",
+    ...     "lin_ts",
+    ...     (),
+    ...     datetime(2026, 1, 1, tzinfo=UTC),
+    ... )
+    Traceback (most recent call last):
+    steersman.errors.VerificationError: the description's point is '../../etc'; allowed are ...
+    """
+
+    tenant: str
+    skill: str
+    point: str
+    version: str
+    algorithm: str
+    actions: tuple[str, ...]
+    created_at: datetime
+    dim: int | None = None
+    feature_hash: str | None = None
+    spec_hash: str | None = None
+    samples: int = 0
+    parents: tuple[str, ...] = ()
+    line: str | None = None
+    line_seq: int = 0
+    git_commit: str | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    guard: dict[str, Any] = field(default_factory=dict)
+    state_sha256: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+    url: str | None = None
+    etag: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check whatever becomes part of a path, and the ranges of numbers."""
+        _check_names(self)
+        _check_versions(self)
+        _check_numbers(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as values that JSON knows, with keys in order."""
+        plain: dict[str, Any] = msgspec.to_builtins(self, order="sorted")
+        return plain
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | bytes) -> Self:
+        """Return a description that was written somewhere else, checked.
+
+        Args:
+            value: what `to_json` returned, or JSON of it; unknown entries are ignored.
+
+        Raises:
+            VerificationError: not JSON, too long, or an entry of another type or out of range.
+
+        >>> from datetime import UTC
+        >>> at = datetime(2026, 1, 1, tzinfo=UTC)
+        >>> one = Description("acme", "assistant", "route", "0.1.0", "lin_ts", ("a", "b"), at)
+        >>> Description.from_json(one.to_json()) == one
+        True
+        """
+        try:
+            if isinstance(value, bytes):
+                value = read(value, max_bytes=MAX_DESCRIPTION)
+            return msgspec.convert(value, cls)
+        except Refused as refused:
+            message = f"the description is refused: {refused}; publish the snapshot anew"
+        except msgspec.ValidationError as error:
+            message = f"the description does not fit: {error}; publish the snapshot anew"
+        raise VerificationError(message)
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A snapshot in memory: its description and its state.
+
+    Args:
+        description: as it was signed.
+        state: arrays by name, checked.
+    """
+
+    description: Description
+    state: State
+
+
+def describe(
+    state: State,
+    *,
+    tenant: str,
+    skill: str,
+    point: str,
+    version: str,
+    created_at: datetime,
+    **further: Any,
+) -> Description:
+    """Return the description of a state that is about to be published.
+
+    What the state says itself is read from it: algorithm, actions, dimensions, samples, measures
+    and hash.
+
+    Args:
+        state: of any policy, checked.
+        tenant: name.
+        skill: an identifier.
+        point: an identifier.
+        version: as ``next_version`` returns it.
+        created_at: with a time zone.
+        further: any other entry of `Description`; also instead of what the state says.
+
+    Raises:
+        VerificationError: a name, version or number out of range, or no readable header.
+        InputError: an entry that no description has.
+
+    >>> from datetime import UTC
+    >>> from steersman.policies import LinUCB
+    >>> found = describe(
+    ...     LinUCB(["a", "b"], dim=2).state(),
+    ...     tenant="acme",
+    ...     skill="assistant",
+    ...     point="route",
+    ...     version="0.1.0",
+    ...     created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    ... )
+    >>> found.algorithm, found.dim, found.samples
+    ('lin_ucb', 2, 0)
+    """
+    header = state_header(state)
+    own: dict[str, Any] = {
+        "algorithm": header.get("algorithm"),
+        "actions": tuple(header["config"].get("actions", ())),
+        "dim": header["config"].get("dim"),
+        "samples": header.get("updates", 0),
+        "guard": measure(state).to_json(),
+        "state_sha256": hashlib.sha256(pack_state(state)).hexdigest(),
+    }
+    named = {"tenant": tenant, "skill": skill, "point": point, "version": version}
+    try:
+        return Description(**{**own, **named, "created_at": created_at, **further})
+    except TypeError as error:
+        message = f"this is no entry of a description: {error}"
+        raise InputError(message) from None
+
+
+def _check_names(found: Description) -> None:
+    if not _TENANT.fullmatch(found.tenant):
+        raise _wrong("tenant", found.tenant, "1 to 63 small letters, digits and '-'")
+    for name in ("skill", "point"):
+        value = getattr(found, name)
+        if not _IDENTIFIER.fullmatch(value):
+            raise _wrong(name, value, "a letter, then up to 63 letters, digits and '_'")
+    for name in ("sha256", "state_sha256"):
+        value = getattr(found, name)
+        if value is not None and not _HASH.fullmatch(value):
+            raise _wrong(name, value, "64 hexadecimal digits")
+    if found.created_at.tzinfo is None:
+        raise _wrong("created_at", found.created_at, "a time with its zone")
+
+
+def _check_versions(found: Description) -> None:
+    named = (found.version, *found.parents, *(() if found.line is None else (found.line,)))
+    for version in named:
+        try:
+            Version.of(version)
+        except InputError as error:
+            message = f"the description does not fit: {error}"
+            raise VerificationError(message) from None
+
+
+def _check_numbers(found: Description) -> None:
+    for name in ("samples", "line_seq", "size", "dim"):
+        value = getattr(found, name)
+        if value is not None and not 0 <= value <= 2**53:
+            raise _wrong(name, value, "0 to 2^53")
+
+
+def _wrong(name: str, value: object, allowed: str) -> VerificationError:
+    message = f"the description's {name} is {value!r:.80}; allowed are {allowed}"
+    return VerificationError(message)

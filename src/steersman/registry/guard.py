@@ -1,0 +1,159 @@
+"""The publish guard: a snapshot that is suddenly of another size or scale is not published."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Self
+
+from steersman.errors import InputError
+from steersman.registry.eigenvalues import spectrum
+from steersman.registry.headers import state_header
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    State = Mapping[str, NDArray[Any]]
+
+FACTOR = 2.0
+WINDOW = 20  # versions whose median runs along
+SAMPLES_PER_DIM = 10.0
+SMALL = 64 * 1024  # bytes below which no size is a cause for alarm
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What the guard compares of a snapshot.
+
+    Args:
+        size: bytes of its arrays and header, before compression.
+        largest_eigenvalue: of the second moment of its features; None where there is none.
+        samples: weight of what it learned, >= 0.
+        dim: rows of that second moment.
+        kind: algorithm and shape; only snapshots of one kind are compared.
+        unmeasured: why there is no eigenvalue, else empty.
+    """
+
+    size: int
+    largest_eigenvalue: float | None = None
+    samples: float = 0.0
+    dim: int = 0
+    kind: str = ""
+    unmeasured: str = ""
+
+    @property
+    def enough(self) -> bool:
+        """Whether the eigenvalue rests on samples enough to be compared: ten per dimension.
+
+        With n samples the largest eigenvalue of a sample's second moment lies up to
+        (1 + √(dim / n))² above the truth: a factor of 1.7 with ten per dimension, 4 with one.
+        """
+        return self.largest_eigenvalue is not None and self.samples >= SAMPLES_PER_DIM * self.dim
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the measures as values that JSON knows."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the measures of a description's ``guard``.
+
+        Args:
+            value: what `to_json` returned; unknown entries are ignored.
+
+        Raises:
+            InputError: an entry is missing or of another type.
+        """
+        try:
+            eigenvalue = value.get("largest_eigenvalue")
+            return cls(
+                int(value["size"]),
+                None if eigenvalue is None else float(eigenvalue),
+                float(value.get("samples", 0.0)),
+                int(value.get("dim", 0)),
+                str(value.get("kind", "")),
+                str(value.get("unmeasured", "")),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            message = f"these are no measures of a snapshot ({error!r}): {value!r:.200}"
+            raise InputError(message) from None
+
+
+def measure(state: State) -> Measures:
+    """Return what the guard compares of a state.
+
+    Args:
+        state: of any policy, checked.
+
+    Raises:
+        VerificationError: the state has no readable header.
+
+    >>> from steersman.policies import LinUCB
+    >>> policy = LinUCB(["a", "b"], dim=2)
+    >>> policy.learn([1.0, 1.0], "a", 0.5)
+    >>> found = measure(policy.state())
+    >>> found.kind, round(found.largest_eigenvalue, 6), found.enough
+    ('lin_ucb 2x2', 2.0, False)
+    """
+    header, found = state_header(state), spectrum(state)
+    shape = f" {len(header['config'].get('actions', ()))}x{found.dim}" if "gram" in state else ""
+    return Measures(
+        size=sum(array.nbytes for array in state.values()),
+        largest_eigenvalue=found.value,
+        samples=found.samples,
+        dim=found.dim,
+        kind=f"{header.get('algorithm')}{shape}",
+        unmeasured=found.unmeasured,
+    )
+
+
+def guard(new: Measures, history: Sequence[Measures]) -> list[str]:
+    """Return why a snapshot should not be published; nothing where nothing speaks against it.
+
+    Compared with the median of the last twenty earlier snapshots of the same kind: size and largest
+    eigenvalue must lie within a factor of two of it, up and down. What grows by nature raises no
+    alarm: the eigenvalue is per sample, and compared only where both rest on ten samples per
+    dimension; a size below 64 KiB is never too large (keys of a new policy come quickly). The
+    first snapshot of its kind has nothing to be compared with and passes; one earlier snapshot is
+    the median of one.
+
+    Assumes that contexts keep their distribution: traffic that changes for good is refused until
+    a person forces a version through, whereupon the median follows.
+
+    Args:
+        new: of the snapshot to be published.
+        history: of published ones, oldest first.
+
+    Returns:
+        One sentence per measure that is out of range.
+
+    >>> earlier = [Measures(10**6, 1.0, 5000.0, 64, "lin_ts 3x64")] * 3
+    >>> guard(Measures(10**6, 1.2, 9000.0, 64, "lin_ts 3x64"), earlier)
+    []
+    >>> print(guard(Measures(10**6, 9.0, 9000.0, 64, "lin_ts 3x64"), earlier)[0])
+    the largest eigenvalue per sample is 9, the median of 3 earlier snapshots 1; allowed is 0.5 to 2
+    """
+    alike = [old for old in history if old.kind == new.kind][-WINDOW:]
+    sizes = [float(max(old.size, SMALL)) for old in alike]
+    reasons = _outside("size in bytes", float(max(new.size, SMALL)), sizes)
+    values = [old.largest_eigenvalue or 0.0 for old in alike if old.enough]
+    if new.enough:
+        value = new.largest_eigenvalue or 0.0
+        reasons += _outside("largest eigenvalue per sample", value, values)
+    return reasons
+
+
+def _outside(name: str, value: float, history: Sequence[float]) -> list[str]:
+    if not history:
+        return []
+    middle = median(history)
+    low, high = middle / FACTOR, middle * FACTOR
+    if low <= value <= high:
+        return []
+    reason = (
+        f"the {name} is {value:.6g}, the median of {len(history)} earlier snapshots {middle:.6g}; "
+        f"allowed is {low:.6g} to {high:.6g}"
+    )
+    return [reason]

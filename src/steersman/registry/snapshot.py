@@ -1,0 +1,195 @@
+"""Snapshots as bytes: a state in one zstd frame, the same bytes always, and bounded when read.
+
+Triangles of symmetric matrices are packed by the policies already, so there is nothing left to
+gain but by light compression: level 1, one thread, no dictionary, the size declared.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import StateError, VerificationError
+from steersman.policies import load_policy
+from steersman.registry.headers import state_header
+from steersman.registry.states import pack_state, unpack_state
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    State = Mapping[str, NDArray[Any]]
+
+MAX_BYTES = 256 * 1024 * 1024
+MAX_NAMES = 64 * 1024  # bytes of names, types and shapes: a state has a handful of arrays
+_MAGIC = b"\x28\xb5\x2f\xfd"
+_HOLLOW = 1 << 20  # numbers that an array without any may promise by its other dimensions
+_WRITE: dict[int, int] = {
+    zstd.CompressionParameter.compression_level: 1,
+    zstd.CompressionParameter.content_size_flag: 1,
+    zstd.CompressionParameter.checksum_flag: 1,
+    zstd.CompressionParameter.dict_id_flag: 0,
+    zstd.CompressionParameter.nb_workers: 0,
+}
+# Level 1 looks back 512 KiB at most; a frame that wants 2 GiB of window is none of ours.
+_READ: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 20}
+
+
+def pack_snapshot(state: State) -> bytes:
+    """Return a policy's state as the bytes that are published.
+
+    They depend on names, shapes and values alone: no time, no machine, one thread. Another version
+    of the zstd library may compress otherwise; ``Description.state_sha256`` hashes what is inside.
+
+    Args:
+        state: as ``policy.state()`` returns it.
+
+    Returns:
+        One zstd frame around `pack_state`.
+
+    Raises:
+        VerificationError: NaN, infinity, a wrong shape, or a header that no policy reads.
+
+    >>> from steersman.policies import LinUCB
+    >>> policy = LinUCB(["small", "large"], dim=2)
+    >>> policy.learn([1.0, 0.5], "small", 0.3)
+    >>> data = pack_snapshot(policy.state())
+    >>> data == pack_snapshot(unpack_snapshot(data))
+    True
+
+    Source:
+        Collet, Kucherawy (2021), RFC 8878, "Zstandard compression", section 3.1.1.
+    """
+    check_state(state)
+    return zstd.compress(pack_state(state), options=_WRITE)
+
+
+def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
+    """Return the state that `pack_snapshot` made bytes of, and never take more memory than allowed.
+
+    A frame must declare its size, and no more is decompressed than it declares: the frame holds no
+    more memory than ``max_bytes`` for the bytes and as much again for the arrays made of them,
+    whatever it would grow to.
+
+    Args:
+        data: one zstd frame, from anywhere.
+        max_bytes: the longest state that is read.
+
+    Returns:
+        Arrays of its own memory, by name; finite, with a readable header. Whether a policy fits
+        them is what `check_state` says.
+
+    Raises:
+        VerificationError: too long, cut, damaged, more than one frame, or NaN or infinity.
+
+    >>> unpack_snapshot(b"nonsense")
+    Traceback (most recent call last):
+    steersman.errors.VerificationError: the snapshot is no zstd frame: it begins with b'nons'; ...
+    """
+    plain = _decompressed(data, max_bytes)
+    _refuse_long_names(plain)
+    try:
+        state = unpack_state(plain, max_bytes=max_bytes)
+    except StateError as error:
+        raise VerificationError(str(error)) from None
+    _refuse_not_finite(state)
+    state_header(state)
+    return state
+
+
+def check_state(state: State) -> None:
+    """Return quietly if a policy of this version can be made of a state.
+
+    Args:
+        state: arrays by name, from anywhere.
+
+    Raises:
+        VerificationError: NaN, infinity, a wrong shape or type, negative counts, an unknown
+            algorithm or version, or a header that asks for more memory than the arrays take.
+
+    >>> from steersman.policies import LinUCB
+    >>> state = LinUCB(["a", "b"], dim=2).state()
+    >>> check_state(state)
+    >>> check_state({**state, "moment": np.zeros((2, 3))})
+    Traceback (most recent call last):
+    steersman.errors.VerificationError: ...'moment' must have shape (2, 2); got (2, 3)...
+    """
+    state_header(state)
+    for name, array in state.items():
+        # A policy takes the memory that shapes promise: (0, 10**9) promises much and holds nothing.
+        promised = np.prod([max(1, size) for size in np.shape(array)], dtype=np.float64)
+        if np.size(array) == 0 and promised > _HOLLOW:
+            message = f"the state's {name!r} has shape {np.shape(array)}: nothing fits; refuse it"
+            raise VerificationError(message)
+    try:
+        load_policy(state)
+    except StateError as error:
+        message = f"no policy can be made of the state: {error}"
+        raise VerificationError(message) from None
+
+
+def _decompressed(data: bytes, max_bytes: int) -> bytes:
+    """Return what one frame holds: exactly as much as it declares, at most ``max_bytes``."""
+    size = _declared(data, max_bytes)
+    reader = zstd.ZstdDecompressor(options=_READ)
+    try:
+        plain = reader.decompress(data, max_length=size + 1)
+    except zstd.ZstdError as error:
+        message = f"the snapshot is damaged: {error}; fetch it again or use an older one"
+        raise VerificationError(message) from None
+    if not reader.eof or len(plain) != size or reader.unused_data:
+        message = (
+            f"the snapshot declares {size:,} bytes and holds "
+            f"{'more' if len(plain) > size or reader.unused_data else 'fewer'}; "
+            "fetch it again or use an older one"
+        )
+        raise VerificationError(message)
+    return plain
+
+
+def _declared(data: bytes, max_bytes: int) -> int:
+    if data[:4] != _MAGIC:
+        message = (
+            f"the snapshot is no zstd frame: it begins with {data[:4]!r}; fetch it again or use "
+            "an older one"
+        )
+        raise VerificationError(message)
+    try:
+        # The library says None where a frame does not declare it; its types do not know.
+        size: int | None = zstd.get_frame_info(data[:18]).decompressed_size
+    except zstd.ZstdError as error:
+        message = f"the snapshot is cut within its header: {error}; fetch it again"
+        raise VerificationError(message) from None
+    if size is None or size > max_bytes or len(data) > max_bytes + max_bytes // 256 + 64:
+        message = (
+            f"the snapshot has {len(data):,} bytes and declares {size or 0:,}; it must declare 1 "
+            f"to {max_bytes:,}; nothing was decompressed"
+        )
+        raise VerificationError(message)
+    return size
+
+
+def _refuse_long_names(plain: bytes) -> None:
+    length = struct.unpack("<Q", plain[:8])[0] if len(plain) >= 8 else 0
+    if length > MAX_NAMES:
+        message = (
+            f"the snapshot names its arrays in {length:,} bytes; allowed are {MAX_NAMES:,}; "
+            "use an older one"
+        )
+        raise VerificationError(message)
+
+
+def _refuse_not_finite(state: State) -> None:
+    for name, array in state.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            message = f"the snapshot's {name!r} holds NaN or infinity; use an older one"
+            raise VerificationError(message)
