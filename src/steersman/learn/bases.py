@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 class Bases(Protocol):
     """Gives the policy that a snapshot starts from, or refuses it."""
 
-    async def check(self, row: PointRow) -> None:
+    async def check(self, connection: Any, row: PointRow) -> None:
         """Refuse the base of ``row.snapshot`` if it must not be served.
 
         It is asked before a checkpoint takes the base's place.
 
         Args:
+            connection: within a transaction of the tenant.
             row: the point, with the snapshot that is wanted.
 
         Raises:
@@ -50,8 +51,13 @@ class StoredBases:
     No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
 
-    async def check(self, row: PointRow) -> None:
-        """Refuse nothing."""
+    async def check(self, connection: Any, row: PointRow) -> None:
+        """Refuse nothing.
+
+        Args:
+            connection: within a transaction of the tenant.
+            row: the point.
+        """
 
     async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
         """Return the policy of the snapshot's row.

@@ -286,7 +286,7 @@ async def _stored(
     connection: Any, row: PointRow, until: int | None, features: FeatureMap, bases: Bases
 ) -> Replica:
     """Return a replica of the newest stored state, made in a thread: it takes long at times."""
-    await bases.check(row)
+    await bases.check(connection, row)
     point = row.tenant, row.skill, row.point
     found = await newest_checkpoint(connection, point, row.snapshot, until=until)
     if found is None:

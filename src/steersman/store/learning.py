@@ -162,7 +162,12 @@ async def newest_state(
 
 
 def _whole(found: Any, point: Point, snapshot: str) -> bytes:
-    state: bytes = found["state"]
+    state: bytes | None = found["state"]
+    if state is None:
+        raise StateError(
+            f"the state of {point[1]}/{point[2]} {snapshot} was removed: it had learned from what "
+            "was erased; use a later snapshot"
+        )
     if sha256(state).digest() != found["sha256"]:
         raise StateError(
             f"the state of {point[1]}/{point[2]} {snapshot} after {found['seq']} updates is "
