@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import StoreError
 from steersman.spec import DecisionPoint, loads
+from steersman.store.lines import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -248,32 +249,39 @@ async def events_about(
 
 
 async def learned_of(
-    connection: Any, point: Point, snapshot: str, ids: Sequence[UUID]
+    connection: Any, point: Point, snapshot: str, ids: Sequence[UUID], *, until: int | None = None
 ) -> dict[UUID, Learned]:
-    """Return what a snapshot holds of decisions, after all updates that were given out.
+    """Return what a state holds of decisions.
 
     Args:
         connection: within a transaction of the tenant.
         point: whose snapshot.
-        snapshot: the one that learns.
+        snapshot: the base of the state; what that one stands on belongs to it.
         ids: of decisions.
+        until: the last of its updates that the state holds; None: all that were given out.
 
     Returns:
         By decision; without those it never learned from.
 
+    Raises:
+        StateError: there is no such snapshot.
+
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
+    line = await line_of(connection, point, snapshot, until=until)
     rows = await connection.fetch(
         "SELECT u.decision, u.x, u.key, u.action, u.weight, u.bucket, "
         "CASE WHEN u.held > 0 THEN coalesce(r.value, u.reward) END FROM ("
         "  SELECT DISTINCT ON (decision) *, sum(weight_change) OVER each AS held, "
         "  sum(reward_change) OVER each AS reward FROM update "
-        "  WHERE tenant = $1 AND skill = $2 AND point = $3 AND snapshot = $4 "
-        "  AND decision = ANY($5) "
-        "  WINDOW each AS (PARTITION BY decision) ORDER BY decision, seq DESC"
+        "  WHERE tenant = $1 AND skill = $2 AND point = $3 AND decision = ANY($4) "
+        "  AND snapshot = ANY($5) "
+        "  AND seq <= coalesce(($6::bigint[])[array_position($5, snapshot)], seq) "
+        "  WINDOW each AS (PARTITION BY decision) "
+        "  ORDER BY decision, array_position($5, snapshot) DESC, seq DESC"
         ") AS u LEFT JOIN reward AS r "
         "ON r.tenant = $1 AND r.decision = u.decision AND r.revision = u.revision",
-        *(*point, snapshot, ids),
+        *(*point, ids, [each.snapshot for each in line], [each.last for each in line]),
     )
     return {row[0]: Learned(*row) for row in rows}
 

@@ -25,7 +25,7 @@ class Segment(NamedTuple):
 
     Attributes:
         id: its version.
-        parent: the one that served before it.
+        parent: the one that served before it, or that it goes on from.
         spec_hash: of the declaration that it was made under.
         feature_hash: of the feature map that its updates were encoded with.
         reason: declared (it began with nothing learned), rebuilt (from all before it) or published
@@ -121,30 +121,39 @@ async def last_update(connection: Any, point: Point) -> int:
     return seq
 
 
-async def lineage(connection: Any, point: Point, snapshot: str) -> list[Segment]:
+async def lineage(
+    connection: Any, point: Point, snapshot: str, *, until: int | None = None
+) -> list[Segment]:
     """Return the snapshots that hold what a point has learned, oldest first.
 
     A snapshot that was declared began with nothing, so what was learned before is in its parent;
-    one that was rebuilt has all before it in its own log.
+    one that was rebuilt has all before it in its own log; one that was published goes on from a
+    state of another.
 
     Args:
         connection: within a transaction of the tenant.
         point: tenant, skill and decision point.
         snapshot: the last of them.
+        until: the last of its updates that counts; None: all of them.
 
     Returns:
         At least the snapshot itself.
 
+    Raises:
+        StateError: there is no such snapshot.
+
     No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     rows = await connection.fetch(
-        f"SELECT id, parent, spec_hash, feature_hash, reason FROM snapshot WHERE {_THIS}",  # noqa: S608 (a constant)
+        "SELECT id, CASE WHEN reason = 'published' THEN line ELSE parent END, spec_hash, "  # noqa: S608 (a constant)
+        f"feature_hash, reason, line_seq FROM snapshot WHERE {_THIS}",
         *point,
     )
     known = {row["id"]: Segment(*row) for row in rows}
-    found = [known[snapshot]]
-    while found[0].reason == "declared" and found[0].parent in known:
-        found.insert(0, known[found[0].parent])
+    found = [known[snapshot]._replace(last=until)]
+    while found[0].reason != "rebuilt" and found[0].parent in known:
+        ends = known[found[0].id].last if found[0].reason == "published" else None
+        found.insert(0, known[found[0].parent]._replace(last=ends))
     return found
 
 
@@ -165,7 +174,7 @@ async def exclude_decisions(
     await connection.execute(
         "INSERT INTO excluded (tenant, skill, point, snapshot, decision) "  # noqa: S608 (a constant)
         f"SELECT $1, $2, $3, $4, decision FROM excluded WHERE {_THIS} AND snapshot = ANY($5) "
-        "UNION SELECT $1, $2, $3, $4, * FROM unnest($6::uuid[])",
+        "UNION SELECT $1, $2, $3, $4, * FROM unnest($6::uuid[]) ON CONFLICT DO NOTHING",
         *(*point, snapshot, sources, more),
     )
 
@@ -263,14 +272,25 @@ async def add_snapshot(connection: Any, row: PointRow, state: bytes) -> str:
     return identifier
 
 
-async def switch_snapshot(connection: Any, point: Point, snapshot: str, seq: int) -> None:
+async def switch_snapshot(
+    connection: Any,
+    point: Point,
+    snapshot: str,
+    seq: int,
+    *,
+    declared: tuple[bytes, bytes, bool] | None = None,
+) -> None:
     """Let a point serve and learn another snapshot; learners are fenced, replicas told.
+
+    A pin is taken off: it was a number of the snapshot before.
 
     Args:
         connection: of role worker, within a transaction of the tenant that holds the point.
         point: tenant, skill and decision point.
         snapshot: the new one.
         seq: the last of its updates.
+        declared: hashes of declaration and feature map that are in force with it, and whether
+            outcomes credit the whole episode; None: as they are.
 
     No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
@@ -279,7 +299,9 @@ async def switch_snapshot(connection: Any, point: Point, snapshot: str, seq: int
         *(*point, snapshot, seq),
     )
     await connection.execute(
-        f"UPDATE decision_point SET snapshot = $4, updated_at = now() WHERE {_THIS}",  # noqa: S608 (a constant)
-        *(*point, snapshot),
+        "UPDATE decision_point SET snapshot = $4, pinned_seq = NULL, updated_at = now(), "  # noqa: S608 (a constant)
+        "spec_hash = coalesce($5, spec_hash), feature_hash = coalesce($6, feature_hash), "
+        f"per_episode = coalesce($7, per_episode) WHERE {_THIS}",
+        *(*point, snapshot, *(declared or (None, None, None))),
     )
     await tell_replicas(connection, point)

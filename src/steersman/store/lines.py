@@ -1,0 +1,67 @@
+"""What a state is made of: the logs of the snapshots that it stands on.
+
+A snapshot that was declared or rebuilt begins with nothing, and its own updates are all that its
+states hold. A published one begins with a state of another line, so what that line had learned by
+then is part of it too, and so on down to a line that began with nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.errors import StateError
+
+if TYPE_CHECKING:
+    from steersman.store.work import Point
+
+
+class Stretch(NamedTuple):
+    """The updates of one snapshot, as far as a state stands on them.
+
+    Attributes:
+        snapshot: its version.
+        last: the number of the last of them; None: all there are.
+
+    No doctest: a value; ``tests/learn/test_lines.py`` shows where it is made.
+    """
+
+    snapshot: str
+    last: int | None
+
+
+async def line_of(
+    connection: Any, point: Point, snapshot: str, *, until: int | None = None
+) -> list[Stretch]:
+    """Return the logs that a state stands on, the oldest first.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        snapshot: the base of the state.
+        until: the last of its updates that the state holds; None: all there are.
+
+    Returns:
+        The first begins with nothing learned, the last is the snapshot's own.
+
+    Raises:
+        StateError: there is no such snapshot, or one that it stands on is gone.
+
+    No doctest: it needs a server; ``tests/learn/test_lines.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "WITH RECURSIVE line AS ("
+        "  SELECT s.id, s.line, s.line_seq, $5::bigint AS last, 0 AS depth FROM snapshot AS s "
+        "  WHERE s.tenant = $1 AND s.skill = $2 AND s.point = $3 AND s.id = $4"
+        "  UNION ALL "
+        "  SELECT s.id, s.line, s.line_seq, b.line_seq, b.depth + 1 FROM line AS b "
+        "  JOIN snapshot AS s ON s.tenant = $1 AND s.skill = $2 AND s.point = $3 AND s.id = b.line"
+        ") SELECT id, line, last FROM line ORDER BY depth DESC",
+        *(*point, snapshot, until),
+    )
+    if not rows or rows[0]["line"] is not None:
+        missing = rows[0]["line"] if rows else snapshot
+        raise StateError(
+            f"{point[1]}/{point[2]} has no snapshot {missing!r}; "
+            "`steersman snapshot list` shows those there are"
+        )
+    return [Stretch(row["id"], row["last"]) for row in rows]
