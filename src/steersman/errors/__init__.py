@@ -19,6 +19,8 @@
     │       ├── VerificationError      a signature, hash, size, number or name does not fit
     │       ├── StaleError             it was verified, but too long ago
     │       └── GuardError             the publish guard refused it; `reasons` says why
+    ├── RolloutError (RuntimeError)    a rollout cannot be started or moved
+    │   └── ActionNotAllowedError      not legal in this status; the message names what is
     └── ServiceError (RuntimeError)    the service refused a request; `problem` says why
         ├── UnauthorizedError          the API key is missing, unknown or lacks the scope
         ├── NotFoundError              no such thing, or not yours
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ActionError",
+    "ActionNotAllowedError",
     "ConflictError",
     "DataError",
     "FencedError",
@@ -54,6 +57,7 @@ __all__ = [
     "QueueFullError",
     "RaceError",
     "RegistryError",
+    "RolloutError",
     "ServiceError",
     "SigningError",
     "SnapshotError",
@@ -143,6 +147,14 @@ class GuardError(SnapshotError):
     def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.reasons = list(reasons)
+
+
+class RolloutError(SteersmanError, RuntimeError):
+    """A rollout cannot be started or moved; the message says what stands in the way."""
+
+
+class ActionNotAllowedError(RolloutError):
+    """An action is not legal in the rollout's status; the message names those that are."""
 
 
 class ServiceError(SteersmanError, RuntimeError):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from steersman.spec.expressions import CompiledRule, compile_rule
     from steersman.spec.loader import load, loads
-    from steersman.spec.operation import Budgets, Gates, Guardrail, Learning, Rollout, Stage
+    from steersman.spec.operation import Budgets, Gates, Learning
     from steersman.spec.point import DecisionPoint
     from steersman.spec.policy import (
         BetaThompsonPolicy,
@@ -52,6 +52,14 @@ if TYPE_CHECKING:
     )
     from steersman.spec.privacy import CUSTOM, KINDS, Privacy
     from steersman.spec.reward import MissingValue, Reward, Term
+    from steersman.spec.rollout import (
+        ErrorBudget,
+        Guardrail,
+        Objective,
+        Rollout,
+        Stage,
+        guardrail_name,
+    )
     from steersman.spec.rules import Rule, RuleList
     from steersman.spec.schema import json_schema
 
@@ -72,6 +80,7 @@ __all__ = [
     "ContextField",
     "DecisionPoint",
     "EpsilonGreedyPolicy",
+    "ErrorBudget",
     "FixedPolicy",
     "Gates",
     "Guardrail",
@@ -85,6 +94,7 @@ __all__ = [
     "MissingValue",
     "Mixed",
     "NumberField",
+    "Objective",
     "Part",
     "Policy",
     "Privacy",
@@ -100,6 +110,7 @@ __all__ = [
     "TextField",
     "VectorField",
     "compile_rule",
+    "guardrail_name",
     "json_schema",
     "load",
     "loads",
@@ -111,13 +122,14 @@ _HOMES = {
     "context": "CategoryField Context ContextField NumberField TextField VectorField",
     "expressions": "CompiledRule compile_rule",
     "loader": "load loads",
-    "operation": "Budgets Gates Guardrail Learning Rollout Stage",
+    "operation": "Budgets Gates Learning",
     "point": "DecisionPoint",
     "policy": "BetaThompsonPolicy BoundedLinUCBPolicy EpsilonGreedyPolicy FixedPolicy "
     "JointLinTSPolicy JointSquareCBPolicy KernelUCBPolicy LinTSPolicy LinUCBPolicy Policy "
     "RulesPolicy",
     "privacy": "CUSTOM KINDS Privacy",
     "reward": "MissingValue Reward Term",
+    "rollout": "ErrorBudget Guardrail Objective Rollout Stage guardrail_name",
     "rules": "Rule RuleList",
     "schema": "json_schema",
 }

@@ -13,10 +13,11 @@ from steersman.spec.actions import Actions  # noqa: TC001 (pydantic reads it)
 from steersman.spec.base import Declared, Identifier, Problem
 from steersman.spec.context import Context
 from steersman.spec.crosschecks import crosscheck
-from steersman.spec.operation import Budgets, Gates, Learning, Rollout
+from steersman.spec.operation import Budgets, Gates, Learning
 from steersman.spec.policy import Policy  # noqa: TC001 (pydantic reads it)
 from steersman.spec.privacy import Privacy
 from steersman.spec.reward import Reward  # noqa: TC001 (pydantic reads it)
+from steersman.spec.rollout import Rollout
 from steersman.spec.rules import RuleList  # noqa: TC001 (pydantic reads it)
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ class DecisionPoint(Declared):
         Comments, layout, the order of mapping keys and defaults written out do not change it.
         """
         # Whoever scrubs nothing means what was meant before there was anything to declare.
-        without = None if self.privacy.scrub else {"privacy"}
+        without = {"rollout"} if self.privacy.scrub else {"rollout", "privacy"}
         meaning = json.dumps(
-            self.model_dump(mode="json", exclude=without),
+            self.model_dump(mode="json", exclude=without) | {"rollout": self.rollout.meaning()},
             sort_keys=True,
             separators=(",", ":"),
             ensure_ascii=True,

@@ -1,0 +1,111 @@
+"""Who is served by which arm: a pure function of the unit, the salt, the stage and its share.
+
+A unit stands at one place of the line from 0 to 1 for as long as a rollout lasts. The candidate
+takes a growing piece from the left, the analysed control an equal piece from the right; what lies
+between is served by control and enters no analysis. So no unit moves from one analysed arm to the
+other as the share grows, and both arms have the same expected size at every step.
+
+::
+
+    canary, 5 %    |cc|                                                   |kk|
+    ab, 25 %       |ccccccccccccccc|                       |kkkkkkkkkkkkkkkkk|
+    ab, 50 %       |cccccccccccccccccccccccccccc|kkkkkkkkkkkkkkkkkkkkkkkkkkkk|
+    live, 95 %     |CCcccccccccccccccccccccccccccccccccccccccccccccccccccc|KK|   analysed: C, K
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from steersman.rollout.plan import StageName
+
+Arm = Literal["candidate", "control"]
+
+_STAGES = ("shadow", "canary", "ab", "live")
+
+
+class Placed(NamedTuple):
+    """The arm that serves a unit, and whether the unit counts.
+
+    Attributes:
+        arm: who serves: ``candidate`` or ``control``.
+        analysed: whether its decisions belong to the rollout. In shadow all do: control serves
+            them, and the candidate is computed beside it.
+    """
+
+    arm: Arm
+    analysed: bool
+
+
+def position(salt: str, unit: str) -> float:
+    """Return the place of a unit on the line from 0 to below 1.
+
+    The first eight bytes of SHA-256 over salt, a zero byte and unit, as a fraction of 2^64: uniform
+    over units, the same on every machine, and unrelated between rollouts, whose salts differ.
+
+    Args:
+        salt: Any text without a zero byte; one per rollout.
+        unit: What stays on one arm: user, session, episode, or the decision itself.
+
+    Returns:
+        A float in [0, 1).
+
+    Raises:
+        InputError: The salt holds a zero byte, so that two pairs could meet in one text.
+
+    Example:
+        >>> round(position("r1", "user-7"), 6), round(position("r2", "user-7"), 6)
+        (0.845453, 0.017824)
+    """
+    if "\0" in salt:
+        message = f"salt is {salt!r:.60}; allowed is text without a zero byte; take the rollout's"
+        raise InputError(message)
+    digest = sha256(f"{salt}\0{unit}".encode("utf-8", "surrogatepass")).digest()
+    # 53 bits, as many as a float64 holds below 1: all 64 could round up to 1 itself.
+    return (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
+
+
+def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Placed:
+    """Return the arm of the unit that stands at ``h``.
+
+    Args:
+        h: From `position`, in [0, 1).
+        stage: ``shadow``, ``canary``, ``ab`` or ``live``.
+        share: Share of units that the candidate serves, in [0, 0.5]; used in canary and ab.
+        holdback: Share of units that stay on control at ``live``, in [0, 0.5].
+
+    Returns:
+        The arm, and whether the unit is analysed.
+
+    Raises:
+        InputError: A number outside its range or a stage that is none.
+
+    Example:
+        >>> [place(h, "canary", 0.05).arm for h in (0.01, 0.5, 0.99)]
+        ['candidate', 'control', 'control']
+        >>> [place(h, "live", 0.95, 0.05) for h in (0.01, 0.5, 0.99)][1]
+        Placed(arm='candidate', analysed=False)
+    """
+    if stage not in _STAGES:
+        message = f"stage is {stage!r}; allowed are {', '.join(_STAGES)}; take the plan's"
+        raise InputError(message)
+    if not 0.0 <= h < 1.0:
+        message = f"h is {h!r}; allowed is 0 <= h < 1; compute it with position()"
+        raise InputError(message)
+    if stage == "shadow":
+        return Placed("control", analysed=True)
+    # At live only pieces of the size of the holdback are compared, so that arms stay equal.
+    piece = _half(holdback, "holdback") if stage == "live" else _half(share, "share")
+    served = 1.0 - piece if stage == "live" else piece
+    return Placed("candidate" if h < served else "control", analysed=h < piece or h >= 1.0 - piece)
+
+
+def _half(share: float, name: str) -> float:
+    if not 0.0 <= share <= 0.5:
+        message = f"{name} is {share!r}; allowed is 0 to 0.5, since both arms have the same size"
+        raise InputError(message)
+    return share

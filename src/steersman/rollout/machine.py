@@ -1,0 +1,110 @@
+r"""Which action is legal when, and what it leads to. Nobody moves a rollout but through this table.
+
+::
+
+     status        start     pause   resume    promote               rollback       freeze
+     ────────────  ────────  ──────  ────────  ────────────────────  ─────────────  ───────────
+     (none)        running   –       –         –                     –              –
+     running       –         paused  –         running; promoted *   rolled_back †  paused
+     paused        –         –       running   –                     rolled_back †  paused ‡
+     promoted      –         –       ‡         –                     rolled_back    promoted ‡
+     rolled_back   –         –       ‡         –                     –              rolled_back ‡
+     aborted       –         –       –         –                     –              –
+
+\* ``promote`` goes on to the next stage; on the last one it ends the rollout. † ``aborted`` where
+the candidate has answered nobody yet. ‡ A frozen decision point serves one state until somebody
+resumes it: ``freeze`` is legal unless it is frozen already, ``resume`` where it is.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from steersman.errors import ActionNotAllowedError
+
+Status = Literal["running", "paused", "promoted", "rolled_back", "aborted"]
+Action = Literal["start", "pause", "resume", "promote", "rollback", "freeze"]
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+UNDER_WAY: frozenset[Status] = frozenset({"running", "paused"})
+"""Statuses in which a candidate may be serving, and in which no other rollout may start."""
+
+_NEXT: dict[tuple[Status | None, Action], Status] = {
+    (None, "start"): "running",
+    ("running", "pause"): "paused",
+    ("running", "promote"): "running",
+    ("running", "rollback"): "rolled_back",
+    ("running", "freeze"): "paused",
+    ("paused", "resume"): "running",
+    ("paused", "rollback"): "rolled_back",
+    ("paused", "freeze"): "paused",
+    ("promoted", "rollback"): "rolled_back",
+    ("promoted", "freeze"): "promoted",
+    ("rolled_back", "freeze"): "rolled_back",
+}
+
+
+def legal_actions(status: Status | None, *, frozen: bool = False) -> tuple[Action, ...]:
+    """Return the actions that are legal now, in the order of `ACTIONS`.
+
+    Args:
+        status: of the rollout; None before it was started.
+        frozen: whether the decision point is pinned to one state by ``freeze``.
+
+    Example:
+        >>> legal_actions("running")
+        ('pause', 'promote', 'rollback', 'freeze')
+    """
+    return tuple(action for action in ACTIONS if _after(status, action, frozen) is not None)
+
+
+def next_of(
+    status: Status | None,
+    action: Action,
+    *,
+    last: bool = False,
+    served: bool = True,
+    frozen: bool = False,
+) -> Status:
+    """Return the status of a rollout after an action.
+
+    Args:
+        status: now; None before it was started.
+        action: what is to be done.
+        last: whether the rollout is on its last stage, where ``promote`` ends it.
+        served: whether the candidate has answered anybody; if not, ``rollback`` aborts.
+        frozen: whether the decision point is pinned to one state by ``freeze``.
+
+    Returns:
+        The status afterwards, the same one where only the stage or the pin changes.
+
+    Raises:
+        ActionNotAllowedError: the action is not legal now; the message names those that are.
+
+    Example:
+        >>> next_of("running", "promote"), next_of("running", "promote", last=True)
+        ('running', 'promoted')
+        >>> next_of("promoted", "pause")
+        Traceback (most recent call last):
+        steersman.errors.ActionNotAllowedError: pause is not allowed of a rollout that is \
+promoted; allowed now: rollback, freeze
+    """
+    after = _after(status, action, frozen)
+    if after is None:
+        legal = ", ".join(legal_actions(status, frozen=frozen)) or "nothing; start another rollout"
+        said = f"a rollout that is {status}" if status else "a rollout that was not started"
+        message = f"{action} is not allowed of {said}; allowed now: {legal}"
+        raise ActionNotAllowedError(message)
+    if action == "promote" and last:
+        return "promoted"
+    return "aborted" if action == "rollback" and not served else after
+
+
+def _after(status: Status | None, action: Action, frozen: bool) -> Status | None:  # noqa: FBT001
+    if action == "freeze" and frozen:
+        return None
+    if action == "resume" and frozen and status in {"promoted", "rolled_back"}:
+        return status
+    return _NEXT.get((status, action))
