@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     from steersman.policies import ChoicePolicy
     from steersman.store.database import Database
+    from steersman.store.work import Point
 
 _JOINED = (
     "SELECT p.tenant, p.skill, p.point, p.spec_hash, p.feature_hash, p.snapshot, p.per_episode, "
-    "s.document FROM decision_point AS p JOIN spec AS s ON s.tenant = p.tenant "
+    "p.pinned_seq, s.document FROM decision_point AS p JOIN spec AS s ON s.tenant = p.tenant "
     "AND s.hash = p.spec_hash "
 )
 _READ_NUMBERS = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
@@ -43,6 +44,7 @@ class PointRow:
         feature_hash: 32 bytes; changes whenever a context would become another vector.
         snapshot: the policy state that serves, by its version.
         per_episode: whether outcomes credit every decision of the episode.
+        pinned_seq: the update after which it serves, whatever is learned; None: it follows.
     """
 
     tenant: UUID
@@ -53,6 +55,7 @@ class PointRow:
     feature_hash: bytes
     snapshot: str
     per_episode: bool
+    pinned_seq: int | None = None
 
 
 async def declare(database: Database, tenant: UUID, document: str, *, actor: str) -> PointRow:
@@ -148,6 +151,19 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
     return build(spec.policy, names, dim=dim, floor=spec.floor)
 
 
+async def tell_services(connection: Any, point: Point) -> None:
+    """Tell every service, once this transaction is committed, that a point serves otherwise.
+
+    Args:
+        connection: within a transaction.
+        point: that was declared, promoted, pinned, or whose rollout moved.
+
+    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
+    """
+    name = "/".join(map(str, point))
+    await connection.execute("SELECT pg_notify('steersman_point', $1)", name)
+
+
 def _servable(spec: DecisionPoint) -> ChoicePolicy:
     policy = initial_policy(spec)
     algorithm = spec.policy.algorithm
@@ -196,6 +212,8 @@ async def _store(
         await _version(connection, spec, old),
         spec.reward.scope == "episode",
     )
+    if old is not None and row.snapshot == old.snapshot:
+        row = replace(row, pinned_seq=old.pinned_seq)
     await connection.execute(
         "INSERT INTO spec (tenant, hash, skill, point, document) VALUES ($1, $2, $3, $4, $5) "
         "ON CONFLICT DO NOTHING",
@@ -208,20 +226,21 @@ async def _store(
         "(tenant, skill, point, spec_hash, feature_hash, snapshot, per_episode) "
         "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, skill, point) DO UPDATE SET "
         "spec_hash = excluded.spec_hash, feature_hash = excluded.feature_hash, "
-        "snapshot = excluded.snapshot, per_episode = excluded.per_episode, updated_at = now()",
+        "snapshot = excluded.snapshot, per_episode = excluded.per_episode, updated_at = now(), "
+        "pinned_seq = CASE WHEN decision_point.snapshot = excluded.snapshot "
+        "THEN decision_point.pinned_seq END",
         *(tenant, row.skill, row.point, row.spec_hash, row.feature_hash, row.snapshot),
         row.per_episode,
     )
     detail = {"spec_hash": spec.spec_hash, "snapshot": row.snapshot}
     await record(connection, tenant, actor, "point.declare", f"{row.skill}/{row.point}", detail)
-    channel = f"{tenant}/{row.skill}/{row.point}"
-    await connection.execute("SELECT pg_notify('steersman_point', $1)", channel)
+    await tell_services(connection, (tenant, row.skill, row.point))
     return row
 
 
 async def _version(connection: Any, spec: DecisionPoint, old: PointRow | None) -> str:
     """Return the snapshot that serves from now on: the old one, or a new minor version."""
-    if old is not None and _learned_from(spec) == _learned_from(old.spec):
+    if old is not None and learned_from(spec) == learned_from(old.spec):
         return old.snapshot
     taken = await connection.fetch(
         "SELECT id FROM snapshot WHERE skill = $1 AND point = $2", spec.skill, spec.decision
@@ -229,8 +248,14 @@ async def _version(connection: Any, spec: DecisionPoint, old: PointRow | None) -
     return f"0.{max((int(row['id'].split('.')[1]) for row in taken), default=0) + 1}.0"
 
 
-def _learned_from(spec: DecisionPoint) -> dict[str, Any]:
-    """Return what a state depends on beside the rewards it learned."""
+def learned_from(spec: DecisionPoint) -> dict[str, Any]:
+    """Return what a state depends on beside the rewards it learned; equal: it fits.
+
+    Args:
+        spec: a declaration.
+
+    No doctest: it needs a declaration; ``tests/store/test_points.py`` shows it.
+    """
     parts = spec.model_dump(mode="json", include={"context", "actions", "policy", "floor"})
     return {**parts, "bucket_s": getattr(spec.learning, "bucket_s", None)}
 
@@ -266,4 +291,5 @@ def _row(row: Any) -> PointRow:
         row["feature_hash"],
         row["snapshot"],
         row["per_episode"],
+        row["pinned_seq"],
     )

@@ -1,0 +1,135 @@
+"""Incidents: what went wrong while something new served, until somebody closes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import StateError
+from steersman.wire import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+_COLUMNS = "tenant, id, rollout, at, kind, summary, detail, closed_at"
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """Something that went wrong.
+
+    Attributes:
+        tenant: whose it is.
+        id: UUIDv7.
+        rollout: that it happened in; None if there was none.
+        at: when it was opened.
+        kind: a word for programs, such as ``rolled_back``.
+        summary: one sentence for people.
+        detail: with what; never personal, it is kept.
+        closed_at: when somebody closed it; None while it is open.
+    """
+
+    tenant: UUID
+    id: UUID
+    rollout: UUID | None
+    at: datetime
+    kind: str
+    summary: str
+    detail: dict[str, Any]
+    closed_at: datetime | None
+
+
+async def open_incident(
+    connection: Any,
+    tenant: UUID,
+    *,
+    kind: str,
+    summary: str,
+    detail: Mapping[str, Any],
+    at: datetime,
+    rollout: UUID | None = None,
+) -> IncidentRow:
+    """Open an incident, in the transaction that does something about it.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        tenant: whose.
+        kind: a word for programs, such as ``rolled_back``.
+        summary: one sentence for people.
+        detail: with what; never personal.
+        at: when.
+        rollout: that it happened in, if any.
+
+    Returns:
+        The row.
+
+    No doctest: it needs a server; ``tests/store/test_incidents.py`` shows it.
+    """
+    row = await connection.fetchrow(
+        "INSERT INTO incident (tenant, id, rollout, at, kind, summary, detail) "  # noqa: S608 (constants)
+        f"VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING {_COLUMNS}",
+        *(tenant, new_id(), rollout, at, kind, summary, dict(detail)),
+    )
+    return IncidentRow(*row)
+
+
+async def close_incident(
+    connection: Any, tenant: UUID, identifier: UUID, *, at: datetime
+) -> IncidentRow:
+    """Close an incident; again changes nothing. The caller writes the audit.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        tenant: whose.
+        identifier: of the incident.
+        at: when.
+
+    Returns:
+        The row.
+
+    Raises:
+        StateError: this tenant has no such incident.
+
+    No doctest: it needs a server; ``tests/store/test_incidents.py`` shows it.
+    """
+    row = await connection.fetchrow(
+        "UPDATE incident SET closed_at = coalesce(closed_at, $3) "  # noqa: S608 (constants)
+        f"WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}",
+        *(tenant, identifier, at),
+    )
+    if row is None:
+        raise StateError(f"there is no incident {identifier}; list them and retry")
+    return IncidentRow(*row)
+
+
+async def incidents_of(
+    connection: Any,
+    tenant: UUID,
+    *,
+    rollout: UUID | None = None,
+    open_only: bool = False,
+    limit: int = 100,
+) -> list[IncidentRow]:
+    """Return incidents of a tenant.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        rollout: of this rollout alone.
+        open_only: leave out those that were closed.
+        limit: most rows.
+
+    Returns:
+        The latest first.
+
+    No doctest: it needs a server; ``tests/store/test_incidents.py`` shows it.
+    """
+    rows = await connection.fetch(
+        f"SELECT {_COLUMNS} FROM incident WHERE tenant = $1 "  # noqa: S608 (constants)
+        "AND ($2::uuid IS NULL OR rollout = $2) AND NOT ($3 AND closed_at IS NOT NULL) "
+        "ORDER BY at DESC, id DESC LIMIT $4",
+        *(tenant, rollout, open_only, limit),
+    )
+    return [IncidentRow(*row) for row in rows]

@@ -1,0 +1,174 @@
+"""What serves: another snapshot takes over with what was learned since, or a number is held.
+
+The caller holds the point (`hold_point`), so no update is written between the last that is copied
+and the switch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import InputError, StateError
+from steersman.store.crediting import spec_of
+from steersman.store.learning import UPDATE_COLUMNS
+from steersman.store.points import learned_from, tell_services
+from steersman.store.relearning import (
+    copy_updates,
+    exclude_decisions,
+    hold_point,
+    switch_snapshot,
+)
+from steersman.store.snapshots import find_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from steersman.store.learning import UpdateRow
+    from steersman.store.points import PointRow
+    from steersman.store.snapshots import SnapshotRow
+    from steersman.store.work import Point
+
+_THIS = "tenant = $1 AND skill = $2 AND point = $3"
+
+
+async def promote_snapshot(
+    connection: Any,
+    point: Point,
+    version: str,
+    *,
+    rows: Sequence[tuple[UpdateRow, datetime]] | None = None,
+) -> int:
+    """Let a point serve and learn another snapshot, with what was learned meanwhile.
+
+    The declaration stays in force where the snapshot depends on it in no other way; else the one
+    that the snapshot was made under is in force from now on. A pin is taken off, the learner is
+    fenced, replicas and services are told. The caller writes the audit.
+
+    Args:
+        connection: of role worker, within a transaction; it holds the point from here on.
+        point: tenant, skill and decision point.
+        version: of the snapshot: published and not retracted, or one that served before.
+        rows: updates to write after those that the snapshot has, numbered on from them, with the
+            time at which each was written first; empty if they were written already. None: copy
+            what the serving line learned after the state that was frozen, which is exact where the
+            snapshot was frozen from the serving line under the same policy.
+
+    Returns:
+        The number of the snapshot's last update.
+
+    Raises:
+        StateError: there is no such snapshot, it may not serve, or None and it is not of the
+            serving line, sees decisions otherwise, or has updates of its own; nothing was changed.
+
+    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
+    """
+    row = await hold_point(connection, point)
+    target = await find_snapshot(connection, point, version)
+    _check_servable(row, target)
+    spec = await spec_of(connection, target.spec_hash)
+    same = learned_from(spec) == learned_from(row.spec)
+    last = await last_number(connection, point, version)
+    if rows is None:
+        _check_continues(row, target, last, same=same and target.feature_hash == row.feature_hash)
+        last = await _copy(connection, point, target)
+    elif rows:
+        numbers = [update.seq for update, _ in rows]
+        if numbers != list(range(last + 1, last + 1 + len(rows))):
+            raise StateError(
+                f"updates {numbers[0]} to {numbers[-1]} of {point[1]}/{point[2]} {version} do not "
+                f"follow its last, {last}; number them on from there"
+            )
+        await copy_updates(connection, point, version, rows)
+        last += len(rows)
+    await exclude_decisions(connection, point, [row.snapshot], version, ())
+    per_episode = spec.reward.scope == "episode"
+    declared = None if same else (target.spec_hash, target.feature_hash, per_episode)
+    await switch_snapshot(connection, point, version, last, declared=declared)
+    await tell_services(connection, point)
+    return last
+
+
+async def pin_point(connection: Any, point: Point, seq: int | None) -> None:
+    """Let a point serve its snapshot after one of its updates, while learning goes on.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        seq: the number of the update, 0 for the snapshot itself; None: follow all of them again.
+
+    Raises:
+        InputError: the snapshot has no such update.
+        StateError: there is no such point.
+
+    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
+    """
+    last = await connection.fetchval(f"SELECT seq FROM learner WHERE {_THIS}", *point)  # noqa: S608 (a constant)
+    if last is None:
+        raise StateError(f"there is no decision point {point[1]}/{point[2]}; declare it first")
+    if seq is not None and not 0 <= seq <= last:
+        raise InputError(
+            f"{point[1]}/{point[2]} cannot be pinned to update {seq!r}; allowed are 0 to {last}"
+        )
+    await connection.execute(
+        f"UPDATE decision_point SET pinned_seq = $4, updated_at = now() WHERE {_THIS}",  # noqa: S608 (a constant)
+        *(*point, seq),
+    )
+    await tell_services(connection, point)
+
+
+def _check_servable(row: PointRow, target: SnapshotRow) -> None:
+    name = f"{row.skill}/{row.point} {target.version}"
+    if target.version == row.snapshot:
+        raise StateError(f"{name} serves already; there is nothing to promote")
+    if target.reason != "published" or target.is_available:
+        return
+    why = "was never published" if target.published_at is None else "was retracted"
+    raise StateError(f"{name} {why}, so it must not serve; publish another version")
+
+
+def _check_continues(row: PointRow, target: SnapshotRow, last: int, *, same: bool) -> None:
+    why = None
+    if target.line != row.snapshot:
+        why = f"is not a state of the serving snapshot {row.snapshot}"
+    elif not same:
+        why = "learns from other things than the serving snapshot does"
+    elif last:
+        why = f"has {last} updates of its own"
+    if why is not None:
+        raise StateError(
+            f"{row.skill}/{row.point} {target.version} {why}; its updates cannot be copied as they "
+            "are: relearn them and hand over the rows"
+        )
+
+
+async def _copy(connection: Any, point: Point, target: SnapshotRow) -> int:
+    """Write the updates after the frozen state as the first of the new line; return the last."""
+    columns = UPDATE_COLUMNS.removeprefix("seq, ")
+    await connection.execute(
+        f"INSERT INTO update (tenant, skill, point, snapshot, seq, {columns}, at) "  # noqa: S608 (constants)
+        f"SELECT tenant, skill, point, $5, seq - $6, {columns}, at FROM update "
+        f"WHERE {_THIS} AND snapshot = $4 AND seq > $6 ORDER BY seq",
+        *(*point, target.line, target.version, target.line_seq),
+    )
+    return await last_number(connection, point, target.version)
+
+
+async def last_number(connection: Any, point: Point, version: str) -> int:
+    """Return the last number in the log of a snapshot, which need not be the serving one.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        version: of the snapshot.
+
+    Returns:
+        The number; 0 if it has no updates.
+
+    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
+    """
+    seq: int = await connection.fetchval(
+        f"SELECT coalesce(max(seq), 0) FROM update WHERE {_THIS} AND snapshot = $4",  # noqa: S608 (a constant)
+        *(*point, version),
+    )
+    return seq

@@ -1,0 +1,137 @@
+"""Verdicts as rows: what was judged of a rollout, from which numbers, and what was done.
+
+They are numbered without gaps and never changed, so whoever computes them again sees them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from steersman.store.rollouts import fence_rollout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.store.rollouts import RolloutRow, StageName
+
+Verdict = Literal["promote", "hold", "roll_back", "not_enough_data"]
+Acted = Literal["none", "next_stage", "promoted", "rolled_back", "held"]
+_COLUMNS = "seq, at, stage, step, share, verdict, acted, inputs, reasons"
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """One judgement of a rollout, with everything that it follows from.
+
+    Attributes:
+        seq: 1, 2, 3, … within its rollout.
+        at: when it was passed.
+        stage: that was judged.
+        step: likewise.
+        share: likewise.
+        verdict: promote, hold, roll_back or not_enough_data.
+        acted: none, next_stage, promoted, rolled_back or held.
+        inputs: every number needed to compute it again.
+        reasons: why, for people.
+    """
+
+    seq: int
+    at: datetime
+    stage: StageName
+    step: int
+    share: float
+    verdict: Verdict
+    acted: Acted
+    inputs: dict[str, Any]
+    reasons: list[str]
+
+
+async def add_verdict(
+    connection: Any,
+    row: RolloutRow,
+    epoch: int,
+    *,
+    at: datetime,
+    verdict: Verdict,
+    acted: Acted,
+    inputs: Mapping[str, Any],
+    reasons: Sequence[str],
+) -> VerdictRow:
+    """Write down a judgement under the next number, in the transaction that acts on it.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        row: the rollout as it was judged.
+        epoch: that `claim_rollout` returned.
+        at: when it was judged.
+        verdict: promote, hold, roll_back or not_enough_data.
+        acted: none, next_stage, promoted, rolled_back or held.
+        inputs: every number needed to compute the verdict again.
+        reasons: why, for people.
+
+    Returns:
+        The row.
+
+    Raises:
+        FencedError: somebody else has claimed the rollout since; nothing was written.
+
+    No doctest: it needs a server; ``tests/store/test_verdicts.py`` shows it.
+    """
+    await fence_rollout(connection, row, epoch)
+    written = await connection.fetchrow(
+        "INSERT INTO verdict (tenant, rollout, seq, at, stage, step, share, verdict, acted, "  # noqa: S608 (constants)
+        "inputs, reasons) SELECT $1, $2, coalesce(max(seq), 0) + 1, $3, $4, $5, $6, $7, $8, $9, "
+        f"$10 FROM verdict WHERE tenant = $1 AND rollout = $2 RETURNING {_COLUMNS}",
+        *(row.tenant, row.id, at, row.stage, row.step, row.share, verdict, acted),
+        *(dict(inputs), list(reasons)),
+    )
+    return VerdictRow(*written)
+
+
+async def verdicts_of(
+    connection: Any, tenant: UUID, rollout: UUID, *, after: int = 0, limit: int = 1000
+) -> list[VerdictRow]:
+    """Return the verdicts of a rollout, in their order.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose rollout.
+        rollout: its id.
+        after: those after this number.
+        limit: most rows.
+
+    Returns:
+        At most ``limit`` rows; none if this tenant has no such rollout.
+
+    No doctest: it needs a server; ``tests/store/test_verdicts.py`` shows it.
+    """
+    rows = await connection.fetch(
+        f"SELECT {_COLUMNS} FROM verdict WHERE tenant = $1 AND rollout = $2 AND seq > $3 "  # noqa: S608 (constants)
+        "ORDER BY seq LIMIT $4",
+        *(tenant, rollout, after, limit),
+    )
+    return [VerdictRow(*row) for row in rows]
+
+
+async def latest_verdict(connection: Any, tenant: UUID, rollout: UUID) -> VerdictRow | None:
+    """Return the last verdict of a rollout.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose rollout.
+        rollout: its id.
+
+    Returns:
+        The row; None before the first.
+
+    No doctest: it needs a server; ``tests/store/test_verdicts.py`` shows it.
+    """
+    row = await connection.fetchrow(
+        f"SELECT {_COLUMNS} FROM verdict WHERE tenant = $1 AND rollout = $2 "  # noqa: S608 (constants)
+        "ORDER BY seq DESC LIMIT 1",
+        *(tenant, rollout),
+    )
+    return None if row is None else VerdictRow(*row)
