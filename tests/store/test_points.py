@@ -73,7 +73,7 @@ async def test_the_same_declaration_again_changes_nothing(database, tenant):
         ("weight: 1}", "weight: 2}", "0.1.0"),
         ("otherwise: shallow", "otherwise: deep", "0.1.0"),
         ("names: [shallow, deep]", "names: [shallow, deep, deeper]", "0.2.0"),
-        ("algorithm: lin_ucb", "algorithm: lin_ts", "0.2.0"),
+        ("algorithm: lin_ucb", "algorithm: lin_ts", "1.0.0"),
         ("dim: 8", "dim: 16", "0.2.0"),
         ("floor: 0.02", "floor: 0.05", "0.2.0"),
     ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.policies import build
-from steersman.registry import pack_state
+from steersman.registry import Ingredients, next_version, pack_state
 from steersman.spec import Choice, DecisionPoint, loads
 from steersman.store.audit import record
 from steersman.store.database import as_tenant
@@ -239,13 +239,14 @@ async def _store(
 
 
 async def _version(connection: Any, spec: DecisionPoint, old: PointRow | None) -> str:
-    """Return the snapshot that serves from now on: the old one, or a new minor version."""
+    """Return the snapshot that serves from now on: the old one, or a new version."""
     if old is not None and learned_from(spec) == learned_from(old.spec):
         return old.snapshot
     taken = await connection.fetch(
         "SELECT id FROM snapshot WHERE skill = $1 AND point = $2", spec.skill, spec.decision
     )
-    return f"0.{max((int(row['id'].split('.')[1]) for row in taken), default=0) + 1}.0"
+    before = None if old is None else Ingredients.of(old.spec, old.snapshot)
+    return next_version(before, Ingredients.of(spec), [row["id"] for row in taken])
 
 
 def learned_from(spec: DecisionPoint) -> dict[str, Any]:
@@ -256,8 +257,7 @@ def learned_from(spec: DecisionPoint) -> dict[str, Any]:
 
     No doctest: it needs a declaration; ``tests/store/test_points.py`` shows it.
     """
-    parts = spec.model_dump(mode="json", include={"context", "actions", "policy", "floor"})
-    return {**parts, "bucket_s": getattr(spec.learning, "bucket_s", None)}
+    return dict(Ingredients.of(spec).parameters)
 
 
 async def _begin(connection: Any, row: PointRow, policy: ChoicePolicy, parent: str | None) -> None:
@@ -268,10 +268,10 @@ async def _begin(connection: Any, row: PointRow, policy: ChoicePolicy, parent: s
     state = pack_state(policy.state())
     await connection.execute(
         "INSERT INTO snapshot "
-        "(tenant, skill, point, id, parent, spec_hash, feature_hash, reason, state, sha256) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, 'declared', $8, sha256($8))",
+        "(tenant, skill, point, id, parent, spec_hash, feature_hash, reason, state, sha256, "
+        "algorithm, samples) VALUES ($1, $2, $3, $4, $5, $6, $7, 'declared', $8, sha256($8), $9, 0)",
         *(row.tenant, row.skill, row.point, row.snapshot, parent),
-        *(row.spec_hash, row.feature_hash, state),
+        *(row.spec_hash, row.feature_hash, state, row.spec.policy.algorithm),
     )
     await connection.execute(
         "INSERT INTO learner (tenant, skill, point, epoch, holder, snapshot, seq) "

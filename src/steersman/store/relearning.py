@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import StateError
+from steersman.registry import Ingredients, next_version
 from steersman.store.database import set_tenant
 from steersman.store.learning import UPDATE_COLUMNS, UpdateRow, tell_replicas
 from steersman.store.points import points_of
@@ -74,12 +75,31 @@ async def hold_point(connection: Any, point: Point) -> PointRow:
 
     No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
+    row = await hold_snapshots(connection, point)
+    await connection.execute(f"SELECT FROM learner WHERE {_THIS} FOR UPDATE", *point)
+    return row
+
+
+async def hold_snapshots(connection: Any, point: Point) -> PointRow:
+    """Hold the snapshots of a point until the transaction ends, while its learner goes on.
+
+    Args:
+        connection: of role worker, within a transaction; the tenant is set here.
+        point: tenant, skill and decision point.
+
+    Returns:
+        The point as it is; nobody declares, rebuilds or promotes it meanwhile.
+
+    Raises:
+        StateError: there is no such point.
+
+    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
+    """
     await set_tenant(connection, point[0])
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
         "declare/" + "/".join(map(str, point)),
     )
-    await connection.execute(f"SELECT FROM learner WHERE {_THIS} FOR UPDATE", *point)
     return await hold_view(connection, point)
 
 
@@ -262,12 +282,15 @@ async def add_snapshot(connection: Any, row: PointRow, state: bytes) -> str:
     """
     point = row.tenant, row.skill, row.point
     taken = await connection.fetch(f"SELECT id FROM snapshot WHERE {_THIS}", *point)  # noqa: S608 (a constant)
-    identifier = f"0.{max(int(other['id'].split('.')[1]) for other in taken) + 1}.0"
+    before = Ingredients.of(row.spec, row.snapshot)
+    after = Ingredients.of(row.spec)
+    identifier = next_version(before, after, [other["id"] for other in taken], least="minor")
     await connection.execute(
-        "INSERT INTO snapshot "
-        "(tenant, skill, point, id, parent, spec_hash, feature_hash, reason, state, sha256) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, 'rebuilt', $8, sha256($8))",
+        "INSERT INTO snapshot (tenant, skill, point, id, parent, spec_hash, feature_hash, reason, "
+        "state, sha256, algorithm, samples) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, 'rebuilt', $8, sha256($8), $9, 0)",
         *(*point, identifier, row.snapshot, row.spec_hash, row.feature_hash, state),
+        row.spec.policy.algorithm,
     )
     return identifier
 
