@@ -261,12 +261,12 @@ class FeatureMap:
 
     def _check(self, values: Mapping[str, object]) -> None:
         try:
-            unknown = values.keys() - self._names
+            known = values.keys() <= self._names
         except (AttributeError, TypeError):
             message = f"a context is a mapping of names to values, got {type(values).__name__}"
             raise InputError(message) from None
-        if unknown:
-            raise _unknown_name(min(unknown, key=repr), self._names)
+        if not known:
+            raise _unknown_name(min(values.keys() - self._names, key=repr), self._names)
 
     def _fill_hashed(self, region: NDArray[np.float64], values: Mapping[str, object]) -> None:
         if self._remembered is not None:

@@ -94,6 +94,25 @@ class ArmSums:
         np.maximum(variances, 0.0, out=variances)
         return np.dot(self._theta, x), variances
 
+    def means_and_variances_of_rows(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Return means and variances (n, K) at ``rows`` (n, d): `means_and_variances` of each."""
+        self._refresh_stale()
+        self._copy_changed()
+        outer, working, theta = self._outer, self._working, self._theta
+        means = np.empty((len(rows), len(theta)))
+        found = np.empty((len(rows), len(theta)), dtype=outer.dtype)
+        for row, mean, variance in zip(rows, means, found, strict=True):
+            outer.fill(0.0)
+            self._rank_one(self.dim, 1.0, row, outer, overwrite_ap=1)
+            np.dot(working, outer, out=variance)
+            np.dot(theta, row, out=mean)
+        variances = found.astype(np.float64, copy=False)
+        if outer.dtype == np.float32:
+            for row, variance in zip(rows, variances, strict=True):
+                self._correct_small(variance, row)
+        np.maximum(variances, 0.0, out=variances)
+        return means, variances
+
     def _correct_small(self, variances: Floats, x: Floats) -> None:
         """Recompute in float64 the variances far below the prior's, where float32 has cancelled."""
         prior = blas.ddot(x, x) / self.prior_precision

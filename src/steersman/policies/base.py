@@ -1,32 +1,32 @@
-"""What every policy for choice actions shares: from scores to a drawn choice, and the state's life.
+"""What every policy for choice actions shares: from scores to a drawn choice, and learning.
 
-A subclass says how it scores and what it sums; this class validates, mixes floors, draws, and turns
-sums into states, deltas and merges. Sums are additive, so a merge is an addition.
+A subclass says how it scores and what it sums; this class validates, mixes floors and draws. What
+becomes of the sums (states, deltas, merges) is the business of `mergeable`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import ActionError, InputError, MergeError, StateError, SteersmanError
+from steersman.errors import ActionError, InputError
 from steersman.policies import inputs, states
 from steersman.policies.choice import Choice, draw, mix_floor, mix_reserved
-from steersman.policies.deltas import delta_header, delta_ids, refuse_known
+from steersman.policies.mergeable import Mergeable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from steersman.policies.states import State, Sums
+    from steersman.policies.states import Sums
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
 
-class ChoicePolicy(ABC):
+class ChoicePolicy(Mergeable):
     """A policy over named actions; subclasses are listed in ``steersman.policies``.
 
     Args:
@@ -41,20 +41,9 @@ class ChoicePolicy(ABC):
     True
     """
 
-    algorithm: ClassVar[str]
-    version: ClassVar[int] = 1
-
     def __init__(self, actions: Sequence[str], *, floor: float = 0.0) -> None:
-        self.actions = inputs.names(actions)
-        self.floor = inputs.floor(floor)
-        self.updates = 0
+        super().__init__(inputs.names(actions), inputs.floor(floor))
         self._index = {name: i for i, name in enumerate(self.actions)}
-        self._plays: Floats = np.zeros(len(self.actions))
-        self._reserved: dict[str, tuple[float, float]] = {}
-        self._removals = 0
-        self._merged: set[str] = set()
-        self._emitted: dict[str, int] = {}
-        self._base: State | None = None
 
     # -- deciding: pure --------------------------------------------------------------------------
 
@@ -86,6 +75,21 @@ class ChoicePolicy(ABC):
         else:
             scores = np.where(mask, scores, np.nan)
         return Choice(names[index], float(distribution[index]), distribution, scores, mask, u)
+
+    def decide_many(self, contexts: Sequence[Any], *, rng: np.random.Generator) -> list[Choice]:
+        """Return a choice for each context: those of :meth:`decide` in turn, to the bit.
+
+        A policy may do together what does not depend on the other contexts; every action is
+        eligible, and there are no per-action features.
+
+        Args:
+            contexts: any number.
+            rng: the only source of randomness; one ``random()`` is taken for each context.
+
+        Raises:
+            InputError: a context is malformed; uniforms may have been taken for those before it.
+        """
+        return [self.decide(x, rng=rng) for x in contexts]
 
     def distribution(
         self, x: Any, *, eligible: Sequence[str] | None = None, features: Any = None
@@ -319,171 +323,3 @@ class ChoicePolicy(ABC):
 
     def _reordered(self, sums: Sums, order: list[int]) -> Sums:
         return states.reorder(sums, {**self._action_axes(), "plays": 0}, order)
-
-    # -- state, deltas, merges -------------------------------------------------------------------
-
-    def state(self) -> State:
-        """Return all that was learned: float64 sums and ``"meta"``, a uint8 array of JSON."""
-        return states.pack(self._meta(), self._all_sums())
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the policy that a state describes.
-
-        Args:
-            state: what :meth:`state` returned, of any copy.
-
-        Raises:
-            StateError: another algorithm, version or shape, damaged JSON, non-finite sums.
-        """
-        meta, sums = states.unpack(state, algorithm=cls.algorithm, version=cls.version)
-        cls._check_size(meta["config"], sums)
-        try:
-            policy = cls(**meta["config"])
-        except (TypeError, ValueError, SteersmanError) as error:
-            raise StateError(f"the state's config does not fit {cls.__name__}: {error}") from error
-        policy._install(meta, sums)
-        policy._base = policy.state()
-        return policy
-
-    @classmethod
-    def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
-        """Refuse a header that asks for more memory than the state's arrays take."""
-        if sums.get("plays", np.zeros(0)).shape != (len(config["actions"]),):
-            raise StateError("the state has no 'plays' with one number per action")
-
-    def delta(self, since: Mapping[str, Any] | None = None, *, id: str | None = None) -> State:  # noqa: A002
-        """Return what was learned since a state, to be merged into another copy of it.
-
-        Args:
-            since: a state of this policy; default: the one it was made from, or nothing learned.
-            id: a name that no other delta has; default: a random one.
-        """
-        meta, sums = self._meta(), self._all_sums()
-        base = self._base if since is None else since
-        base_meta = None
-        if base is not None:
-            base_meta, base_sums = self._unpacked(base)
-            sums = self._difference(meta, sums, base_meta, base_sums)
-            meta["updates"] -= base_meta["updates"]
-        header = delta_header(id, merged=self._merged, emitted=self._emitted, base=base_meta)
-        self._emitted[header["delta"]] = self.updates
-        return states.pack({**meta, **header}, sums)
-
-    def merge(self, deltas: Sequence[Mapping[str, Any]]) -> None:
-        """Add deltas of other copies, in any order and grouping; all or none.
-
-        A delta that was merged before is refused, also where it comes inside another one: a delta
-        lists the deltas that its maker had merged since its own base.
-
-        Args:
-            deltas: what :meth:`delta` returned, each to be merged once and never again.
-
-        Raises:
-            MergeError: a delta was merged before, stands twice in the list, is this policy's own,
-                or does not fit.
-        """
-        if isinstance(deltas, Mapping):
-            raise MergeError("merge takes a list of deltas; put this one into a list")
-        unpacked = []
-        seen = set(self._merged)
-        for delta in deltas:
-            try:
-                meta, sums = self._unpacked(delta)
-                names = delta_ids(meta)
-            except MergeError:
-                raise
-            except StateError as error:
-                raise MergeError(f"this delta does not fit the policy: {error}") from error
-            refuse_known(names, seen | set(self._emitted))
-            seen |= names
-            unpacked.append((meta, sums))
-        meta, sums = self._meta(), self._all_sums()
-        for other_meta, other in unpacked:
-            meta, sums = self._sum(meta, sums, other_meta, other)
-            meta["updates"] += other_meta["updates"]
-        if not all(np.isfinite(array).all() for array in sums.values()):
-            raise MergeError("the merged sums would leave the float64 range; nothing was changed")
-        self._install({**meta, "merged": sorted(seen)}, sums)
-
-    def _unpacked(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], Sums]:
-        """Return header and sums of a state that must fit this policy."""
-        meta, sums = states.unpack(state, algorithm=self.algorithm, version=self.version)
-        if meta["config"] != self._meta()["config"]:
-            raise StateError(
-                f"the state was made with {meta['config']}, this policy with "
-                f"{self._meta()['config']}; use one configuration for all copies"
-            )
-        states.whole(meta, "updates")
-        if states.whole(meta, "removals") != self._removals:
-            raise StateError(
-                "an action was removed in one copy and not in the other, so what it had learned "
-                "cannot be told apart. Merge first, remove afterwards, everywhere."
-            )
-        states.check_shapes(sums, self._shapes(meta))
-        return meta, sums
-
-    def _meta(self) -> dict[str, Any]:
-        return {
-            "algorithm": self.algorithm,
-            "version": self.version,
-            "config": {"actions": list(self.actions), "floor": self.floor, **self._config()},
-            "updates": self.updates,
-            "removals": self._removals,
-            "reserved": {name: list(pair) for name, pair in sorted(self._reserved.items())},
-            "merged": sorted(self._merged),
-            **self._counters(),
-        }
-
-    def _all_sums(self) -> Sums:
-        return {"plays": self._plays.copy(), **self._sums()}
-
-    def _install(self, meta: dict[str, Any], sums: Sums) -> None:
-        states.check_shapes(sums, self._shapes(meta))
-        counters = states.whole(meta, "updates"), states.whole(meta, "removals")
-        reserved, merged = states.reservations(meta), states.texts(meta, "merged")
-        if (sums["plays"] < 0.0).any():
-            raise StateError("the state has negative counts; refuse it and use an older one")
-        self._load(meta, sums)
-        self._plays = np.array(sums["plays"], order="C")
-        self.updates, self._removals = counters
-        self._reserved, self._merged = reserved, merged
-
-    def _shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-        return {"plays": (len(self.actions),), **self._sum_shapes(meta)}
-
-    def _difference(
-        self, meta: dict[str, Any], sums: Sums, base_meta: dict[str, Any], base: Sums
-    ) -> Sums:
-        """Return ``sums`` less ``base``; policies with a clock or keys align them first."""
-        return {name: array - base[name] for name, array in sums.items()}
-
-    def _sum(
-        self, meta: dict[str, Any], sums: Sums, other_meta: dict[str, Any], other: Sums
-    ) -> tuple[dict[str, Any], Sums]:
-        """Return header and arrays of the sum of two states."""
-        return meta, {name: array + other[name] for name, array in sums.items()}
-
-    def _counters(self) -> dict[str, Any]:
-        """Return further header entries, such as a clock or keys."""
-        return {}
-
-    @abstractmethod
-    def _config(self) -> dict[str, Any]:
-        """Return the constructor's arguments besides actions and floor, as JSON values."""
-
-    @abstractmethod
-    def _sums(self) -> Sums:
-        """Return copies of the arrays that were summed."""
-
-    @abstractmethod
-    def _sum_shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-        """Return the shapes that ``_sums`` has, given a header."""
-
-    @abstractmethod
-    def _load(self, meta: dict[str, Any], sums: Sums) -> None:
-        """Replace what was learned; the shapes are checked already."""
-
-    @abstractmethod
-    def _action_axes(self) -> dict[str, int]:
-        """Return, for every array that has one, the axis along which actions lie."""

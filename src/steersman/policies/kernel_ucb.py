@@ -8,7 +8,7 @@ import numpy as np
 
 from steersman.policies import inputs
 from steersman.policies.linear import LinearPolicy
-from steersman.policies.linucb import bounded_choice
+from steersman.policies.linucb import bounded_choice, bounded_choices_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +58,7 @@ class KernelUCB(LinearPolicy):
     """
 
     algorithm = "kernel_ucb"
+    _scores_rows = True
 
     def __init__(
         self,
@@ -96,6 +97,9 @@ class KernelUCB(LinearPolicy):
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         self._no_features(features)
         return bounded_choice(self._arms, self._vector(x), self.alpha, self.ceiling, mask)
+
+    def _score_rows(self, rows: Floats) -> tuple[Floats, Floats]:
+        return bounded_choices_of_rows(self._arms, rows, self.alpha, self.ceiling)
 
     def _vector(self, x: Any) -> Floats:
         return self._lifted(inputs.vector(x, self.context_dim))

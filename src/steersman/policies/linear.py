@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,15 +10,20 @@ from steersman.errors import InputError, StateError
 from steersman.policies import inputs, states
 from steersman.policies.arm_sums import ArmSums
 from steersman.policies.base import ChoicePolicy
+from steersman.policies.together import choices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from steersman.policies.choice import Choice
     from steersman.policies.states import Sums
 
     Floats = NDArray[np.float64]
+
+
+_FEW = 4  # fewer decisions are made faster one by one
 
 
 class LinearPolicy(ChoicePolicy):
@@ -33,6 +38,8 @@ class LinearPolicy(ChoicePolicy):
         forget: factor in (0, 1] by which older updates weigh less, per time bucket.
         shared: whether all actions share one model instead of having one each.
     """
+
+    _scores_rows: ClassVar[bool] = False  # whether `_score_rows` is there
 
     def __init__(
         self,
@@ -63,6 +70,21 @@ class LinearPolicy(ChoicePolicy):
 
     def _vector(self, x: Any) -> Floats:
         return inputs.vector(x, self.dim)
+
+    def decide_many(self, contexts: Sequence[Any], *, rng: np.random.Generator) -> list[Choice]:
+        """Return a choice for each context: see `ChoicePolicy.decide_many`."""
+        if len(contexts) < _FEW or not self._scores_rows:
+            return super().decide_many(contexts, rng=rng)
+        self._mask(None)
+        scores, distributions = self._score_rows(np.array([self._vector(x) for x in contexts]))
+        reserved = self._reserved_shares(None) if self._reserved else None
+        return choices(
+            self.actions, scores, distributions, floor=self.floor, reserved=reserved, rng=rng
+        )
+
+    def _score_rows(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Return scores and distributions (n, K), as `_score` does for each row of vectors."""
+        raise NotImplementedError
 
     def _no_features(self, features: Any) -> None:
         if features is not None:

@@ -9,6 +9,7 @@ import numpy as np
 from steersman.policies import inputs
 from steersman.policies.choice import share_ties
 from steersman.policies.linear import LinearPolicy
+from steersman.policies.together import share_ties_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,7 @@ class LinUCB(LinearPolicy):
     """
 
     algorithm = "lin_ucb"
+    _scores_rows = True
 
     def __init__(
         self,
@@ -75,6 +77,10 @@ class LinUCB(LinearPolicy):
         self._no_features(features)
         _, bounds = upper_bounds(self._arms, self._vector(x), self.alpha)
         return bounds, share_ties(bounds, mask, tolerance=self._arms.working_precision)
+
+    def _score_rows(self, rows: Floats) -> tuple[Floats, Floats]:
+        _, bounds = upper_bounds_of_rows(self._arms, rows, self.alpha)
+        return bounds, share_ties_of_rows(bounds, tolerance=self._arms.working_precision)
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -117,6 +123,7 @@ class BoundedLinUCB(LinearPolicy):
     """
 
     algorithm = "bounded_lin_ucb"
+    _scores_rows = True
 
     def __init__(
         self,
@@ -140,6 +147,9 @@ class BoundedLinUCB(LinearPolicy):
         self._no_features(features)
         return bounded_choice(self._arms, self._vector(x), self.alpha, self.ceiling, mask)
 
+    def _score_rows(self, rows: Floats) -> tuple[Floats, Floats]:
+        return bounded_choices_of_rows(self._arms, rows, self.alpha, self.ceiling)
+
     def _config(self) -> dict[str, Any]:
         return {
             "dim": self.dim,
@@ -153,6 +163,12 @@ class BoundedLinUCB(LinearPolicy):
 def upper_bounds(arms: ArmSums, x: Floats, alpha: float) -> tuple[Floats, Floats]:
     """Return the means (K,) at ``x`` and the bounds (K,) that lie ``alpha`` deviations above."""
     means, variances = arms.means_and_variances(x)
+    return means, means + alpha * np.sqrt(variances)
+
+
+def upper_bounds_of_rows(arms: ArmSums, rows: Floats, alpha: float) -> tuple[Floats, Floats]:
+    """Return means and bounds (n, K) at ``rows`` (n, d): `upper_bounds` of each."""
+    means, variances = arms.means_and_variances_of_rows(rows)
     return means, means + alpha * np.sqrt(variances)
 
 
@@ -171,3 +187,15 @@ def bounded_choice(
         chosen = share_ties(means, reaching, tolerance=arms.working_precision)
         return np.minimum(bounds, ceiling), chosen
     return bounds, share_ties(bounds, mask, tolerance=arms.working_precision)
+
+
+def bounded_choices_of_rows(
+    arms: ArmSums, rows: Floats, alpha: float, ceiling: float
+) -> tuple[Floats, Floats]:
+    """Return bounds and distributions (n, K) at ``rows`` (n, d): `bounded_choice` of each."""
+    means, bounds = upper_bounds_of_rows(arms, rows, alpha)
+    reaching: Mask = bounds >= ceiling
+    some = np.logical_or.reduce(reaching, axis=1, keepdims=True)
+    ranked = np.where(some, np.where(reaching, means, -np.inf), bounds)
+    chosen = share_ties_of_rows(ranked, tolerance=arms.working_precision)
+    return np.where(some, np.minimum(bounds, ceiling), bounds), chosen

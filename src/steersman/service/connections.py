@@ -11,13 +11,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from steersman.service.http import problem_answer
 from steersman.wire import Problem
 
 if TYPE_CHECKING:
     from asyncio import Transport
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,58 @@ class _Waits(Enum):
 
 class HeadTooLargeError(Exception):
     """A head exceeds its limit; the parser passes it on as a bad request."""
+
+
+class OneWrite(RequestResponseCycle):
+    """uvicorn's cycle, but a whole answer is written in one piece.
+
+    uvicorn writes head and body apart, which is one system call more for every answer. Answers that
+    are not all there at once, or end their connection, go uvicorn's way.
+    """
+
+    _start: Any = None
+
+    async def send(self, message: Any) -> None:
+        """Keep the head until the body is there, then write both.
+
+        Args:
+            message: of ASGI.
+        """
+        if message["type"] == "http.response.start" and not self.response_started:
+            self._start = message
+            return
+        start, self._start = self._start, None
+        if start is not None:
+            if self._is_plain(message):
+                self._answer(start, message["body"])
+                return
+            await super().send(start)
+        await super().send(message)
+
+    def _is_plain(self, message: Mapping[str, Any]) -> bool:
+        return (
+            message["type"] == "http.response.body"
+            and not message.get("more_body")
+            and self.keep_alive
+            and not self.disconnected
+            and not self.flow.write_paused
+            and self.scope["method"] != "HEAD"
+        )
+
+    def _answer(self, start: Mapping[str, Any], body: bytes) -> None:
+        parts = [STATUS_LINE[start["status"]]]
+        for name, value in (*self.default_headers, *start["headers"]):
+            if name == b"connection":
+                self.keep_alive = False
+            parts += (name, b": ", value, b"\r\n")
+        parts += (b"\r\n", body)
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.transport.write(b"".join(parts))
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -102,6 +159,8 @@ class BoundedProtocol(HttpToolsProtocol):
             raise HeadTooLargeError
         self._wait(_Waits.FOR_BODY)
         super().on_headers_complete()
+        # uvicorn has no seam for its cycle; its task looks `send` up when it begins.
+        self.cycle.__class__ = OneWrite
 
     def on_message_complete(self) -> None:
         """Note that the request is complete."""

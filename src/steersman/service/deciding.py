@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
 from steersman.errors import SteersmanError
-from steersman.service.drawing import GUARDIAN, draw, fall_back, over, to_answer, to_row
+from steersman.service.drawing import GUARDIAN, draw_many, fall_back, over, to_answer, to_row
 from steersman.service.records import sign
 from steersman.spec import loads
 from steersman.store import AWAY, Expired, Taken, as_tenant, find_decision
@@ -50,6 +50,20 @@ class _Asked:
         self.names = names
         self.within_s = within_s
         self.waiting: Waiting | None = None
+
+
+class _Wanted(NamedTuple):
+    """A request that was read, and what it is about."""
+
+    tenant: UUID
+    served: Served
+    request: DecideRequest
+    body: Mapping[str, Any]
+    traceparent: str | None
+
+
+Begun: TypeAlias = _Asked | Decision | Exception
+"""What became of a request: on its way, answered, or refused."""
 
 
 class Deciding:
@@ -90,6 +104,7 @@ class Deciding:
         self._rng = rng or np.random.default_rng()
         self._clock = clock
         self._asked: dict[tuple[UUID, str], _Asked] = {}
+        self._turn: list[tuple[_Wanted, asyncio.Future[Begun]]] = []
 
     async def decide(
         self, tenant: UUID, body: Mapping[str, Any], *, traceparent: str | None = None
@@ -112,11 +127,12 @@ class Deciding:
         served = self._replicas.find(tenant, request.skill, request.decision)
         if served is None:
             served = await self._replicas.get(tenant, request.skill, request.decision)
-        begun = self._begin(tenant, served, request, body, traceparent)
-        if isinstance(begun, Decision):
-            return begun
-        self._submit([begun])
-        return await self._finish(begun)
+        begun = await self._in_turn(_Wanted(tenant, served, request, body, traceparent))
+        if isinstance(begun, _Asked):
+            return await self._finish(begun)
+        if isinstance(begun, Exception):
+            raise begun
+        return begun
 
     async def decide_many(
         self,
@@ -135,22 +151,24 @@ class Deciding:
         Returns:
             A decision or a problem for each, in order.
         """
-        begun: list[Decision | Problem | _Asked] = []
-        for body in bodies:
+        answers: list[Decision | Problem | None] = [None] * len(bodies)
+        wanted: dict[int, _Wanted] = {}
+        for place, body in enumerate(bodies):
             try:
                 request = self._read(body)
                 served = await self._replicas.get(tenant, request.skill, request.decision)
-                begun.append(self._begin(tenant, served, request, body, traceparent))
+                wanted[place] = _Wanted(tenant, served, request, body, traceparent)
             except Refused as refused:
-                begun.append(refused.problem)
-        self._submit([one for one in begun if isinstance(one, _Asked)])
-        answers: list[Decision | Problem] = []
-        for item in begun:
+                answers[place] = refused.problem
+        begun = self._begin(list(wanted.values()))
+        for place, one in zip(wanted, begun, strict=True):
             try:
-                answers.append(await self._finish(item) if isinstance(item, _Asked) else item)
+                if isinstance(one, Exception):
+                    raise one
+                answers[place] = await self._finish(one) if isinstance(one, _Asked) else one
             except Refused as refused:
-                answers.append(refused.problem)
-        return answers
+                answers[place] = refused.problem
+        return [answer for answer in answers if answer is not None]
 
     @staticmethod
     def _read(body: Mapping[str, Any]) -> DecideRequest:
@@ -160,52 +178,100 @@ class Deciding:
             what, _, where = str(error).partition(" - at `$")
             raise Refused.of("invalid", what, field=where.strip("`.")) from None
 
-    def _begin(
-        self,
-        tenant: UUID,
-        served: Served,
-        request: DecideRequest,
-        body: Mapping[str, Any],
-        traceparent: str | None,
-    ) -> _Asked | Decision:
-        """Draw, or find the same request on its way."""
-        key = request.idempotency_key
-        body_hash = None
-        if key is not None:
-            body_hash = canonical_hash(body)
-            asked = self._asked.get((tenant, key))
-            if asked is not None:
-                return asked if asked.row.body_hash == body_hash else _conflict(key)
-        context = self._context(tenant, served, request)
-        drawn, stored = self._draw(served, request, context)
-        row = to_row(
-            drawn,
-            served,
-            tenant,
-            request,
-            context,
-            at=self._clock(),
-            body_hash=body_hash,
-            traceparent=traceparent,
-        )
-        names = over(row, served.spec)
-        if not stored:
-            return to_answer(row, names, logged=False, record=sign(self._secret, row))
-        within_s = served.deadline_s if request.deadline_ms is None else request.deadline_ms / 1000
-        asked = _Asked(row, names, within_s)
-        if key is not None:
-            self._asked[tenant, key] = asked
-        return asked
+    def _in_turn(self, wanted: _Wanted) -> asyncio.Future[Begun]:
+        """Queue until the end of this turn of the loop: what came together is drawn together."""
+        if not self._turn:
+            # Asked for once a turn: `asyncio` makes a system call of it.
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._end_turn)
+        future: asyncio.Future[Begun] = self._loop.create_future()
+        self._turn.append((wanted, future))
+        return future
+
+    def _end_turn(self) -> None:
+        turn, self._turn = self._turn, []
+        try:
+            begun = self._begin([wanted for wanted, _ in turn])
+        except Exception as error:  # noqa: BLE001 (raised where the request waits)
+            begun = [error] * len(turn)
+        for (_, future), one in zip(turn, begun, strict=True):
+            if not future.done():
+                future.set_result(one)
+
+    def _begin(self, wanted: Sequence[_Wanted]) -> list[Begun]:
+        """Draw for each request, or find the same one on its way; hand over to the store."""
+        begun: dict[int, Begun] = {}
+        hashes: dict[int, bytes] = {}
+        first: dict[tuple[UUID, str], int] = {}
+        twins: list[tuple[int, int]] = []
+        alike: dict[Served, list[int]] = {}
+        for place, one in enumerate(wanted):
+            key = one.request.idempotency_key
+            if key is not None:
+                hashes[place] = canonical_hash(one.body)
+                asked = self._asked.get((one.tenant, key))
+                if asked is not None:
+                    begun[place] = _same(asked, hashes[place])
+                    continue
+                if first.setdefault((one.tenant, key), place) != place:
+                    twins.append((place, first[one.tenant, key]))
+                    continue
+            alike.setdefault(one.served, []).append(place)
+        for served, places in alike.items():
+            asking = self._ask(served, [(wanted[n], hashes.get(n)) for n in places])
+            begun.update(zip(places, asking, strict=True))
+        for place, original in twins:
+            other = begun[original]
+            if isinstance(other, _Asked):
+                begun[place] = _same(other, hashes[place])
+            else:  # that one came to nothing
+                (begun[place],) = self._begin([wanted[place]])
+        answers = [begun[place] for place in range(len(wanted))]
+        self._submit([one for one in answers if isinstance(one, _Asked)])
+        return answers
+
+    def _ask(self, served: Served, wanted: Sequence[tuple[_Wanted, bytes | None]]) -> list[Begun]:
+        """Draw for requests of one decision point, and make their rows."""
+        asked = [(one.request, self._context(one.tenant, served, one.request)) for one, _ in wanted]
+        begun: list[Begun] = []
+        for (one, body_hash), (request, context), result in zip(
+            wanted, asked, self._draw(served, asked), strict=True
+        ):
+            if isinstance(result, Exception):
+                begun.append(result)
+                continue
+            drawn, stored = result
+            row = to_row(
+                drawn,
+                served,
+                one.tenant,
+                request,
+                context,
+                at=self._clock(),
+                body_hash=body_hash,
+                traceparent=one.traceparent,
+            )
+            names = over(row, served.spec)
+            if not stored:
+                record = sign(self._secret, row)
+                begun.append(to_answer(row, names, logged=False, record=record))
+                continue
+            deadline = request.deadline_ms
+            asking = _Asked(row, names, served.deadline_s if deadline is None else deadline / 1000)
+            if request.idempotency_key is not None:
+                self._asked[one.tenant, request.idempotency_key] = asking
+            begun.append(asking)
+        return begun
 
     def _submit(self, asked: Sequence[_Asked]) -> None:
         """Hand over to the store; those without a key that wait alike share their wait."""
-        together: dict[float, list[_Asked]] = {}
+        together: dict[tuple[UUID, float], list[_Asked]] = {}
         for one in asked:
             if one.waiting is not None:
                 continue
             key = one.row.idempotency_key
             if key is None:
-                together.setdefault(one.within_s, []).append(one)
+                together.setdefault((one.row.tenant, one.within_s), []).append(one)
                 continue
             place = (one.row.tenant, key)
             one.waiting = self._commits.submit(
@@ -213,7 +279,7 @@ class Deciding:
                 within_s=one.within_s,
                 on_settled=lambda place=place: self._forget(place),  # type: ignore[misc]
             )
-        for within_s, group in together.items():
+        for (_, within_s), group in together.items():
             waiting = self._commits.submit([one.row for one in group], within_s=within_s)
             for one in group:
                 one.waiting = waiting
@@ -231,24 +297,33 @@ class Deciding:
         return context
 
     def _draw(
-        self, served: Served, request: DecideRequest, context: dict[str, Any]
-    ) -> tuple[Drawn, bool]:
-        """Return the draw, and whether the store shall have it."""
+        self, served: Served, asked: Sequence[tuple[DecideRequest, dict[str, Any]]]
+    ) -> list[tuple[Drawn, bool] | Exception]:
+        """Return the draws, and whether the store shall have each; or why there is none."""
         if self._guardian() == "LOCKDOWN":
-            self._on_fallback("lockdown")
-            return fall_back(served, request, context), False
+            return [self._fall_back(served, *one, "lockdown") for one in asked]
         # With nothing waiting, one decision goes through to see whether the store is back.
-        if not self._commits.available and self._commits.depth > 0:
-            self._on_fallback("store")
-            return fall_back(served, request, context), False
-        try:
-            drawn = draw(served, request, context, self._rng)
-        except (SteersmanError, ArithmeticError, np.linalg.LinAlgError) as error:
-            _log.error("%s/%s falls back: %r", request.skill, request.decision, error)
-            drawn = fall_back(served, request, context)
-        if drawn.degraded:
-            self._on_fallback("policy")
-        return drawn, True
+        through = len(asked) if self._commits.available else int(self._commits.depth == 0)
+        results: list[tuple[Drawn, bool] | Exception] = []
+        for one, drawn in zip(asked, draw_many(served, asked[:through], self._rng), strict=False):
+            if isinstance(drawn, (SteersmanError, ArithmeticError, np.linalg.LinAlgError)):
+                request = one[0]
+                _log.error("%s/%s falls back: %r", request.skill, request.decision, drawn)
+                results.append((self._fall_back(served, *one, "policy")[0], True))
+            elif isinstance(drawn, Exception):
+                results.append(drawn)
+            else:
+                if drawn.degraded:
+                    self._on_fallback("policy")
+                results.append((drawn, True))
+        return results + [self._fall_back(served, *one, "store") for one in asked[through:]]
+
+    def _fall_back(
+        self, served: Served, request: DecideRequest, context: dict[str, Any], reason: str
+    ) -> tuple[Drawn, bool]:
+        """Return the declared fallback, which is not for the store to have."""
+        self._on_fallback(reason)
+        return fall_back(served, request, context), False
 
     async def _finish(self, asked: _Asked) -> Decision:
         # Retries of a key share the wait, and one whose caller has gone must not end it for all.
@@ -265,7 +340,7 @@ class Deciding:
             detail = f"this decision cannot be stored: {type(verdict).__name__}; change the request"
             raise Refused.of("invalid", detail) from verdict
         if verdict.body_hash != asked.row.body_hash:
-            _conflict(asked.row.idempotency_key or "")
+            raise _conflict(asked.row.idempotency_key)
         return await self._earlier(asked.row.tenant, verdict.earlier)
 
     async def _earlier(self, tenant: UUID, identifier: UUID) -> Decision:
@@ -287,6 +362,13 @@ class Deciding:
         return to_answer(row, over(row, loads(document)), logged=True)
 
 
-def _conflict(key: str) -> Decision:
+def _same(asked: _Asked, body_hash: bytes) -> _Asked | Refused:
+    """Return the request on its way that has the same key, if it is the same request."""
+    if asked.row.body_hash == body_hash:
+        return asked
+    return _conflict(asked.row.idempotency_key)
+
+
+def _conflict(key: str | None) -> Refused:
     detail = f"idempotency key {key!r} was used with another body; use a new key for a new request"
-    raise Refused.of("idempotency_conflict", detail, field="idempotency_key")
+    return Refused.of("idempotency_conflict", detail, field="idempotency_key")

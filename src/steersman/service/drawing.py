@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn import Replica
+    from steersman.policies import Choice
     from steersman.spec import DecisionPoint
     from steersman.wire import DecideRequest
 
@@ -123,22 +124,93 @@ def draw(
     """
     if request.eligible is not None and not request.eligible:
         return fall_back(served, request, context)
-    replica = served.replica
+    return _draw(served, request, context, _encoded(served, context), rng)
+
+
+def draw_many(
+    served: Served,
+    asked: Sequence[tuple[DecideRequest, Mapping[str, Any]]],
+    rng: np.random.Generator,
+) -> list[Drawn | Exception]:
+    """Return what `draw` returns or raises for each of several requests, together where it can be.
+
+    Args:
+        served: the decision point of all of them.
+        asked: requests with their contexts, completed.
+        rng: gives the uniforms.
+
+    Returns:
+        In order.
+
+    No doctest: it needs a replica; ``tests/service/test_drawing.py`` shows it.
+    """
+    results: list[Drawn | Exception | None] = [None] * len(asked)
+    together: list[tuple[int, Any]] = []
+    for place, (request, context) in enumerate(asked):
+        try:
+            if request.eligible is None and not served.feature_count:
+                seen = _encoded(served, context)
+                if seen[0] is not None:
+                    together.append((place, seen))
+                    continue
+            results[place] = draw(served, request, context, rng)
+        except Exception as error:  # noqa: BLE001 (each is answered by itself)
+            results[place] = error
+    contexts = [x for _, (x, _) in together]
     try:
-        x, key = encode(served.spec, replica.features, context)
+        choices = served.replica.policy.decide_many(contexts, rng=rng)
+    except Exception:  # noqa: BLE001 (whose fault it is shows when they are drawn one by one)
+        for place, seen in together:
+            try:
+                results[place] = _draw(served, *asked[place], seen, rng)
+            except Exception as error:  # noqa: BLE001 (each is answered by itself)
+                results[place] = error
+    else:
+        for (place, (x, key)), choice in zip(together, choices, strict=True):
+            results[place] = _drawn(choice, served.names, x, key, None)
+    return [one for one in results if one is not None]
+
+
+def _encoded(
+    served: Served, context: Mapping[str, Any]
+) -> tuple[NDArray[np.float64] | None, str | None]:
+    try:
+        return encode(served.spec, served.replica.features, context)
     except InputError as error:
         raise Refused.of("invalid", str(error), field="context") from None
+
+
+def _draw(
+    served: Served,
+    request: DecideRequest,
+    context: Mapping[str, Any],
+    encoded: tuple[NDArray[np.float64] | None, str | None],
+    rng: np.random.Generator,
+) -> Drawn:
+    x, key = encoded
     names = served.names if request.eligible is None or not served.open else request.eligible
     rows = _feature_rows(served, request)
     seen: Any = x if x is not None else key if key is not None else context
     try:
-        choice = replica.policy.decide(seen, rng=rng, eligible=request.eligible, features=rows)
+        choice = served.replica.policy.decide(
+            seen, rng=rng, eligible=request.eligible, features=rows
+        )
     except ActionError as error:
         raise Refused.of("invalid", str(error), field="eligible") from None
     except InputError as error:
         raise Refused.of("invalid", str(error)) from None
     if rows is not None:
         x = rows[list(request.eligible or served.names).index(choice.action)]
+    return _drawn(choice, names, x, key, rows)
+
+
+def _drawn(
+    choice: Choice,
+    names: Sequence[str],
+    x: NDArray[np.float64] | None,
+    key: str | None,
+    rows: NDArray[np.float64] | None,
+) -> Drawn:
     return Drawn(
         choice.action,
         choice.propensity,

@@ -9,6 +9,7 @@ is pinned, and ``tests/store/test_float_arrays.py`` fails if the way is closed.
 from __future__ import annotations
 
 import struct
+from array import array
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,8 @@ def to_bytes(values: Sequence[float]) -> bytes:
         return _few(count).pack(*_head(count), *chain.from_iterable((4, v) for v in values))
     elements = np.empty(count, _ELEMENT)
     elements["length"] = 4
-    elements["value"] = values
+    # numpy takes a buffer in a quarter of the time of a list, whose elements it must look at first.
+    elements["value"] = np.frombuffer(array("f", values), np.float32)
     return _HEADER.pack(*_head(count)) + elements.tobytes()
 
 

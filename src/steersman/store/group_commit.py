@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import asyncpg
@@ -54,7 +55,16 @@ class _Entry(Generic[R, V]):
     A wait that expires leaves the rows here: they are written all the same.
     """
 
-    __slots__ = ("future", "names", "on_settled", "rows", "settled", "tenant", "timer", "verdicts")
+    __slots__ = (
+        "deadline",
+        "future",
+        "names",
+        "on_settled",
+        "rows",
+        "settled",
+        "tenant",
+        "verdicts",
+    )
 
     def __init__(
         self,
@@ -62,6 +72,7 @@ class _Entry(Generic[R, V]):
         names: Sequence[Hashable],
         future: asyncio.Future[dict[Hashable, V | Exception] | Expired],
         on_settled: Callable[[], None] | None,
+        deadline: float = inf,
     ) -> None:
         self.rows = rows
         self.names = names
@@ -69,13 +80,11 @@ class _Entry(Generic[R, V]):
         self.future = future
         self.on_settled = on_settled
         self.verdicts: dict[Hashable, V | Exception] = {}
+        self.deadline = deadline
         self.settled = False
-        self.timer: asyncio.TimerHandle | None = None
 
     def settle(self) -> None:
         self.settled = True
-        if self.timer is not None:
-            self.timer.cancel()
         if self.on_settled is not None:
             self.on_settled()
         if not self.future.done():
@@ -127,6 +136,10 @@ class GroupCommit(Generic[R, V]):
         self._closing = False
         self._rows_waiting = 0
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._writing: Sequence[_Entry[R, V]] = ()
+        self._next_deadline = inf
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def depth(self) -> int:
@@ -140,7 +153,8 @@ class GroupCommit(Generic[R, V]):
 
     def start(self) -> None:
         """Begin to write."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run())
 
     async def close(self, *, timeout_s: float = 10.0) -> int:
         """Write what is waiting, then stop.
@@ -156,6 +170,8 @@ class GroupCommit(Generic[R, V]):
         if self._task is not None:
             with suppress(TimeoutError, asyncio.CancelledError):
                 await asyncio.wait_for(self._task, timeout_s)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._connection is not None:
             await self._close_connection()
         return self.depth
@@ -179,15 +195,36 @@ class GroupCommit(Generic[R, V]):
             it, or the error of a row that can never be written. Empty: everything is durable. Or
             to `Expired`.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop or asyncio.get_running_loop()
         names = [self._name(row) for row in rows]
-        entry: _Entry[R, V] = _Entry(rows, names, loop.create_future(), on_settled)
-        if within_s is not None:
-            entry.timer = loop.call_later(within_s, entry.expire)
+        deadline = inf if within_s is None else loop.time() + within_s
+        entry: _Entry[R, V] = _Entry(rows, names, loop.create_future(), on_settled, deadline)
+        if deadline < self._next_deadline:
+            self._watch(loop, deadline)
         self._waiting.append(entry)
         self._rows_waiting += len(rows)
         self._wake.set()
         return entry.future
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        """Wake up at a deadline: one timer for all that wait, since nearly none ever expires."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_deadline = deadline
+        self._timer = loop.call_at(deadline, self._expire_late, loop)
+
+    def _expire_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, following = loop.time(), inf
+        for entry in (*self._writing, *self._waiting):
+            if entry.settled or entry.future.done():
+                continue
+            if entry.deadline <= now:
+                entry.expire()
+            else:
+                following = min(following, entry.deadline)
+        self._timer, self._next_deadline = None, inf
+        if following < inf:
+            self._watch(loop, following)
 
     async def _run(self) -> None:
         await self._flush([])  # connects, so that the first row need not wait for that
@@ -198,8 +235,10 @@ class GroupCommit(Generic[R, V]):
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            batch = self._next_batch()
-            if not await self._flush(batch):
+            self._writing = batch = self._next_batch()
+            answered = await self._flush(batch)
+            self._writing = ()
+            if not answered:
                 # A part may have been written before the server went; again changes nothing.
                 self._waiting.extendleft(reversed([one for one in batch if not one.settled]))
                 await asyncio.sleep(_RETRY_S[min(self._failures, len(_RETRY_S)) - 1])

@@ -13,6 +13,11 @@ from uuid import UUID
 _RANDOM = 74
 _VARIANT = 0b10 << 62
 _VERSION = 7 << 76
+_BYTES = 10
+_AT_ONCE = 256  # ids whose randomness is asked for in one system call
+_randomness: list[bytes] = []  # pop and extend are atomic, so threads may share it
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_randomness.clear)  # two processes must not share any
 
 
 def new_id(at: float | None = None) -> UUID:
@@ -33,9 +38,18 @@ def new_id(at: float | None = None) -> UUID:
         RFC 9562, section 5.7.
     """
     milliseconds = time.time_ns() // 1_000_000 if at is None else int(at * 1000)
-    random = int.from_bytes(os.urandom(10)) & ((1 << _RANDOM) - 1)
+    random = int.from_bytes(_random_bytes()) & ((1 << _RANDOM) - 1)
     high, low = random >> 62, random & ((1 << 62) - 1)
     return UUID(int=(milliseconds << 80) | _VERSION | (high << 64) | _VARIANT | low)
+
+
+def _random_bytes() -> bytes:
+    try:
+        return _randomness.pop()
+    except IndexError:
+        block = os.urandom(_BYTES * _AT_ONCE)
+        _randomness.extend(block[i : i + _BYTES] for i in range(_BYTES, len(block), _BYTES))
+        return block[:_BYTES]
 
 
 def id_time(identifier: UUID) -> float:

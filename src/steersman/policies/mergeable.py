@@ -1,0 +1,209 @@
+"""The life of what was learned: states, deltas and merges of additive sums."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from steersman.errors import MergeError, StateError, SteersmanError
+from steersman.policies import states
+from steersman.policies.deltas import delta_header, delta_ids, refuse_known
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from steersman.policies.states import State, Sums
+
+    Floats = NDArray[np.float64]
+
+
+class Mergeable(ABC):
+    """Sums over named actions that can be stored, sent as deltas and added up.
+
+    Args:
+        actions: different names, K of them, checked by whoever makes it.
+        floor: total mass in [0, 1), likewise.
+    """
+
+    algorithm: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    def __init__(self, actions: tuple[str, ...], floor: float) -> None:
+        self.actions = actions
+        self.floor = floor
+        self.updates = 0
+        self._plays: Floats = np.zeros(len(self.actions))
+        self._reserved: dict[str, tuple[float, float]] = {}
+        self._removals = 0
+        self._merged: set[str] = set()
+        self._emitted: dict[str, int] = {}
+        self._base: State | None = None
+
+    def state(self) -> State:
+        """Return all that was learned: float64 sums and ``"meta"``, a uint8 array of JSON."""
+        return states.pack(self._meta(), self._all_sums())
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the policy that a state describes.
+
+        Args:
+            state: what :meth:`state` returned, of any copy.
+
+        Raises:
+            StateError: another algorithm, version or shape, damaged JSON, non-finite sums.
+        """
+        meta, sums = states.unpack(state, algorithm=cls.algorithm, version=cls.version)
+        cls._check_size(meta["config"], sums)
+        try:
+            policy = cls(**meta["config"])
+        except (TypeError, ValueError, SteersmanError) as error:
+            raise StateError(f"the state's config does not fit {cls.__name__}: {error}") from error
+        policy._install(meta, sums)
+        policy._base = policy.state()
+        return policy
+
+    @classmethod
+    def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
+        """Refuse a header that asks for more memory than the state's arrays take."""
+        if sums.get("plays", np.zeros(0)).shape != (len(config["actions"]),):
+            raise StateError("the state has no 'plays' with one number per action")
+
+    def delta(self, since: Mapping[str, Any] | None = None, *, id: str | None = None) -> State:  # noqa: A002
+        """Return what was learned since a state, to be merged into another copy of it.
+
+        Args:
+            since: a state of this policy; default: the one it was made from, or nothing learned.
+            id: a name that no other delta has; default: a random one.
+        """
+        meta, sums = self._meta(), self._all_sums()
+        base = self._base if since is None else since
+        base_meta = None
+        if base is not None:
+            base_meta, base_sums = self._unpacked(base)
+            sums = self._difference(meta, sums, base_meta, base_sums)
+            meta["updates"] -= base_meta["updates"]
+        header = delta_header(id, merged=self._merged, emitted=self._emitted, base=base_meta)
+        self._emitted[header["delta"]] = self.updates
+        return states.pack({**meta, **header}, sums)
+
+    def merge(self, deltas: Sequence[Mapping[str, Any]]) -> None:
+        """Add deltas of other copies, in any order and grouping; all or none.
+
+        A delta that was merged before is refused, also where it comes inside another one: a delta
+        lists the deltas that its maker had merged since its own base.
+
+        Args:
+            deltas: what :meth:`delta` returned, each to be merged once and never again.
+
+        Raises:
+            MergeError: a delta was merged before, stands twice in the list, is this policy's own,
+                or does not fit.
+        """
+        if isinstance(deltas, Mapping):
+            raise MergeError("merge takes a list of deltas; put this one into a list")
+        unpacked = []
+        seen = set(self._merged)
+        for delta in deltas:
+            try:
+                meta, sums = self._unpacked(delta)
+                names = delta_ids(meta)
+            except MergeError:
+                raise
+            except StateError as error:
+                raise MergeError(f"this delta does not fit the policy: {error}") from error
+            refuse_known(names, seen | set(self._emitted))
+            seen |= names
+            unpacked.append((meta, sums))
+        meta, sums = self._meta(), self._all_sums()
+        for other_meta, other in unpacked:
+            meta, sums = self._sum(meta, sums, other_meta, other)
+            meta["updates"] += other_meta["updates"]
+        if not all(np.isfinite(array).all() for array in sums.values()):
+            raise MergeError("the merged sums would leave the float64 range; nothing was changed")
+        self._install({**meta, "merged": sorted(seen)}, sums)
+
+    def _unpacked(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], Sums]:
+        """Return header and sums of a state that must fit this policy."""
+        meta, sums = states.unpack(state, algorithm=self.algorithm, version=self.version)
+        if meta["config"] != self._meta()["config"]:
+            raise StateError(
+                f"the state was made with {meta['config']}, this policy with "
+                f"{self._meta()['config']}; use one configuration for all copies"
+            )
+        states.whole(meta, "updates")
+        if states.whole(meta, "removals") != self._removals:
+            raise StateError(
+                "an action was removed in one copy and not in the other, so what it had learned "
+                "cannot be told apart. Merge first, remove afterwards, everywhere."
+            )
+        states.check_shapes(sums, self._shapes(meta))
+        return meta, sums
+
+    def _meta(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.algorithm,
+            "version": self.version,
+            "config": {"actions": list(self.actions), "floor": self.floor, **self._config()},
+            "updates": self.updates,
+            "removals": self._removals,
+            "reserved": {name: list(pair) for name, pair in sorted(self._reserved.items())},
+            "merged": sorted(self._merged),
+            **self._counters(),
+        }
+
+    def _all_sums(self) -> Sums:
+        return {"plays": self._plays.copy(), **self._sums()}
+
+    def _install(self, meta: dict[str, Any], sums: Sums) -> None:
+        states.check_shapes(sums, self._shapes(meta))
+        counters = states.whole(meta, "updates"), states.whole(meta, "removals")
+        reserved, merged = states.reservations(meta), states.texts(meta, "merged")
+        if (sums["plays"] < 0.0).any():
+            raise StateError("the state has negative counts; refuse it and use an older one")
+        self._load(meta, sums)
+        self._plays = np.array(sums["plays"], order="C")
+        self.updates, self._removals = counters
+        self._reserved, self._merged = reserved, merged
+
+    def _shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        return {"plays": (len(self.actions),), **self._sum_shapes(meta)}
+
+    def _difference(
+        self, meta: dict[str, Any], sums: Sums, base_meta: dict[str, Any], base: Sums
+    ) -> Sums:
+        """Return ``sums`` less ``base``; policies with a clock or keys align them first."""
+        return {name: array - base[name] for name, array in sums.items()}
+
+    def _sum(
+        self, meta: dict[str, Any], sums: Sums, other_meta: dict[str, Any], other: Sums
+    ) -> tuple[dict[str, Any], Sums]:
+        """Return header and arrays of the sum of two states."""
+        return meta, {name: array + other[name] for name, array in sums.items()}
+
+    def _counters(self) -> dict[str, Any]:
+        """Return further header entries, such as a clock or keys."""
+        return {}
+
+    @abstractmethod
+    def _config(self) -> dict[str, Any]:
+        """Return the constructor's arguments besides actions and floor, as JSON values."""
+
+    @abstractmethod
+    def _sums(self) -> Sums:
+        """Return copies of the arrays that were summed."""
+
+    @abstractmethod
+    def _sum_shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        """Return the shapes that ``_sums`` has, given a header."""
+
+    @abstractmethod
+    def _load(self, meta: dict[str, Any], sums: Sums) -> None:
+        """Replace what was learned; the shapes are checked already."""
+
+    @abstractmethod
+    def _action_axes(self) -> dict[str, int]:
+        """Return, for every array that has one, the axis along which actions lie."""

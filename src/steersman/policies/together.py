@@ -1,0 +1,76 @@
+"""Many decisions at once, the same to the bit as one after the other.
+
+What is done here for all rows together is done element by element, or summed in the same order, so
+no rounding differs; whatever BLAS sums stays one call for each row (`ArmSums`), since a matrix
+product adds up in another order than a product with a vector. What is saved is the cost of calls:
+at d = 64 and K = 4 they are four fifths of a decision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.policies.choice import Choice, mix_reserved
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+def share_ties_of_rows(scores: Floats, *, tolerance: float) -> Floats:
+    """Return the greedy distributions (n, K) of scores (n, K): `choice.share_ties` for each row."""
+    best = scores.max(axis=1)
+    tied = scores >= (best - tolerance * np.maximum(1.0, np.abs(best)))[:, None]
+    shared: Floats = tied / np.count_nonzero(tied, axis=1)[:, None]
+    return shared
+
+
+def choices(
+    actions: Sequence[str],
+    scores: Floats,
+    distributions: Floats,
+    *,
+    floor: float,
+    reserved: Floats | None,
+    rng: np.random.Generator,
+) -> list[Choice]:
+    """Return the choices that `ChoicePolicy.decide` would make of these scores, row by row.
+
+    Args:
+        actions: K names.
+        scores: (n, K).
+        distributions: (n, K), before the floor.
+        floor: total mass spread evenly.
+        reserved: (K,) shares of new actions, or None.
+        rng: gives one uniform for each row.
+    """
+    mixed = distributions
+    if floor:
+        mixed = (1.0 - floor) * distributions + floor / len(actions)
+    if reserved is not None:
+        mixed = np.array([mix_reserved(row, reserved) for row in mixed])
+    uniforms = rng.random(len(mixed))
+    cumulative = mixed.cumsum(axis=1)
+    below = cumulative <= (uniforms * cumulative[:, -1])[:, None]
+    places = np.count_nonzero(below, axis=1)
+    eligible = mixed >= 0.0
+    indexes, propensities = _drawn(mixed, places)
+    return [
+        Choice(actions[index], p, row, row_scores, row_eligible, u)
+        for index, p, row, row_scores, row_eligible, u in zip(
+            indexes, propensities, mixed, scores, eligible, uniforms.tolist(), strict=True
+        )
+    ]
+
+
+def _drawn(mixed: Floats, places: NDArray[np.intp]) -> tuple[list[int], list[float]]:
+    """Return the places that were drawn, and their probabilities."""
+    count = mixed.shape[1]
+    for row in (places == count).nonzero()[0]:  # rounding left the uniform above the last sum
+        places[row] = np.flatnonzero(mixed[row])[-1]
+    return places.tolist(), mixed[np.arange(len(mixed)), places].tolist()
