@@ -17,6 +17,7 @@ from steersman.learn import LearnerSettings, run_learner
 from steersman.service.deciding import Deciding
 from steersman.service.intake import Intake
 from steersman.service.replicas import Replicas
+from steersman.service.verified import Verified
 from steersman.store import EventRow, GroupCommit, load_secret, log_decisions, log_events
 from steersman.wire import id_time, new_id
 from tests.faults.checks import check_learning, check_promises, settled
@@ -126,7 +127,7 @@ async def _parts(made, clock):
     """Return what decides and what takes in, on a clock of ours."""
     secret = load_secret(made.home)
     pool = await made.database.pool("app")
-    replicas = Replicas(made.database, pool)
+    replicas = Replicas(made.database, pool, Verified(made.home))
     decisions = GroupCommit(lambda: made.database.connect("app"), log_decisions, lambda row: row.id)
     events = GroupCommit(
         lambda: made.database.connect("app"), log_events, lambda row: (row.tenant, row.id)

@@ -26,8 +26,10 @@ from steersman.service.key_admin import KeyAdmin
 from steersman.service.metrics import Metrics
 from steersman.service.openapi import Descriptions
 from steersman.service.replicas import Replicas
+from steersman.service.snapshots import Snapshots
 from steersman.service.status import StatusPage
 from steersman.service.tracing import Tracing
+from steersman.service.verified import Verified
 from steersman.store import (
     AWAY,
     DecisionRow,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
+    from steersman.service.arms import Arms
     from steersman.store import Database, KeyRow, Taken
 
 _log = logging.getLogger(__name__)
@@ -93,18 +96,25 @@ class Service:
         pool: connections of role app.
         secret: of `load_secret`.
         settings: what may differ.
+        verified: gives the bases of snapshots.
 
     No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
 
     def __init__(
-        self, database: Database, pool: Pool[Any], secret: bytes, settings: Settings
+        self,
+        database: Database,
+        pool: Pool[Any],
+        secret: bytes,
+        settings: Settings,
+        verified: Verified,
     ) -> None:
         self.database = database
         self.pool = pool
         self.metrics = Metrics()
         self.draining = False
-        self.replicas = Replicas(database, pool)
+        self.verified = verified
+        self.replicas = Replicas(database, pool, verified)
         self.decisions: GroupCommit[DecisionRow, Taken] = GroupCommit(
             partial(connect_writer, database),
             self._write_decisions,
@@ -157,7 +167,8 @@ class Service:
         pages = (
             writing,
             Health(self.reasons, self.metrics, self._exchange, self._settings.metrics_token),
-            Explain(self.pool, reading, self.breakers["rebuilding"]),
+            Explain(self.pool, reading, self.breakers["rebuilding"], self.verified),
+            Snapshots(self.pool, reading),
             StatusPage(self.pool, reading, self.guard, self.replicas),
             KeyAdmin(self.database, secret, self.breakers["administering"]),
             Descriptions(),
@@ -229,7 +240,10 @@ class Service:
     def _settles(self, row: DecisionRow) -> bool:
         served = self.replicas.find(row.tenant, row.skill, row.point)
         # A point that is gone meanwhile: its learner finds nothing to do, which costs little.
-        return served is None or served.settles
+        if served is None or served.settles:
+            return True
+        arms = served.arms
+        return arms is not None and arms.candidate is not None and arms.candidate.settles
 
     async def _look_up(self, hashes: Sequence[bytes]) -> Mapping[bytes, KeyRow]:
         return await self.breakers["keys"].call(lambda: self._find_keys(hashes))
@@ -284,6 +298,32 @@ class Service:
             "Since replicas were last brought up to date",
             lambda: time.monotonic() - self.replicas.refreshed_at,
         )
+        place = ("skill", "point")
+        stages = "Of a rollout: 1 shadow, 2 canary, 3 ab, 4 live"
+        gauge("rollout_stage", stages, lambda: self._rollouts(_stage_number), place)
+        share = "Of units that a candidate serves"
+        gauge("rollout_share", share, lambda: self._rollouts(lambda arms: arms.row.share), place)
+        loaded = "Whether this process serves the candidate"
+        gauge(
+            "rollout_candidate_loaded",
+            loaded,
+            lambda: self._rollouts(lambda arms: float(arms.candidate is not None)),
+            place,
+        )
+
+    def _rollouts(self, read: Callable[[Arms], float]) -> dict[tuple[str, ...], float]:
+        """Return a number of each rollout under way; of tenants with equal names the largest."""
+        found: dict[tuple[str, ...], float] = {}
+        for _, served in self.replicas:
+            if served.arms is not None:
+                row = served.arms.row
+                place = row.skill, row.point
+                found[place] = max(read(served.arms), found.get(place, 0.0))
+        return found
+
+
+def _stage_number(arms: Arms) -> float:
+    return 1.0 + ("shadow", "canary", "ab", "live").index(arms.row.stage)
 
 
 async def _repeat(job: Callable[[], Awaitable[None]], pause_s: float) -> None:
@@ -330,7 +370,9 @@ async def assemble(
     secret = load_secret(home)
     pool = await database.pool("app", least=1, most=4)
     stack.push_async_callback(pool.close)
-    service = Service(database, pool, secret, settings)
+    verified = Verified(home)
+    stack.callback(verified.close)
+    service = Service(database, pool, secret, settings, verified)
     service.start()
 
     async def close() -> None:

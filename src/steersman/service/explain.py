@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 
-from steersman.errors import SteersmanError
+from steersman.errors import SnapshotError, SteersmanError
 from steersman.features import FeatureMap
 from steersman.learn import state_at
 from steersman.service.app import Route
@@ -26,7 +26,7 @@ from steersman.service.explanation import (
 )
 from steersman.service.http import Answer, json_answer
 from steersman.spec import loads
-from steersman.store import DecisionRow, PointRow, as_tenant, encode
+from steersman.store import DecisionRow, PointRow, as_tenant, encode, find_snapshot
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from asyncpg import Pool
     from numpy.typing import NDArray
 
+    from steersman.learn import Bases
+    from steersman.policies import ChoicePolicy
     from steersman.service.breaker import Breaker
     from steersman.service.http import Request
 
@@ -50,11 +52,15 @@ class Explain:
         pool: connections of role app.
         breaker: around the store.
         rebuilding: around building a past state, which may take longer.
+        bases: gives the states that snapshots start from.
 
     No doctest: it needs a server; ``tests/service/test_explain.py`` shows it.
     """
 
-    def __init__(self, pool: Pool[Any], breaker: Breaker, rebuilding: Breaker) -> None:
+    def __init__(
+        self, pool: Pool[Any], breaker: Breaker, rebuilding: Breaker, bases: Bases
+    ) -> None:
+        self._bases = bases
         self._pool = pool
         self._breaker = breaker
         self._rebuilding = rebuilding
@@ -131,7 +137,8 @@ class Explain:
             spec.reward.scope == "episode",
         )
         async with self._pool.acquire() as connection, as_tenant(connection, row.tenant):
-            policy = await state_at(connection, point, row.snapshot, row.update_seq)
+            bases = _OrFromLog(self._bases)
+            policy = await state_at(connection, point, row.snapshot, row.update_seq, bases=bases)
         x, key = encode(spec, FeatureMap(spec.context), row.context)
         names = over(row, spec)
         seen: Any = x if x is not None else key if key is not None else row.context
@@ -139,6 +146,32 @@ class Explain:
             seen, eligible=row.eligible, features=_features(row, names)
         )
         return _compared(row, names, distribution)
+
+
+class _OrFromLog:
+    """Bases that were verified, or, where a version is not published any more, relearned.
+
+    Only what is explained may come from the log alone; what serves is verified.
+    """
+
+    def __init__(self, bases: Bases) -> None:
+        self._bases = bases
+
+    async def check(self, connection: Any, row: PointRow) -> None:
+        """Refuse nothing: nothing is served from it."""
+
+    async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
+        try:
+            return await self._bases.base(connection, row)
+        except SnapshotError:
+            point = row.tenant, row.skill, row.point
+            found = await find_snapshot(connection, point, row.snapshot)
+            if found.line is None or found.line_seq is None:
+                raise
+            line = await find_snapshot(connection, point, found.line)
+            if (line.spec_hash, line.feature_hash) != (found.spec_hash, found.feature_hash):
+                raise  # it was relearned under another declaration: its line is not its state
+            return await state_at(connection, row, found.line, found.line_seq, bases=self)
 
 
 def _features(row: DecisionRow, names: Sequence[str]) -> NDArray[np.float64] | None:
@@ -181,6 +214,7 @@ def _explanation(row: DecisionRow, document: str) -> Explanation:
         update_seq=row.update_seq,
         spec_hash=row.spec_hash.hex(),
         feature_hash=row.feature_hash.hex(),
+        rollout=row.rollout,
         stage=row.stage,
         arm=row.arm,
         degraded=row.degraded,

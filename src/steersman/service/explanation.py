@@ -91,8 +91,9 @@ class Explanation(msgspec.Struct, omit_defaults=True):
         update_seq: and this many updates after it.
         spec_hash: of the declaration, hexadecimal.
         feature_hash: of the feature map, hexadecimal.
-        stage: of a rollout.
-        arm: control or candidate.
+        rollout: the rollout that it counts for; absent: none.
+        stage: of that rollout; ``live`` without one.
+        arm: that drew: control or candidate.
         degraded: whether a fallback answered.
         weight: how many observations it counts for; 0: never learned.
         window_ends: when its reward is final, seconds since 1970.
@@ -120,6 +121,7 @@ class Explanation(msgspec.Struct, omit_defaults=True):
     update_seq: int | None = None
     spec_hash: str = ""
     feature_hash: str = ""
+    rollout: str | None = None
     stage: str = ""
     arm: str = ""
     degraded: bool | None = None

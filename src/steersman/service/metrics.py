@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+DRAW_SECONDS = (5e-5, 1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 ROWS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
+_ARM = ("skill", "point", "arm", "result")
 
 
 class Histogram:
@@ -75,10 +77,12 @@ class Metrics:
         self.requests = Histogram(SECONDS)
         self.flushes = Histogram(SECONDS)
         self.flush_rows = Histogram(ROWS)
+        self.arm_seconds = Histogram(DRAW_SECONDS)
         self._decisions: Counter[tuple[str, ...]] = Counter()
         self._events: Counter[tuple[str, ...]] = Counter()
         self._answers: Counter[tuple[str, ...]] = Counter()
         self._fallbacks: Counter[tuple[str, ...]] = Counter()
+        self._arms: Counter[tuple[str, ...]] = Counter()
         self._scrubbed: Counter[tuple[str, ...]] = Counter()
         self._flush_failures: Counter[tuple[str, ...]] = Counter()
         self._gauges: dict[str, tuple[str, tuple[str, ...], Callable[[], Any]]] = {}
@@ -105,6 +109,21 @@ class Metrics:
             degraded: whether the fallback answered.
         """
         self._decisions[skill, point, logged, "true" if degraded else "false"] += 1
+
+    def arm(self, skill: str, point: str, arm: str, result: str, seconds: float) -> None:
+        """Count a decision of a point whose rollout is under way.
+
+        Args:
+            skill: of a declared decision point.
+            point: its name.
+            arm: control or candidate: whose turn it was.
+            result: ok; failed: the policy could not answer (for a candidate control did then);
+                fallback: the candidate is not loaded, and control answered.
+            seconds: that encoding and drawing took.
+        """
+        self._arms[skill, point, arm, result] += 1
+        if result == "ok":
+            self.arm_seconds.observe((skill, point, arm), seconds)
 
     def event(self, kind: str, status: str, count: int = 1) -> None:
         """Count events or records.
@@ -188,6 +207,7 @@ class Metrics:
             ("decisions", "Decisions answered", point, self._decisions),
             ("events", "Events and records taken", ("type", "status"), self._events),
             ("fallbacks", "Answers by the fallback", ("reason",), self._fallbacks),
+            ("arm_decisions", "Decisions in a rollout", _ARM, self._arms),
             ("scrubbed", "Personal data taken out of texts", ("kind",), self._scrubbed),
             ("http_answers", "Requests by answer", ("route", "status"), self._answers),
             ("flush_failures", "Flushes without an answer", ("kind",), self._flush_failures),
@@ -199,6 +219,7 @@ class Metrics:
             ("http_seconds", "Time to the answer", ("route",), self.requests),
             ("flush_seconds", "Time of a flush", ("kind",), self.flushes),
             ("flush_rows", "Rows of a flush", ("kind",), self.flush_rows),
+            ("arm_decide_seconds", "Time to draw in a rollout", _ARM[:3], self.arm_seconds),
         ):
             yield Family(name, "histogram", about, labels, histogram.rows(), histogram.bounds)
 

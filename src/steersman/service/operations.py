@@ -112,6 +112,13 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("get", "/rl-status", "How learning stands at every decision point", "Status", "read"),
     Operation(
+        "get",
+        "/v1/snapshots",
+        "The newest versions of every decision point's policy",
+        _object(snapshots=_list(ref("ShownSnapshot"))),
+        "read",
+    ),
+    Operation(
         "get", "/v1/keys", "The tenant's keys", _object(keys=_list(ref("ShownKey"))), "admin"
     ),
     Operation(

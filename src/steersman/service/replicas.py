@@ -1,8 +1,8 @@
 """The decision points this process serves, kept up to date: told by NOTIFY, sure by a poll.
 
 A tenant's points are loaded when it first asks, and refreshed once a second and whenever the store
-says that something is new. Updates are applied in order; a replica that finds a gap is loaded anew.
-While the store is away, what was loaded keeps serving.
+says that something is new; what is wanted is read at one moment (`following.plans_of`), and what
+has to be loaded for it is loaded aside. While the store is away, what was loaded keeps serving.
 """
 
 from __future__ import annotations
@@ -11,22 +11,26 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from steersman.errors import SteersmanError
-from steersman.learn import catch_up, load
-from steersman.service.drawing import Served
-from steersman.store import AWAY, as_tenant, points_of
+from steersman.service.following import Following, plans_of
+from steersman.service.loading import Loader
+from steersman.store import AWAY, set_tenant
 from steersman.store.scrubbing import scrubbing_of_events
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from uuid import UUID
 
     from asyncpg import Pool
 
-    from steersman.store import Database, PointRow
+    from steersman.service.drawing import Served
+    from steersman.service.following import Plan
+    from steersman.service.verified import Verified
+    from steersman.store import Database
     from steersman.store.scrubbing import Scrubbing
 
 _log = logging.getLogger(__name__)
@@ -41,12 +45,16 @@ class Replicas:
     Args:
         database: where they are; a connection of its own listens there.
         pool: connections of role app for reading.
+        verified: gives the bases of snapshots.
     """
 
-    def __init__(self, database: Database, pool: Pool[Any]) -> None:
+    def __init__(self, database: Database, pool: Pool[Any], verified: Verified) -> None:
         self._database = database
         self._pool = pool
+        self._loader = Loader(pool, verified)
         self._served: dict[Place, Served] = {}
+        self._following: dict[Place, Following] = {}
+        self._changed: set[UUID] = set()
         self._tenants: dict[UUID, asyncio.Lock] = {}
         self._loaded: set[UUID] = set()
         self._scrubbing: dict[UUID, Scrubbing | None] = {}
@@ -65,6 +73,8 @@ class Replicas:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        for following in self._following.values():
+            following.close()
         if self._listening is not None:
             with suppress(*AWAY):
                 await self._listening.close(timeout=1)
@@ -86,6 +96,17 @@ class Replicas:
         """
         return self._served.get((tenant, skill, point))
 
+    def problem(self, tenant: UUID, skill: str, point: str) -> str:
+        """Return why this process does not serve what is wanted; empty: it does, or soon will.
+
+        Args:
+            tenant: whose it is.
+            skill: the application capability.
+            point: the decision point.
+        """
+        following = self._following.get((tenant, skill, point))
+        return "" if following is None else following.problem
+
     async def get(self, tenant: UUID, skill: str, point: str) -> Served:
         """Return a point, loading its tenant's if need be.
 
@@ -98,12 +119,16 @@ class Replicas:
             The point.
 
         Raises:
-            Refused: the tenant declared no such point, or the store that would know is away.
+            Refused: the tenant declared no such point, the store that would know is away, or
+                nothing of the point can be loaded.
         """
         served = self.find(tenant, skill, point)
         if served is None and tenant not in self._loaded:
             await self._load_or_refuse(tenant)
             served = self.find(tenant, skill, point)
+        if served is None and (problem := self.problem(tenant, skill, point)):
+            detail = f"{skill}/{point} cannot be served now: {problem}"
+            raise Refused.of("unavailable", detail, retry_after_s=1.0)
         if served is None:
             known = sorted(f"{s}/{p}" for t, s, p in self._served if t == tenant)
             detail = f"no decision point {skill}/{point}; declared are {', '.join(known) or 'none'}"
@@ -131,49 +156,53 @@ class Replicas:
             async with self._tenants.setdefault(tenant, asyncio.Lock()):
                 if tenant not in self._loaded:
                     await self._refresh(tenant)
+                    mine = [it for place, it in self._following.items() if place[0] == tenant]
+                    await asyncio.gather(*(following.ready() for following in mine))
+                    self._loaded.add(tenant)
         except _AWAY as error:
             _log.warning("points of a tenant cannot be loaded: %r", error)
             detail = "the store cannot be read now, and these points were never loaded; try again"
             raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
 
     async def _refresh(self, tenant: UUID) -> None:
-        """Bring one tenant's points up to date."""
-        async with self._pool.acquire() as connection, as_tenant(connection, tenant):
-            rows = await points_of(connection, tenant)
-            for row in rows:
-                await self._refresh_point(connection, row)
-        gone = {(tenant, row.skill, row.point) for row in rows}
-        for place in [p for p in self._served if p[0] == tenant and p not in gone]:
-            del self._served[place]
-        self._scrubbing[tenant] = scrubbing_of_events(row.spec for row in rows)
-        self._loaded.add(tenant)
+        """Find out what is wanted of one tenant's points, and bring them there."""
+        async with (
+            self._pool.acquire() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            await set_tenant(connection, tenant)
+            plans = await plans_of(connection, tenant)
+            for plan in plans:
+                await self._want(plan).catch_up(connection)
+        wanted = {(tenant, plan.row.skill, plan.row.point) for plan in plans}
+        for place in [p for p in self._following if p[0] == tenant and p not in wanted]:
+            self._following.pop(place).close()
+            self._served.pop(place, None)
+        self._scrubbing[tenant] = scrubbing_of_events(plan.row.spec for plan in plans)
 
-    async def _refresh_point(self, connection: Any, row: PointRow) -> None:
-        place = (row.tenant, row.skill, row.point)
-        served = self._served.get(place)
-        now = served.replica.row if served is not None else None
-        if now is not None and (now.snapshot, now.spec_hash) == (row.snapshot, row.spec_hash):
-            try:
-                await catch_up(connection, served.replica)  # type: ignore[union-attr]
-            except SteersmanError as error:
-                _log.warning("%s/%s is loaded anew: %s", row.skill, row.point, error)
-            else:
-                return
-        try:
-            self._served[place] = Served(await load(connection, row))
-        except SteersmanError:
-            # One point that cannot be loaded must not keep the others from being served.
-            _log.exception("%s/%s cannot be loaded", row.skill, row.point)
+    def _want(self, plan: Plan) -> Following:
+        place = plan.row.tenant, plan.row.skill, plan.row.point
+        following = self._following.get(place)
+        if following is None:
+            serve = partial(self._served.__setitem__, place)
+            following = Following("/".join(place[1:]), self._loader, serve)
+            self._following[place] = following
+        following.want(plan)
+        return following
 
     async def _run(self) -> None:
+        polled = 0.0
         while True:
             try:
                 if self._listening is None or self._listening.is_closed():
                     self._listening = await self._listen()
                 self._news.clear()
-                for tenant in tuple(self._loaded):
+                changed, self._changed = self._changed, set()
+                due = time.monotonic() - polled >= 0.9 * _POLL_S
+                for tenant in tuple(self._loaded if due else changed & self._loaded):
                     await self._refresh(tenant)
                 self.refreshed_at = time.monotonic()
+                polled = self.refreshed_at if due else polled
             except _AWAY as error:
                 _log.warning("replicas wait for the store: %r", error)
                 await asyncio.sleep(_POLL_S)
@@ -187,5 +216,11 @@ class Replicas:
     async def _listen(self) -> Any:
         connection = await self._database.connect("app")
         for channel in ("steersman_update", "steersman_point"):
-            await connection.add_listener(channel, lambda *_: self._news.set())
+            await connection.add_listener(channel, self._told)
         return connection
+
+    def _told(self, _connection: Any, _pid: int, _channel: str, name: object) -> None:
+        """Remember whose points have news: a notice names tenant, skill and point."""
+        with suppress(ValueError):
+            self._changed.add(UUID(str(name).partition("/")[0]))
+        self._news.set()

@@ -14,6 +14,7 @@ import msgspec
 
 from steersman.service.explanation import Explanation
 from steersman.service.key_admin import NewKey, Rotation, ShownKey
+from steersman.service.snapshots import ShownSnapshot
 from steersman.service.status import Status
 from steersman.wire import (
     EVENT_TYPES,
@@ -47,6 +48,7 @@ _TYPES = (
     Problem,
     Rotation,
     ShownKey,
+    ShownSnapshot,
     Status,
 )
 _DECISION = "019a3b5e-7c00-7d2a-8f00-5b1a2c3d4e5f"

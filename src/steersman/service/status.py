@@ -15,10 +15,10 @@ import msgspec
 
 from steersman.service.app import Route
 from steersman.service.http import Answer, json_answer
-from steersman.store import as_tenant, points_of
+from steersman.store import active_rollouts, as_tenant, points_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from asyncpg import Pool
 
@@ -26,11 +26,38 @@ if TYPE_CHECKING:
     from steersman.service.drawing import Served
     from steersman.service.guard import Guard
     from steersman.service.http import Request
-    from steersman.store import PointRow
+    from steersman.service.replicas import Replicas
+    from steersman.store import PointRow, RolloutRow
 
 _HOUR_S = 3_600.0
 _MOST = 100_000
 _KEPT_S = 1.0
+
+
+class RolloutStatus(msgspec.Struct, omit_defaults=True):
+    """A rollout that is under way.
+
+    Attributes:
+        id: of the rollout.
+        status: running or paused.
+        stage: shadow, canary, ab or live.
+        step: number of the stage among those of the plan, from 0.
+        share: of units that the candidate serves.
+        candidate: the snapshot that is tried.
+        control: the snapshot that it is compared with,
+        control_seq: and this many updates after it.
+        candidate_loaded: whether the process that answers serves the candidate.
+    """
+
+    id: str
+    status: str
+    stage: str
+    step: int
+    share: float
+    candidate: str
+    control: str
+    control_seq: int
+    candidate_loaded: bool = False
 
 
 class PointStatus(msgspec.Struct, omit_defaults=True):
@@ -51,6 +78,9 @@ class PointStatus(msgspec.Struct, omit_defaults=True):
         rewarded: of those, with a reward.
         mean_reward: of those.
         capped: whether there were more than could be looked at.
+        pinned_seq: the update that it is frozen at; absent: it follows what is learned.
+        rollout: under way; absent: there is none.
+        problem: why the process that answers does not serve what is wanted.
     """
 
     skill: str
@@ -67,6 +97,9 @@ class PointStatus(msgspec.Struct, omit_defaults=True):
     rewarded: int
     mean_reward: float | None
     capped: bool = False
+    pinned_seq: int | None = None
+    rollout: RolloutStatus | None = None
+    problem: str = ""
 
 
 class Status(msgspec.Struct):
@@ -101,7 +134,7 @@ class StatusPage:
         pool: Pool[Any],
         breaker: Breaker,
         guard: Guard,
-        replicas: Iterable[tuple[UUID, Served]],
+        replicas: Replicas,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._pool = pool
@@ -143,12 +176,19 @@ class StatusPage:
                 "GROUP BY skill, point",
             )
             recent = await _recent(connection, now)
-        held = {
-            (served.replica.row.skill, served.replica.row.point): served.replica
-            for owner, served in self._replicas
-            if owner == tenant
-        }
-        return [_point(row, learners, due, held, recent, now) for row in rows]
+            under_way = {
+                (one.skill, one.point): one for one in await active_rollouts(connection, tenant)
+            }
+        points = []
+        for row in rows:
+            served = self._replicas.find(tenant, row.skill, row.point)
+            status = _point(row, learners, due, served, recent, now)
+            rollout = under_way.get((row.skill, row.point))
+            if rollout is not None:
+                status.rollout = _rollout(rollout, served)
+            status.problem = self._replicas.problem(tenant, row.skill, row.point)
+            points.append(status)
+        return points
 
 
 class _Recent:
@@ -189,10 +229,11 @@ async def _recent(connection: Any, now: float) -> _Recent:
 
 
 def _point(
-    row: PointRow, learners: Any, due: Any, held: Any, recent: _Recent, now: float
+    row: PointRow, learners: Any, due: Any, served: Served | None, recent: _Recent, now: float
 ) -> PointStatus:
     place = row.skill, row.point
-    learner, work, replica = learners.get(place), due.get(place), held.get(place)
+    learner, work = learners.get(place), due.get(place)
+    replica = None if served is None else served.replica
     rewarded = recent.rewarded[place]
     return PointStatus(
         row.skill,
@@ -209,6 +250,22 @@ def _point(
         rewarded,
         recent.sums[place] / rewarded if rewarded else None,
         recent.capped,
+        row.pinned_seq,
+    )
+
+
+def _rollout(row: RolloutRow, served: Served | None) -> RolloutStatus:
+    arms = None if served is None else served.arms
+    return RolloutStatus(
+        str(row.id),
+        row.status,
+        row.stage,
+        row.step,
+        row.share,
+        row.candidate,
+        row.control,
+        row.control_seq,
+        arms is not None and arms.candidate is not None,
     )
 
 

@@ -1,0 +1,278 @@
+"""One decision point as a process follows it: control, candidate, and when one takes over.
+
+What is wanted comes from the store (`Plan`). What can be reached from what serves is reached in
+place, between two decisions; everything else is loaded aside while the old goes on serving, and
+takes its place in one assignment.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.errors import InputError, MissingSnapshotError, SteersmanError
+from steersman.learn import follow
+from steersman.service.arms import Arms
+from steersman.service.loading import Slot
+from steersman.service.verified import of_snapshot
+from steersman.store import active_rollouts, find_snapshot, points_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from steersman.service.drawing import Served
+    from steersman.service.loading import Loader
+    from steersman.store import PointRow, RolloutRow
+
+_log = logging.getLogger(__name__)
+_FAR = 2_000  # updates; whoever is further behind is loaded anew, from a stored state
+_FIRST_S = 5.0  # to wait for what serves a tenant's first request
+
+
+class Plan(NamedTuple):
+    """What the store wants a decision point to be served from.
+
+    Attributes:
+        row: the point as it is declared.
+        control: the point with the snapshot that control serves.
+        until: the number of updates that control stays at; None: it follows its log.
+        last: the last update of the log that it follows; None: not known.
+        rollout: under way; None: there is none.
+        candidate: the point with the candidate's snapshot; None: there is none.
+        problem: why there is no candidate, though there is a rollout.
+    """
+
+    row: PointRow
+    control: PointRow
+    until: int | None
+    last: int | None
+    rollout: RolloutRow | None = None
+    candidate: PointRow | None = None
+    problem: str = ""
+
+    @property
+    def key(self) -> tuple[str, bytes, int | None]:
+        """Names what control is to serve."""
+        return self.control.snapshot, self.control.spec_hash, self.until
+
+
+async def plans_of(connection: Any, tenant: UUID) -> list[Plan]:
+    """Return what is wanted of each decision point of a tenant, at one moment.
+
+    Args:
+        connection: within a repeatable-read transaction of the tenant.
+        tenant: whose.
+
+    Returns:
+        Plans by skill and point.
+
+    No doctest: it needs a server; ``tests/service/test_following.py`` shows it.
+    """
+    rows = await points_of(connection, tenant)
+    rollouts = {(it.skill, it.point): it for it in await active_rollouts(connection, tenant)}
+    found = await connection.fetch("SELECT skill, point, snapshot, seq FROM learner")
+    learners = {(it["skill"], it["point"]): (it["snapshot"], it["seq"]) for it in found}
+    plans = []
+    for row in rows:
+        place = row.skill, row.point
+        rollout = rollouts.get(place)
+        if rollout is not None:
+            plans.append(await _in_rollout(connection, row, rollout))
+            continue
+        snapshot, seq = learners.get(place, (None, None))
+        last = seq if snapshot == row.snapshot else None
+        plans.append(Plan(row, row, row.pinned_seq, last))
+    return plans
+
+
+async def _in_rollout(connection: Any, row: PointRow, rollout: RolloutRow) -> Plan:
+    control, candidate, problem = row, None, ""
+    if rollout.control != row.snapshot:
+        control = await _at(connection, row, rollout.control)
+    try:
+        candidate = await _at(connection, row, rollout.candidate)
+    except SteersmanError as error:
+        problem = str(error)
+    return Plan(row, control, rollout.control_seq, None, rollout, candidate, problem)
+
+
+async def _at(connection: Any, row: PointRow, version: str) -> PointRow:
+    found = await find_snapshot(connection, (row.tenant, row.skill, row.point), version)
+    if found.retracted_at is not None:
+        message = f"{row.skill}/{row.point} {version} was retracted; serve another snapshot"
+        raise MissingSnapshotError(message)
+    return await of_snapshot(connection, row, found)
+
+
+class Following:
+    """Follows one decision point.
+
+    Args:
+        name: of the point, for the log.
+        loader: loads aside.
+        serve: takes what is to be served from now on.
+        clock: seconds that never step back.
+
+    No doctest: it needs a server; ``tests/service/test_following.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        loader: Loader,
+        serve: Callable[[Served], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.served: Served | None = None
+        self.plan: Plan | None = None
+        self._name = name
+        self._loader = loader
+        self._serve = serve
+        self._key: Any = None  # of what control serves; None: something else than was wanted
+        self._control = Slot(f"control of {name}", clock, self._arrange)
+        self._stand_in = Slot(f"what stands in for {name}", clock, self._arrange)
+        self._candidate = Slot(f"candidate of {name}", clock, self._arrange)
+
+    @property
+    def problem(self) -> str:
+        """Why this process does not serve what is wanted; empty: it does, or soon will."""
+        return self._control.error or self._candidate.error
+
+    @property
+    def candidate(self) -> Served | None:
+        """What serves as candidate."""
+        return self._candidate.served
+
+    def want(self, plan: Plan) -> None:
+        """Serve what is wanted, now or as soon as it is loaded.
+
+        Args:
+            plan: the newest.
+        """
+        self.plan = plan
+        self._want_control(plan)
+        if plan.rollout is None:
+            self._candidate.forget()
+        elif plan.candidate is None:
+            self._candidate.refuse(plan.rollout.candidate, plan.problem)
+        else:
+            wanted = plan.candidate
+            key = wanted.snapshot, wanted.spec_hash
+            self._candidate.want(key, lambda: self._loader.load(wanted, 0))
+        self._arrange()
+
+    async def ready(self) -> None:
+        """Wait, for a while, until something serves; what is wanted, if that can be had."""
+        await self._control.tried(_FIRST_S)
+        await self._candidate.tried(_FIRST_S)
+        if self.served is None and self.plan is not None:
+            row = self.plan.row
+            self._stand_in.want(row.snapshot, lambda: self._loader.stand_in(row))
+            await self._stand_in.tried(_FIRST_S)
+
+    def close(self) -> None:
+        """Load nothing any more."""
+        for slot in (self._control, self._stand_in, self._candidate):
+            slot.forget()
+
+    async def catch_up(self, connection: Any) -> None:
+        """Apply what was learned meanwhile to what serves.
+
+        Args:
+            connection: within a transaction of the tenant.
+        """
+        served, plan = self.served, self.plan
+        if served is None or plan is None or self._key != plan.key or self._control.busy:
+            return
+        replica = served.replica
+        last = plan.last if plan.until is None else plan.until
+        if last is not None and replica.seq >= last:
+            return
+        try:
+            await follow(connection, replica)
+        except SteersmanError as error:
+            _log.warning("%s is loaded anew: %s", self._name, error)
+            self._key = None
+            self._want_control(plan)
+
+    def _want_control(self, plan: Plan) -> None:
+        if not self._reach(plan):
+            control, until = plan.control, plan.until
+            self._control.want(plan.key, lambda: self._loader.load(control, until))
+        elif self._far(plan):
+            control = plan.control
+            self._control.want((plan.key, "far"), lambda: self._loader.load(control, None))
+        else:
+            self._control.forget()
+
+    def _reach(self, plan: Plan) -> bool:
+        """Return whether what serves is what is wanted, or becomes it in place."""
+        if self._key == plan.key:
+            return True
+        promoted = self._candidate.served
+        if promoted is not None and plan.rollout is None and _leads_to(promoted, plan):
+            # The candidate goes on as it is: no unit sees another state until it learns on.
+            promoted.arms = None
+            self.served = promoted
+        elif (
+            self.served is None
+            or self._key is None
+            or not _leads_to(self.served, plan)
+            or self._far(plan)
+        ):
+            return False
+        self.served.replica.until = plan.until
+        self._key = plan.key
+        return True
+
+    def _far(self, plan: Plan) -> bool:
+        """Return whether there is so much to learn that it is loaded from a stored state."""
+        if self.served is None or plan.until is not None or plan.last is None:
+            return False
+        return plan.last - self.served.replica.seq > _FAR
+
+    def _arrange(self) -> None:
+        """Serve what is there, in one assignment."""
+        plan = self.plan
+        if plan is None:
+            return
+        if self._control.served is not None:
+            self.served, self._key = self._control.served, plan.key
+            self._control.forget()
+            self._stand_in.forget()
+        elif self.served is None and self._stand_in.served is not None:
+            self.served = self._stand_in.served
+        if self.served is not None:
+            self.served.arms = self._arms(plan)
+            self._serve(self.served)
+
+    def _arms(self, plan: Plan) -> Arms | None:
+        """Return the arms; None where there is no rollout, or this process cannot take part yet."""
+        candidate = self._candidate
+        if self._key != plan.key:
+            return self._until_promoted(plan)
+        if plan.rollout is None:
+            return None
+        if candidate.served is None and not candidate.error:
+            return None
+        try:
+            return Arms(plan.rollout, candidate.served)
+        except InputError:
+            _log.exception("the rollout of %s cannot be served", self._name)
+            return None
+
+    def _until_promoted(self, plan: Plan) -> Arms | None:
+        """Return the arms as they are while the promoted candidate is loaded to take over."""
+        arms = None if self.served is None else self.served.arms
+        if arms is None or arms.candidate is None or plan.rollout is not None:
+            return None
+        return arms if arms.candidate.replica.snapshot == plan.control.snapshot else None
+
+
+def _leads_to(served: Served, plan: Plan) -> bool:
+    """Return whether more of the same log makes what serves into what is wanted."""
+    replica, wanted = served.replica, plan.control
+    same = (replica.snapshot, replica.row.spec_hash) == (wanted.snapshot, wanted.spec_hash)
+    return same and (plan.until is None or replica.seq <= plan.until)

@@ -1,0 +1,271 @@
+"""The bases of snapshots, verified before anything is made of them.
+
+A published base comes from the tenant's registry, through its signatures, and never from the
+store's row; one that was declared or rebuilt is the prior of its declaration, computed anew. What
+was verified once lies in a cache that all processes of a home share, so it serves while the
+registry cannot be reached, for as long as the consumer allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.errors import MissingSnapshotError, VerificationError
+from steersman.policies import load_policy
+from steersman.store import find_snapshot, initial_policy, learned_from, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from steersman.policies import ChoicePolicy
+    from steersman.registry import Consumer, Loaded
+    from steersman.spec import DecisionPoint
+    from steersman.store import PointRow, SnapshotRow
+
+
+class Sought(NamedTuple):
+    """A base that is wanted, as the store describes it.
+
+    Attributes:
+        tenant: the tenant's name, as the registry knows it.
+        row: the point, with the snapshot that is wanted.
+        found: the snapshot's row, without its state.
+        spec: the declaration that the snapshot was made under.
+    """
+
+    tenant: str
+    row: PointRow
+    found: SnapshotRow
+    spec: DecisionPoint
+
+
+class Prepared:
+    """A base that may be served; makes a policy of it as often as it is asked.
+
+    Args:
+        make: makes a policy of its own, in a thread.
+    """
+
+    def __init__(self, make: Callable[[], ChoicePolicy]) -> None:
+        self._make = make
+
+    async def check(self, connection: Any, row: PointRow) -> None:
+        """Refuse nothing: it was verified before.
+
+        Args:
+            connection: not used.
+            row: the point.
+        """
+
+    async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
+        """Return the policy.
+
+        Args:
+            connection: not used.
+            row: the point.
+        """
+        return await asyncio.to_thread(self._make)
+
+
+class Verified:
+    """Gives bases of any tenant's snapshots; a `steersman.learn.Bases`.
+
+    Args:
+        home: holds the cache, the trusted roots, and the registry unless ``source`` names one.
+        source: a directory, ``s3://…`` or ``https://…`` with a repository per tenant; default:
+            ``STEERSMAN_REGISTRY``, or the home's own.
+        clock: seconds since 1970.
+
+    No doctest: it needs a registry; ``tests/service/test_verified.py`` shows it.
+    """
+
+    def __init__(
+        self, home: Path, *, source: str | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._home = home
+        self._source = source or os.environ.get("STEERSMAN_REGISTRY") or str(home / "registry")
+        self._clock = clock
+        self._names: dict[UUID, str] = {}
+        self._consumers: dict[str, tuple[Consumer, threading.Lock]] = {}
+        # Its own threads: a registry that hangs must not keep states from being made of what is
+        # there.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="registry")
+
+    def close(self) -> None:
+        """Start nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def check(self, connection: Any, row: PointRow) -> None:
+        """Refuse a published base that does not verify.
+
+        Args:
+            connection: within a transaction of the tenant.
+            row: the point, with the snapshot that is wanted.
+
+        Raises:
+            SnapshotError: it does not verify, or there is none.
+            StateError: there is no such snapshot.
+        """
+        sought = await self.find(connection, row)
+        if sought.found.reason == "published":
+            await self.fetch(sought)
+
+    async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
+        """Return the policy that a snapshot starts from.
+
+        Args:
+            connection: within a transaction of the tenant.
+            row: the point, with the snapshot that is wanted.
+
+        Raises:
+            SnapshotError: it does not verify, or there is none.
+            StateError: there is no such snapshot.
+        """
+        prepared = await self.fetch(await self.find(connection, row))
+        return await prepared.base(connection, row)
+
+    async def find(self, connection: Any, row: PointRow) -> Sought:
+        """Return what the store knows of a snapshot; the registry is not asked yet.
+
+        Args:
+            connection: within a transaction of the tenant.
+            row: the point, with the snapshot that is wanted.
+
+        Raises:
+            StateError: there is no such snapshot.
+            MissingSnapshotError: it was retracted.
+        """
+        point = row.tenant, row.skill, row.point
+        found = await find_snapshot(connection, point, row.snapshot)
+        if found.retracted_at is not None:
+            name = f"{row.skill}/{row.point} {row.snapshot}"
+            raise MissingSnapshotError(f"{name} was retracted; serve another one")
+        spec = await spec_of(connection, found.spec_hash)
+        return Sought(await self._name(connection, row.tenant), row, found, spec)
+
+    async def fetch(self, sought: Sought) -> Prepared:
+        """Return a base that verified; no connection is needed meanwhile.
+
+        Args:
+            sought: of `find`.
+
+        Raises:
+            SnapshotError: it does not verify, or there is none.
+        """
+        if sought.found.reason != "published":
+            return Prepared(lambda: initial_policy(sought.spec))
+        loaded = await self._call(sought.tenant, lambda consumer: _load(consumer, sought))
+        return Prepared(lambda: _fitting(loaded, sought))
+
+    async def last_good(self, connection: Any, row: PointRow) -> PointRow:
+        """Return a point with the newest snapshot that verifies.
+
+        Args:
+            connection: within a transaction of the tenant.
+            row: the point.
+
+        Raises:
+            SnapshotError: none verifies.
+            StateError: the store knows nothing of it.
+        """
+        tenant = await self._name(connection, row.tenant)
+        loaded = await self._call(tenant, lambda it: it.load(row.skill, row.point))
+        point = row.tenant, row.skill, row.point
+        found = await find_snapshot(connection, point, loaded.description.version)
+        return await of_snapshot(connection, row, found)
+
+    async def _name(self, connection: Any, tenant: UUID) -> str:
+        name = self._names.get(tenant)
+        if name is None:
+            name = await connection.fetchval("SELECT name FROM tenant WHERE id = $1", tenant)
+            self._names[tenant] = name
+        return name
+
+    async def _call(self, tenant: str, ask: Callable[[Consumer], Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._ask, tenant, ask)
+
+    def _ask(self, tenant: str, ask: Callable[[Consumer], Any]) -> Any:
+        consumer, lock = self._consumers.get(tenant) or self._consumers.setdefault(
+            tenant, (self._consumer(tenant), threading.Lock())
+        )
+        with lock:
+            return ask(consumer)
+
+    def _consumer(self, tenant: str) -> Consumer:
+        root = self._home / "trust" / tenant / "root.json"
+        if not root.is_file():
+            message = f"there is no trusted root {root}; copy it from who holds {tenant}'s keys"
+            raise VerificationError(message)
+        source = self._source
+        own = f"{source.rstrip('/')}/{tenant}" if "://" in source else Path(source) / tenant
+        cache = self._home / "cache" / "registry" / tenant
+        from steersman.registry import Consumer  # noqa: PLC0415
+
+        return Consumer(own, root.read_bytes(), cache, clock=self._clock)
+
+
+async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> PointRow:
+    """Return a point as a snapshot of it serves.
+
+    The declaration in force stays in force where the snapshot depends on it in no other way, so
+    that both arms of a rollout are credited alike; else it is the one that the snapshot was made
+    under.
+
+    Args:
+        connection: within a transaction of the tenant.
+        row: the point as it is declared.
+        found: the snapshot.
+
+    No doctest: it needs a server; ``tests/service/test_verified.py`` shows it.
+    """
+    spec = await spec_of(connection, found.spec_hash)
+    same = learned_from(spec) == learned_from(row.spec)
+    if same and found.feature_hash == row.feature_hash:
+        return replace(row, snapshot=found.version)
+    return replace(
+        row,
+        snapshot=found.version,
+        spec=spec,
+        spec_hash=found.spec_hash,
+        feature_hash=found.feature_hash,
+        per_episode=spec.reward.scope == "episode",
+    )
+
+
+def _load(consumer: Consumer, sought: Sought) -> Loaded:
+    """Load the version; one that is not known yet is looked for."""
+    row = sought.row
+    try:
+        return consumer.load(row.skill, row.point, row.snapshot)
+    except MissingSnapshotError:
+        consumer.refresh()
+        return consumer.load(row.skill, row.point, row.snapshot)
+
+
+def _fitting(loaded: Loaded, sought: Sought) -> ChoicePolicy:
+    """Return the policy, if what was signed is what the store calls by this name."""
+    said, row, found = loaded.description, sought.row, sought.found
+    signed = said.skill, said.point, said.version, said.spec_hash, said.feature_hash
+    wanted = row.skill, row.point, row.snapshot, found.spec_hash.hex(), found.feature_hash.hex()
+    name = f"{row.skill}/{row.point} {row.snapshot}"
+    if signed != wanted or sought.spec.spec_hash != said.spec_hash:
+        raise VerificationError(
+            f"{name} was signed as {signed}, and the store has {wanted}; publish it again"
+        )
+    policy, prior = load_policy(loaded.state), initial_policy(sought.spec)
+    parts = policy.algorithm, policy.actions, policy.floor
+    declared = prior.algorithm, prior.actions, prior.floor
+    if parts != declared:
+        raise VerificationError(
+            f"{name} holds {parts}, and its declaration says {declared}; publish it again"
+        )
+    return policy
