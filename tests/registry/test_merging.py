@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -77,8 +78,7 @@ def test_every_grouping_gives_the_same_bytes(kind, order, cuts, data):
     base, deltas = _base_and_deltas(kind, 6)
     edges = [0, *sorted(cuts), 6]
     groups = [
-        gather([deltas[i] for i in order[low:high]])
-        for low, high in zip(edges, edges[1:], strict=False)
+        gather([deltas[i] for i in order[low:high]]) for low, high in itertools.pairwise(edges)
     ]
     while len(groups) > 1:  # bracketed in any way
         place = data.draw(st.integers(0, len(groups) - 2))

@@ -1,6 +1,13 @@
-"""Snapshots: states as bytes that depend on the state alone, and what makes them safe to ship."""
+"""Snapshots: states as bytes that depend on the state alone, and what makes them safe to ship.
+
+What compares two snapshots is resolved on first use: whoever serves one must not pay for the import
+of off-policy evaluation.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from steersman.registry.description import Description, Published, describe
 from steersman.registry.eigenvalues import largest_eigenvalue
@@ -10,24 +17,48 @@ from steersman.registry.snapshot import check_state, pack_snapshot, unpack_snaps
 from steersman.registry.states import pack_state, unpack_state
 from steersman.registry.versions import Ingredients, Version, change_between, next_version
 
+if TYPE_CHECKING:
+    from steersman.registry.comparing import Diff, diff
+    from steersman.registry.paired import OffPolicyDelta, off_policy_delta
+    from steersman.registry.reference import Reference
+
 __all__ = [
     "Description",
+    "Diff",
     "Ingredients",
     "Measures",
+    "OffPolicyDelta",
     "Published",
+    "Reference",
     "Version",
     "change_between",
     "check_state",
     "delta_id",
     "describe",
+    "diff",
     "gather",
     "guard",
     "largest_eigenvalue",
     "measure",
     "merge_states",
     "next_version",
+    "off_policy_delta",
     "pack_snapshot",
     "pack_state",
     "unpack_snapshot",
     "unpack_state",
 ]
+
+_HOMES = {
+    "comparing": "Diff diff",
+    "paired": "OffPolicyDelta off_policy_delta",
+    "reference": "Reference",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

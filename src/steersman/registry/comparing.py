@@ -1,0 +1,284 @@
+"""What lies between two snapshots: parameters, features, traffic, and what the log says of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.ope import LoggedData
+from steersman.policies import load_policy
+from steersman.registry.headers import state_header
+from steersman.registry.paired import OffPolicyDelta, off_policy_delta
+from steersman.registry.picture import draw_diff
+from steersman.registry.reference import decided
+from steersman.registry.report import diff_text
+from steersman.registry.versions import Ingredients, change_between
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.registry.description import Description
+    from steersman.registry.reference import Decided, Reference
+    from steersman.registry.versions import Change
+
+    Floats = NDArray[np.float64]
+
+_ABOUT = ("version", "algorithm", "dim", "feature_hash", "spec_hash", "samples", "line", "line_seq")
+
+
+class Described(Protocol):
+    """Whatever holds a state with its description: `Published`, or what a consumer loaded."""
+
+    @property
+    def description(self) -> Description:
+        """What was signed."""
+
+    @property
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """The arrays by name."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One entry that differs.
+
+    Args:
+        before: in the first snapshot; None where it has none.
+        after: in the second.
+    """
+
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Share of the reference log's requests that an action gets.
+
+    Args:
+        action: its name.
+        before: share under the first snapshot, in [0, 1].
+        after: share under the second.
+    """
+
+    action: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """How requests move between actions.
+
+    Args:
+        shifts: by action, the largest change first.
+        moved: mean probability that has to move from one action to another, in [0, 1].
+        flipped: share of requests whose likeliest action is another, in [0, 1].
+        rows: requests compared.
+    """
+
+    shifts: tuple[Shift, ...]
+    moved: float
+    flipped: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What lies between two snapshots.
+
+    Args:
+        names: both versions.
+        change: what kind of version step it is.
+        about: entries of the descriptions that differ.
+        parameters: parameters of the policies that differ.
+        added: actions that only the second knows.
+        removed: actions that only the first knows.
+        traffic: on the reference log; None without one.
+        off_policy: likewise.
+    """
+
+    names: tuple[str, str]
+    change: Change
+    about: Mapping[str, Changed] = field(default_factory=dict)
+    parameters: Mapping[str, Changed] = field(default_factory=dict)
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    traffic: Traffic | None = None
+    off_policy: OffPolicyDelta | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the difference as values that JSON knows."""
+        return {
+            "first": self.names[0],
+            "second": self.names[1],
+            "change": self.change,
+            "about": _pairs(self.about),
+            "parameters": _pairs(self.parameters),
+            "actions": {"added": list(self.added), "removed": list(self.removed)},
+            "traffic": None if self.traffic is None else _traffic_json(self.traffic),
+            "off_policy": None if self.off_policy is None else self.off_policy.to_json(),
+        }
+
+    def text(self) -> str:
+        """Return the difference for people to read, in lines of at most 100 columns."""
+        return diff_text(self)
+
+    def picture(self, file: Path) -> None:
+        """Write traffic and off-policy difference as a picture.
+
+        Args:
+            file: to be written; its ending decides the format, such as ``.png`` or ``.svg``.
+
+        Raises:
+            DataError: matplotlib is not installed.
+            InputError: there was no reference log, so there is nothing to draw.
+        """
+        draw_diff(self, file)
+
+
+def diff(first: Described, second: Described, reference: Reference | None = None) -> Diff:
+    """Return what lies between two snapshots of a decision point.
+
+    Args:
+        first: the earlier one, or what serves now.
+        second: the later one, or the candidate.
+        reference: logged decisions to compare on; None: parameters and features alone.
+
+    Returns:
+        With a reference log, also how traffic shifts and what the log says about the value of
+        both: doubly robust over named actions, self-normalised weights over open candidates.
+
+    Raises:
+        InputError: snapshots of different decision points, or a log that does not fit them.
+        StateError: a state that no policy reads.
+
+    >>> from datetime import UTC, datetime
+    >>> from steersman.policies import LinUCB
+    >>> from steersman.registry import Published, describe
+    >>> named = {"tenant": "acme", "skill": "assistant", "point": "route"}
+    >>> at = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> states = [LinUCB(["a", "b"], dim=2, alpha=alpha).state() for alpha in (1.0, 0.5)]
+    >>> both = [
+    ...     Published(describe(state, version=version, created_at=at, **named), state)
+    ...     for state, version in zip(states, ("0.1.0", "0.2.0"), strict=True)
+    ... ]
+    >>> found = diff(*both)
+    >>> found.change, found.parameters["alpha"]
+    ('minor', Changed(before=1.0, after=0.5))
+    """
+    one, other = first.description, second.description
+    if (one.tenant, one.skill, one.point) != (other.tenant, other.skill, other.point):
+        message = (
+            f"{one.skill}/{one.point} and {other.skill}/{other.point} are no snapshots of one "
+            "decision point; compare two of the same"
+        )
+        raise InputError(message)
+    before, after = (_parameters(each) for each in (first, second))
+    traffic, off_policy = (None, None) if reference is None else _compared(first, second, reference)
+    return Diff(
+        names=(one.version, other.version),
+        change=change_between(_ingredients(one, before), _ingredients(other, after)),
+        about=_differing({name: (getattr(one, name), getattr(other, name)) for name in _ABOUT}),
+        parameters=_differing(
+            {name: (before.get(name), after.get(name)) for name in {**before, **after}}
+        ),
+        added=tuple(name for name in other.actions if name not in one.actions),
+        removed=tuple(name for name in one.actions if name not in other.actions),
+        traffic=traffic,
+        off_policy=off_policy,
+    )
+
+
+def _parameters(snapshot: Described) -> dict[str, Any]:
+    config = state_header(snapshot.state)["config"]
+    return {name: value for name, value in config.items() if name != "actions"}
+
+
+def _ingredients(description: Description, parameters: Mapping[str, Any]) -> Ingredients:
+    features = {"actions": description.actions, "feature_hash": description.feature_hash}
+    return Ingredients(description.algorithm, {**parameters, **features})
+
+
+def _differing(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, Changed]:
+    return {name: Changed(*pair) for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _compared(
+    first: Described, second: Described, reference: Reference
+) -> tuple[Traffic, OffPolicyDelta]:
+    policies = load_policy(first.state), load_policy(second.state)
+    if bool(policies[0].actions) != bool(policies[1].actions):
+        message = (
+            "one snapshot has named actions and the other open candidates; their traffic cannot "
+            "be compared on one log"
+        )
+        raise InputError(message)
+    columns = tuple(dict.fromkeys((*policies[0].actions, *policies[1].actions)))
+    before = decided(policies[0], reference, columns)
+    after = decided(policies[1], reference, columns, other=True)
+    return _traffic(before, after), _off_policy(before, after, reference)
+
+
+def _traffic(before: Decided, after: Decided) -> Traffic:
+    shares = before.traffic(), after.traffic()
+    shifts = [
+        Shift(name, shares[0].get(name, 0.0), shares[1].get(name, 0.0))
+        for name in {**shares[0], **shares[1]}
+    ]
+    first, second = before.target(), after.target()
+    return Traffic(
+        shifts=tuple(sorted(shifts, key=lambda shift: -abs(shift.after - shift.before))),
+        moved=float(0.5 * np.abs(second - first).sum(axis=1).mean()),
+        flipped=float((first.argmax(axis=1) != second.argmax(axis=1)).mean()),
+        rows=len(first),
+    )
+
+
+def _off_policy(before: Decided, after: Decided, reference: Reference) -> OffPolicyDelta:
+    rewards = np.asarray(reference.rewards, dtype=np.float64)
+    known = ~np.isnan(rewards)
+    estimator = "dr" if before.columns else "snips"
+    if not known.any():
+        reason = "no decision of the reference log has a reward"
+        return OffPolicyDelta(estimator, 0.95, 0, (0.0, 0.0), reasons=(reason,))
+    contexts = np.asarray(reference.contexts) if estimator == "dr" else np.zeros(0)
+    numeric = contexts.dtype.kind in "biuf" and contexts.ndim == 2
+    logs = [
+        LoggedData(
+            actions=each.places(reference.actions)[known],
+            rewards=rewards[known],
+            propensities=np.asarray(reference.propensities, dtype=np.float64)[known],
+            target=each.target()[known],
+            contexts=contexts[known] if numeric else None,
+            clusters=None if reference.units is None else np.asarray(reference.units)[known],
+            reward_range=reference.reward_range,
+        )
+        for each in (before, after)
+    ]
+    return off_policy_delta(*logs, estimator=estimator, adaptive=reference.adaptive)
+
+
+def _pairs(changes: Mapping[str, Changed]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"before": change.before, "after": change.after} for name, change in changes.items()
+    }
+
+
+def _traffic_json(traffic: Traffic) -> dict[str, Any]:
+    shifts = [
+        {"action": shift.action, "before": shift.before, "after": shift.after}
+        for shift in traffic.shifts
+    ]
+    return {
+        "rows": traffic.rows,
+        "moved": traffic.moved,
+        "flipped": traffic.flipped,
+        "actions": shifts,
+    }

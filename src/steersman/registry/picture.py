@@ -1,0 +1,78 @@
+"""A difference of two snapshots as a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.registry.comparing import Diff, Traffic
+    from steersman.registry.paired import OffPolicyDelta
+
+_MOST_ACTIONS = 12
+_BEFORE, _AFTER = "#999999", "#0b6e4f"
+
+
+def draw_diff(found: Diff, file: Path) -> None:
+    """Write traffic by action, before and after, and the off-policy difference below.
+
+    Args:
+        found: as ``diff`` returned it, with a reference log.
+        file: to be written; its ending decides the format.
+
+    Raises:
+        DataError: matplotlib is not installed.
+        InputError: there was no reference log.
+
+    No doctest: it writes a file; ``tests/registry/test_diff.py`` shows it.
+    """
+    if found.traffic is None:
+        raise InputError("there is nothing to draw: compare the snapshots on a reference log")
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
+    except ImportError as error:
+        message = "matplotlib is not installed; pictures need: pip install 'steersman[demo]'"
+        raise DataError(message) from error
+    count = min(len(found.traffic.shifts), _MOST_ACTIONS)
+    figure = Figure(figsize=(8.0, 2.6 + 0.4 * count), layout="constrained")
+    upper, lower = figure.subplots(2, 1, height_ratios=[0.6 + 0.4 * count, 0.7])
+    _draw_traffic(upper, found.traffic, found.names)
+    _draw_delta(lower, found.off_policy)
+    figure.suptitle(f"{found.names[0]} → {found.names[1]}")
+    # No date and no random ids, so that one difference is one file.
+    figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
+
+
+def _draw_traffic(axes: Any, traffic: Traffic, names: tuple[str, str]) -> None:
+    shown = traffic.shifts[:_MOST_ACTIONS][::-1]
+    places = range(len(shown))
+    for offset, colour, name, shares in (
+        (0.2, _BEFORE, names[0], [shift.before for shift in shown]),
+        (-0.2, _AFTER, names[1], [shift.after for shift in shown]),
+    ):
+        axes.barh([place + offset for place in places], shares, 0.38, color=colour, label=name)
+    # A dollar sign would begin mathematics.
+    axes.set_yticks(list(places), [shift.action[:40].replace("$", r"\$") for shift in shown])
+    axes.set_xlabel(f"share of {traffic.rows:,} logged requests")
+    axes.set_xlim(0.0, 1.0)
+    axes.legend(loc="lower right", frameon=False)
+    axes.spines[["top", "right"]].set_visible(b=False)
+
+
+def _draw_delta(axes: Any, found: OffPolicyDelta | None) -> None:
+    axes.spines[["top", "right", "left"]].set_visible(b=False)
+    axes.set_yticks([])
+    axes.axvline(0.0, color=_BEFORE, linewidth=1.0)
+    if found is None or found.delta is None:
+        reasons = "no log" if found is None else "; ".join(found.reasons)
+        axes.set_xlabel(f"off-policy difference: refused ({reasons[:90]})")
+        return
+    half = (found.high or 0.0) - found.delta
+    axes.errorbar([found.delta], [0.0], xerr=[[half], [half]], fmt="o", color=_AFTER, capsize=4)
+    sizes = f"{found.ess[0]:,.0f} and {found.ess[1]:,.0f}"
+    axes.set_xlabel(
+        f"difference in reward, off-policy ({found.level:.0%}; effective sample sizes {sizes})"
+    )

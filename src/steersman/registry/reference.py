@@ -1,0 +1,176 @@
+"""A reference log: the requests on which two snapshots are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies import ChoicePolicy
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Logged decisions, in their order, n of them.
+
+    Args:
+        contexts: n contexts as the first snapshot's policy takes them: an (n, d) array or keys.
+        actions: n names of what was done.
+        propensities: (n,) probabilities with which it was drawn, in (0, 1].
+        rewards: (n,) rewards; NaN where none came, which counts for traffic and not for evidence.
+        other_contexts: n contexts as the second snapshot's policy takes them; None: the same.
+        eligible: n lists of names that could be chosen; None, also for one request: all.
+        features: n sets of per-action features, in the order of ``eligible``, for joint models.
+        units: n labels of users, sessions or episodes whose rows may depend on each other.
+        adaptive: whether the logging policy learned from these rewards.
+        reward_range: smallest and largest reward that can occur.
+
+    Raises:
+        InputError: lengths that differ, or no row.
+
+    >>> Reference(np.zeros((2, 3)), ["a"], [0.5], [1.0])
+    Traceback (most recent call last):
+    steersman.errors.InputError: the reference log's contexts have 2 rows, its actions 1; ...
+    """
+
+    contexts: Sequence[Any] | Floats
+    actions: Sequence[str]
+    propensities: Sequence[float] | Floats
+    rewards: Sequence[float] | Floats
+    other_contexts: Sequence[Any] | Floats | None = None
+    eligible: Sequence[Sequence[str] | None] | None = None
+    features: Sequence[Any] | None = None
+    units: Sequence[Any] | None = None
+    adaptive: bool = True
+    reward_range: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        """Check that every column has one entry a decision."""
+        count = len(self.actions)
+        if count == 0:
+            raise InputError("the reference log is empty; choose decisions to compare on")
+        for name in ("contexts", "propensities", "rewards", "other_contexts", "eligible"):
+            self._check_length(name, count)
+        for name in ("features", "units"):
+            self._check_length(name, count)
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def _check_length(self, name: str, count: int) -> None:
+        values = getattr(self, name)
+        if values is not None and len(values) != count:
+            message = (
+                f"the reference log's {name} have {len(values)} rows, its actions {count}; "
+                "give one of each for every decision"
+            )
+            raise InputError(message)
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """What one policy would do on a reference log.
+
+    Args:
+        columns: names of the columns of ``target``; none where candidates change by request.
+        names: n lists of the names that each row's probabilities belong to.
+        rows: n arrays of probabilities, in the order of ``names``.
+    """
+
+    columns: tuple[str, ...]
+    names: list[tuple[str, ...]]
+    rows: list[Floats] = field(repr=False)
+
+    def target(self) -> Floats:
+        """Return the probabilities as an (n, K) matrix: by column, or by place in the request."""
+        width = len(self.columns) or max(len(names) for names in self.names)
+        place = {name: i for i, name in enumerate(self.columns)}
+        matrix: Floats = np.zeros((len(self.rows), width))
+        for row, (names, probabilities) in enumerate(zip(self.names, self.rows, strict=True)):
+            where = [place[name] for name in names] if place else slice(len(names))
+            matrix[row, where] = probabilities
+        return matrix
+
+    def places(self, actions: Sequence[str]) -> NDArray[np.int64]:
+        """Return the column of each logged action.
+
+        Args:
+            actions: n names.
+
+        Raises:
+            InputError: an action that could not be chosen in its row.
+        """
+        fixed = {name: i for i, name in enumerate(self.columns)}
+        found = []
+        for row, action in enumerate(actions):
+            names = self.columns or self.names[row]
+            if action not in names:
+                message = (
+                    f"row {row} of the reference log chose {action!r:.80}, which is not among its "
+                    f"candidates {list(names)[:5]}; leave such rows out"
+                )
+                raise InputError(message)
+            found.append(fixed[action] if fixed else names.index(action))
+        return np.array(found, dtype=np.int64)
+
+    def traffic(self) -> dict[str, float]:
+        """Return the share of all requests that each action would get."""
+        shares: dict[str, float] = {}
+        for names, probabilities in zip(self.names, self.rows, strict=True):
+            for name, probability in zip(names, probabilities.tolist(), strict=True):
+                shares[name] = shares.get(name, 0.0) + probability / len(self.rows)
+        return shares
+
+
+def decided(
+    policy: ChoicePolicy, reference: Reference, columns: tuple[str, ...], *, other: bool = False
+) -> Decided:
+    """Return what a policy would do on every row of a reference log.
+
+    Args:
+        policy: of a snapshot.
+        reference: the log.
+        columns: names of all actions of both policies; none for open candidates.
+        other: whether the policy takes ``other_contexts``.
+
+    Raises:
+        InputError: a row that the policy cannot decide.
+
+    >>> from steersman.policies import Fixed
+    >>> log = Reference([None, None], ["a", "b"], [0.5, 0.5], [1.0, 0.0])
+    >>> decided(Fixed(["a", "b"], "b"), log, ("a", "b")).target().tolist()
+    [[0.0, 1.0], [0.0, 1.0]]
+    """
+    contexts = reference.contexts
+    if other and reference.other_contexts is not None:
+        contexts = reference.other_contexts
+    names, rows = [], []
+    for row in range(len(reference)):
+        eligible = None if reference.eligible is None else reference.eligible[row]
+        known = _known(policy, eligible)
+        features = None if reference.features is None else reference.features[row]
+        try:
+            distribution = policy.distribution(contexts[row], eligible=known, features=features)
+        except InputError as error:
+            message = f"row {row} of the reference log cannot be decided: {error}"
+            raise InputError(message) from error
+        names.append(policy.actions or tuple(known or ()))
+        rows.append(distribution)
+    return Decided(columns, names, rows)
+
+
+def _known(policy: ChoicePolicy, eligible: Sequence[str] | None) -> Sequence[str] | None:
+    """Return the eligible names that the policy knows; what it lost it gives no probability."""
+    if eligible is None or not policy.actions:
+        return eligible
+    return [name for name in eligible if name in policy.actions]

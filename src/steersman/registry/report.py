@@ -1,0 +1,88 @@
+"""A difference of two snapshots as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from steersman.registry.comparing import Changed, Diff, Traffic
+    from steersman.registry.paired import OffPolicyDelta
+
+_MOST_ACTIONS = 20
+_WIDTH = 24
+
+
+def diff_text(found: Diff) -> str:
+    """Return a difference for people to read.
+
+    Args:
+        found: as ``diff`` returned it.
+
+    Returns:
+        Lines of at most 100 columns, without one at the end.
+
+    No doctest: it needs two snapshots; ``tests/registry/test_diff.py`` shows it.
+    """
+    lines = [f"{found.names[0]} → {found.names[1]}  ({_KINDS[found.change]})"]
+    lines += _section("snapshot", found.about)
+    lines += _section("parameters", found.parameters)
+    for sign, names in (("+", found.added), ("-", found.removed)):
+        lines += [f"  {sign} action {_brief(name, 80)}" for name in names]
+    if found.traffic is not None:
+        lines += _traffic(found.traffic)
+    if found.off_policy is not None:
+        lines += _off_policy(found.off_policy)
+    return "\n".join(lines)
+
+
+_KINDS = {
+    "patch": "patch: more data",
+    "minor": "minor: other parameters or features",
+    "major": "major: another algorithm",
+}
+
+
+def _section(title: str, changes: Mapping[str, Changed]) -> Iterator[str]:
+    if changes:
+        yield title
+    for name, change in changes.items():
+        pair = f"{_brief(change.before, 32)} → {_brief(change.after, 32)}"
+        yield f"  {_brief(name, _WIDTH):{_WIDTH}} {pair}"
+
+
+def _traffic(traffic: Traffic) -> Iterator[str]:
+    yield f"traffic on {traffic.rows:,} logged requests"
+    for shift in traffic.shifts[:_MOST_ACTIONS]:
+        change = shift.after - shift.before
+        yield (
+            f"  {_brief(shift.action, _WIDTH):{_WIDTH}} {shift.before:7.2%} → {shift.after:7.2%}"
+            f"  {change:+8.2%}"
+        )
+    rest = traffic.shifts[_MOST_ACTIONS:]
+    if rest:
+        largest = abs(rest[0].after - rest[0].before)
+        yield f"  and {len(rest):,} more actions, none of which changes by more than {largest:.2%}"
+    yield f"  {'moved in the mean':{_WIDTH}} {traffic.moved:7.2%} of a request's probability"
+    yield f"  {'another likeliest action':{_WIDTH}} {traffic.flipped:7.2%} of the requests"
+
+
+def _off_policy(found: OffPolicyDelta) -> Iterator[str]:
+    yield f"off-policy ({found.estimator}) on {found.rows:,} rewarded requests"
+    sizes = f"{found.ess[0]:,.0f} and {found.ess[1]:,.0f}"
+    if found.values is not None and found.delta is not None:
+        yield f"  {'value':{_WIDTH}} {found.values[0]:.4f} → {found.values[1]:.4f}"
+        interval = f"[{found.low:+.4f}, {found.high:+.4f}] at {found.level:.0%}"
+        yield f"  {'difference':{_WIDTH}} {found.delta:+.4f}  {interval}"
+    yield f"  {'effective sample size':{_WIDTH}} {sizes}"
+    for reason in found.reasons:
+        yield f"  refused: {reason}"
+
+
+def _brief(value: Any, most: int) -> str:
+    if value is None:
+        return "none"
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
