@@ -20,10 +20,16 @@ from steersman.stats.power import (
     required_sample_size,
 )
 from steersman.stats.sequential import asymptotic_confidence_sequence, msprt
+from steersman.stats.two_arms import (
+    Moments,
+    sequential_sample_ratio_test,
+    two_arm_confidence_sequence,
+)
 
 __all__ = [
     "Comparison",
     "Interval",
+    "Moments",
     "SampleRatio",
     "achieved_power",
     "asymptotic_confidence_sequence",
@@ -37,5 +43,7 @@ __all__ = [
     "non_inferiority_test",
     "required_sample_size",
     "sample_ratio_test",
+    "sequential_sample_ratio_test",
+    "two_arm_confidence_sequence",
     "welch_test",
 ]

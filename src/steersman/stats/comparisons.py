@@ -166,20 +166,43 @@ def sample_ratio_test(
         Pearson (1900); Fabijan et al. (2019), Diagnosing sample ratio mismatch in online
         controlled experiments. False-alarm rate: ``tests/stats/test_comparisons.py``.
     """
-    counts = sample(observed, "observed")
-    plan = np.ones_like(counts) if shares is None else sample(shares, "shares")
-    if plan.shape != counts.shape or np.any(plan <= 0.0):
-        message = f"shares are {plan.tolist()}; allowed are {counts.size} positive numbers"
+    counts, plan = split(observed, shares)
+    if counts.sum() == 0.0:
+        message = "observed is 0 in every arm; allowed are counts with a sum above 0; wait"
         raise InputError(message)
-    if np.any(counts < 0.0) or counts.sum() == 0.0:
-        message = f"observed is {counts.tolist()}; allowed are counts >= 0 with a sum above 0"
-        raise InputError(message)
-    expected = counts.sum() * plan / plan.sum()
+    expected = counts.sum() * plan
     statistic = float(((counts - expected) ** 2 / expected).sum())
     p_value = float(stats.chi2.sf(statistic, counts.size - 1))
     return SampleRatio(
         counts, expected, statistic, p_value, p_value < 1.0 - open_unit(level, "level")
     )
+
+
+def split(
+    observed: ArrayLike, shares: ArrayLike | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return counts per arm, and the planned shares with a sum of 1.
+
+    Args:
+        observed: Units per arm, shape (arms,), at least two arms.
+        shares: Planned shares, positive, in any common scale; equal if None.
+
+    Raises:
+        InputError: Negative counts, shares not positive, shapes that differ.
+
+    Example:
+        >>> split([3, 1], None)
+        (array([3., 1.]), array([0.5, 0.5]))
+    """
+    counts = sample(observed, "observed")
+    plan = np.ones_like(counts) if shares is None else sample(shares, "shares")
+    if plan.shape != counts.shape or np.any(plan <= 0.0):
+        message = f"shares are {plan.tolist()}; allowed are {counts.size} positive numbers"
+        raise InputError(message)
+    if np.any(counts < 0.0):
+        message = f"observed is {counts.tolist()}; allowed are counts of units >= 0"
+        raise InputError(message)
+    return counts, plan / plan.sum()
 
 
 def _welch(candidate: ArrayLike, control: ArrayLike) -> tuple[float, float, float]:

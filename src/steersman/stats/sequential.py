@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import lambertw
@@ -54,14 +55,37 @@ def asymptotic_confidence_sequence(
     if not (math.isfinite(mean) and math.isfinite(variance) and variance >= 0.0):
         message = f"mean is {mean!r}, variance {variance!r}; allowed are finite numbers, >= 0"
         raise InputError(message)
-    rho_squared = (-float(lambertw(-(alpha**2) / math.e, k=-1).real) - 1.0) / tuned
-    if not rho_squared > 0.0:
-        message = f"level is {level!r}, 0 to the last digit; allowed are levels such as 0.95"
-        raise InputError(message)
+    rho_squared = tuned_rho_squared(alpha, tuned)
     scaled = size * rho_squared + 1.0
     log_term = math.log(math.sqrt(scaled) / alpha)
     half = math.sqrt(variance) / size * math.sqrt(2.0 * scaled / rho_squared * log_term)
     return Interval(mean - half, mean + half)
+
+
+@lru_cache(maxsize=1024)
+def tuned_rho_squared(alpha: float, n_star: int) -> float:
+    """Return the mixture's variance that makes a two-sided sequence tightest at ``n_star``.
+
+    Args:
+        alpha: Chance that any look misses, in (0, 1).
+        n_star: Units at which the sequence is tightest, at least 1.
+
+    Returns:
+        rho squared, above 0: (-W(-alpha^2 / e) - 1) / n_star on the lower branch of Lambert's W.
+
+    Raises:
+        InputError: alpha is 0 or 1 to the last digit.
+
+    Example:
+        >>> round(tuned_rho_squared(0.05, 1000), 6)
+        0.008212
+    """
+    rho_squared = (-float(lambertw(-(alpha**2) / math.e, k=-1).real) - 1.0) / n_star
+    if not rho_squared > 0.0:
+        level = 1.0 - alpha
+        message = f"level is {level!r}, 0 or 1 to the last digit; allowed are levels such as 0.95"
+        raise InputError(message)
+    return rho_squared
 
 
 def msprt(mean_diff: float, variance: float, n: int, *, tau: float) -> float:

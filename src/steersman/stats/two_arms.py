@@ -1,0 +1,172 @@
+"""The difference of two arms, and the split between them, valid however often one looks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import gammaln
+
+from steersman.errors import InputError
+from steersman.stats.arguments import count, open_unit, positive
+from steersman.stats.comparisons import SampleRatio, split
+from steersman.stats.interval import Interval
+from steersman.stats.sequential import tuned_rho_squared
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What is left of an arm's numbers, one per unit: all that a sequence needs.
+
+    Args:
+        n: Units, at least 0.
+        mean: Of their numbers; 0 without any.
+        variance: Of one unit's number, at least 0, with n - 1 below; 0 below two units.
+
+    Raises:
+        InputError: A number that is not finite, or outside its range.
+
+    Example:
+        >>> Moments(3, 0.5, 0.25).n
+        3
+    """
+
+    n: int
+    mean: float
+    variance: float
+
+    def __post_init__(self) -> None:
+        """Refuse what no interval can be formed from, before it hides in a comparison."""
+        finite = math.isfinite(self.mean) and math.isfinite(self.variance)
+        if not finite or self.variance < 0.0 or self.n < 0:
+            message = f"n, mean, variance are {self.n!r}, {self.mean!r}, {self.variance!r}; "
+            raise InputError(message + "allowed are finite numbers, n and variance >= 0; drop NaN")
+
+
+def two_arm_confidence_sequence(
+    candidate: Moments,
+    control: Moments,
+    *,
+    level: float = 0.95,
+    n_star: int,
+    one_sided: bool = False,
+) -> Interval:
+    r"""Return an interval for the difference of two means that may be looked at at any time.
+
+    Let N = n_c + n_k units have been seen, each on the candidate with probability 1/2 and
+    independently of all before. The estimate mean_c - mean_k is the average of
+
+        phi_i = 2 A_i (Y_i - mu_c) - 2 (1 - A_i) (Y_i - mu_k) + mu_c - mu_k
+
+    but for a remainder of order log log N / N, which is small beside 1 / sqrt(N). The phi_i are
+    independent, so the one-sample sequence over N units holds for their mean. Its variance of one
+    term, estimated, is N (s_c^2 / n_c + s_k^2 / n_k): the variances may differ, and so may the
+    counts, by chance. Hence the interval is the one of `asymptotic_confidence_sequence` with n = N.
+
+    Assumes one number per unit, independent units, arms that are split evenly at every moment (an
+    uneven split that changes while the world does confounds the two), and a first look after some
+    50 units of each arm; rare outcomes need more.
+
+    Args:
+        candidate: Its units so far, n >= 1.
+        control: Its units so far, n >= 1.
+        level: Probability that no look ever misses, in (0, 1); with ``one_sided`` that of each end
+            by itself, in (0.5, 1).
+        n_star: Units of *both* arms at which it is tightest; fixed before the first look.
+        one_sided: Whether each end is a bound of its own, at ``level``.
+
+    Returns:
+        Interval of candidate minus control.
+
+    Raises:
+        InputError: An argument outside its range; an arm without units.
+
+    Example:
+        >>> arms = Moments(1000, 0.53, 0.0625), Moments(990, 0.5, 0.0625)
+        >>> low, high = two_arm_confidence_sequence(*arms, n_star=2000)
+        >>> round(low, 4), round(high, 4)
+        (-0.004, 0.064)
+        >>> low, _ = two_arm_confidence_sequence(*arms, n_star=2000, one_sided=True)
+        >>> round(low, 4)
+        -0.0011
+
+    Source:
+        Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas (2024), Time-uniform central limit theory
+        and asymptotic confidence sequences, section 3 on average treatment effects in randomised
+        experiments, here without covariates; its one-sided boundary, whose logarithm is
+        log(1 + sqrt(N rho^2 + 1) / (2 alpha)), from the half-normal mixture. Coverage over many
+        looks and the mixture by quadrature: ``tests/stats/test_two_arms.py``.
+    """
+    sizes = count(candidate.n, "candidate.n"), count(control.n, "control.n")
+    alpha, tuned = 1.0 - open_unit(level, "level"), count(n_star, "n_star")
+    if one_sided and alpha >= 0.5:
+        message = f"level is {level!r}; allowed is 0.5 < level < 1 for a bound; take e.g. 0.95"
+        raise InputError(message)
+    total = sizes[0] + sizes[1]
+    rho_squared = tuned_rho_squared(2.0 * alpha if one_sided else alpha, tuned)
+    scaled = total * rho_squared + 1.0
+    root = math.sqrt(scaled)
+    log_term = math.log1p(root / (2.0 * alpha)) if one_sided else math.log(root / alpha)
+    error = candidate.variance / sizes[0] + control.variance / sizes[1]
+    half = math.sqrt(error) * math.sqrt(2.0 * scaled / (total * rho_squared) * log_term)
+    difference = candidate.mean - control.mean
+    return Interval(difference - half, difference + half)
+
+
+def sequential_sample_ratio_test(
+    observed: ArrayLike,
+    shares: ArrayLike | None = None,
+    *,
+    level: float = 0.999,
+    concentration: float = 200.0,
+) -> SampleRatio:
+    """Return whether units were split as planned, however often one looks.
+
+    The p-value is one over a martingale: the likelihood of the counts under a Dirichlet mixture
+    around the plan, over their likelihood under the plan. The chance that it ever falls to 1 -
+    ``level`` when the plan is kept is at most 1 - ``level``, where Pearson's test, looked at
+    often, calls a mismatch sooner or later.
+
+    Assumes that each unit is assigned independently with the planned probabilities. Count units,
+    never decisions.
+
+    Args:
+        observed: Units per arm so far, shape (arms,), at least two arms; all may be 0.
+        shares: Planned shares, positive, in any common scale, shape (arms,); equal by default.
+        level: A mismatch is called at p <= 1 - ``level``, in (0, 1).
+        concentration: How near to the plan the mixture lies, above 0: for two equal arms its
+            standard deviation is 1 / (2 sqrt(concentration + 1)), .035 by default.
+
+    Returns:
+        Counts, expected counts, the log of the martingale as ``statistic``, p-value and the call.
+
+    Raises:
+        InputError: Negative counts, shares not positive, shapes that differ.
+
+    Example:
+        >>> sequential_sample_ratio_test([10_000, 10_400]).p_value.__round__(4)
+        0.209
+        >>> sequential_sample_ratio_test([10_000, 11_000]).mismatch
+        True
+
+    Source:
+        Lindon and Malek (2022), Anytime-valid inference for multinomial count data, NeurIPS,
+        equation 5; Ville's inequality. False alarms over many looks, and the binomial case by
+        quadrature: ``tests/stats/test_two_arms.py``.
+    """
+    counts, plan = split(observed, shares)
+    expected = counts.sum() * plan
+    prior = positive(concentration, "concentration") * plan
+    log_ratio = float(
+        gammaln(prior.sum())
+        - gammaln(prior.sum() + counts.sum())
+        + (gammaln(prior + counts) - gammaln(prior) - counts * np.log(plan)).sum()
+    )
+    p_value = math.exp(min(0.0, -log_ratio))
+    mismatch = p_value <= 1.0 - open_unit(level, "level")
+    return SampleRatio(counts, expected, log_ratio, p_value, mismatch)
