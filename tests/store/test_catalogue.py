@@ -164,8 +164,10 @@ async def test_grants_are_those_that_were_meant(server):
     assert granted == [
         "steersman_app insert api_key audit decision event idempotency work",
         "steersman_worker delete checkpoint rollout_task work",
-        "steersman_worker insert audit checkpoint excluded incident learner reward rollout "
-        "rollout_task snapshot spec update verdict work",
+        (
+            "steersman_worker insert audit checkpoint excluded incident learner reward rollout "
+            "rollout_task snapshot spec update verdict work"
+        ),
         "steersman_worker update learner",
     ]
     columns = await column(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from steersman.store.audit import AuditRow, history, record
+from steersman.store.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.store.backup import Backup, backup, restore
 from steersman.store.crediting import (
     Decided,
@@ -23,6 +24,10 @@ from steersman.store.encoding import NO_KEY, encode, rounded
 from steersman.store.erasure import Erased, erase, export
 from steersman.store.events import EventRow, Verdict, log_events
 from steersman.store.group_commit import Expired, GroupCommit
+from steersman.store.held_out import (
+    HeldOut,
+    held_out,
+)
 from steersman.store.incidents import IncidentRow, close_incident, incidents_of, open_incident
 from steersman.store.keys import (
     ROLES,
@@ -44,6 +49,11 @@ from steersman.store.learning import (
     updates_after,
     write_checkpoint,
 )
+from steersman.store.lines import (
+    Stretch,
+    decisions_learned,
+    line_of,
+)
 from steersman.store.migrate import make_partitions, migrate
 from steersman.store.points import (
     PointRow,
@@ -62,6 +72,7 @@ from steersman.store.relearning import (
     copy_updates,
     exclude_decisions,
     hold_point,
+    hold_snapshots,
     hold_view,
     last_update,
     lineage,
@@ -86,6 +97,7 @@ from steersman.store.secret import hash_key, load_secret
 from steersman.store.snapshots import (
     Frozen,
     SnapshotRow,
+    describe_reserved,
     find_snapshot,
     mark_published,
     reserve_snapshot,
@@ -93,7 +105,13 @@ from steersman.store.snapshots import (
     snapshots_of,
     store_spec,
 )
-from steersman.store.tenants import Tenant, create_tenant, find_tenant, list_tenants
+from steersman.store.tenants import (
+    Tenant,
+    create_tenant,
+    find_tenant,
+    list_tenants,
+    tenant_name,
+)
 from steersman.store.verdicts import VerdictRow, add_verdict, latest_verdict, verdicts_of
 from steersman.store.work import (
     Fence,
@@ -114,8 +132,10 @@ __all__ = [
     "NO_KEY",
     "ROLES",
     "SCOPES",
+    "Anchor",
     "AuditRow",
     "Backup",
+    "ChainReport",
     "Database",
     "Decided",
     "DecisionRow",
@@ -126,6 +146,7 @@ __all__ = [
     "Frozen",
     "GroupCommit",
     "Happened",
+    "HeldOut",
     "IncidentRow",
     "Kept",
     "KeyRow",
@@ -137,6 +158,7 @@ __all__ = [
     "RolloutRow",
     "Segment",
     "SnapshotRow",
+    "Stretch",
     "Taken",
     "Tenant",
     "UpdateRow",
@@ -149,6 +171,7 @@ __all__ = [
     "append_rewards",
     "append_updates",
     "as_tenant",
+    "audit_head",
     "backup",
     "base_state",
     "claim",
@@ -159,9 +182,11 @@ __all__ = [
     "copy_updates",
     "create_key",
     "create_tenant",
+    "decisions_learned",
     "decisions_of",
     "decisions_to_credit",
     "declare",
+    "describe_reserved",
     "due_rollouts",
     "due_work",
     "encode",
@@ -179,8 +204,10 @@ __all__ = [
     "find_snapshot",
     "find_tenant",
     "hash_key",
+    "held_out",
     "history",
     "hold_point",
+    "hold_snapshots",
     "hold_view",
     "holder_of",
     "incidents_of",
@@ -192,6 +219,7 @@ __all__ = [
     "latest_verdict",
     "learned_from",
     "learned_of",
+    "line_of",
     "lineage",
     "list_keys",
     "list_tenants",
@@ -229,8 +257,10 @@ __all__ = [
     "tell_controllers",
     "tell_replicas",
     "tell_services",
+    "tenant_name",
     "unfinished",
     "updates_after",
     "verdicts_of",
+    "verify_chain",
     "write_checkpoint",
 ]

@@ -1,4 +1,8 @@
-"""Who did what: a row for everything administrative, in the transaction that does it."""
+"""Who did what: a row for everything administrative, in the transaction that does it.
+
+The database numbers the rows of a tenant and chains them by their hashes; `verify_chain` says
+whether they are still what was written.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,9 @@ class AuditRow:
         action: what was done, such as ``key.create``.
         subject: to what.
         detail: with what; never a secret.
+        seq: its number among the tenant's rows: 1, 2, 3, … without gaps.
+        prev_hash: of the row before, 32 bytes; zeros for the first.
+        hash: of this row, 32 bytes.
     """
 
     id: UUID
@@ -32,6 +39,9 @@ class AuditRow:
     action: str
     subject: str
     detail: dict[str, Any]
+    seq: int
+    prev_hash: bytes
+    hash: bytes
 
 
 async def record(
@@ -44,6 +54,8 @@ async def record(
 ) -> None:
     """Write down an act, to be committed or rolled back together with it.
 
+    Who writes for the same tenant waits until this transaction ends, so do it last.
+
     Args:
         connection: within a transaction of this tenant.
         tenant: whose history it belongs to.
@@ -55,9 +67,9 @@ async def record(
     No doctest: it needs a server; ``tests/store/test_audit.py`` shows it.
     """
     await connection.execute(
-        # Not now(), which is the same for a whole transaction: rows are read in the order of `at`.
-        "INSERT INTO audit (tenant, id, at, actor, action, subject, detail) "
-        "VALUES ($1, $2, clock_timestamp(), $3, $4, $5, $6)",
+        # The table's trigger gives it a number, the time and its hash.
+        "INSERT INTO audit (tenant, id, actor, action, subject, detail) "
+        "VALUES ($1, $2, $3, $4, $5, $6)",
         tenant,
         new_id(),
         actor,
@@ -83,9 +95,9 @@ async def history(
     No doctest: it needs a server; ``tests/store/test_audit.py`` shows it.
     """
     rows = await connection.fetch(
-        "SELECT id, at, actor, action, subject, detail FROM audit "
-        "WHERE $1::uuid IS NULL OR (at, id) < (SELECT at, id FROM audit WHERE id = $1) "
-        "ORDER BY at DESC, id DESC LIMIT $2",
+        "SELECT id, at, actor, action, subject, detail, seq, prev_hash, hash FROM audit "
+        "WHERE $1::uuid IS NULL OR seq < (SELECT seq FROM audit WHERE id = $1) "
+        "ORDER BY seq DESC LIMIT $2",
         before,
         limit,
     )

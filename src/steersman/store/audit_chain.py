@@ -1,0 +1,238 @@
+"""Whether the audit is what was written: every row numbered and hashed with the row before it.
+
+The database numbers and hashes rows when they are inserted; here the same is computed a second
+time, from the values alone (docs/reference/audit.md has the form). A chain shows that a row was
+changed, taken out or put elsewhere. That rows are missing from its end only somebody else can know:
+anchors, numbers and hashes that were signed and published before, say so.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC
+from decimal import Decimal
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+NO_HASH = bytes(32)
+"""What the first row follows."""
+_PAGE = 1000
+_MOST = 100
+
+
+class Anchor(NamedTuple):
+    """A place in the chain, as it was published.
+
+    Attributes:
+        seq: the number of a row, 1 or more.
+        hash: of that row, 32 bytes.
+
+    No doctest: a mere pair of values.
+    """
+
+    seq: int
+    hash: bytes
+
+
+class Broken(NamedTuple):
+    """Something that is wrong with the chain.
+
+    Attributes:
+        seq: the row at which it shows.
+        what: one sentence for people.
+
+    No doctest: a mere pair of values, made by `verify_chain`.
+    """
+
+    seq: int
+    what: str
+
+
+@dataclass(slots=True)
+class ChainReport:
+    """What was found.
+
+    Attributes:
+        rows: how many there are.
+        head: the last of them; None if there are none.
+        anchors: how many anchors were compared.
+        broken: what is wrong, in order; at most 100 things.
+    """
+
+    rows: int = 0
+    head: Anchor | None = None
+    anchors: int = 0
+    broken: list[Broken] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rows are those that were written, as far as the anchors reach."""
+        return not self.broken
+
+
+async def audit_head(connection: Any, tenant: UUID) -> Anchor | None:
+    """Return the last row of a tenant's audit, to be anchored where nobody here can change it.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+
+    Returns:
+        Its number and hash; None if there is no row.
+
+    No doctest: it needs a server; ``tests/store/test_audit_chain.py`` shows it.
+    """
+    row = await connection.fetchrow(
+        "SELECT seq, hash FROM audit WHERE tenant = $1 ORDER BY seq DESC LIMIT 1", tenant
+    )
+    return None if row is None else Anchor(*row)
+
+
+async def verify_chain(
+    connection: Any, tenant: UUID, anchors: Iterable[tuple[int, bytes]] = ()
+) -> ChainReport:
+    """Compute the chain of a tenant's audit again, and compare it with what was published.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        anchors: numbers and hashes of rows that were published before, in any order.
+
+    Returns:
+        What was found. Without anchors nothing tells whether the last rows are missing.
+
+    Raises:
+        InputError: an anchor whose number is below 1.
+
+    No doctest: it needs a server; ``tests/store/test_audit_chain.py`` shows it.
+    """
+    wanted: dict[int, set[bytes]] = {}
+    for seq, known in anchors:
+        if seq < 1:
+            raise InputError(f"an anchor names row {seq}; allowed are 1 and more; check its source")
+        wanted.setdefault(seq, set()).add(known)
+    report = ChainReport(anchors=sum(map(len, wanted.values())))
+    last = Anchor(0, NO_HASH)
+    while rows := await connection.fetch(
+        "SELECT tenant, seq, id, at, actor, action, subject, detail::text AS detail, prev_hash, "
+        "hash FROM audit WHERE tenant = $1 AND seq > $2 ORDER BY seq LIMIT $3",
+        *(tenant, last.seq, _PAGE),
+    ):
+        for row in rows:
+            _compare(report, last, row)
+            last = Anchor(row["seq"], row["hash"])
+            _compare_anchors(report, last, wanted.pop(last.seq, set()))
+        report.rows += len(rows)
+    report.head = last if report.rows else None
+    for seq in sorted(wanted):
+        _note(report, seq, f"was anchored and is not there; the chain ends at {last.seq}")
+    return report
+
+
+def entry_hash(entry: Mapping[str, Any]) -> bytes:
+    """Return the hash of a row of the audit.
+
+    Args:
+        entry: its columns by name; ``at`` with a time zone, ``detail`` as JSON text or as values.
+
+    Returns:
+        32 bytes.
+
+    >>> from datetime import datetime
+    >>> from uuid import UUID
+    >>> entry_hash(
+    ...     {
+    ...         "tenant": UUID(int=1),
+    ...         "seq": 1,
+    ...         "id": UUID(int=2),
+    ...         "at": datetime(2026, 1, 1, tzinfo=UTC),
+    ...         "actor": "cli:ann",
+    ...         "action": "key.create",
+    ...         "subject": "web",
+    ...         "detail": {"days": 0.5},
+    ...         "prev_hash": NO_HASH,
+    ...     }
+    ... ).hex()[:16]
+    '9b102271cb5f3485'
+    """
+    detail = entry["detail"]
+    if isinstance(detail, str):
+        detail = json.loads(detail, parse_float=Decimal)
+    value = {
+        "tenant": str(entry["tenant"]),
+        "seq": entry["seq"],
+        "id": str(entry["id"]),
+        "at": f"{entry['at'].astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+        "actor": entry["actor"],
+        "action": entry["action"],
+        "subject": entry["subject"],
+        "detail": detail,
+        "prev_hash": entry["prev_hash"].hex(),
+    }
+    return sha256(canonical_json(value).encode()).digest()
+
+
+def canonical_json(value: object) -> str:
+    r"""Return a JSON value as text that depends on the value alone.
+
+    Keys are in the order of their code points, there are no spaces, only what must be is escaped,
+    and numbers are plain decimals without an exponent or trailing zeros.
+
+    Args:
+        value: what JSON can hold, with string keys.
+
+    Raises:
+        InputError: anything else.
+
+    >>> canonical_json({"b": [1.50, 1e22, None, True], "a": "é\n"})
+    '{"a":"é\\n","b":[1.5,10000000000000000000000,null,true]}'
+    """
+    if isinstance(value, dict):
+        entries = (f"{canonical_json(key)}:{canonical_json(value[key])}" for key in sorted(value))
+        return "{" + ",".join(entries) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(canonical_json, value)) + "]"
+    if value is None or isinstance(value, str | bool):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int | float | Decimal):
+        return _number(value)
+    message = (
+        f"{value!r:.80} is no JSON value; allowed are objects, lists, texts, numbers, booleans"
+    )
+    raise InputError(message)
+
+
+def _number(value: float | Decimal) -> str:
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not exact.is_finite():
+        raise InputError(f"{value!r} is no JSON number; leave it out")
+    text = format(exact, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+def _compare(report: ChainReport, last: Anchor, row: Mapping[str, Any]) -> None:
+    seq: int = row["seq"]
+    if seq != last.seq + 1:
+        _note(report, seq, f"follows row {last.seq}: {seq - last.seq - 1} rows between are missing")
+    elif row["prev_hash"] != last.hash:
+        _note(report, seq, f"was not written after row {last.seq} as that is now")
+    if entry_hash(row) != row["hash"]:
+        _note(report, seq, "is not what was written: its hash differs")
+
+
+def _compare_anchors(report: ChainReport, found: Anchor, known: set[bytes]) -> None:
+    if known - {found.hash}:
+        _note(report, found.seq, "is not the row that was anchored under its number")
+
+
+def _note(report: ChainReport, seq: int, what: str) -> None:
+    if len(report.broken) < _MOST:
+        report.broken.append(Broken(seq, f"row {seq} {what}"))
