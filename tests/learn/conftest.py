@@ -4,6 +4,13 @@ import asyncio
 
 import pytest
 
+from tests.learn.shipping_world import Folder
+
+
+@pytest.fixture
+def signer(tmp_path):
+    return lambda _tenant: Folder(tmp_path)
+
 
 @pytest.fixture(autouse=True)
 def _no_work_of_others(request):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from steersman.policies import ChoicePolicy
     from steersman.spec import DecisionPoint
-    from steersman.store import Logged, PointRow, Segment, UpdateRow
+    from steersman.store import Learned, Logged, PointRow, Segment, UpdateRow
 
 
 class Relearning:
@@ -34,7 +34,7 @@ class Relearning:
         row: the declaration that the policy follows.
         snapshot: gets the updates, numbered from 1.
         policy: its base; learns them.
-        held: rewards by decision that the base holds already.
+        held: what the base holds already of decisions that the logs are about.
 
     Attributes:
         seq: the last number that was given out.
@@ -51,7 +51,7 @@ class Relearning:
         snapshot: str,
         policy: ChoicePolicy,
         *,
-        held: Mapping[UUID, float] | None = None,
+        held: Mapping[UUID, Learned] | None = None,
     ) -> None:
         self.seq = 0
         self.excluded = 0
@@ -61,7 +61,8 @@ class Relearning:
         self._snapshot = snapshot
         self._policy = policy
         self._features = FeatureMap(row.spec.context)
-        self._held: dict[UUID, float] = dict(held or {})
+        self._known = {one.decision: one for one in (held or {}).values() if one.value is not None}
+        self._held: dict[UUID, float] = {key: one.value or 0.0 for key, one in self._known.items()}
 
     async def follow(
         self, segment: Segment, *, after: int = 0, until: datetime | None = None
@@ -80,7 +81,7 @@ class Relearning:
             self._connection, point, segment, self._snapshot, after, until
         ):
             after = logged[-1].update.seq
-            wanted = [one for one in logged if not one.barred]
+            wanted = [one for one in logged if self._belongs(one)]
             self.excluded += len(logged) - len(wanted)
             seen = await self._translated(segment, spec, wanted)
             rows = []
@@ -95,7 +96,14 @@ class Relearning:
         if held is not None and update.weight_change > 0:
             change = update.reward_change - held
             update = update._replace(reward_change=change, weight_change=0.0)
+        elif held is not None and update.weight_change < 0:
+            update = update._replace(reward_change=-held)
         return update
+
+    def _belongs(self, logged: Logged) -> bool:
+        """Return whether an update is learned: of what is barred, only what takes it back."""
+        update = logged.update
+        return not logged.barred or (update.weight_change < 0 and update.decision in self._held)
 
     def _learn(self, update: UpdateRow) -> bool:
         held = self._held.get(update.decision)
@@ -132,6 +140,9 @@ class Relearning:
         return [self._encoded(update, contexts.get(update.decision)) for update in updates]
 
     def _encoded(self, update: UpdateRow, context: Any) -> UpdateRow | None:
+        known = self._known.get(update.decision)
+        if known is not None and update.weight_change <= 0:  # it enters where the reward did
+            return update._replace(x=known.x, key=known.key, bucket=known.bucket)
         joint = self._row.spec.policy.algorithm.startswith("joint_")
         if context is None or joint:  # other features of actions cannot be known afterwards
             self.lost += 1

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from steersman.errors import StateError
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from steersman.store.work import Point
 
 
@@ -65,3 +67,27 @@ async def line_of(
             "`steersman snapshot list` shows those there are"
         )
     return [Stretch(row["id"], row["last"]) for row in rows]
+
+
+async def decisions_learned(
+    connection: Any, point: Point, stretch: Stretch, *, after: int = 0
+) -> list[UUID]:
+    """Return the decisions that updates are of.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        stretch: the updates,
+        after: of which only those after this one count.
+
+    Returns:
+        Each once.
+
+    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT DISTINCT decision FROM update WHERE tenant = $1 AND skill = $2 AND point = $3 "
+        "AND snapshot = $4 AND seq > $5 AND ($6::bigint IS NULL OR seq <= $6)",
+        *(*point, stretch.snapshot, after, stretch.last),
+    )
+    return [row["decision"] for row in rows]

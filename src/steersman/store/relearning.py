@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from steersman.spec import DecisionPoint
     from steersman.store.points import PointRow
     from steersman.store.work import Point
 
@@ -267,13 +268,16 @@ async def contexts_of(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> dic
     return {row["id"]: row["context"] for row in rows}
 
 
-async def add_snapshot(connection: Any, row: PointRow, state: bytes) -> str:
-    """Store the base of a rebuilt snapshot under the next minor version.
+async def add_snapshot(
+    connection: Any, row: PointRow, state: bytes, *, before: DecisionPoint | None = None
+) -> str:
+    """Store the base of a rebuilt snapshot under the next minor version, or the next major one.
 
     Args:
         connection: of role worker, within a transaction of the tenant that holds the point.
-        row: the point.
+        row: the point, under the declaration that the snapshot follows.
         state: as `pack_state` returns it.
+        before: the declaration in force; None: the same.
 
     Returns:
         Its version.
@@ -282,9 +286,9 @@ async def add_snapshot(connection: Any, row: PointRow, state: bytes) -> str:
     """
     point = row.tenant, row.skill, row.point
     taken = await connection.fetch(f"SELECT id FROM snapshot WHERE {_THIS}", *point)  # noqa: S608 (a constant)
-    before = Ingredients.of(row.spec, row.snapshot)
+    earlier = Ingredients.of(before or row.spec, row.snapshot)
     after = Ingredients.of(row.spec)
-    identifier = next_version(before, after, [other["id"] for other in taken], least="minor")
+    identifier = next_version(earlier, after, [other["id"] for other in taken], least="minor")
     await connection.execute(
         "INSERT INTO snapshot (tenant, skill, point, id, parent, spec_hash, feature_hash, reason, "
         "state, sha256, algorithm, samples) "

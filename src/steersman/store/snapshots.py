@@ -198,6 +198,35 @@ async def reserve_snapshot(
     return SnapshotRow(*row)
 
 
+async def describe_reserved(
+    connection: Any, point: Point, version: str, description: Mapping[str, Any]
+) -> SnapshotRow:
+    """Write down what is going to be signed, so that it is the same whoever goes on with it.
+
+    Args:
+        connection: of role worker, within the transaction that reserved it.
+        point: tenant, skill and decision point.
+        version: that `reserve_snapshot` gave out.
+        description: without what only publishing tells: size, hash and place.
+
+    Returns:
+        Its row.
+
+    Raises:
+        StateError: there is no such version that waits to be published.
+
+    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
+    """
+    row = await connection.fetchrow(
+        f"UPDATE snapshot SET description = $5 WHERE {_THIS} AND id = $4 "  # noqa: S608 (constants)
+        f"AND reason = 'published' AND published_at IS NULL RETURNING {_COLUMNS}",
+        *(*point, version, dict(description)),
+    )
+    if row is None:
+        raise _unknown(point, version)
+    return SnapshotRow(*row)
+
+
 async def mark_published(
     connection: Any, point: Point, version: str, description: Mapping[str, Any]
 ) -> SnapshotRow:
@@ -219,8 +248,8 @@ async def mark_published(
     """
     row = await connection.fetchrow(
         "UPDATE snapshot SET published_at = coalesce(published_at, now()), "  # noqa: S608 (constants)
-        f"description = coalesce(description, $5) WHERE {_THIS} AND id = $4 "
-        f"AND reason = 'published' RETURNING {_COLUMNS}",
+        "description = CASE WHEN published_at IS NULL THEN $5 ELSE description END "
+        f"WHERE {_THIS} AND id = $4 AND reason = 'published' RETURNING {_COLUMNS}",
         *(*point, version, dict(description)),
     )
     if row is None:

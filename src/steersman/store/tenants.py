@@ -125,5 +125,23 @@ async def find_tenant(database: Database, name: str) -> Tenant:
     raise StoreError(message)
 
 
+async def tenant_name(connection: Any, tenant: UUID) -> str:
+    """Return the name of the tenant that a transaction is of.
+
+    Args:
+        connection: of any role, within a transaction of the tenant.
+        tenant: whose.
+
+    Raises:
+        StoreError: there is no such tenant.
+
+    No doctest: it needs a server; ``tests/store/test_tenants.py`` shows it.
+    """
+    name: str | None = await connection.fetchval("SELECT name FROM tenant WHERE id = $1", tenant)
+    if name is None:
+        raise StoreError(f"there is no tenant {tenant}; it was removed meanwhile")
+    return name
+
+
 def _tenant(row: Any) -> Tenant:
     return Tenant(row["id"], row["name"], row["created_at"])

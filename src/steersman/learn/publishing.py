@@ -1,0 +1,348 @@
+"""Publishing: a state of a line gets a version, passes the guard, and is signed.
+
+In this order, so that a publisher that is killed anywhere goes on where it was: the guard looks at
+the state; one transaction gives it a version and stores state and description; it is signed and
+laid into the registry; the row says that it was published. Whoever calls again finds the version
+that waits, with its bytes, and signs these before anything newer.
+
+The guard refuses a state whose size or scale left the range of its predecessors
+(`steersman.registry.guard`), and one that decides worse than the version before it on held-out
+decisions (`steersman.learn.held_out`): not one that could not be shown to be better, since then
+there would never be a second version. A person may overrule it, with a reason, which is audited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import asyncpg
+
+from steersman.errors import GuardError, RaceError
+from steersman.learn.candidates import declared_as, relearn
+from steersman.learn.held_out import LEVEL, Judged, compare
+from steersman.learn.replica import load
+from steersman.policies import load_policy
+from steersman.registry import (
+    Description,
+    Ingredients,
+    Measures,
+    describe,
+    guard,
+    measure,
+    next_version,
+    pack_snapshot,
+    pack_state,
+    unpack_state,
+)
+from steersman.store import (
+    Frozen,
+    as_tenant,
+    base_state,
+    describe_reserved,
+    find_snapshot,
+    hold_point,
+    hold_snapshots,
+    initial_policy,
+    last_update,
+    mark_published,
+    record,
+    reserve_snapshot,
+    snapshots_of,
+    spec_of,
+    tell_services,
+    tenant_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from steersman.learn.candidates import Origin
+    from steersman.learn.held_out import HeldOutReport
+    from steersman.policies import ChoicePolicy
+    from steersman.store import Database, Point, PointRow, SnapshotRow
+
+_WAIT_S = 60
+
+
+class Signer(Protocol):
+    """What lays snapshots into the registry: `steersman.registry.Publisher`."""
+
+    def publish(self, data: bytes, description: Description) -> Description:
+        """Sign a snapshot; the same again changes nothing.
+
+        Args:
+            data: as `pack_snapshot` returned it.
+            description: of it.
+
+        Returns:
+            The description with size, hash and place.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """A state that is to become a snapshot.
+
+    Attributes:
+        row: the declaration it was learned under; its snapshot is the line.
+        policy: the state.
+        seq: the last update of the line that it holds.
+        origin: where the line comes from, if it was relearned for this.
+    """
+
+    row: PointRow
+    policy: ChoicePolicy
+    seq: int
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why and by whom something is published.
+
+    Attributes:
+        actor: who does it, for the audit.
+        force: why the guard is overruled; None: it is not.
+        evidence: what else is to be signed with it.
+        git_commit: of what publishes it.
+        level: of the interval that must show a loss before held-out decisions refuse a state.
+    """
+
+    actor: str
+    force: str | None = None
+    evidence: Mapping[str, Any] | None = None
+    git_commit: str | None = None
+    level: float = LEVEL
+
+
+async def publish(
+    database: Database, row: PointRow, signer: Signer, reason: Reason, *, spec: str | None = None
+) -> Description:
+    """Publish what a decision point has learned, or would have learned under another declaration.
+
+    Without anything new since the last version, that one is returned. What waits to be published
+    since a publisher was stopped is published first, and returned.
+
+    Args:
+        database: migrated.
+        row: the decision point.
+        signer: of the tenant's repository.
+        reason: why and by whom.
+        spec: YAML of a candidate's declaration; None: that of the serving line.
+
+    Returns:
+        What was signed.
+
+    Raises:
+        GuardError: the guard refused it; nothing was published, and no version was given out.
+        InputError: a candidate that cannot be compared with what serves.
+        SpecError: the candidate's declaration is wrong.
+        RaceError: another process publishes this point and takes longer than a minute.
+        RegistryError: it could not be signed; the version waits for the next call.
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
+    """
+    point = row.tenant, row.skill, row.point
+    wanted = row if spec is None else declared_as(row, spec)
+    connection = await database.connect("worker")
+    try:
+        async with _alone(connection, point):
+            found = await _waiting(connection, row, wanted)
+            if found is None and spec is None:
+                found = await _latest(connection, point)
+            if found is None:
+                found = await _reserve(connection, row, wanted, spec, reason)
+            if found.published_at is not None:
+                return Description.from_json(found.description or {})
+            return await _sign(connection, point, found, signer, reason)
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def _alone(connection: Any, point: Point) -> AsyncIterator[None]:
+    """Let nobody else publish this point meanwhile; whoever is killed lets go at once."""
+    name = "publish/" + "/".join(map(str, point))
+    await connection.execute(f"SET lock_timeout = '{_WAIT_S}s'")
+    try:
+        await connection.execute("SELECT pg_advisory_lock(hashtextextended($1, 0))", name)
+    except asyncpg.LockNotAvailableError:
+        message = f"another process has been publishing {point[1]}/{point[2]} for {_WAIT_S} s; "
+        raise RaceError(message + "nothing was published; try again later") from None
+    try:
+        yield
+    finally:
+        await connection.execute("SELECT pg_advisory_unlock(hashtextextended($1, 0))", name)
+
+
+async def _waiting(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotRow | None:
+    """Return the version that was given out for this and never published."""
+    point = row.tenant, row.skill, row.point
+    async with as_tenant(connection, row.tenant):
+        known = {one.version: one for one in await snapshots_of(connection, point)}
+    for one in known.values():
+        if one.reason != "published" or one.published_at or one.retracted_at or not one.description:
+            continue
+        line = known.get(one.line or "")
+        own = one.line == row.snapshot
+        relearned = line is not None and line.parent == row.snapshot and not own
+        if (own and wanted is row) or (relearned and one.spec_hash == wanted.spec_hash):
+            return one
+    return None
+
+
+async def _latest(connection: Any, point: Point) -> SnapshotRow | None:
+    """Return the version of what the serving line holds now, if it has one."""
+    async with as_tenant(connection, point[0]):
+        row = await hold_snapshots(connection, point)
+        seq = await last_update(connection, point)
+        for one in reversed(await snapshots_of(connection, point)):
+            same = one.is_available and (one.line, one.line_seq) == (row.snapshot, seq)
+            if same or (seq == 0 and one.is_available and one.version == row.snapshot):
+                return one
+    return None
+
+
+async def _reserve(
+    connection: Any, row: PointRow, wanted: PointRow, spec: str | None, reason: Reason
+) -> SnapshotRow:
+    """Make the state, let the guard look at it, and give it a version: all or nothing."""
+    point = row.tenant, row.skill, row.point
+    async with as_tenant(connection, row.tenant):
+        row = await hold_snapshots(connection, point)
+        if spec is None:
+            replica = await load(connection, row)
+            made = Made(row, replica.policy, replica.seq)
+        else:
+            seq = await last_update(connection, point)
+            new = await relearn(connection, row, wanted, spec, seq)
+            made = Made(new.row, new.policy, new.seq, new.origin)
+        evidence = await _judge(connection, made, reason)
+        await hold_point(connection, point)
+        return await _frozen(connection, made, evidence, reason)
+
+
+async def _judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
+    """Return the evidence to be signed.
+
+    Raises:
+        GuardError: there are reasons against publishing, and nobody overrules them.
+    """
+    row = made.row
+    point = row.tenant, row.skill, row.point
+    earlier = available(await snapshots_of(connection, point))
+    measures = [Measures.from_json((one.description or {})["guard"]) for one in earlier]
+    reasons = guard(measure(made.policy.state()), measures)
+    report = await _held_out(connection, made, earlier[-1] if earlier else None, reason.level)
+    if report.is_worse:
+        reasons.append(
+            f"on {report.decisions} held-out decisions it earns {report.difference:+.4f} "
+            f"({report.low:+.4f} to {report.high:+.4f}) against {report.against}"
+        )
+    if reasons and reason.force is None:
+        message = f"{row.skill}/{row.point} is not published: {'; '.join(reasons)}; look at "
+        message += "`steersman snapshot diff`, or overrule it with --force REASON"
+        raise GuardError(message, reasons)
+    evidence = {**(reason.evidence or {}), "held_out": report.to_json()}
+    if made.origin is not None:
+        evidence["relearned"] = made.origin.to_json()
+    if reasons:
+        evidence |= {"overruled": reasons, "force": reason.force}
+    return evidence
+
+
+async def _held_out(
+    connection: Any, made: Made, before: SnapshotRow | None, level: float
+) -> HeldOutReport:
+    """Compare with the version before; the first one, with the line that has learned nothing."""
+    row = made.row
+    point = row.tenant, row.skill, row.point
+    policy = load_policy(made.policy.state())
+    new = Judged(row.spec, policy, row.snapshot, made.seq)
+    if before is None:
+        old = Judged(row.spec, initial_policy(row.spec), row.snapshot, 0)
+    else:
+        state = unpack_state(await base_state(connection, point, before.version))
+        spec = await spec_of(connection, before.spec_hash)
+        old = Judged(spec, load_policy(state), before.version, 0)
+    return await compare(connection, point, new, old, level=level)
+
+
+async def _frozen(
+    connection: Any, made: Made, evidence: dict[str, Any], reason: Reason
+) -> SnapshotRow:
+    row, state = made.row, made.policy.state()
+    point = row.tenant, row.skill, row.point
+    described = describe(
+        state,
+        tenant=await tenant_name(connection, row.tenant),
+        skill=row.skill,
+        point=row.point,
+        version=row.snapshot,
+        created_at=(await find_snapshot(connection, point, row.snapshot)).created_at,
+        feature_hash=row.feature_hash.hex(),
+        spec_hash=row.spec_hash.hex(),
+        parents=(row.snapshot,),
+        line=row.snapshot,
+        line_seq=made.seq,
+        git_commit=reason.git_commit,
+        evidence=evidence,
+    )
+    frozen = Frozen(
+        line=row.snapshot,
+        line_seq=made.seq,
+        spec_hash=row.spec_hash,
+        feature_hash=row.feature_hash,
+        state=pack_state(state),
+        algorithm=described.algorithm,
+        samples=described.samples,
+    )
+    own = Ingredients.of(row.spec, row.snapshot)
+    reserved = await reserve_snapshot(
+        connection, point, frozen, lambda taken: next_version(own, own, taken)
+    )
+    if reserved.description is not None:
+        return reserved
+    described = replace(described, version=reserved.version, created_at=reserved.created_at)
+    return await describe_reserved(connection, point, reserved.version, described.to_json())
+
+
+async def _sign(
+    connection: Any, point: Point, found: SnapshotRow, signer: Signer, reason: Reason
+) -> Description:
+    async with as_tenant(connection, point[0]):
+        state = unpack_state(await base_state(connection, point, found.version))
+    data = await asyncio.to_thread(pack_snapshot, state)
+    signed = await asyncio.to_thread(
+        signer.publish, data, Description.from_json(found.description or {})
+    )
+    async with as_tenant(connection, point[0]):
+        await mark_published(connection, point, found.version, signed.to_json())
+        detail = {
+            "version": found.version,
+            "line": found.line,
+            "line_seq": found.line_seq,
+            "sha256": signed.sha256,
+            "overruled": signed.evidence.get("overruled"),
+            "force": signed.evidence.get("force"),
+        }
+        name = f"{point[1]}/{point[2]}"
+        await record(connection, point[0], reason.actor, "snapshot.publish", name, detail)
+        await tell_services(connection, point)
+    return signed
+
+
+def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:
+    """Return the published versions that were not retracted, in the order of publishing.
+
+    Args:
+        rows: all snapshots of a point.
+
+    No doctest: it needs rows; ``tests/learn/test_publishing.py`` shows it.
+    """
+    found = [one for one in rows if one.is_available]
+    return sorted(found, key=lambda one: one.published_at or one.created_at)

@@ -1,0 +1,113 @@
+"""Any published snapshot again, from the log alone: the proof that nothing else went into it.
+
+No checkpoint and no stored state is read. The policy begins as the declaration names it, and every
+update that the snapshot stands on is applied in its order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import StateError, SteersmanError
+from steersman.learn.replica import apply_update
+from steersman.registry import pack_snapshot
+from steersman.store import (
+    find_snapshot,
+    initial_policy,
+    line_of,
+    set_tenant,
+    spec_of,
+    updates_after,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from steersman.policies import ChoicePolicy
+    from steersman.store import Database, Point, Stretch, UpdateRow
+
+
+async def reproduce(
+    database: Database, tenant: UUID, skill: str, point: str, version: str
+) -> bytes:
+    """Return a snapshot made from the log, as it would be published.
+
+    Args:
+        database: migrated.
+        tenant: whose it is.
+        skill: the application capability.
+        point: the decision point's name.
+        version: of the snapshot, published or not.
+
+    Returns:
+        As `pack_snapshot` returns it: on one machine the very bytes that were signed. Elsewhere the
+        sums may differ in their last digits, and another zstd may compress otherwise.
+
+    Raises:
+        StateError: there is no such snapshot, or updates that it stands on are gone: those of
+            erased decisions are removed once another snapshot serves.
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/learn/test_reproduce.py`` shows it.
+    """
+    connection = await database.connect("worker")
+    try:
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            await set_tenant(connection, tenant)
+            policy = await replayed(connection, (tenant, skill, point), version, 0)
+    finally:
+        await connection.close()
+    return await asyncio.to_thread(pack_snapshot, policy.state())
+
+
+async def replayed(connection: Any, point: Point, snapshot: str, seq: int) -> ChoicePolicy:
+    """Return the policy after an update of a snapshot, from the very beginning of its line.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        snapshot: the base of the state.
+        seq: the last of its updates that the state holds.
+
+    Returns:
+        A policy of its own.
+
+    Raises:
+        StateError: there is no such snapshot, or an update is missing.
+
+    No doctest: it needs a server; ``tests/learn/test_reproduce.py`` shows it.
+    """
+    line = await line_of(connection, point, snapshot, until=seq)
+    first = await find_snapshot(connection, point, line[0].snapshot)
+    policy = initial_policy(await spec_of(connection, first.spec_hash))
+    for stretch in line:
+        await _apply(connection, point, policy, stretch)
+    return policy
+
+
+async def _apply(connection: Any, point: Point, policy: ChoicePolicy, stretch: Stretch) -> None:
+    last, seq = stretch.last or 0, 0
+    while seq < last:
+        rows = await updates_after(connection, point, stretch.snapshot, seq, until=last)
+        numbers = range(seq + 1, seq + 1 + len(rows))
+        if not rows or [row.seq for row in rows] != list(numbers):
+            raise StateError(
+                f"{point[1]}/{point[2]} {stretch.snapshot} has not all of its updates {seq + 1} to "
+                f"{last} any more, so what stands on them cannot be made again; those of erased "
+                "decisions are removed for good"
+            )
+        seq = rows[-1].seq
+        await asyncio.to_thread(_learn, policy, rows, point)
+
+
+def _learn(policy: ChoicePolicy, rows: Sequence[UpdateRow], point: Point) -> None:
+    for row in rows:
+        try:
+            apply_update(policy, row)
+        except SteersmanError as error:
+            raise StateError(
+                f"update {row.seq} of {point[1]}/{point[2]} does not fit its policy: {error}; run "
+                "`steersman learn verify`"
+            ) from error

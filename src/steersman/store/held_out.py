@@ -1,0 +1,78 @@
+"""Decisions that are kept for judging: a share of the newest units, by their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from steersman.store.work import Point
+
+_BYTES = 3  # of a hash: one in sixteen million
+_OF_BYTES = 1 << 8 * _BYTES
+
+
+class HeldOut(NamedTuple):
+    """A decision whose reward stands.
+
+    Attributes:
+        id: of the decision.
+        unit: what it belongs to: its unit, its episode or itself.
+        context: what was known.
+        eligible: names allowed; None: all that are declared.
+        features: of the eligible actions, row after row; None without.
+        action: what was drawn.
+        p: with which probability.
+        reward: 0 to 1.
+
+    No doctest: a value; ``tests/learn/test_held_out.py`` shows where it is made.
+    """
+
+    id: UUID
+    unit: str
+    context: Any
+    eligible: list[str] | None
+    features: list[float] | None
+    action: str
+    p: float
+    reward: float
+
+
+async def held_out(connection: Any, point: Point, *, share: float, newest: int) -> list[HeldOut]:
+    """Return a share of a point's newest decisions, of those whose windows are closed.
+
+    Which ones follows from a hash of their unit, so it is the same in every process and at every
+    time, nothing that was observed has a say in it, and a unit is held out as a whole.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        share: of the units, in (0, 1].
+        newest: how many decisions are looked at, 1 or more.
+
+    Returns:
+        In the order in which they were made; decisions without a reward are left out, and those
+        that nothing is learned from.
+
+    No doctest: it needs a server; ``tests/learn/test_held_out.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT d.id, d.name, d.context, d.eligible, d.features, d.action, d.p, r.value FROM ("
+        "  SELECT *, coalesce(unit, episode, id::text) AS name FROM decision WHERE tenant = $1 "
+        "  AND skill = $2 AND point = $3 ORDER BY id DESC LIMIT $4) AS d, LATERAL ("
+        "  SELECT * FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
+        "  ORDER BY r.revision DESC LIMIT 1) AS r "
+        "WHERE d.p_kind = 'exact' AND NOT d.degraded AND d.weight > 0 AND r.value IS NOT NULL "
+        "AND d.window_ends <= now() "
+        "AND substr(sha256(convert_to(d.name, 'UTF8')), 1, 3) < $5 "
+        "AND NOT EXISTS (SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = d.id) "
+        "ORDER BY d.id",
+        *(*point, newest, _below(share)),
+    )
+    return [HeldOut(*row) for row in rows]
+
+
+def _below(share: float) -> bytes:
+    """Return the bytes that hashes of this share of all names lie below."""
+    return min(round(share * _OF_BYTES), _OF_BYTES - 1).to_bytes(_BYTES, "big")

@@ -1,0 +1,151 @@
+"""A promoted snapshot goes on exactly where the line was, or where it would have been."""
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from steersman.errors import StateError
+from steersman.learn import rebuild, verify
+from steersman.store import create_tenant, erase
+from tests.learn.shipping_world import promote_point, publish_point
+from tests.learn.world import (
+    POLICIES,
+    bits,
+    corrections,
+    declared,
+    happened,
+    learn_all,
+    point_of,
+    replica_of,
+    rows,
+    traffic,
+    write,
+)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_a_promoted_state_goes_on_as_the_line_does(database, tmp_path, signer, policy):
+    states = []
+    for promoted in (True, False):
+        tenant = await create_tenant(database, f"g-{time.time_ns()}", actor="test")
+        row = await declared(database, tenant.id, policy=policy)
+        first = await traffic(database, row, 20)
+        await learn_all(database)
+        if promoted:
+            made = await publish_point(database, tenant.id, signer(tenant))
+            assert (made.version, made.line, made.line_seq) == ("0.1.1", "0.1.0", 20)
+        second = await traffic(database, row, 10, seed=1)
+        await corrections(database, first)
+        await learn_all(database)
+        if promoted:
+            done = await promote_point(database, tenant.id, "0.1.1")
+            assert (done.before, done.snapshot, done.lost) == ("0.1.0", "0.1.1", 0)
+            assert done.seq == 13
+            assert (await point_of(database, tenant.id)).snapshot == "0.1.1"
+        await corrections(database, [*first[3:], *second])
+        await learn_all(database)
+        assert (await verify(database, await point_of(database, tenant.id))).holds
+        states.append(bits((await replica_of(database, tenant.id)).policy))
+    assert states[0] == states[1]
+
+
+@pytest.mark.parametrize("candidate", [{"policy": "lin_ts"}, {"dim": 16}, {"policy": "beta"}])
+async def test_a_promoted_candidate_has_learned_all_of_the_log(database, signer, candidate):
+    states = []
+    for promoted in (True, False):
+        tenant = await create_tenant(database, f"c-{time.time_ns()}", actor="test")
+        row = await declared(database, tenant.id)
+        first = await traffic(database, row, 20)
+        await learn_all(database)
+        if promoted:
+            made = await publish_point(database, tenant.id, signer(tenant), **candidate)
+        await traffic(database, row, 10, seed=1)
+        await corrections(database, first)
+        await learn_all(database)
+        if promoted:
+            done = await promote_point(database, tenant.id, made.version)
+            assert (done.seq, done.lost) == (13, 0)
+        else:
+            new = await declared(database, tenant.id, **candidate)
+            await rebuild(database, new, actor="test")
+        await corrections(database, first[3:])
+        await learn_all(database)
+        assert (await verify(database, await point_of(database, tenant.id))).holds
+        states.append(bits((await replica_of(database, tenant.id)).policy))
+    assert states[0] == states[1]
+
+
+async def test_what_was_erased_after_freezing_is_taken_out_of_a_candidate(database, tenant, signer):
+    row = await declared(database, tenant.id)
+    first = await traffic(database, row, 20)
+    await learn_all(database)
+    made = await publish_point(database, tenant.id, signer(tenant), policy="beta")
+    await write(
+        database, [], [happened(first[1], {"success": 0.9}, at=first[1].at + timedelta(seconds=5))]
+    )
+    await learn_all(database)
+    ids = [one.id for one in first[:3]]
+    await erase(database, tenant.id, decisions=ids, reason="asked to", actor="test")
+    await learn_all(database)
+    await promote_point(database, tenant.id, made.version)
+    policy = (await replica_of(database, tenant.id)).policy
+    assert policy.updates == 17
+    assert (await verify(database, await point_of(database, tenant.id))).holds
+
+
+async def test_what_is_erased_after_a_promotion_is_taken_back_once(database, tenant, signer):
+    row = await declared(database, tenant.id)
+    first = await traffic(database, row, 20)
+    await learn_all(database)
+    await publish_point(database, tenant.id, signer(tenant))
+    await promote_point(database, tenant.id, "0.1.1")
+    ids = [one.id for one in first[:3]]
+    await erase(database, tenant.id, decisions=ids, reason="asked to", actor="test")
+    await learn_all(database)
+    replica = await replica_of(database, tenant.id)
+    assert (replica.snapshot, replica.seq) == ("0.1.1", 3)
+    assert replica.policy.updates == 17
+
+
+async def test_a_point_that_was_promoted_can_be_rebuilt(database, tenant, signer):
+    row = await declared(database, tenant.id)
+    first = await traffic(database, row, 20)
+    await learn_all(database)
+    await publish_point(database, tenant.id, signer(tenant))
+    await promote_point(database, tenant.id, "0.1.1")
+    await corrections(database, first)
+    await learn_all(database)
+    before = bits((await replica_of(database, tenant.id)).policy)
+    made = await rebuild(database, await point_of(database, tenant.id), actor="test")
+    assert (made.kept, made.excluded, made.lost) == (23, 0, 0)
+    assert bits((await replica_of(database, tenant.id)).policy) == before
+
+
+async def test_what_may_not_serve_is_refused(database, tenant, signer):
+    row = await declared(database, tenant.id)
+    await traffic(database, row, 20)
+    await learn_all(database)
+    first = await publish_point(database, tenant.id, signer(tenant))
+    with pytest.raises(StateError, match=r"0\.9\.9"):
+        await promote_point(database, tenant.id, "0.9.9")
+    await promote_point(database, tenant.id, first.version)
+    with pytest.raises(StateError, match="serves already"):
+        await promote_point(database, tenant.id, first.version)
+    await rebuild(database, await point_of(database, tenant.id), actor="test")
+    await traffic(database, row, 5, seed=2)
+    await learn_all(database)
+    with pytest.raises(StateError, match="publish anew"):
+        await promote_point(database, tenant.id, first.version)
+
+
+async def test_a_promotion_is_audited(database, tenant, signer):
+    row = await declared(database, tenant.id)
+    await traffic(database, row, 4)
+    await learn_all(database)
+    made = await publish_point(database, tenant.id, signer(tenant))
+    await promote_point(database, tenant.id, made.version)
+    query = "SELECT action, detail FROM audit WHERE action LIKE 'snapshot.%' ORDER BY seq"
+    published, promoted = await rows(database, tenant.id, query)
+    assert published["detail"]["version"] == promoted["detail"]["snapshot"] == "0.1.1"
+    assert promoted["detail"]["reason"] == "shown to be better"
