@@ -98,7 +98,8 @@ class Intake:
         """
         decisions = [await self._record(tenant, record) for record in records]
         stored = await self._store(self._decisions, decisions)
-        rows = [self._event(tenant, event, fixed_type, traceparent) for event in events]
+        now = self._clock()
+        rows = [self._event(tenant, event, fixed_type, traceparent, now) for event in events]
         scrubbing = await self._replicas.scrubbing(tenant) if rows else None
         if scrubbing is not None:
             rows = [self._scrubbed(row, scrubbing) for row in rows]
@@ -126,10 +127,15 @@ class Intake:
         ]
 
     def _event(
-        self, tenant: UUID, raw: Any, fixed_type: EventType | None, traceparent: str | None
+        self,
+        tenant: UUID,
+        raw: Any,
+        fixed_type: EventType | None,
+        traceparent: str | None,
+        now: float,
     ) -> EventResult | EventRow:
         try:
-            return _event_row(tenant, raw, fixed_type, traceparent, now=self._clock())
+            return _event_row(tenant, raw, fixed_type, traceparent, now=now)
         except Refused as refused:
             identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
             return _refused(str(identifier)[:128], refused.problem)
