@@ -66,11 +66,15 @@ class Arms:
     No doctest: it needs a replica; ``tests/service/test_arms.py`` shows it.
     """
 
-    __slots__ = ("_control", "_holdback", "_salt", "_share", "_stage", "_turn", "candidate", "row")
+    __slots__ = (
+        *("_control", "_holdback", "_salt", "_share", "_stage", "_turn"),
+        *("candidate", "failures", "row"),
+    )
 
     def __init__(self, row: RolloutRow, candidate: Served | None) -> None:
         self.row = row
         self.candidate = candidate
+        self.failures = 0  # of the candidate, since the last change
         self._holdback = RolloutPlan.from_json(row.plan).holdback
         self._salt = row.salt
         self._stage: Any = row.stage

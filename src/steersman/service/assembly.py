@@ -147,6 +147,7 @@ class Service:
             secret,
             guardian=lambda: self.guard.state.name,
             on_fallback=self.metrics.fallback,
+            on_arm=self.metrics.arm,
             on_scrubbed=self.metrics.scrubbed,
         )
         intake = Intake(

@@ -20,9 +20,10 @@ import numpy as np
 from steersman.errors import SteersmanError
 from steersman.service.drawing import GUARDIAN, draw_many, fall_back, over, to_answer, to_row
 from steersman.service.records import sign
+from steersman.service.turns import Drew, take_turns
 from steersman.spec import loads
 from steersman.store import AWAY, Expired, Taken, as_tenant, find_decision
-from steersman.wire import DecideRequest, Decision, Problem, Refused, canonical_hash
+from steersman.wire import DecideRequest, Decision, Problem, Refused, canonical_hash, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
-    from steersman.service.drawing import Drawn, Served
+    from steersman.service.drawing import Served
     from steersman.service.replicas import Replicas
+    from steersman.service.turns import Asked, OnArm
     from steersman.store import DecisionRow, GroupCommit
 
     Waiting = asyncio.Future[dict[Hashable, Taken | Exception] | Expired]
@@ -77,6 +79,7 @@ class Deciding:
         guardian: the load guard's state: NORMAL, BROWNOUT or LOCKDOWN.
         on_fallback: told the reason whenever a fallback answers.
         on_scrubbed: told how many of each kind were taken out of a context.
+        on_arm: told of each draw while a rollout is under way, as `Metrics.arm` takes it.
         rng: draws; default: seeded by the operating system.
         clock: seconds since 1970.
     """
@@ -91,6 +94,7 @@ class Deciding:
         guardian: Callable[[], str] = lambda: "NORMAL",
         on_fallback: Callable[[str], None] = lambda _reason: None,
         on_scrubbed: Callable[[Mapping[str, int]], None] = lambda _counts: None,
+        on_arm: OnArm = lambda *_: None,
         rng: np.random.Generator | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -101,6 +105,7 @@ class Deciding:
         self._guardian = guardian
         self._on_fallback = on_fallback
         self._on_scrubbed = on_scrubbed
+        self._on_arm = on_arm
         self._rng = rng or np.random.default_rng()
         self._clock = clock
         self._asked: dict[tuple[UUID, str], _Asked] = {}
@@ -233,26 +238,27 @@ class Deciding:
     def _ask(self, served: Served, wanted: Sequence[tuple[_Wanted, bytes | None]]) -> list[Begun]:
         """Draw for requests of one decision point, and make their rows."""
         asked = [(one.request, self._context(one.tenant, served, one.request)) for one, _ in wanted]
+        identifiers = None if served.arms is None else [new_id(self._clock()) for _ in asked]
         begun: list[Begun] = []
-        for (one, body_hash), (request, context), result in zip(
-            wanted, asked, self._draw(served, asked), strict=True
-        ):
+        for n, result in enumerate(self._draw(served, asked, identifiers)):
             if isinstance(result, Exception):
                 begun.append(result)
                 continue
-            drawn, stored = result
+            (one, body_hash), (request, context) = wanted[n], asked[n]
             row = to_row(
-                drawn,
-                served,
+                result.drawn,
+                result.served,
                 one.tenant,
                 request,
                 context,
                 at=self._clock(),
                 body_hash=body_hash,
                 traceparent=one.traceparent,
+                label=result.label,
+                identifier=None if identifiers is None else identifiers[n],
             )
-            names = over(row, served.spec)
-            if not stored:
+            names = over(row, result.served.spec)
+            if not result.stored:
                 record = sign(self._secret, row)
                 begun.append(to_answer(row, names, logged=False, record=record))
                 continue
@@ -297,33 +303,57 @@ class Deciding:
         return context
 
     def _draw(
-        self, served: Served, asked: Sequence[tuple[DecideRequest, dict[str, Any]]]
-    ) -> list[tuple[Drawn, bool] | Exception]:
-        """Return the draws, and whether the store shall have each; or why there is none."""
+        self, served: Served, asked: Asked, identifiers: Sequence[UUID] | None
+    ) -> list[Drew | Exception]:
+        """Return the draws; or why there is none."""
+        arms = served.arms
+        if arms is not None and identifiers is not None and self._serves():
+            return take_turns(
+                arms,
+                asked,
+                identifiers,
+                rng=self._rng,
+                control=lambda own: self._control(served, own),
+                on_arm=self._on_arm,
+            )
+        return self._control(served, asked)
+
+    def _serves(self) -> bool:
+        """Return whether policies answer, and not the fallback for the guard or the store."""
+        return self._guardian() != "LOCKDOWN" and self._commits.available
+
+    def _control(self, served: Served, asked: Asked) -> list[Drew | Exception]:
+        """Return what serves draws; or the fallback's answers."""
         if self._guardian() == "LOCKDOWN":
             return [self._fall_back(served, *one, "lockdown") for one in asked]
         # With nothing waiting, one decision goes through to see whether the store is back.
         through = len(asked) if self._commits.available else int(self._commits.depth == 0)
-        results: list[tuple[Drawn, bool] | Exception] = []
+        results: list[Drew | Exception] = []
         for one, drawn in zip(asked, draw_many(served, asked[:through], self._rng), strict=False):
             if isinstance(drawn, (SteersmanError, ArithmeticError, np.linalg.LinAlgError)):
                 request = one[0]
                 _log.error("%s/%s falls back: %r", request.skill, request.decision, drawn)
-                results.append((self._fall_back(served, *one, "policy")[0], True))
+                results.append(self._fall_back(served, *one, "policy", stored=True))
             elif isinstance(drawn, Exception):
                 results.append(drawn)
             else:
                 if drawn.degraded:
                     self._on_fallback("policy")
-                results.append((drawn, True))
+                results.append(Drew(drawn, served))
         return results + [self._fall_back(served, *one, "store") for one in asked[through:]]
 
     def _fall_back(
-        self, served: Served, request: DecideRequest, context: dict[str, Any], reason: str
-    ) -> tuple[Drawn, bool]:
-        """Return the declared fallback, which is not for the store to have."""
+        self,
+        served: Served,
+        request: DecideRequest,
+        context: dict[str, Any],
+        reason: str,
+        *,
+        stored: bool = False,
+    ) -> Drew:
+        """Return the declared fallback; the store has it only where it is there to have it."""
         self._on_fallback(reason)
-        return fall_back(served, request, context), False
+        return Drew(fall_back(served, request, context), served, stored=stored)
 
     async def _finish(self, asked: _Asked) -> Decision:
         # Retries of a key share the wait, and one whose caller has gone must not end it for all.

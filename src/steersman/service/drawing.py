@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.service.arms import PLAIN
 from steersman.spec import compile_rule
 from steersman.store import DecisionRow, encode, rounded
 from steersman.store.scrubbing import scrubbing_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from steersman.learn import Replica
     from steersman.policies import Choice
+    from steersman.service.arms import Arms, Label
     from steersman.spec import DecisionPoint
     from steersman.wire import DecideRequest
 
@@ -39,6 +41,9 @@ class Served:
     Args:
         replica: the policy state, to which updates are applied.
     """
+
+    arms: Arms | None = None
+    """The rollout under way, while this is its control."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -251,21 +256,25 @@ def to_row(
     at: float,
     body_hash: bytes | None,
     traceparent: str | None,
+    label: Label = PLAIN,
+    identifier: UUID | None = None,
 ) -> DecisionRow:
     """Return the row of a draw.
 
     Args:
         drawn: the draw.
-        served: the decision point.
+        served: the decision point, as whoever drew serves it.
         tenant: whose it is.
         request: what was asked.
         context: its context, completed.
         at: when, in seconds since 1970.
         body_hash: of the request, where it has a key.
         traceparent: W3C trace context.
+        label: what it says of a rollout.
+        identifier: of the decision; None: a new one.
 
     Returns:
-        The row, with a new id.
+        The row.
 
     No doctest: it needs a replica; ``tests/service/test_drawing.py`` shows it.
     """
@@ -273,15 +282,15 @@ def to_row(
     moment = datetime.fromtimestamp(at, UTC)
     return DecisionRow(
         tenant=tenant,
-        id=new_id(at),
+        id=identifier or new_id(at),
         skill=request.skill,
         point=request.decision,
         episode=request.episode_id,
         parent=request.parent_id,
         unit=request.unit,
-        rollout=None,
-        stage="live",
-        arm="control",
+        rollout=label.rollout,
+        stage=label.stage,
+        arm=label.arm,
         snapshot=replica.snapshot,
         update_seq=replica.seq,
         spec_hash=replica.row.spec_hash,
