@@ -1,0 +1,93 @@
+"""The paired off-policy difference: its interval covers, and is narrower than two apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.ope import LoggedData, evaluate
+from steersman.registry import off_policy_delta
+
+MEANS = np.array([[0.2, 0.5, 0.6], [0.7, 0.4, 0.1]])  # by kind of context and action
+TARGETS = np.array([[0.5, 0.3, 0.2], [0.3, 0.4, 0.3]]), np.array([[0.1, 0.3, 0.6], [0.6, 0.3, 0.1]])
+
+
+def _truth():
+    first, second = (float((MEANS * target).sum(axis=1).mean()) for target in TARGETS)
+    return second - first
+
+
+def _logs(rng, rows, *, per_unit=1, correlation=0.0, adaptive=False):
+    kind = np.repeat(rng.integers(0, 2, rows // per_unit), per_unit)
+    logging = np.full((rows, 3), 1 / 3)
+    if adaptive:  # drifts with time towards what turns out better, with a floor
+        pull = np.linspace(0.0, 0.8, rows)[:, None]
+        logging = (1 - pull) * logging + pull * (0.8 * np.eye(3)[1] + 0.2 / 3)
+    actions = (rng.random(rows)[:, None] > logging.cumsum(axis=1)).sum(axis=1)
+    effect = np.repeat(rng.normal(0.0, correlation, rows // per_unit), per_unit)
+    rewards = np.clip((rng.random(rows) < MEANS[kind, actions]) * 0.5 + 0.25 + effect, -1, 2) * 1.0
+    p = logging[np.arange(rows), actions]
+    units = np.arange(rows) // per_unit if per_unit > 1 else None
+    contexts = np.eye(2)[kind]
+    return [
+        LoggedData(actions, rewards, p, target[kind], contexts=contexts, clusters=units)
+        for target in TARGETS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options"),
+    [
+        ("snips", {}),
+        ("dr", {}),
+        ("dr", {"per_unit": 5, "correlation": 0.2}),
+        pytest.param("dr", {"adaptive": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_the_interval_covers(estimator, options):
+    rng, covered, runs = np.random.default_rng(0), 0, 200
+    for _ in range(runs):
+        logs = _logs(rng, 1000, **options)
+        adaptive = options.get("adaptive", False)
+        found = off_policy_delta(*logs, estimator=estimator, adaptive=adaptive)
+        covered += found.low <= 0.5 * _truth() <= found.high
+    assert 0.90 <= covered / runs <= 0.99  # 95 %, and three standard errors of 200 runs
+
+
+def test_it_is_narrower_than_two_intervals_apart():
+    logs = _logs(np.random.default_rng(1), 3000)
+    found = off_policy_delta(*logs, adaptive=False)
+    one, other = (evaluate(data, estimators=("dr",))["dr"] for data in logs)
+    assert found.values == (one.value, other.value)
+    assert found.delta == pytest.approx(other.value - one.value)
+    apart = np.hypot(one.standard_error, other.standard_error)
+    assert found.standard_error < 0.8 * apart
+
+
+def test_a_policy_against_itself_differs_by_nothing():
+    first, _ = _logs(np.random.default_rng(2), 500)
+    found = off_policy_delta(first, first, adaptive=False)
+    assert (found.delta, found.low, found.high) == (0.0, 0.0, 0.0)
+
+
+def test_it_refuses_where_either_evaluation_refuses():
+    first, second = _logs(np.random.default_rng(3), 90)
+    found = off_policy_delta(first, second)
+    assert found.refused
+    assert found.delta is found.low is found.values is None
+    assert found.to_json()["refused"] is True
+    assert {reason.split(":")[0] for reason in found.reasons} == {
+        "first snapshot",
+        "second snapshot",
+    }
+    assert max(found.ess) < 100
+
+
+def test_wrong_arguments_are_named():
+    first, second = _logs(np.random.default_rng(4), 300)
+    other, _ = _logs(np.random.default_rng(5), 300)
+    with pytest.raises(InputError, match="the two logs differ"):
+        off_policy_delta(first, other)
+    with pytest.raises(InputError, match="no estimator 'magic'"):
+        off_policy_delta(first, second, estimator="magic")
