@@ -23,6 +23,7 @@ _COMMANDS = {
     "events": "Tell the service what came of its decisions.",
     "key": "Make, list, rotate and revoke API keys.",
     "learn": "Run the learner; relearn or verify what was learned.",
+    "monitor": "Watch decision points and rollouts.",
     "serve": "Run service processes over a store that is there.",
     "status": "Show what the service decides and has learned.",
     "tenant": "Make tenants, declare their decision points, hand out or erase their rows.",

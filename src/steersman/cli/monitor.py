@@ -1,0 +1,160 @@
+"""``steersman monitor``: what is decided, earned and tried, on one screen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from steersman.cli.monitor_drawing import draw
+from steersman.cli.monitor_reading import Frame, read_tenant
+from steersman.cli.monitor_rollout import read_rollouts
+from steersman.cli.monitor_service import Scraper
+from steersman.cli.options import administers, in_store, url_option
+from steersman.cli.showing import as_text
+from steersman.errors import StoreError
+from steersman.store import AWAY, list_tenants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from steersman.store import Database
+
+_PIPE_COLUMNS = 100
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Show one frame and end.")
+@click.option(
+    "--interval",
+    "interval_s",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(min=0.2),
+    help="Seconds between frames.",
+)
+@click.option("--tenant", "tenant_name", help="Of this tenant alone.  [default: all]")
+@click.option(
+    "--window",
+    "window_s",
+    default=3600.0,
+    show_default=True,
+    type=click.FloatRange(min=1.0),
+    help="Seconds that figures go back.",
+)
+@url_option
+@administers
+def command(
+    interval_s: float,
+    tenant_name: str | None,
+    window_s: float,
+    url: str,
+    home: Path,
+    *,
+    once: bool,
+    as_json: bool,
+) -> None:
+    """Watch every decision point, and the rollouts that are under way, until Ctrl-C.
+
+    Traffic, reward, success, errors, latency and cost come from the store (HOME or DATABASE_URL);
+    the state of the service from its metrics, where they are reachable. With --json a frame is one
+    JSON object, each on a line of its own unless --once.
+    """
+
+    async def watch(database: Database) -> None:
+        watching = _Watching(database, tenant_name, window_s, Scraper(url))
+        try:
+            if once:
+                _print(await watching.look(), as_json=as_json)
+            elif as_json:
+                await _repeat(watching, interval_s, lambda frame: click.echo(_line(frame)))
+            else:
+                await _live(watching, interval_s)
+        finally:
+            await watching.close()
+
+    with suppress(KeyboardInterrupt):
+        in_store(home, watch)
+
+
+class _Watching:
+    """Reads frames over one connection, which is made again when it was lost."""
+
+    def __init__(
+        self, database: Database, tenant: str | None, window_s: float, scraper: Scraper
+    ) -> None:
+        self._database = database
+        self._tenant = tenant
+        self._window_s = window_s
+        self._scraper = scraper
+        self._connection: Any = None
+
+    async def look(self) -> Frame:
+        """Return a frame; raises where the store does not answer."""
+        tenants = await list_tenants(self._database)
+        if self._tenant is not None:
+            tenants = [one for one in tenants if one.name == self._tenant]
+            if not tenants:
+                message = f"there is no tenant {self._tenant!r}; `steersman tenant list` shows them"
+                raise StoreError(message)
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._database.connect("app")
+        now = time.time()
+        views = [
+            await read_tenant(self._connection, one, now, self._window_s, read_rollouts)
+            for one in tenants
+        ]
+        service = await asyncio.to_thread(self._scraper.look)
+        return Frame(datetime.fromtimestamp(now, UTC), self._window_s, service, tuple(views))
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        if self._connection is not None:
+            with suppress(*AWAY):
+                await self._connection.close(timeout=1)
+
+
+async def _live(watching: _Watching, interval_s: float) -> None:
+    console = Console()
+    footer = f"every {interval_s:g} s · Ctrl-C ends"
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+
+        def show(frame: Frame) -> None:
+            live.update(draw(frame, console.width, footer=footer), refresh=True)
+
+        await _repeat(watching, interval_s, show)
+
+
+async def _repeat(watching: _Watching, interval_s: float, show: Callable[[Frame], None]) -> None:
+    """Show frames for ever; while the store is away, the last one and why."""
+    frame = await watching.look()
+    while True:
+        show(frame)
+        await asyncio.sleep(interval_s)
+        try:
+            frame = await watching.look()
+        except (StoreError, *AWAY) as error:
+            frame = replace(frame, at=datetime.now(UTC), away=f"{error!s:.200}" or repr(error))
+
+
+def _print(frame: Frame, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(as_text(frame))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPE_COLUMNS)
+    console.print(draw(frame, console.width))
+
+
+def _line(frame: Frame) -> str:
+    return json.dumps(json.loads(as_text(frame)))

@@ -1,0 +1,161 @@
+"""How ``steersman monitor`` looks: one frame as rich draws it, for any width from 80 columns on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from steersman.cli import monitor_words as words
+from steersman.cli.monitor_panel import rollout_panel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from steersman.cli.monitor_reading import Frame, IncidentView, PointView, TenantView
+
+_STATES = {"NORMAL": "green", "BROWNOUT": "yellow", "LOCKDOWN": "bold red"}
+_NARROW, _WIDE, _WIDEST = 100, 120, 150
+_LATE_S = 60.0
+_MANY_ERRORS = 0.01
+
+
+def draw(frame: Frame, width: int, *, footer: str = "") -> RenderableType:
+    """Return a frame, ready to be printed.
+
+    Args:
+        frame: what to show.
+        width: of the terminal, in columns.
+        footer: said below.
+    """
+    parts: list[RenderableType] = [_head(frame)]
+    if not frame.tenants and not frame.away:
+        parts.append(Text("\n no tenant yet: `steersman up` makes one", style="dim"))
+    for view in frame.tenants:
+        parts += _tenant(view, frame.window_s, width)
+    if footer:
+        parts.append(Text(f"\n {footer}", style="dim"))
+    return Group(*parts)
+
+
+def _head(frame: Frame) -> RenderableType:
+    left = Text(" ")
+    service = frame.service
+    if service.state is None:
+        left.append("◌ ", style="red").append(f"{service.url} {service.why}", style="dim")
+    else:
+        style = _STATES[service.state]
+        left.append("● ", style=style).append(service.state, style=style)
+        processes = f"{service.processes} process{'es' if service.processes != 1 else ''}"
+        told = [service.url, processes, f"{service.waiting:,} waiting"]
+        if service.p95_ms is not None:
+            told.append(f"p95 {words.milliseconds(service.p95_ms)}")
+        left.append(f"  {' · '.join(told)}", style="dim")
+    right = Text(f"{frame.at:%H:%M:%S} UTC", style="bold")
+    head = Table.grid(expand=True)
+    head.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    head.add_column(justify="right", no_wrap=True)
+    head.add_row(left, right)
+    if frame.away:
+        return Group(head, Text(f" ◌ the store is away: {frame.away}", style="bold red"))
+    return head
+
+
+def _tenant(view: TenantView, window_s: float, width: int) -> Iterator[RenderableType]:
+    about = f"figures of the last {words.span(window_s)}"
+    if view.capped:
+        about += ", of its newest 20,000 decisions"
+    title = Text.assemble((f" {view.tenant} ", "bold"), (f"{about} ", "dim"))
+    yield Padding(Rule(title, align="left", style="dim"), (1, 0, 0, 0))
+    if not view.points:
+        yield Text(" nothing declared yet: `steersman tenant declare`", style="dim")
+        return
+    yield _points(view, window_s, width)
+    for rollout in view.rollouts:
+        yield rollout_panel(rollout, width)
+    for incident in view.incidents:
+        yield _incident(incident)
+
+
+def _points(view: TenantView, window_s: float, width: int) -> Table:
+    columns = _columns(width)
+    padding = 2 if width >= _WIDE else 1
+    table = Table(box=None, padding=(0, padding, 0, 0), header_style="dim", pad_edge=False)
+    for name, options in columns.items():
+        table.add_column(name.strip("_"), no_wrap=True, **options)
+    skill = None
+    for point in view.points:
+        if point.skill != skill:
+            skill = point.skill
+            table.add_row(Text(f" {skill}", style="bold cyan"))
+        cells = _cells(point, window_s, 12 if width >= _WIDE else 8)
+        table.add_row(*(cells[name] for name in columns))
+    return table
+
+
+def _columns(width: int) -> dict[str, dict[str, Any]]:
+    """Return the columns that there is room for, with what rich has to know of them."""
+    columns: dict[str, dict[str, Any]] = {
+        " decision point": {"overflow": "ellipsis", "min_width": 13, "max_width": 32},
+        "policy": {"style": "dim", "overflow": "ellipsis", "max_width": 16},
+        "serves": {},
+        "age": {"justify": "right", "style": "dim"},
+        "traffic": {"justify": "right"},
+        "_": {},
+        "reward": {"justify": "right", "style": "bold"},
+        "__": {},
+        **{
+            name: {"justify": "right", "min_width": len(name)}
+            for name in ("success", "errors", "p95", "$/1000", "lag")
+        },
+        "learner": {"style": "dim", "overflow": "ellipsis", "max_width": 20},
+    }
+    left_out = {"policy", "learner"} if width < _WIDEST else set()
+    if width < _WIDE:
+        left_out |= {"__"}
+    if width < _NARROW:
+        left_out |= {"_", "age", "$/1000"}
+    return {name: options for name, options in columns.items() if name not in left_out}
+
+
+def _cells(point: PointView, window_s: float, width: int) -> dict[str, RenderableType]:
+    figures = point.figures
+    learned = point.learned_age_s if point.update_seq else None
+    bad = figures.errors is not None and figures.errors > _MANY_ERRORS
+    return {
+        " decision point": Text(f"   {point.decision}"),
+        "policy": f"{point.algorithm}{'' if point.learning == 'online' else ', frozen'}",
+        "serves": Text.assemble(
+            point.snapshot,
+            (f" +{point.update_seq:,}", "dim"),
+            (" pinned", "yellow") if point.pinned else "",
+        ),
+        "age": words.span(point.snapshot_age_s if learned is None else learned),
+        "traffic": words.rate(figures.decisions, window_s),
+        "_": words.spark(point.traffic, width, style="cyan"),
+        "reward": words.reward(figures.reward),
+        "__": words.spark(point.rewards, width, style="green"),
+        "success": words.share(figures.success),
+        "errors": Text(words.share(figures.errors), style="red" if bad else ""),
+        "p95": words.milliseconds(figures.p95_ms),
+        "$/1000": words.money(figures.cost_usd),
+        "lag": Text(words.span(point.lag_s), style="yellow" if point.lag_s > _LATE_S else ""),
+        "learner": point.learner or "nobody",
+    }
+
+
+def _incident(incident: IncidentView) -> Text:
+    return Text.assemble(
+        (" ▲ ", "bold red"),
+        (incident.kind.replace("_", " "), "bold red"),
+        f"  {incident.summary}",
+        (f"  {words.span(incident.age_s)} ago", "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
+    )

