@@ -15,7 +15,7 @@ async def test_pages_follow_each_other(database, tenant):
             await record(connection, tenant.id, "me", "test", str(n), {"n": n})
     async with as_tenant(connection, tenant.id):
         first = await history(connection, limit=2)
-        second = await history(connection, limit=2, before=first[-1].id)
+        second = await history(connection, limit=2, before=first[-1].seq)
     assert [row.detail["n"] for row in first + second] == [4, 3, 2, 1]
     await connection.close()
 

@@ -16,6 +16,7 @@ from steersman.errors import SteersmanError
 __all__ = ["main"]
 
 _COMMANDS = {
+    "audit": "Show who did what, and whether that is still what was written.",
     "data": "Keep, query and import the rows; fetch what the shipped systems run on.",
     "decide": "Ask the service for one decision.",
     "demo": "Run a shipped system from nothing to its report.",

@@ -80,14 +80,14 @@ async def record(
 
 
 async def history(
-    connection: Any, *, limit: int = 100, before: UUID | None = None
+    connection: Any, *, limit: int = 100, before: int | None = None
 ) -> list[AuditRow]:
     """Return what was done, the latest first.
 
     Args:
         connection: within a transaction of the tenant.
         limit: most rows.
-        before: only what is older than this row, to go on where the last call ended.
+        before: only rows with a lower number, to go on where the last call ended.
 
     Returns:
         Rows of that tenant.
@@ -96,7 +96,7 @@ async def history(
     """
     rows = await connection.fetch(
         "SELECT id, at, actor, action, subject, detail, seq, prev_hash, hash FROM audit "
-        "WHERE $1::uuid IS NULL OR seq < (SELECT seq FROM audit WHERE id = $1) "
+        "WHERE $1::bigint IS NULL OR seq < $1 "
         "ORDER BY seq DESC LIMIT $2",
         before,
         limit,

@@ -1,0 +1,149 @@
+"""``steersman audit``: who did what, and whether that is still what was written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.options import administers, for_tenant, tenant_option
+from steersman.cli.showing import show, show_rows
+from steersman.store import Anchor, AuditRow, ChainReport, as_tenant, history, verify_chain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from steersman.store import Database, Tenant
+
+_COLUMNS = ("seq", "at", "actor", "action", "subject", "detail")
+_HASH_BYTES = 32
+
+
+class _AnchorType(click.ParamType):
+    """The number of a row and its hash, as `steersman audit verify` prints them."""
+
+    name = "SEQ:HASH"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Anchor:
+        if isinstance(value, Anchor):
+            return value
+        seq, _, text = str(value).partition(":")
+        try:
+            anchor = Anchor(int(seq), bytes.fromhex(text))
+        except ValueError:
+            anchor = Anchor(0, b"")
+        if anchor.seq < 1 or len(anchor.hash) != _HASH_BYTES:
+            self.fail(f"{value!r} is no number above 0, ':' and 64 hexadecimal digits", param, ctx)
+        return anchor
+
+
+@click.group()
+def command() -> None:
+    """Show who did what, and whether that is still what was written."""
+
+
+@command.command("list")
+@tenant_option
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="Most rows.",
+)
+@click.option("--before", type=click.IntRange(min=1), help="Only rows with a lower number.")
+@administers
+def list_command(
+    tenant_name: str, limit: int, before: int | None, home: Path, *, as_json: bool
+) -> None:
+    """Show what was done, the latest first."""
+
+    async def work(database: Database, tenant: Tenant) -> list[AuditRow]:
+        connection = await database.connect("app")
+        try:
+            async with as_tenant(connection, tenant.id):
+                return await history(connection, limit=limit, before=before)
+        finally:
+            await connection.close()
+
+    rows = [_row(row) for row in for_tenant(home, tenant_name, work)]
+    show_rows(rows, _COLUMNS, as_json=as_json, none=f"nothing was done for {tenant_name} yet")
+
+
+@command.command("verify")
+@tenant_option
+@click.option(
+    "--anchor",
+    "anchors",
+    type=_AnchorType(),
+    multiple=True,
+    help="Number and hash of a row, as this command printed them once.",
+)
+@administers
+def verify_command(
+    tenant_name: str, anchors: tuple[Anchor, ...], home: Path, *, as_json: bool
+) -> None:
+    """Compute every hash again; exit status 1 if a row was changed, moved or removed.
+
+    That rows are missing from the end only an anchor tells, which was kept elsewhere: the head that
+    this command prints.
+    """
+    report = verified(home, tenant_name, anchors)
+    show(_report(report), as_json=as_json)
+    if not report.holds:
+        for _, what in report.broken:
+            click.echo(what, err=True)
+        raise click.exceptions.Exit(1)
+
+
+def verified(home: Path, tenant_name: str, anchors: Sequence[tuple[int, bytes]]) -> ChainReport:
+    """Return what is found of a tenant's audit.
+
+    Args:
+        home: directory of all state.
+        tenant_name: whose.
+        anchors: numbers and hashes of rows that were kept elsewhere.
+
+    Raises:
+        StoreError: there is no such tenant, or the database does not answer.
+
+    No doctest: it needs a server; ``tests/cli/test_audit.py`` shows it.
+    """
+
+    async def work(database: Database, tenant: Tenant) -> ChainReport:
+        connection = await database.connect("app")
+        try:
+            async with as_tenant(connection, tenant.id):
+                return await verify_chain(connection, tenant.id, anchors)
+        finally:
+            await connection.close()
+
+    return for_tenant(home, tenant_name, work)
+
+
+def _row(row: AuditRow) -> dict[str, Any]:
+    return {
+        "seq": row.seq,
+        "id": row.id,
+        "at": row.at,
+        "actor": row.actor,
+        "action": row.action,
+        "subject": row.subject,
+        "detail": row.detail,
+        "prev_hash": row.prev_hash,
+        "hash": row.hash,
+    }
+
+
+def _report(report: ChainReport) -> dict[str, Any]:
+    head = report.head
+    return {
+        "holds": report.holds,
+        "rows": report.rows,
+        "head": None if head is None else f"{head.seq}:{head.hash.hex()}",
+        "anchors": report.anchors,
+        "broken": [what for _, what in report.broken],
+    }

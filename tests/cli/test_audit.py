@@ -1,0 +1,76 @@
+"""The audit from the command line: shown, and verified with a status that says what was found."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from tests.store.rows import connected
+
+
+@pytest.fixture
+def name(command):
+    name = f"t-{uuid4().hex[:12]}"
+    command("tenant", "create", name)
+    for key in ("one", "two"):
+        command("key", "create", key, "--tenant", name)
+    return name
+
+
+def tamper(database, name, statement):
+    async def do():
+        async with connected(database, None) as connection, connection.transaction():
+            await connection.execute("SET LOCAL session_replication_role = replica")
+            tenant = await connection.fetchval("SELECT id FROM tenant WHERE name = $1", name)
+            await connection.execute(statement, tenant)
+
+    asyncio.run(do())
+
+
+def test_rows_are_listed_with_their_chain(command, name):
+    rows = command.json("audit", "list", "--tenant", name)
+    assert [(row["seq"], row["action"]) for row in rows] == [
+        (3, "key.create"),
+        (2, "key.create"),
+        (1, "tenant.create"),
+    ]
+    assert rows[0]["prev_hash"] == rows[1]["hash"]
+    assert [
+        row["seq"] for row in command.json("audit", "list", "--tenant", name, "--limit", 1)
+    ] == [3]
+    earlier = command.json("audit", "list", "--tenant", name, "--before", 3)
+    assert [row["seq"] for row in earlier] == [2, 1]
+    assert "key.create" in command("audit", "list", "--tenant", name)
+
+
+def test_a_sound_audit_is_said_to_be(command, name):
+    report = command.json("audit", "verify", "--tenant", name)
+    assert (report["holds"], report["rows"], report["broken"]) == (True, 3, [])
+    again = command.json("audit", "verify", "--tenant", name, "--anchor", report["head"])
+    assert (again["holds"], again["anchors"]) == (True, 1)
+    assert "holds" in command("audit", "verify", "--tenant", name)
+
+
+def test_a_changed_row_ends_with_status_1(command, name, database):
+    tamper(database, name, "UPDATE audit SET actor = 'eve' WHERE tenant = $1 AND seq = 2")
+    report = command.json("audit", "verify", "--tenant", name, status=1)
+    assert report["broken"] == ["row 2 is not what was written: its hash differs"]
+    assert "row 2 is not what was written" in command("audit", "verify", "--tenant", name, status=1)
+
+
+def test_rows_missing_at_the_end_are_found_by_an_anchor(command, name, database):
+    head = command.json("audit", "verify", "--tenant", name)["head"]
+    tamper(database, name, "DELETE FROM audit WHERE tenant = $1 AND seq = 3")
+    assert command.json("audit", "verify", "--tenant", name)["holds"]
+    report = command.json("audit", "verify", "--tenant", name, "--anchor", head, status=1)
+    assert report["broken"] == ["row 3 was anchored and is not there; the chain ends at 2"]
+
+
+@pytest.mark.parametrize("anchor", ["3", "0:" + "00" * 32, "x:" + "00" * 32, "3:00", "3:zz"])
+def test_what_is_no_anchor_is_bad_usage(command, name, anchor):
+    said = command("audit", "verify", "--tenant", name, "--anchor", anchor, status=2)
+    assert "64 hexadecimal digits" in said
+
+
+def test_of_an_unknown_tenant_nothing_is_told(command):
+    assert "there is no tenant" in command("audit", "verify", "--tenant", "nobody", status=1)
