@@ -157,12 +157,17 @@ async def sweep(connection: Any) -> dict[str, int]:
     return {table: count for table, count in rows.items() if count}
 
 
-# Of a snapshot that no longer serves and had learned from an erased decision: the sums that were
-# stored, then the updates that tell which snapshots these are. Bases of snapshots hold no sums, and
-# relearning passes over the gaps.
+# Of a snapshot that no longer serves, nor is stood on by the one that does, and had learned from an
+# erased decision: the sums that were stored, then the updates that tell which snapshots these are.
+# Relearning passes over the gaps.
+_POINT = "tenant = o.tenant AND {0}.skill = o.skill AND {0}.point = o.point"
 _SUPERSEDED = (
-    "EXISTS (SELECT FROM decision_point AS p WHERE o.tenant = p.tenant AND o.skill = p.skill "
-    "AND o.point = p.point AND o.snapshot <> p.snapshot)"
+    f"EXISTS (SELECT FROM decision_point AS p WHERE p.{_POINT.format('p')}) AND NOT EXISTS ("  # noqa: S608
+    "WITH RECURSIVE line (snapshot) AS ("
+    f"SELECT p.snapshot FROM decision_point AS p WHERE p.{_POINT.format('p')} UNION "
+    f"SELECT s.line FROM line AS l JOIN snapshot AS s ON s.{_POINT.format('s')} "
+    "AND s.id = l.snapshot WHERE s.line IS NOT NULL"
+    ") SELECT FROM line AS l WHERE l.snapshot = o.snapshot)"
 )
 _CLEARED = {
     "checkpoint": f"{_SUPERSEDED} AND EXISTS ("
