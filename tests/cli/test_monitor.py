@@ -48,6 +48,19 @@ reward: {terms: {success: {weight: 1}}}
 """
 
 
+COMPARED = {
+    "name": "reward",
+    "better": "higher",
+    "margin": 0.02,
+    "worse": "roll_back",
+    "units": 60,
+    "candidate": 0.71,
+    "control": 0.68,
+    "low": -0.01,
+    "high": 0.07,
+}
+
+
 def an_id(ago_s):
     """Return an id of a decision that was made so many seconds ago."""
     moment = int(1000 * (time.time() - ago_s)) << 80
@@ -120,7 +133,7 @@ async def rollout(database, tenant, spec):
             at=now,
             verdict="not_enough_data",
             acted="none",
-            inputs={},
+            inputs={"compared": [COMPARED], "evidence": {"step_closed": [60, 64]}},
             reasons=["12 units are closed; the step asks for 200"],
         )
         await open_incident(
@@ -236,6 +249,8 @@ def test_one_frame_shows_the_rollout_its_arms_its_verdict_and_the_incident(comma
         "search/depth running for 5 min",
         "✔ shadow ━━  canary 5 %  ── live 95 %",
         "this step 5 min of 1 h",
+        "units per arm 60 of 200 ━━━━────────",
+        ".680       .710  -.010 to +.070",
         "12 units are closed; the step asks for 200",
         "host:1 seen",
         "▲ rolled back  search/depth 0.0.9 went back  2 h ago",

@@ -81,13 +81,11 @@ def _progress(rollout: RolloutView) -> Text:
     line.append(words.span(rollout.step_age_s), style="bold")
     if step.min_s:
         line.append(f" of {words.span(step.min_s)} ").append(_bar(rollout.step_age_s / step.min_s))
-    verdict = rollout.verdict
-    if step.min_units and verdict is not None and verdict.comparisons:
-        units = min(one.units for one in verdict.comparisons)
-        line.append("   units per arm ").append(f"{units:,}", style="bold")
+    if step.min_units:
+        units = 0 if rollout.verdict is None else rollout.verdict.units
+        what = "decisions" if step.stage == "shadow" else "units per arm"
+        line.append(f"   {what} ", style="dim").append(f"{units:,}", style="bold")
         line.append(f" of {step.min_units:,} ").append(_bar(units / step.min_units))
-    elif step.min_units:
-        line.append(f"   units per arm wanted {step.min_units:,}")
     return line
 
 

@@ -70,6 +70,7 @@ class VerdictView:
         acted: what was done.
         age_s: since it was passed.
         reasons: for people.
+        units: of each arm that were closed in the step it judged, or more; decisions in shadow.
         comparisons: of the arms.
     """
 
@@ -77,6 +78,7 @@ class VerdictView:
     acted: str
     age_s: float
     reasons: tuple[str, ...]
+    units: int
     comparisons: tuple[Comparison, ...]
 
 
@@ -179,8 +181,16 @@ def _verdict(row: VerdictRow, now: datetime) -> VerdictView:
         row.acted,
         age(row.at, now) or 0.0,
         tuple(row.reasons),
+        _units(row),
         tuple(comparisons(row.inputs)),
     )
+
+
+def _units(row: VerdictRow) -> int:
+    seen = row.inputs.get("evidence", {})
+    if row.stage == "shadow":
+        return int((seen.get("shadow") or {}).get("decisions", 0))
+    return min(seen.get("step_closed", (0,)))
 
 
 def comparisons(inputs: Mapping[str, Any]) -> list[Comparison]:
@@ -188,6 +198,21 @@ def comparisons(inputs: Mapping[str, Any]) -> list[Comparison]:
 
     Args:
         inputs: as they are stored with the verdict.
+
+    >>> seen = {"name": "reward", "control": 0.5, "candidate": 0.6, "low": None, "high": None}
+    >>> comparisons({"compared": [{**seen, "units": 12, "margin": 0.02, "better": "higher"}]})
+    [Comparison(metric='reward', control=0.5, candidate=0.6, low=None, high=None, units=12, ...)]
     """
-    del inputs
-    return []
+    return [
+        Comparison(
+            one["name"],
+            one["control"],
+            one["candidate"],
+            one["low"],
+            one["high"],
+            one["units"],
+            one["margin"],
+            one["better"],
+        )
+        for one in inputs.get("compared", ())
+    ]
