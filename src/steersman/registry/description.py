@@ -174,6 +174,9 @@ def describe(
         created_at: with a time zone.
         further: any other entry of `Description`; also instead of what the state says.
 
+    Returns:
+        A description whose size, sha256, url and etag are known when it is published.
+
     Raises:
         VerificationError: a name, version or number out of range, or no readable header.
         InputError: an entry that no description has.

@@ -87,6 +87,9 @@ def measure(state: State) -> Measures:
     Args:
         state: of any policy, checked.
 
+    Returns:
+        Numbers, and in words why there is no eigenvalue where there is none.
+
     Raises:
         VerificationError: the state has no readable header.
 

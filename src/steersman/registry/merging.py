@@ -71,6 +71,9 @@ def delta_id(delta: State) -> str:
     Args:
         delta: as ``policy.delta()`` returns it.
 
+    Returns:
+        A name that no other delta has.
+
     Raises:
         MergeError: it is a state and no delta, or damaged.
 

@@ -87,6 +87,9 @@ def off_policy_delta(
         level: of the interval, in (0, 1).
         seed: of folds.
 
+    Returns:
+        The difference with its interval, or why the log cannot tell.
+
     Raises:
         InputError: logs of different rows, or an unknown estimator.
 
