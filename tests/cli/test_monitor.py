@@ -377,4 +377,22 @@ def test_the_interval_is_drawn_with_better_on_the_right():
     assert "red" in str(bar(better="lower").spans)
     assert "green" in str(bar().spans)
     assert bar(low=-0.1).plain[12] in "─●"
-    assert bar(low=None, high=None).plain == "not enough units yet"
+    assert bar(low=None, high=None).plain.strip() == "not enough units yet"
+
+
+@pytest.mark.parametrize("columns", [100, 160])
+def test_all_intervals_have_one_axis(columns):
+    from steersman.cli.monitor_panel import _comparisons  # noqa: PLC0415
+
+    found = [
+        Comparison(f"m{n}", 0.5, 0.6, low, high, 60, better=better)
+        for n, (low, high, better) in enumerate(
+            [(0.1, 0.2, "higher"), (0.1, 0.2, "lower"), (-0.2, -0.01, "higher"), (0, 0.1, "lower")]
+        )
+    ]
+    console = Console(width=columns)
+    with console.capture() as captured:
+        console.print(_comparisons(tuple(found), columns))
+    head, *lines = captured.get().splitlines()
+    axis = head.index("┊")
+    assert [line[axis] for line in lines] == ["┊", "┊", "┊", "┤"]

@@ -124,8 +124,8 @@ def _comparisons(found: tuple[Comparison, ...], width: int) -> Table:
     table.add_column("by unit", no_wrap=True, overflow="ellipsis", max_width=24)
     for name in ("control", "candidate", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(" worse ┊ better", justify="center", no_wrap=True)
     columns = 41 if width >= 120 else 25
+    table.add_column(" worse ┊ better".center(columns), no_wrap=True)  # rich would cut the axis off
     for one in found:
         table.add_row(*_compared(one, columns))
     return table
@@ -137,7 +137,7 @@ def _compared(one: Comparison, columns: int) -> Iterator[RenderableType]:
     yield words.reward(one.candidate)
     if one.low is None or one.high is None:
         yield words.NONE
-        yield Text("not enough units yet", style="dim")
+        yield Text("not enough units yet".center(columns), style="dim")
         return
     yield f"{words.signed(one.low)} to {words.signed(one.high)}"
     low, high = (one.low, one.high) if one.better == "higher" else (-one.high, -one.low)
