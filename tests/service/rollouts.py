@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from steersman.rollout import plan_of
 from steersman.service.drawing import Served
 from steersman.spec import loads
 from steersman.store import PointRow, RolloutRow, initial_policy
+from tests.learn.world import learn_all
 
 if TYPE_CHECKING:
     from steersman.service.arms import Turn
@@ -89,3 +92,43 @@ def who(turn: Turn) -> str:
     if turn.arm == "candidate":
         return "candidate"
     return "control" if turn.label.rollout else "aside"
+
+
+DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
+
+
+async def teach(s: Any, database: Any, count: int) -> None:
+    """Decide, report and learn; `deep` earns more."""
+    bodies = [{**DECIDE, "context": {"intent": f"i{n % 5}"}} for n in range(count)]
+    made = (await s.ask("POST", "/v1/decide", {"requests": bodies})).body["decisions"]
+    events = [
+        {
+            "event_id": f"e-{one['decision_id']}",
+            "decision_id": one["decision_id"],
+            "type": "feedback.submit",
+            "outcomes": {"clicked": 0.9 if one["action"] == "deep" else 0.2},
+        }
+        for one in made
+    ]
+    results = (await s.ask("POST", "/v1/events", {"events": events})).body["results"]
+    assert {one["status"] for one in results} == {"stored"}
+    await learn_all(database)
+
+
+async def decision(s: Any, **more: Any) -> dict[str, Any]:
+    """Return a decision."""
+    answer = await s.ask("POST", "/v1/decide", {**DECIDE, **more})
+    assert answer.status == 200, answer.body
+    body: dict[str, Any] = answer.body
+    return body
+
+
+async def until(s: Any, *, within_s: float = 10.0, **wanted: Any) -> float:
+    """Wait until decisions say so; return how long it took."""
+    begun = time.monotonic()
+    one = await decision(s)
+    while {name: one[name] for name in wanted} != wanted:
+        assert time.monotonic() - begun < within_s, one
+        await asyncio.sleep(0.005)
+        one = await decision(s)
+    return time.monotonic() - begun

@@ -1,0 +1,104 @@
+"""Following: pinned points stay and go on where they were; who is far behind is loaded anew."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from steersman.service import following
+from steersman.store import as_tenant, pin_point
+from tests.service.rollouts import decision, teach, until
+
+POINT = ("search", "depth")
+
+
+@pytest.fixture(autouse=True)
+def _no_work_of_others(database):
+    async def clear() -> None:
+        connection = await database.connect("worker")
+        await connection.execute("DELETE FROM work")
+        await connection.close()
+
+    asyncio.run(clear())
+
+
+async def pin(database, tenant, seq: int | None) -> None:
+    connection = await database.connect("worker")
+    async with as_tenant(connection, tenant.id):
+        await pin_point(connection, (tenant.id, *POINT), seq)
+    await connection.close()
+
+
+async def test_a_pinned_point_stays_and_learning_goes_on(database, tenant, serving) -> None:
+    async with serving() as s:
+        await teach(s, database, 8)
+        await until(s, update_seq=8)
+        await pin(database, tenant, 5)
+        assert await until(s, update_seq=5) < 1.0
+        pinned = await decision(s)
+        await teach(s, database, 8)
+        await asyncio.sleep(1.2)  # longer than a poll
+        again = await decision(s)
+        assert again["update_seq"] == 5
+        action = pinned["action"]
+        assert again["distribution"][action] == pytest.approx(pinned["propensity"], abs=1e-7)
+        (point,) = (await s.ask("GET", "/rl-status")).body["points"]
+        assert (point["pinned_seq"], point["replica_seq"], point["update_seq"]) == (5, 5, 16)
+        await pin(database, tenant, None)
+        assert await until(s, update_seq=16) < 1.0
+
+
+async def test_a_pin_ahead_is_reached_in_place(database, tenant, serving) -> None:
+    async with serving() as s:
+        await teach(s, database, 4)
+        await until(s, update_seq=4)
+        served = s.service.replicas.find(tenant.id, *POINT)
+        await pin(database, tenant, 4)
+        await teach(s, database, 4)
+        await pin(database, tenant, 6)
+        await until(s, update_seq=6)
+        assert s.service.replicas.find(tenant.id, *POINT) is served
+
+
+async def test_who_is_far_behind_is_loaded_aside(
+    database, tenant, serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_FAR", 3)
+    async with serving() as s:
+        await teach(s, database, 2)
+        await until(s, update_seq=2)
+        served = s.service.replicas.find(tenant.id, *POINT)
+        await teach(s, database, 20)
+        await until(s, update_seq=22)
+        assert s.service.replicas.find(tenant.id, *POINT) is not served
+
+
+async def test_a_log_that_does_not_fit_is_loaded_anew(database, tenant, serving) -> None:
+    async with serving() as s:
+        await teach(s, database, 4)
+        await until(s, update_seq=4)
+        served = s.service.replicas.find(tenant.id, *POINT)
+        connection = await database.connect(None)
+        await connection.execute(
+            "DELETE FROM steersman.update WHERE tenant = $1 AND seq = 3", tenant.id
+        )
+        await connection.close()
+        served.replica.seq = 2  # the next one that it finds is 4
+        await s.until(lambda: s.service.replicas.find(tenant.id, *POINT) is not served)
+        await until(s, update_seq=4)  # there is a stored state
+
+
+async def test_every_decision_of_a_pin_is_explained(database, tenant, serving) -> None:
+    async with serving() as s:
+        await teach(s, database, 6)
+        await until(s, update_seq=6)
+        await pin(database, tenant, 3)
+        await until(s, update_seq=3)
+        one = await decision(s)
+        path = f"/v1/decisions/{one['decision_id']}/explain?recompute=true"
+        explained = (await s.ask("GET", path)).body
+        assert explained["recomputed"]["same"] is True
+        assert (explained["snapshot"], explained["update_seq"]) == ("0.1.0", 3)
+        assert (explained["stage"], explained["arm"]) == ("live", "control")
+        assert "rollout" not in explained
