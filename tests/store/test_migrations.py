@@ -10,16 +10,27 @@ from uuid import uuid4
 import pytest
 
 from steersman.errors import StoreError
+from steersman.features import FeatureMap
+from steersman.registry import pack_state
+from steersman.spec import loads
 from steersman.store import (
     Database,
+    as_tenant,
     create_tenant,
+    declare,
+    history,
+    initial_policy,
     log_decisions,
     make_partitions,
     migrate,
+    points_of,
+    snapshots_of,
+    verify_chain,
 )
 from steersman.wire import new_id
 from tests.store.rows import connected, decision
 from tests.store.test_backup import execute, fetch, on
+from tests.store.test_points import DOCUMENT
 
 FILES = [
     "0001_roles.sql",
@@ -147,3 +158,74 @@ async def test_an_address_that_does_not_answer_is_told_without_its_password():
         await away.connect("app")
     assert "hidden" not in str(told.value)
     assert "hidden" not in repr(away)
+
+
+async def test_rows_of_an_earlier_schema_keep_working(fresh, monkeypatch):
+    files = migrate.__globals__["_files"]()
+    monkeypatch.setitem(migrate.__globals__, "_files", lambda: files[:5])
+    await migrate(fresh)
+    first, second = [await old_tenant(fresh, name) for name in ("first", "second")]
+    monkeypatch.undo()
+    assert await migrate(fresh) == FILES[5:]
+    for tenant in (first, second):
+        async with connected(fresh, "app", tenant) as connection:
+            (point,) = await points_of(connection, tenant)
+            assert (point.snapshot, point.pinned_seq) == ("0.1.0", None)
+            (snapshot,) = await snapshots_of(connection, (tenant, "search", "depth"))
+            assert (snapshot.reason, snapshot.line) == ("declared", None)
+            assert snapshot.published_at is None
+            # In the order of their times, whatever their ids.
+            rows = await history(connection)
+            assert [(row.seq, row.subject) for row in rows] == [(3, "c"), (2, "b"), (1, "a")]
+            assert (await verify_chain(connection, tenant)).holds
+    again = await declare(fresh, first, DOCUMENT, actor="me")
+    assert again.snapshot == "0.1.0"
+    async with connected(fresh, "app", first) as connection:
+        assert (await verify_chain(connection, first)).rows == 3
+    changed = await declare(fresh, first, DOCUMENT.replace("dim: 8", "dim: 9"), actor="me")
+    assert changed.snapshot == "0.2.0"
+    async with connected(fresh, "app", first) as connection:
+        report = await verify_chain(connection, first)
+    assert (report.rows, report.holds) == (4, True)
+
+
+async def old_tenant(database, name):
+    """Write what the version before wrote: a tenant with a point that has learned, and an audit."""
+    async with connected(database, "owner") as connection:
+        tenant = await connection.fetchval("SELECT gen_random_uuid()")
+        async with as_tenant(connection, tenant):
+            await connection.execute("INSERT INTO tenant (id, name) VALUES ($1, $2)", tenant, name)
+            spec = loads(DOCUMENT)
+            spec_hash = bytes.fromhex(spec.spec_hash)
+            features = bytes.fromhex(FeatureMap(spec.context).hash)
+            state = pack_state(initial_policy(spec).state())
+            point = tenant, "search", "depth"
+            await connection.execute(
+                "INSERT INTO spec (tenant, skill, point, hash, document) "
+                "VALUES ($1, $2, $3, $4, $5)",
+                *(*point, spec_hash, DOCUMENT),
+            )
+            await connection.execute(
+                "INSERT INTO snapshot (tenant, skill, point, id, parent, spec_hash, feature_hash, "
+                "reason, state, sha256) "
+                "VALUES ($1, $2, $3, '0.1.0', NULL, $4, $5, 'declared', $6, sha256($6))",
+                *(*point, spec_hash, features, state),
+            )
+            await connection.execute(
+                "INSERT INTO decision_point (tenant, skill, point, spec_hash, feature_hash, "
+                "snapshot, per_episode) VALUES ($1, $2, $3, $4, $5, '0.1.0', false)",
+                *(*point, spec_hash, features),
+            )
+            await connection.execute(
+                "INSERT INTO learner (tenant, skill, point, epoch, holder, snapshot, seq) "
+                "VALUES ($1, $2, $3, 0, '', '0.1.0', 0)",
+                *point,
+            )
+            await connection.execute(
+                "INSERT INTO audit (tenant, id, at, actor, action, subject, detail) "
+                "SELECT $1, gen_random_uuid(), now() - n * interval '1 hour', 'me', 'x', s, "
+                """'{"n": 1.50, "é": [null, 1e30, "\\u0001"]}' """
+                "FROM (VALUES ('c', 1), ('a', 3), ('b', 2)) AS v (s, n)",
+                tenant,
+            )
+    return tenant
