@@ -3,6 +3,26 @@
 from __future__ import annotations
 
 from steersman.rollout.arms import Arm, Placed, place, position
+from steersman.rollout.burn import (
+    Burn,
+    BurnWindow,
+    Counts,
+    burn_rate,
+    burn_windows,
+    burning,
+    stretches,
+)
+from steersman.rollout.comparing import Compared, MetricEvidence, compare
+from steersman.rollout.judging import (
+    Evidence,
+    Judgement,
+    OffPolicyEvidence,
+    ShadowEvidence,
+    SourceEvidence,
+    Verdict,
+    judge,
+    rejudge,
+)
 from steersman.rollout.machine import (
     ACTIONS,
     STATUSES,
@@ -19,6 +39,7 @@ from steersman.rollout.plan import (
     RolloutPlan,
     plan_of,
 )
+from steersman.rollout.units import Observed, Units, value_of
 
 __all__ = [
     "ACTIONS",
@@ -26,15 +47,36 @@ __all__ = [
     "UNDER_WAY",
     "Action",
     "Arm",
+    "Burn",
+    "BurnWindow",
+    "Compared",
+    "Counts",
+    "Evidence",
+    "Judgement",
+    "MetricEvidence",
+    "Observed",
+    "OffPolicyEvidence",
     "Placed",
     "PlannedBudget",
     "PlannedGuardrail",
     "PlannedStage",
     "RolloutPlan",
+    "ShadowEvidence",
+    "SourceEvidence",
     "Status",
+    "Units",
+    "Verdict",
+    "burn_rate",
+    "burn_windows",
+    "burning",
+    "compare",
+    "judge",
     "legal_actions",
     "next_of",
     "place",
     "plan_of",
     "position",
+    "rejudge",
+    "stretches",
+    "value_of",
 ]

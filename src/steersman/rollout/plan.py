@@ -162,11 +162,13 @@ class RolloutPlan:
         return self.unit_window_s + self.reward_window_s
 
     def needs_objective(self, step: int) -> bool:
-        """Return whether leaving a step puts the candidate in charge.
+        """Return whether leaving a step lets the candidate serve most, without it being shown yet.
 
         Args:
             step: place in `stages`, from 0.
         """
+        if self.stages[step].name == "live":
+            return step == 0
         later = self.stages[step + 1 :]
         return not later or later[0].name == "live"
 

@@ -1,0 +1,156 @@
+"""The error budget: how fast it burns, over several windows at once.
+
+A budget of 1 % over thirty days is used up in time by errors at 1 %: burn rate 1. A rate is
+believed when a long window has it, so that one bad minute is no alarm, and a short one of a twelfth
+has it too, so that the alarm ends with the trouble. Windows are fractions of the budget's period:
+what takes hours in production takes seconds in a demo.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from steersman.rollout.plan import PlannedBudget, Worse
+
+_SHORT = 12
+
+
+class BurnWindow(NamedTuple):
+    """A pair of windows, and the rate that must not be reached in both.
+
+    Attributes:
+        long_s: length of the long window in seconds.
+        short_s: of the short one.
+        rate: burn rate that is too fast.
+        worse: what follows.
+    """
+
+    long_s: float
+    short_s: float
+    rate: float
+    worse: Worse
+
+
+class Counts(NamedTuple):
+    """Errors of one arm in the stretch of time that ends now.
+
+    Attributes:
+        seconds: length of the stretch.
+        bad: decisions with an error.
+        total: all decisions.
+    """
+
+    seconds: float
+    bad: float
+    total: float
+
+
+class Burn(NamedTuple):
+    """A rate that was reached in both windows.
+
+    Attributes:
+        window: which.
+        long_rate: in the long window.
+        short_rate: in the short one.
+        bad: errors in the long window.
+    """
+
+    window: BurnWindow
+    long_rate: float
+    short_rate: float
+    bad: float
+
+
+def burn_windows(budget: PlannedBudget) -> tuple[BurnWindow, ...]:
+    """Return the windows of a budget, the fastest first.
+
+    Args:
+        budget: of the plan.
+
+    Example:
+        >>> from steersman.rollout import PlannedBudget
+        >>> [(window.long_s, window.short_s) for window in burn_windows(PlannedBudget())]
+        [(3600.0, 300.0), (21600.0, 1800.0), (259200.0, 21600.0)]
+
+    Source:
+        Beyer et al. (2018), The Site Reliability Workbook, chapter 5, table 5-8.
+    """
+    rates = (
+        (720, budget.fast_burn, "roll_back"),
+        (120, budget.medium_burn, "roll_back"),
+        (10, budget.slow_burn, "hold"),
+    )
+    return tuple(
+        BurnWindow(budget.period_s / part, budget.period_s / part / _SHORT, rate, worse)  # type: ignore[arg-type]
+        for part, rate, worse in rates
+    )
+
+
+def stretches(budget: PlannedBudget) -> tuple[float, ...]:
+    """Return the lengths, in seconds, of all stretches whose errors are to be counted.
+
+    Args:
+        budget: of the plan.
+
+    Example:
+        >>> from steersman.rollout import PlannedBudget
+        >>> stretches(PlannedBudget(period_s=7200.0))
+        (0.8333333333333334, 5.0, 10.0, 60.0, 720.0)
+    """
+    lengths = {length for window in burn_windows(budget) for length in window[:2]}
+    return tuple(sorted(lengths))
+
+
+def burn_rate(budget: PlannedBudget, bad: float, total: float) -> float:
+    """Return how many times faster than planned errors come; 0 without decisions.
+
+    Args:
+        budget: of the plan.
+        bad: decisions with an error, 0 to ``total``.
+        total: all decisions.
+
+    Raises:
+        InputError: counts that are none, or more errors than decisions.
+
+    Example:
+        >>> from steersman.rollout import PlannedBudget
+        >>> round(burn_rate(PlannedBudget(objective=0.99), 5, 100), 6)
+        5.0
+    """
+    if not 0.0 <= bad <= total < float("inf"):
+        message = f"{bad!r} errors of {total!r} decisions; allowed is 0 <= bad <= total"
+        raise InputError(message)
+    return bad / total / (1.0 - budget.objective) if total else 0.0
+
+
+def burning(budget: PlannedBudget, counts: Iterable[Counts]) -> list[Burn]:
+    """Return the rates that are too fast now, the fastest window first.
+
+    Args:
+        budget: of the plan.
+        counts: one for each of `stretches`; a stretch without counts has no rate.
+
+    Raises:
+        InputError: counts that are none.
+
+    Example:
+        >>> from steersman.rollout import PlannedBudget
+        >>> hour, minutes = Counts(3600.0, 30, 200), Counts(300.0, 4, 20)
+        >>> [burn.window.worse for burn in burning(PlannedBudget(), [hour, minutes])]
+        ['roll_back']
+    """
+    by_length = {count.seconds: count for count in counts}
+    found = []
+    for window in burn_windows(budget):
+        long, short = by_length.get(window.long_s), by_length.get(window.short_s)
+        if long is None or short is None or long.bad < budget.min_errors:
+            continue
+        rates = burn_rate(budget, *long[1:]), burn_rate(budget, *short[1:])
+        if min(rates) >= window.rate:
+            found.append(Burn(window, *rates, long.bad))
+    return found

@@ -1,0 +1,223 @@
+"""One number per unit and metric: what live tests analyse.
+
+Decisions of one user are not independent, so each unit enters once, with the mean over its
+decisions, when its window is closed: decisions count from its first one on for `unit_window_s`, and
+the last of them has its reward `reward_window_s` later. Closed units are never opened again. What
+comes after is left out on both arms alike.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from steersman.errors import InputError
+from steersman.rollout.comparing import MetricEvidence
+from steersman.stats import Moments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from steersman.rollout.arms import Arm
+    from steersman.rollout.plan import PlannedGuardrail, RolloutPlan
+
+_ARMS: tuple[Arm, Arm] = ("candidate", "control")
+
+
+class Observed(NamedTuple):
+    """One analysed decision whose reward window is closed.
+
+    Attributes:
+        unit: what stays on one arm.
+        arm: the one that its place among the units says, whoever answered.
+        at: when it was made, in seconds since 1970.
+        reward: 0 to 1; None if it has none.
+        outcomes: raw numbers by name.
+        failed: whether the arm could not answer, so that something else did.
+    """
+
+    unit: str
+    arm: Arm
+    at: float
+    reward: float | None
+    outcomes: Mapping[str, float]
+    failed: bool = False
+
+
+def value_of(guardrail: PlannedGuardrail, decision: Observed) -> float | None:
+    """Return a decision's number for a guardrail, 0 to 1, or None where it has none.
+
+    Args:
+        guardrail: of the plan.
+        decision: what came of it. A number that is not finite counts as none.
+
+    Example:
+        >>> from steersman.rollout import PlannedGuardrail
+        >>> late = PlannedGuardrail("latency_ms>900", "above", "latency_ms", 900.0)
+        >>> value_of(late, Observed("user-7", "control", 0.0, None, {"latency_ms": 1200.0}))
+        1.0
+    """
+    if guardrail.kind == "errors":
+        return float(decision.failed or decision.outcomes.get("error", 0.0) > 0.0)
+    raw = decision.reward if guardrail.kind == "reward" else None
+    if guardrail.outcome is not None:
+        raw = decision.outcomes.get(guardrail.outcome)
+    if raw is None or not math.isfinite(raw):
+        return None
+    if guardrail.target is not None:
+        return float(
+            raw > guardrail.target if guardrail.kind == "above" else raw < guardrail.target
+        )
+    return min(1.0, max(0.0, (raw - guardrail.low) / (guardrail.high - guardrail.low)))
+
+
+@dataclass(slots=True)
+class _Open:
+    """A unit whose window is still open: sums over its decisions, per guardrail."""
+
+    arm: Arm
+    first_at: float
+    sums: list[float]
+    counts: list[int]
+
+
+@dataclass(slots=True)
+class _Running:
+    """Mean and sum of squares around it, one unit after the other (Welford)."""
+
+    n: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.n += 1
+        step = value - self.mean
+        self.mean += step / self.n
+        self.squares += step * (value - self.mean)
+
+    def moments(self) -> Moments:
+        return Moments(self.n, self.mean, self.squares / (self.n - 1) if self.n > 1 else 0.0)
+
+
+@dataclass(slots=True)
+class _Side:
+    """What is kept of one arm."""
+
+    arrived: int = 0
+    first_at: list[float] = field(default_factory=list)  # of closed units, rising
+    values: list[_Running] = field(default_factory=list)
+
+
+class Units:
+    """The units of a rollout, from canary on, over all its steps.
+
+    Args:
+        plan: of the rollout.
+
+    Example:
+        >>> from steersman.rollout import PlannedGuardrail, PlannedStage, RolloutPlan
+        >>> stages = (PlannedStage("canary", 0.05, 1, 0.0),)
+        >>> reward = PlannedGuardrail("reward", "reward", better="higher")
+        >>> plan = RolloutPlan("r1", stages, (reward,), unit_window_s=60.0, reward_window_s=30.0)
+        >>> units = Units(plan)
+        >>> for at, earned in ((0.0, 1.0), (50.0, 0.0), (61.0, 0.0)):
+        ...     units.add(Observed("user-7", "control", at, earned, {}))
+        >>> units.close(89.9), units.close(90.0), units.metrics()["reward"].control.mean
+        (0, 1, 0.5)
+    """
+
+    def __init__(self, plan: RolloutPlan) -> None:
+        self._plan = plan
+        self._guardrails = plan.guardrails
+        self._open: dict[str, _Open] = {}
+        self._closed: set[str] = set()
+        self._sides = {arm: _Side(values=[_Running() for _ in plan.guardrails]) for arm in _ARMS}
+
+    def add(self, decision: Observed) -> None:
+        """Count a decision, unless its unit is closed or its window over.
+
+        Args:
+            decision: each once, in about the order in which they were made.
+
+        Raises:
+            InputError: an arm that is none, a time that is not finite, or a unit on both arms.
+        """
+        if decision.arm not in self._sides or not math.isfinite(decision.at):
+            message = f"arm is {decision.arm!r}, at {decision.at!r}; allowed are {_ARMS} and a time"
+            raise InputError(message)
+        if decision.unit in self._closed:
+            return
+        unit = self._open.get(decision.unit)
+        if unit is None:
+            zeros = [0.0] * len(self._guardrails), [0] * len(self._guardrails)
+            unit = _Open(decision.arm, decision.at, *zeros)
+            self._open[decision.unit] = unit
+            self._sides[decision.arm].arrived += 1
+        if unit.arm != decision.arm:
+            message = f"unit {decision.unit!r:.60} is on both arms; a salt belongs to one rollout"
+            raise InputError(message)
+        unit.first_at = min(unit.first_at, decision.at)
+        if decision.at < unit.first_at + self._plan.unit_window_s:
+            self._count(unit, decision)
+
+    def close(self, now: float) -> int:
+        """Enter the numbers of all units whose windows are over; return how many.
+
+        Args:
+            now: seconds since 1970. Decisions up to then must have been added.
+        """
+        latest = now - self._plan.closing_s
+        # Sorted, so that whoever reads the same decisions again has the same sums to the last bit.
+        over = sorted(
+            (unit.first_at, name) for name, unit in self._open.items() if unit.first_at <= latest
+        )
+        for first_at, name in over:
+            unit = self._open.pop(name)
+            self._closed.add(name)
+            side = self._sides[unit.arm]
+            insort(side.first_at, first_at)
+            for running, total, count in zip(side.values, unit.sums, unit.counts, strict=True):
+                if count:
+                    running.add(total / count)
+        return len(over)
+
+    @property
+    def arrived(self) -> tuple[int, int]:
+        """Units of candidate and control that made a decision, closed or not."""
+        return self._sides["candidate"].arrived, self._sides["control"].arrived
+
+    @property
+    def closed(self) -> tuple[int, int]:
+        """Units of candidate and control whose windows are over."""
+        return self.closed_since(-math.inf)
+
+    def closed_since(self, started_at: float) -> tuple[int, int]:
+        """Return the closed units of candidate and control that came in after a time.
+
+        Args:
+            started_at: such as when the step began, in seconds since 1970.
+        """
+        candidate, control = (
+            len(self._sides[arm].first_at) - bisect_left(self._sides[arm].first_at, started_at)
+            for arm in _ARMS
+        )
+        return candidate, control
+
+    def metrics(self) -> dict[str, MetricEvidence]:
+        """Return number, mean and variance of both arms' units, by the guardrail's name."""
+        return {
+            guardrail.name: MetricEvidence(
+                self._sides["candidate"].values[place].moments(),
+                self._sides["control"].values[place].moments(),
+            )
+            for place, guardrail in enumerate(self._guardrails)
+        }
+
+    def _count(self, unit: _Open, decision: Observed) -> None:
+        for place, guardrail in enumerate(self._guardrails):
+            value = value_of(guardrail, decision)
+            if value is not None:
+                unit.sums[place] += value
+                unit.counts[place] += 1
