@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from steersman.learn import promote
 from steersman.learn.publishing import Reason, publish
-from steersman.store import as_tenant, base_state, find_snapshot
-from tests.learn.world import document, point_of
+from steersman.store import as_tenant, base_state, find_snapshot, log_decisions, log_events
+from tests.learn.world import decided, document, happened, point_of
 
 if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
     from steersman.registry import Description
-    from steersman.store import Database, SnapshotRow
+    from steersman.store import Database, DecisionRow, PointRow, SnapshotRow
 
 WHY = Reason(actor="test")
 
@@ -65,3 +68,29 @@ async def snapshot_of(database: Database, tenant: UUID, version: str) -> tuple[S
             return found, await base_state(connection, point, version)
     finally:
         await connection.close()
+
+
+async def lessons(
+    database: Database,
+    row: PointRow,
+    n: int,
+    *,
+    seed: int = 0,
+    best: str = "deep",
+    units: int | None = None,
+) -> list[DecisionRow]:
+    """Write decisions drawn evenly, of which one action earns most, all in two transactions."""
+    rng = np.random.default_rng(seed)
+    start = time.time() - 5 * 86_400
+    made = [decided(row, rng, at=start + i, p=1 / 3) for i in range(n)]
+    if units:
+        made = [one._replace(unit=f"u{i % units}") for i, one in enumerate(made)]
+    earned = [float(rng.random() < (0.9 if one.action == best else 0.1)) for one in made]
+    connection = await database.connect("app")
+    try:
+        await log_decisions(connection, made)
+        events = [happened(one, {"success": r}) for one, r in zip(made, earned, strict=True)]
+        await log_events(connection, events)
+    finally:
+        await connection.close()
+    return made

@@ -9,8 +9,10 @@ state will be, not for what it was before the newest decisions.
 
 On the held-out decisions both copies are evaluated off-policy: doubly robust, with reward models of
 the past alone, since the log is adaptive. The difference gets an interval from the paired errors of
-each unit. What remains of the held-out rewards in it: later decisions were drawn by states that
-knew them, which decided what was tried next, but no copy has learned them.
+each unit. Two states that hardly differ have a very narrow one, so a loss must also be larger than
+a hundredth of the range of rewards before it counts. What remains of the held-out rewards in it:
+later decisions were drawn by states that knew them, which decided what was tried next, but no copy
+has learned them.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 SHARE = 0.1
 NEWEST = 10_000
 LEVEL = 0.99
+MARGIN = 0.01  # of the reward, which lies between 0 and 1: finer questions are for a rollout
 _FEW = 2
 _ROWS_PER_FEATURE = 5
 
@@ -93,8 +96,8 @@ class HeldOutReport:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the whole interval of the difference lies below nought."""
-        return self.high is not None and self.high < 0.0
+        """Whether it is shown to be worse, by more than a hundredth of the range of rewards."""
+        return self.high is not None and self.high < -MARGIN
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, to be signed with a snapshot."""
