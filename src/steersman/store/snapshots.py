@@ -292,7 +292,9 @@ async def retract(connection: Any, point: Point, version: str) -> SnapshotRow:
         *(*point, version),
     )
     if row is None:
-        raise _unknown(point, version)
+        raise StateError(
+            f"{point[1]}/{point[2]} has no published snapshot {version!r}; list them and retry"
+        )
     return SnapshotRow(*row)
 
 
