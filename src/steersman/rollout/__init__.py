@@ -13,6 +13,7 @@ from steersman.rollout.burn import (
     stretches,
 )
 from steersman.rollout.comparing import Compared, MetricEvidence, compare
+from steersman.rollout.forecasting import Forecast, StageForecast, forecast
 from steersman.rollout.judging import (
     Evidence,
     Judgement,
@@ -52,6 +53,7 @@ __all__ = [
     "Compared",
     "Counts",
     "Evidence",
+    "Forecast",
     "Judgement",
     "MetricEvidence",
     "Observed",
@@ -63,6 +65,7 @@ __all__ = [
     "RolloutPlan",
     "ShadowEvidence",
     "SourceEvidence",
+    "StageForecast",
     "Status",
     "Units",
     "Verdict",
@@ -70,6 +73,7 @@ __all__ = [
     "burn_windows",
     "burning",
     "compare",
+    "forecast",
     "judge",
     "legal_actions",
     "next_of",
