@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from steersman.service import Metrics, Settings
-from steersman.service.exposition import Exchange, render
+from steersman.service.exposition import Exchange, Family, render
 from steersman.service.health import Health
 from steersman.service.http import Request
 from steersman.wire import Refused
@@ -118,6 +118,37 @@ def test_processes_answer_for_each_other(tmp_path) -> None:
     assert found["steersman_http_seconds_bucket", le, "process=1", "route=/v1/decide"] == 2
     now[0] += 60  # the other process is gone
     assert first.others() == {}
+
+
+async def test_no_count_ever_falls_whoever_is_asked(tmp_path) -> None:
+    metrics = [Metrics(), Metrics()]
+    asked = [
+        Health(_well, own, Exchange(tmp_path, str(number))) for number, own in enumerate(metrics)
+    ]
+    request = Request({"client": ("127.0.0.1", 1)}, None, {}, ())
+    seen = []
+    for turn in range(6):
+        metrics[0].fallback("store")
+        answer = await asked[turn % 2].metrics(request)
+        found = values(answer.body)
+        seen.append(found.get(("steersman_fallbacks_total", "process=0", "reason=store"), 0))
+    assert seen == sorted(seen)
+    assert seen[0] == 1
+
+
+async def test_what_works_beside_the_service_is_told_too(serving) -> None:
+    async with serving() as s:
+        folder = s.home / "metrics"
+        folder.mkdir()
+        family = Family("rollout_held_seconds", "gauge", "Held", (), [((), 3.0)])
+        Exchange(folder, "controller-7").leave([family])
+        found = values((await s.ask("GET", "/metrics")).body)
+        assert found["steersman_rollout_held_seconds", "process=controller-7"] == 3
+        assert ("steersman_guardian_state", "process=0") in found
+
+
+async def _well() -> list[str]:
+    return []
 
 
 def test_nothing_counted_is_still_a_document() -> None:

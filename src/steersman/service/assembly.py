@@ -18,7 +18,7 @@ from steersman.service.breaker import Breaker, store_is_away
 from steersman.service.deciding import Deciding
 from steersman.service.endpoints import Endpoints
 from steersman.service.explain import Explain
-from steersman.service.exposition import Exchange
+from steersman.service.exposition import BESIDE, Exchange
 from steersman.service.guard import Guard
 from steersman.service.health import Health
 from steersman.service.intake import Intake
@@ -97,6 +97,7 @@ class Service:
         secret: of `load_secret`.
         settings: what may differ.
         verified: gives the bases of snapshots.
+        beside: where what works beside the service leaves its counts.
 
     No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
@@ -108,6 +109,7 @@ class Service:
         secret: bytes,
         settings: Settings,
         verified: Verified,
+        beside: Exchange | None = None,
     ) -> None:
         self.database = database
         self.pool = pool
@@ -132,6 +134,7 @@ class Service:
         self.breakers["rebuilding"] = Breaker("store", time.monotonic, timeout_s=60.0)
         self.keys = Authenticator(self._look_up, secret, refresh_s=settings.key_refresh_s)
         self._settings = settings
+        self._beside = beside
         self._exchange = (
             None if settings.exchange is None else Exchange(settings.exchange, settings.process)
         )
@@ -167,7 +170,13 @@ class Service:
         reading = self.breakers["reading"]
         pages = (
             writing,
-            Health(self.reasons, self.metrics, self._exchange, self._settings.metrics_token),
+            Health(
+                self.reasons,
+                self.metrics,
+                self._exchange,
+                self._settings.metrics_token,
+                self._beside,
+            ),
             Explain(self.pool, reading, self.breakers["rebuilding"], self.verified),
             Snapshots(self.pool, reading),
             StatusPage(self.pool, reading, self.guard, self.replicas),
@@ -373,7 +382,8 @@ async def assemble(
     stack.push_async_callback(pool.close)
     verified = Verified(home)
     stack.callback(verified.close)
-    service = Service(database, pool, secret, settings, verified)
+    beside = Exchange(home / BESIDE, "")
+    service = Service(database, pool, secret, settings, verified, beside)
     service.start()
 
     async def close() -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+BESIDE = "metrics"
+"""Folder within a home where what works beside the service leaves its counts."""
 _STALE_S = 10.0
 
 

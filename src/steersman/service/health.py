@@ -6,7 +6,7 @@ import hmac
 from typing import TYPE_CHECKING
 
 from steersman.service.app import Route
-from steersman.service.exposition import CONTENT_TYPE
+from steersman.service.exposition import CONTENT_TYPE, render
 from steersman.service.http import Answer, json_answer, problem_answer
 from steersman.wire import Problem, Refused
 
@@ -29,6 +29,7 @@ class Health:
         metrics: the counts of this process.
         exchange: those of the others on the same port; None: there are none.
         metrics_token: lets others than this machine read the metrics; None: nobody else may.
+        beside: where what works beside the service, such as the controller, leaves its counts.
 
     No doctest: it needs a server; ``tests/service/test_health.py`` shows it.
     """
@@ -39,11 +40,13 @@ class Health:
         metrics: Metrics,
         exchange: Exchange | None = None,
         metrics_token: str | None = None,
+        beside: Exchange | None = None,
     ) -> None:
         self._reasons = reasons
         self._metrics = metrics
         self._exchange = exchange
         self._token = metrics_token
+        self._beside = beside
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes."""
@@ -83,10 +86,14 @@ class Health:
             Prometheus' text format.
         """
         self._check_reader(request)
-        if self._exchange is None:
-            text = self._metrics.text()
-        else:
-            text = self._metrics.text(self._exchange.others(), self._exchange.own)
+        own, families = "0", self._metrics.families()
+        found = {} if self._beside is None else self._beside.others()
+        if self._exchange is not None:
+            # Left before it is told: the next to be asked must not tell an older count. Prometheus
+            # would take that for a restart, and count everything once more.
+            self._exchange.leave(families)
+            own, found = self._exchange.own, {**found, **self._exchange.others()}
+        text = render({own: families, **found})
         return Answer(200, text, ((b"content-type", CONTENT_TYPE),))
 
     def _check_reader(self, request: Request) -> None:
