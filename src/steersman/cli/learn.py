@@ -67,9 +67,10 @@ def run_command(home: Path, *, supervised: bool) -> None:
 
     Any number of learners may run, on any machine: each decision point is learned by one of them.
     """
-    from steersman.service import configure_logging  # noqa: PLC0415 (for one command)
+    from steersman.service import configure_logging, configure_tracing  # noqa: PLC0415 (for one command)
 
     configure_logging()
+    provider = configure_tracing("steersman-learner")
     database = Database.open(home)
 
     async def learn() -> None:
@@ -83,6 +84,8 @@ def run_command(home: Path, *, supervised: bool) -> None:
         run(learn())
     finally:
         close(database)
+        if provider is not None:
+            provider.shutdown()
 
 
 @command.command("rebuild")

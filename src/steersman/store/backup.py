@@ -141,7 +141,7 @@ async def _refuse_tenants(connection: Any, *, replace: bool) -> None:
     if count:
         message = (
             f"the database has {count} tenants, and a restore would replace them; back it up and "
-            "say that it may be replaced, or restore into an empty database"
+            "give --replace (replace=True), or restore into an empty database"
         )
         raise StoreError(message)
 

@@ -1,23 +1,26 @@
-"""Running the programs that come with PostgreSQL: pg_dump, pg_restore and psql."""
+"""Running the programs that come with PostgreSQL: pg_dump, pg_restore and psql.
+
+Those of the embedded server are there always, but they were built without TLS. Where a connection
+must be encrypted, the system's own are used.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
+from pathlib import Path
 from signal import SIGKILL
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from steersman.errors import StoreError
 from steersman.store.embedded import binaries
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 _CHUNK = 1 << 20
 _PREAMBLE = 32
+_ENCRYPTED = {"require", "verify-ca", "verify-full"}
 # pg_restore sets it on every server, and those before version 17 do not know it.
 _UNKNOWN = b"SET transaction_timeout = 0;\n"
 
@@ -86,7 +89,7 @@ async def _start(
     program: str, *arguments: str, url: str | None = None, stdin: int = DEVNULL
 ) -> Process:
     environment = dict(os.environ)
-    command = [str(binaries() / program), *arguments]
+    command = [str(_folder(url) / program), *arguments]
     if url is not None:
         # A password among the arguments could be read by every user of this machine.
         parts = urlsplit(url)
@@ -98,6 +101,21 @@ async def _start(
     return await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=stdin, stdout=PIPE, stderr=PIPE, limit=_CHUNK
     )
+
+
+def _folder(url: str | None) -> Path:
+    """Return where the programs are that can connect to ``url``."""
+    mode = parse_qs(urlsplit(url or "").query).get("sslmode", [os.environ.get("PGSSLMODE", "")])[-1]
+    if url is None or mode not in _ENCRYPTED:
+        return binaries()
+    found = shutil.which("pg_dump")
+    if found is None or shutil.which("psql", path=str(Path(found).parent)) is None:
+        message = (
+            f"sslmode={mode} needs pg_dump and psql with TLS, and none are on the PATH; install "
+            "the client programs of the server's version or a newer one (Debian: postgresql-client)"
+        )
+        raise StoreError(message)
+    return Path(found).parent
 
 
 async def _copy(source: Process, sink: Process) -> bool:
