@@ -8,13 +8,35 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steersman.errors import SnapshotError, VerificationError
-from steersman.policies import BetaThompson, Fixed, KernelUCB, LinTS, LinUCB, load_policy
+from steersman.policies import (
+    BetaThompson,
+    EpsilonGreedy,
+    Fixed,
+    JointLinTS,
+    JointSquareCB,
+    KernelUCB,
+    LinTS,
+    LinUCB,
+    Rules,
+    load_policy,
+)
 from steersman.registry import check_state, pack_snapshot, pack_state, unpack_snapshot
 from steersman.registry.snapshot import zstd
+
+POLICIES = {
+    "beta_thompson": lambda: BetaThompson(["a", "b"]),
+    "epsilon_greedy": lambda: EpsilonGreedy(["a", "b"], dim=2),
+    "fixed": lambda: Fixed(["a", "b"], "a"),
+    "joint_lin_ts": lambda: JointLinTS((), dim=2),
+    "joint_squarecb": lambda: JointSquareCB(["a", "b"], dim=2),
+    "kernel_ucb": lambda: KernelUCB(["a", "b"], dim=2, random_features=3),
+    "lin_ts": lambda: LinTS(["a", "b"], dim=2),
+    "rules": lambda: Rules(["a", "b"], [("True", "a")]),
+}
 
 
 def _learned(rows=200):
@@ -113,6 +135,8 @@ def test_shapes_without_numbers_promise_no_memory():
     }
     with pytest.raises(VerificationError, match="nothing fits"):
         check_state(state)
+    with pytest.raises(VerificationError, match="nothing fits"):
+        unpack_snapshot(_compressed(pack_state(state)))
 
 
 @pytest.mark.parametrize(
@@ -177,6 +201,42 @@ def test_damage_is_noticed(data):
         return
     # Only bits that mean nothing, such as the descriptor's unused one, may go unnoticed.
     assert pack_state(state) == pack_state(_learned(9).state())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300)
+@given(algorithm=st.sampled_from(sorted(POLICIES)), value=JSON, data=st.data())
+def test_any_header_is_read_or_refused(algorithm, value, data):
+    state = POLICIES[algorithm]().state()
+    header = json.loads(state["meta"].tobytes())
+    inside = data.draw(st.sampled_from([header, header["config"]]))
+    inside[data.draw(st.sampled_from(sorted(inside)) | st.text(max_size=5))] = value
+    changed = {**state, "meta": _json(header)}
+    try:
+        check_state(changed)
+    except VerificationError:
+        return
+    load_policy(changed)
+
+
+@settings(max_examples=200)
+@given(algorithm=st.sampled_from(sorted(POLICIES)), data=st.data())
+def test_any_shape_is_read_or_refused(algorithm, data):
+    state = POLICIES[algorithm]().state()
+    name = data.draw(st.sampled_from(sorted(set(state) - {"meta"})))
+    shape = data.draw(st.lists(st.integers(0, 4), max_size=3))
+    changed = {**state, name: np.zeros(shape)}
+    try:
+        check_state(changed)
+    except VerificationError:
+        return
+    assert load_policy(changed).state()[name].shape == tuple(shape)
 
 
 def _compressed(plain):

@@ -188,7 +188,8 @@ class LinearPolicy(ChoicePolicy):
         super()._check_size(config, sums)
         size = config.get("dim")
         size = 1 if size is None else size
-        size = size + config.get("random_features", 0) if isinstance(size, int) else 0
+        drawn = config.get("random_features", 0)
+        size = size + drawn if isinstance(size, int) and isinstance(drawn, int) else 0
         gram = sums.get("gram")
         arms = max(1, len(config["actions"]))
         if gram is None or gram.ndim != 2 or gram.shape[0] not in {0, 1, arms}:

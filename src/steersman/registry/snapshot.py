@@ -102,6 +102,7 @@ def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDA
     except StateError as error:
         raise VerificationError(str(error)) from None
     _refuse_not_finite(state)
+    _refuse_hollow(state)
     state_header(state)
     return state
 
@@ -124,12 +125,7 @@ def check_state(state: State) -> None:
     steersman.errors.VerificationError: ...'moment' must have shape (2, 2); got (2, 3)...
     """
     state_header(state)
-    for name, array in state.items():
-        # A policy takes the memory that shapes promise: (0, 10**9) promises much and holds nothing.
-        promised = np.prod([max(1, size) for size in np.shape(array)], dtype=np.float64)
-        if np.size(array) == 0 and promised > _HOLLOW:
-            message = f"the state's {name!r} has shape {np.shape(array)}: nothing fits; refuse it"
-            raise VerificationError(message)
+    _refuse_hollow(state)
     try:
         load_policy(state)
     except StateError as error:
@@ -192,4 +188,13 @@ def _refuse_not_finite(state: State) -> None:
     for name, array in state.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             message = f"the snapshot's {name!r} holds NaN or infinity; use an older one"
+            raise VerificationError(message)
+
+
+def _refuse_hollow(state: State) -> None:
+    for name, array in state.items():
+        # A policy takes the memory that shapes promise: (0, 10**9) promises much and holds nothing.
+        promised = np.prod([max(1, size) for size in np.shape(array)], dtype=np.float64)
+        if np.size(array) == 0 and promised > _HOLLOW:
+            message = f"the state's {name!r} has shape {np.shape(array)}: nothing fits; refuse it"
             raise VerificationError(message)
