@@ -1,7 +1,7 @@
 """Snapshots: states as bytes that depend on the state alone, and what makes them safe to ship.
 
-What compares two snapshots is resolved on first use: whoever serves one must not pay for the import
-of off-policy evaluation.
+What compares two snapshots, and what signs them, is resolved on first use: whoever serves one must
+not pay for the import of off-policy evaluation, and whoever packs one not for that of signatures.
 """
 
 from __future__ import annotations
@@ -19,16 +19,27 @@ from steersman.registry.versions import Ingredients, Version, change_between, ne
 
 if TYPE_CHECKING:
     from steersman.registry.comparing import Diff, diff
+    from steersman.registry.keys import Keys
     from steersman.registry.paired import OffPolicyDelta, off_policy_delta
+    from steersman.registry.place import BucketPlace, DirectoryPlace, Held, Place, open_place
     from steersman.registry.reference import Reference
+    from steersman.registry.repository import Publisher
+    from steersman.registry.writing import Freshness
 
 __all__ = [
+    "BucketPlace",
     "Description",
     "Diff",
+    "DirectoryPlace",
+    "Freshness",
+    "Held",
     "Ingredients",
+    "Keys",
     "Measures",
     "OffPolicyDelta",
+    "Place",
     "Published",
+    "Publisher",
     "Reference",
     "Version",
     "change_between",
@@ -43,6 +54,7 @@ __all__ = [
     "merge_states",
     "next_version",
     "off_policy_delta",
+    "open_place",
     "pack_snapshot",
     "pack_state",
     "unpack_snapshot",
@@ -50,6 +62,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "place": "BucketPlace DirectoryPlace Held Place open_place",
+    "keys": "Keys",
+    "writing": "Freshness",
+    "repository": "Publisher",
     "comparing": "Diff diff",
     "paired": "OffPolicyDelta off_policy_delta",
     "reference": "Reference",

@@ -1,0 +1,213 @@
+"""A tenant's signing keys: root encrypted and soon offline, the others online for their owner only.
+
+Ed25519, PKCS #8 in PEM. ``root.pem`` is only needed to make the registry and to change keys.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from securesystemslib.signer import CryptoSigner
+
+from steersman.errors import InputError, SigningError
+
+Role = Literal["root", "targets", "snapshot", "timestamp"]
+OnlineRole = Literal["targets", "snapshot", "timestamp"]
+ONLINE: tuple[OnlineRole, ...] = ("targets", "snapshot", "timestamp")
+_MOST_ROOTS = 16
+_LEAST_PASSPHRASE = 8
+
+
+class Keys:
+    """The folder of one tenant's keys.
+
+    It holds ``targets.pem``, ``snapshot.pem`` and ``timestamp.pem``, readable by their owner
+    alone; ``root.pem`` (``root-2.pem``, … where several must sign) until it is moved offline;
+    and ``root.json``, the root that this publisher trusts.
+
+    Args:
+        folder: need not exist yet.
+        root_folder: where the root keys are when they are needed; None: in ``folder``.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keys = Keys(Path(folder) / "acme")
+    ...     keys.create("a long passphrase")
+    ...     sorted(path.name for path in keys.folder.iterdir())
+    ['root.pem', 'snapshot.pem', 'targets.pem', 'timestamp.pem']
+    """
+
+    def __init__(self, folder: str | Path, *, root_folder: str | Path | None = None) -> None:
+        self.folder = Path(folder).expanduser().absolute()
+        self.root_folder = Path(root_folder or folder).expanduser().absolute()
+
+    @property
+    def trusted_root(self) -> Path:
+        """Where the root metadata lies that this publisher trusts."""
+        return self.folder / "root.json"
+
+    def create(self, passphrase: str, *, roots: int = 1) -> None:
+        """Make the keys that are not there yet; those that are there are kept.
+
+        Args:
+            passphrase: encrypts the root keys; at least 8 characters.
+            roots: how many root keys there are, 1 to 16.
+
+        Raises:
+            InputError: the passphrase is too short, or another number of keys.
+            SigningError: they cannot be written, or those that are there have another passphrase.
+        """
+        if not 1 <= roots <= _MOST_ROOTS:
+            message = f"{roots} root keys; allowed are 1 to {_MOST_ROOTS}"
+            raise InputError(message)
+        for path in self._root_paths(roots):
+            if not path.exists():
+                save_key(path, Ed25519PrivateKey.generate(), passphrase)
+        self.root_signers(passphrase)
+        for role in ONLINE:
+            if not self.path_of(role).exists():
+                save_key(self.path_of(role), Ed25519PrivateKey.generate())
+
+    def path_of(self, role: OnlineRole) -> Path:
+        """Return the file of an online key.
+
+        Args:
+            role: whose.
+        """
+        return self.folder / f"{role}.pem"
+
+    def next_path_of(self, role: OnlineRole) -> Path:
+        """Return the file in which a key waits until the root names it.
+
+        Args:
+            role: whose.
+        """
+        return self.folder / f"{role}.next.pem"
+
+    def signer(self, role: OnlineRole) -> CryptoSigner:
+        """Return what signs for an online role.
+
+        Args:
+            role: targets, snapshot or timestamp.
+
+        Raises:
+            SigningError: the key is missing or damaged.
+        """
+        return load_key(self.path_of(role))
+
+    def root_signers(self, passphrase: str) -> list[CryptoSigner]:
+        """Return what signs for root: one or several.
+
+        Args:
+            passphrase: as it was given when they were made.
+
+        Raises:
+            SigningError: a key is missing or damaged, or the passphrase is wrong.
+        """
+        found = sorted(self.root_folder.glob("root*.pem"))
+        paths = [path for path in found if not path.name.endswith(".next.pem")]
+        if not paths:
+            message = (
+                f"there is no root key root*.pem in {self.root_folder}; bring the folder where "
+                "you keep it offline, and name it"
+            )
+            raise SigningError(message)
+        return [load_key(path, passphrase) for path in paths]
+
+    def _root_paths(self, roots: int) -> list[Path]:
+        names = ["root.pem", *(f"root-{number}.pem" for number in range(2, roots + 1))]
+        return [self.root_folder / name for name in names]
+
+
+def save_key(path: Path, key: Ed25519PrivateKey, passphrase: str | None = None) -> None:
+    """Write a key whole or not at all, flushed, readable by its owner alone.
+
+    Args:
+        path: replaced if it is there.
+        key: to be written.
+        passphrase: encrypts it; None: it stays plain.
+
+    Raises:
+        InputError: the passphrase is too short.
+        SigningError: it cannot be written.
+    """
+    encryption: KeySerializationEncryption = NoEncryption()
+    if passphrase is not None:
+        if len(passphrase) < _LEAST_PASSPHRASE:
+            message = f"the passphrase has {len(passphrase)} characters; give at least 8"
+            raise InputError(message)
+        encryption = BestAvailableEncryption(passphrase.encode())
+    data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    write_private(path, data)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file of the key folder whole or not at all, readable by its owner alone.
+
+    Args:
+        path: replaced if it is there.
+        data: its content.
+
+    Raises:
+        SigningError: it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        draft.replace(path)
+    except OSError as error:
+        message = f"the key {path} cannot be written: {error.strerror}; see to it, then repeat"
+        raise SigningError(message) from error
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def load_key(path: Path, passphrase: str | None = None) -> CryptoSigner:
+    """Return what signs with the key of a file.
+
+    Args:
+        path: PKCS #8 in PEM.
+        passphrase: of an encrypted key.
+
+    Raises:
+        SigningError: the key is missing, damaged, open to others, or the passphrase is wrong.
+    """
+    try:
+        mode = path.stat().st_mode
+        data = path.read_bytes()
+    except OSError as error:
+        message = f"the key {path} cannot be read: {error.strerror}; restore it, or rotate the key"
+        raise SigningError(message) from error
+    if passphrase is None and mode & 0o077:
+        message = f"the key {path} is open to others (mode {mode & 0o777:o}); chmod 600 it"
+        raise SigningError(message)
+    try:
+        key = load_pem_private_key(data, passphrase.encode() if passphrase is not None else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        what = "its passphrase is wrong, or it" if passphrase is not None else "it"
+        message = f"the key {path} cannot be opened: {what} is damaged; check, or restore it"
+        raise SigningError(message) from None
+    if not isinstance(key, Ed25519PrivateKey):
+        message = f"the key {path} is no Ed25519 key; restore the one that was made for it"
+        raise SigningError(message)
+    return CryptoSigner(key)

@@ -1,0 +1,449 @@
+"""Where a registry lies: a directory, or a prefix of a bucket in any S3.
+
+A file appears whole or not at all, is flushed before anything that names it is written, and one
+that others write too is replaced only if it still is what was read: compare and swap.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from steersman.errors import DataError, InputError, RegistryError, VerificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_FILE = 272 * 1024 * 1024  # a state of 256 MiB that compression could not make smaller
+_DRAFT = ".writing-"
+_LOCK = ".registry.lock"
+
+
+class Held(NamedTuple):
+    """A file as it was read.
+
+    Attributes:
+        data: its content.
+        tag: of this content; `Place.replace` takes it.
+    """
+
+    data: bytes
+    tag: str
+
+
+class Place(Protocol):
+    """What a registry needs of a place for files; paths are relative, with ``/``."""
+
+    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
+        """Return a file, or None if there is none.
+
+        Args:
+            path: of the file.
+            max_bytes: the longest that is read.
+
+        Raises:
+            VerificationError: it is longer, or the path leads out of the place.
+            RegistryError: the place does not answer.
+        """
+        ...
+
+    def write_new(self, path: str, data: bytes) -> str | None:
+        """Write a file that is not there yet, durably; return its tag.
+
+        Args:
+            path: of the file.
+            data: its content.
+
+        Returns:
+            The tag; None if there is a file already: nothing was written then.
+
+        Raises:
+            RegistryError: it cannot be written, for instance because the disk is full.
+        """
+        ...
+
+    def replace(self, path: str, data: bytes, *, expected_tag: str | None) -> str | None:
+        """Replace a file, if it still is what was read; return the new tag.
+
+        Args:
+            path: of the file.
+            data: its new content.
+            expected_tag: of the content that is replaced; None: whatever is or is not there.
+
+        Returns:
+            The tag; None if the file was changed meanwhile: nothing was written then.
+
+        Raises:
+            RegistryError: it cannot be written.
+        """
+        ...
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Yield the paths of all files below a folder, sorted.
+
+        Args:
+            prefix: of the folder, without the last ``/``; ``""`` for all.
+
+        Raises:
+            RegistryError: the place does not answer.
+        """
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file if it is there.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            RegistryError: it cannot be removed.
+        """
+        ...
+
+
+class DirectoryPlace:
+    """A directory on one file system; it need not exist yet.
+
+    Processes that write at the same time take turns by a lock in it.
+
+    Args:
+        root: the directory.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = DirectoryPlace(folder)
+    ...     tag = place.write_new("metadata/timestamp.json", b"1")
+    ...     swapped = place.replace("metadata/timestamp.json", b"2", expected_tag=tag)
+    ...     late = place.replace("metadata/timestamp.json", b"3", expected_tag=tag)
+    ...     late, place.read("metadata/timestamp.json").data
+    (None, b'2')
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).expanduser().absolute()
+
+    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
+        """Return a regular file, or None if there is none.
+
+        Args:
+            path: of the file.
+            max_bytes: the longest that is read.
+
+        Raises:
+            VerificationError: it is longer, no regular file, or out of the place.
+            RegistryError: it cannot be read.
+        """
+        target = self._at(path)
+        try:
+            # Not blocking: whoever put a pipe there must not make a reader wait for ever.
+            handle = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _failed("read", target, error) from error
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise VerificationError(f"{target} is no regular file; it was not read")
+            try:
+                data = file.read(max_bytes + 1)
+            except OSError as error:
+                raise _failed("read", target, error) from error
+        if len(data) > max_bytes:
+            raise _too_long(path, max_bytes)
+        return Held(data, _tag(data))
+
+    def write_new(self, path: str, data: bytes) -> str | None:
+        """Write a file that is not there yet and flush it and its name to disk.
+
+        Args:
+            path: of the file.
+            data: its content.
+
+        Raises:
+            RegistryError: it cannot be written.
+        """
+        target = self._at(path)
+        with self._writing(target, data) as draft, self._alone():
+            if target.exists():
+                return None
+            _move(draft, target)
+        return _tag(data)
+
+    def replace(self, path: str, data: bytes, *, expected_tag: str | None) -> str | None:
+        """Replace a file, if it still is what was read, and flush it to disk.
+
+        Args:
+            path: of the file.
+            data: its new content.
+            expected_tag: of the content that is replaced; None: whatever is there.
+
+        Raises:
+            RegistryError: it cannot be written.
+        """
+        target = self._at(path)
+        with self._writing(target, data) as draft, self._alone():
+            if expected_tag is not None:
+                there = self.read(path)
+                if there is None or there.tag != expected_tag:
+                    return None
+            _move(draft, target)
+        return _tag(data)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Yield the paths of all files below a folder, sorted.
+
+        Args:
+            prefix: of the folder; ``""`` for all.
+        """
+        start = self._at(prefix) if prefix else self.root
+        for found in sorted(start.rglob("*")):
+            if found.is_file() and not found.name.startswith((_DRAFT, _LOCK)):
+                yield found.relative_to(self.root).as_posix()
+
+    def remove(self, path: str) -> None:
+        """Remove a file if it is there, and the folders that are empty then.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            RegistryError: it cannot be removed.
+        """
+        target = self._at(path)
+        with self._alone():
+            try:
+                target.unlink(missing_ok=True)
+            except OSError as error:
+                raise _failed("removed", target, error) from error
+            for folder in target.parents:
+                if folder == self.root:
+                    break
+                with suppress(OSError):  # not empty, or gone already
+                    folder.rmdir()
+
+    def _at(self, path: str) -> Path:
+        parts = path.split("/")
+        if not all(parts) or {".", ".."} & set(parts) or "\0" in path or "\\" in path:
+            message = f"the path {path!r:.200} leads out of the registry; it was not followed"
+            raise VerificationError(message)
+        return self.root.joinpath(*parts)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise _failed("locked", self.root, error) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    @contextmanager
+    def _writing(self, target: Path, data: bytes) -> Iterator[Path]:
+        """Write a draft beside the target, flushed; remove it if it was not moved."""
+        draft = target.with_name(f"{_DRAFT}{uuid4().hex}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with draft.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield draft
+        except OSError as error:
+            raise _failed("written", target, error) from error
+        finally:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+class BucketPlace:
+    """A prefix of an S3 bucket that supports conditional writes.
+
+    Args:
+        url: ``s3://bucket/prefix``.
+        **options: for ``obstore.store.S3Store``; what is absent is taken from the environment
+            (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and the like).
+
+    Raises:
+        DataError: obstore is not installed.
+
+    No doctest: it needs a bucket; ``tests/registry/test_place.py`` shows it.
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        try:
+            self._obstore: Any = import_module("obstore")
+            store = import_module("obstore.store")
+        except ImportError as error:
+            message = 'a registry in a bucket needs obstore; pip install "steersman[s3]"'
+            raise DataError(message) from error
+        self._errors = self._obstore.exceptions
+        self._store = store.S3Store.from_url(url, **options)
+
+    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
+        """Return an object, or None if there is none.
+
+        Args:
+            path: of the object.
+            max_bytes: the longest that is read.
+
+        Raises:
+            VerificationError: it is longer.
+            RegistryError: the bucket refuses, or does not answer.
+        """
+        try:
+            with self._told(path):
+                found = self._obstore.get(self._store, path)
+                data = bytearray()
+                for piece in found.stream(min_chunk_size=1 << 20):
+                    data += piece
+                    if len(data) > max_bytes:
+                        raise _too_long(path, max_bytes)
+        except FileNotFoundError:
+            return None
+        return Held(bytes(data), str(found.meta["e_tag"]))
+
+    def write_new(self, path: str, data: bytes) -> str | None:
+        """Put an object that is not there yet.
+
+        Args:
+            path: of the object.
+            data: its content.
+
+        Raises:
+            RegistryError: the bucket refuses, or does not answer.
+        """
+        return self._put(path, data, "create")
+
+    def replace(self, path: str, data: bytes, *, expected_tag: str | None) -> str | None:
+        """Put an object, if it still is what was read.
+
+        Args:
+            path: of the object.
+            data: its new content.
+            expected_tag: of the content that is replaced; None: whatever is there.
+
+        Raises:
+            RegistryError: the bucket refuses, or does not answer.
+        """
+        return self._put(
+            path, data, "overwrite" if expected_tag is None else {"e_tag": expected_tag}
+        )
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Yield the paths of all objects below a prefix, sorted.
+
+        Args:
+            prefix: without the last ``/``; ``""`` for all.
+
+        Raises:
+            RegistryError: the bucket refuses, or does not answer.
+        """
+        with self._told(prefix):
+            pages = self._obstore.list(self._store, prefix or None)
+            found = [str(entry["path"]) for page in pages for entry in page]
+        yield from sorted(found)
+
+    def remove(self, path: str) -> None:
+        """Remove an object if it is there.
+
+        Args:
+            path: of the object.
+
+        Raises:
+            RegistryError: the bucket refuses, or does not answer.
+        """
+        with suppress(FileNotFoundError), self._told(path):
+            self._obstore.delete(self._store, path)
+
+    def _put(self, path: str, data: bytes, mode: str | dict[str, str]) -> str | None:
+        try:
+            with self._told(path):
+                # In one part: an upload in several parts knows no conditions.
+                done = self._obstore.put(self._store, path, data, mode=mode, use_multipart=False)
+        except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
+            return None
+        except FileNotFoundError:  # an object that was removed has no tag to expect
+            return None
+        return str(done["e_tag"])
+
+    @contextmanager
+    def _told(self, path: str) -> Iterator[None]:
+        """Turn what the library raises into an error that says what to check."""
+        expected = (self._errors.AlreadyExistsError, self._errors.PreconditionError)
+        try:
+            yield
+        except (FileNotFoundError, *expected):
+            raise
+        except self._errors.BaseError as error:
+            message = (
+                f"the bucket of the registry failed at {path}: {error!s:.300}; "
+                "check its name, endpoint and credentials, then repeat"
+            )
+            raise RegistryError(message) from error
+
+
+def open_place(where: str | Path, **options: Any) -> DirectoryPlace | BucketPlace:
+    """Return the place that a path or URL names.
+
+    Args:
+        where: a directory, ``file:///…``, or ``s3://bucket/prefix``; with the tenant's name as
+            its last part.
+        **options: for `BucketPlace`.
+
+    Returns:
+        The place; nothing is written yet.
+
+    Raises:
+        InputError: another kind of URL.
+        DataError: a bucket, and obstore is not installed.
+
+    >>> open_place("/srv/registry/acme").root
+    PosixPath('/srv/registry/acme')
+    """
+    text = str(where)
+    if text.startswith("s3://"):
+        return BucketPlace(text, **options)
+    if text.startswith("file://"):
+        return DirectoryPlace(unquote(urlsplit(text).path))
+    if "://" in text:
+        message = (
+            f"a registry cannot be written to {text!r:.200}; allowed are a directory and "
+            "s3://bucket/prefix; consumers may read it over http"
+        )
+        raise InputError(message)
+    return DirectoryPlace(text)
+
+
+def _tag(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _move(draft: Path, target: Path) -> None:
+    draft.replace(target)
+    handle = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _failed(verb: str, target: Path, error: OSError) -> RegistryError:
+    message = f"{target} cannot be {verb}: {error.strerror or error}; see to it, then repeat"
+    return RegistryError(message)
+
+
+def _too_long(path: str, max_bytes: int) -> VerificationError:
+    message = f"{path} is longer than {max_bytes:,} bytes; the rest was not read; publish it again"
+    return VerificationError(message)

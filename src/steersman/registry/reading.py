@@ -1,0 +1,178 @@
+"""What a publisher believes of a place: only what the keys of its own root signed.
+
+A place that others can write to must not make a publisher sign what they put there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from steersman.errors import RaceError, SigningError, VerificationError
+from steersman.registry.chain import follow_root, read_chain, read_root, read_timestamp
+from steersman.registry.keys import write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuf.api.metadata import Root, Timestamp
+
+    from steersman.registry.chain import Chain
+    from steersman.registry.keys import Keys
+    from steersman.registry.place import Held, Place
+
+    Resign = Callable[[Chain, str], bool]
+
+_TRIES = 10
+
+
+class Trusting:
+    """Reads a repository as its publisher, from the root in the key folder onwards.
+
+    Args:
+        place: the tenant's own part of the registry.
+        keys: the tenant's keys.
+    """
+
+    def __init__(self, place: Place, keys: Keys) -> None:
+        self.place = place
+        self.keys = keys
+        self._roots: list[bytes] = []
+
+    @property
+    def intent(self) -> dict[str, str | int] | None:
+        """What a rotation that is under way, or was interrupted, wants."""
+        path = self.keys.folder / "rotation.json"
+        return json.loads(path.read_bytes()) if path.exists() else None
+
+    def intend(self, before: bytes, root: int) -> None:
+        """Note before a rotation what was trusted, so that it can be completed.
+
+        Args:
+            before: the root metadata until now.
+            root: number of the new one.
+        """
+        note = json.dumps({"before": before.decode(), "root": root}).encode()
+        write_private(self.keys.folder / "rotation.json", note)
+
+    def settle(self) -> None:
+        """Forget the rotation: it is complete."""
+        (self.keys.folder / "rotation.json").unlink(missing_ok=True)
+
+    def begin(self, root: bytes) -> None:
+        """Trust a first root, and have it stand in the place.
+
+        Args:
+            root: signed metadata.
+
+        Raises:
+            SigningError: the place has one already, with other keys.
+        """
+        if self.place.write_new("metadata/1.root.json", root) is None:
+            held = self.place.read("metadata/1.root.json")
+            there = read_root(held.data if held else b"")
+            # One of a start that was killed is ours by its keys; only its dates differ.
+            if there.roles != read_root(root).roles:
+                message = (
+                    f"there is a registry of other keys already, and {self.keys.folder} has no "
+                    "root.json of it; bring its keys, or choose another place"
+                )
+                raise SigningError(message)
+            root = held.data if held else root
+        write_private(self.keys.trusted_root, root)
+
+    def roots(self) -> list[bytes]:
+        """Return the roots from the trusted one to the newest; the newest is trusted from now on.
+
+        Raises:
+            SigningError: there is no trusted root.
+            VerificationError: a root is not signed by the one before.
+        """
+        if not self.keys.trusted_root.exists():
+            message = f"there is no {self.keys.trusted_root}; create the registry first"
+            raise SigningError(message)
+        trusted = self.keys.trusted_root.read_bytes()
+        found = follow_root(trusted, self._fetch)
+        if len(found) > 1:
+            write_private(self.keys.trusted_root, found[-1])
+        self._roots = found
+        return found
+
+    def root(self) -> Root:
+        """Return the newest root as it was last read."""
+        return read_root((self._roots or self.roots())[-1])
+
+    def read(self, resign: Resign) -> tuple[Chain, str]:
+        """Return what is published, and the tag of its timestamp.
+
+        Args:
+            resign: signs what an interrupted rotation left with the old keys.
+
+        Raises:
+            VerificationError: it is not signed by the keys that count.
+            RegistryError: the place cannot be read.
+        """
+        for _ in range(_TRIES):
+            root = read_root(self.roots()[-1])
+            held = self.place.read("metadata/timestamp.json")
+            tag = held.tag if held else ""
+            try:
+                chain = read_chain(root, self._beside(held))
+            except VerificationError:
+                if self._changed(tag):
+                    continue
+                if not self._completes(root):
+                    raise
+                self._complete(resign, held)
+                continue
+            if self._completes(root):
+                self.settle()
+            return chain, tag
+        message = "others wrote all the time while the registry was read; repeat"
+        raise RaceError(message)
+
+    def timestamp(self, resign: Resign) -> tuple[Root, Timestamp, str]:
+        """Return root and timestamp, and the timestamp's tag: all that a refresh needs.
+
+        Args:
+            resign: as for `read`.
+
+        Raises:
+            VerificationError: it is not signed by the key that counts.
+            RegistryError: the place cannot be read.
+        """
+        root = read_root(self.roots()[-1])
+        if self._completes(root):
+            self.read(resign)
+        held = self.place.read("metadata/timestamp.json")
+        stamp, _ = read_timestamp(root, self._beside(held))
+        return root, stamp, held.tag if held else ""
+
+    def _complete(self, resign: Resign, held: Held | None) -> None:
+        """Have signed anew what the keys until now had signed: nothing else is believed."""
+        intent = self.intent
+        before = read_root(str(intent["before"]).encode()) if intent else self.root()
+        if resign(read_chain(before, self._beside(held)), held.tag if held else ""):
+            self.settle()
+
+    def _completes(self, root: Root) -> bool:
+        intent = self.intent
+        return intent is not None and intent["root"] == root.version
+
+    def _changed(self, tag: str) -> bool:
+        held = self.place.read("metadata/timestamp.json")
+        return (held.tag if held else "") != tag
+
+    def _beside(self, stamp: Held | None) -> Callable[[str, int], bytes | None]:
+        """Return what fetches metadata that goes with a timestamp that was read before."""
+
+        def fetch(name: str, most: int) -> bytes | None:
+            if name == "timestamp.json":
+                return stamp.data if stamp is not None and len(stamp.data) <= most else None
+            return self._fetch(name, most)
+
+        return fetch
+
+    def _fetch(self, name: str, most: int) -> bytes | None:
+        held = self.place.read(f"metadata/{name}", max_bytes=most)
+        return held.data if held else None

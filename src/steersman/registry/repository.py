@@ -1,0 +1,364 @@
+"""Publishing: signed versions appear for consumers all at once, or not at all.
+
+Files are written first, then metadata under numbers of its own, then the one file that names
+them: the timestamp, by compare and swap. Whoever is killed before that has published nothing, and
+publishing again writes the same bytes to the same places. Of two who publish at the same time the
+later one reads again and adds its own.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from tuf.api.metadata import TargetFile, Targets
+
+from steersman.errors import InputError, MissingSnapshotError, VerificationError
+from steersman.registry.archive import Archive
+from steersman.registry.chain import DESCRIPTION, STATE, file_of, releases
+from steersman.registry.description import MAX_DESCRIPTION, Description
+from steersman.registry.place import MAX_FILE
+from steersman.registry.reading import Trusting
+from steersman.registry.rotation import Rotation
+from steersman.registry.signing import at, first_root, root_signers, sign
+from steersman.registry.versions import Version
+from steersman.registry.writing import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuf.api.metadata import Root
+
+    from steersman.registry.chain import Chain, Release
+    from steersman.registry.keys import Keys, Role
+    from steersman.registry.place import Place
+    from steersman.registry.writing import Freshness
+
+
+class Publisher:
+    """Publishes one tenant's snapshots.
+
+    Args:
+        place: the tenant's own part of the registry.
+        keys: the tenant's keys.
+        clock: seconds since 1970.
+        keep: how many versions of a decision point consumers find, >= 1; older ones go to
+            ``archive/``.
+
+    Raises:
+        InputError: ``keep`` is out of range.
+
+    >>> import tempfile
+    >>> from datetime import UTC, datetime
+    >>> from steersman.policies import LinUCB
+    >>> from steersman.registry import DirectoryPlace, Keys, describe, pack_snapshot
+    >>> state = LinUCB(["a", "b"], dim=2).state()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     publisher = Publisher(DirectoryPlace(f"{folder}/acme"), Keys(f"{folder}/keys"))
+    ...     root = publisher.create("acme", "a long passphrase")
+    ...     description = describe(
+    ...         state,
+    ...         tenant="acme",
+    ...         skill="assistant",
+    ...         point="route",
+    ...         version="0.1.0",
+    ...         created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    ...     )
+    ...     publisher.publish(pack_snapshot(state), description).url
+    'targets/assistant/route/0.1.0/....state.zst'
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        keys: Keys,
+        *,
+        clock: Callable[[], float] = time.time,
+        keep: int = 10,
+    ) -> None:
+        if keep < 1:
+            message = f"keep is {keep}; at least one version must stay"
+            raise InputError(message)
+        self.place = place
+        self.keys = keys
+        self._clock = clock
+        self._keep = keep
+        self._trusting = Trusting(place, keys)
+        self._archive = Archive(place)
+        self._writer = Writer(self._trusting, self._archive, clock)
+
+    def create(self, tenant: str, passphrase: str, *, roots: int = 1, threshold: int = 1) -> bytes:
+        """Make keys and an empty repository; what is there already is kept.
+
+        Args:
+            tenant: name, as descriptions give it.
+            passphrase: of the root keys, at least 8 characters.
+            roots: how many root keys are made.
+            threshold: how many of them must sign a change of keys.
+
+        Returns:
+            The root metadata that consumers have to be given, over a way that they trust.
+
+        Raises:
+            InputError: an argument is out of range.
+            SigningError: keys cannot be made or opened, or the repository has other ones.
+            RegistryError: the place cannot be written.
+        """
+        if not self.keys.trusted_root.exists():
+            self.keys.create(passphrase, roots=roots)
+            root = first_root(self.keys, self.keys.root_signers(passphrase), tenant, threshold)
+            signers = root_signers(self.keys, root, passphrase)
+            self._trusting.begin(sign(root, signers, self._clock()))
+        roots_there = self._trusting.roots()
+        self._same_tenant(self._trusting.root(), tenant)
+        if self.place.read("metadata/timestamp.json") is None:
+            self._writer.begin()
+        self._writer.read()
+        return roots_there[-1]
+
+    def publish(self, data: bytes, description: Description) -> Description:
+        """Publish a version; publishing it again changes nothing.
+
+        Args:
+            data: of ``pack_snapshot``.
+            description: of its state; what only the place knows is added.
+
+        Returns:
+            The description as it was signed: with size, hash, url and etag.
+
+        Raises:
+            VerificationError: this version was published with other bytes, or is of another
+                tenant, or is too long.
+            MissingSnapshotError: this version was retracted; publish under a new one.
+            RaceError: others published all the time; repeat.
+            SigningError: the online keys are not the ones that count.
+            RegistryError: the place cannot be read or written; nothing was published.
+        """
+        chain, _ = self._writer.read()
+        self._check(chain, data, description)
+        there = self._published(chain, data, description)
+        if there is not None:
+            return there
+        described, targets = self._upload(data, description)
+        path = targets[0].path
+
+        def add(found: Targets) -> bool:
+            if path in found.targets:
+                return False
+            targets[0].unrecognized_fields["custom"] = {"number": found.version + 1}
+            found.targets.update({target.path: target for target in targets})
+            self._drop_old(found, description, path)
+            return True
+
+        chain = self._writer.change(add)
+        for target in targets:
+            if chain.targets.targets[target.path].hashes != target.hashes:
+                raise _other_bytes(description)
+        self._archive.tidy(description.skill, description.point, chain.targets)
+        return described
+
+    def refresh_timestamp(self) -> Freshness:
+        """Sign a new timestamp, and what else expires soon; nothing else changes.
+
+        Returns:
+            Until when the registry is believed.
+
+        Raises:
+            RaceError: others published all the time; repeat.
+            SigningError: the online keys are not the ones that count.
+            RegistryError: the place cannot be read or written.
+        """
+        return self._writer.refresh()
+
+    def rotate(self, role: Role, passphrase: str, *, new_passphrase: str | None = None) -> bytes:
+        """Replace a role's key; the old one counts no more. This is also how a key is revoked.
+
+        May be interrupted at any step: the next rotation or publication completes it.
+
+        Args:
+            role: root, targets, snapshot or timestamp.
+            passphrase: of the root keys.
+            new_passphrase: for the new root keys; None: the same one.
+
+        Returns:
+            The new root metadata. Consumers follow by themselves.
+
+        Raises:
+            InputError: no such role, or the new passphrase is too short.
+            SigningError: too few root keys, or the passphrase is wrong.
+            RaceError: another rotation was faster; repeat.
+            RegistryError: the place cannot be read or written.
+        """
+        self._writer.read()
+        rotation = Rotation(self._trusting, self._clock)
+        if role == "root":
+            rotation.of_root(passphrase, new_passphrase or passphrase)
+        else:
+            rotation.of_online(role, passphrase)
+        self._writer.read()
+        return self._trusting.roots()[-1]
+
+    def renew_root(self, passphrase: str) -> bytes:
+        """Sign the root anew for a year, with the same keys.
+
+        Args:
+            passphrase: of the root keys.
+
+        Returns:
+            The new root metadata. Consumers follow by themselves.
+
+        Raises:
+            SigningError: too few root keys, or the passphrase is wrong.
+            RaceError: another rotation was faster; repeat.
+            RegistryError: the place cannot be read or written.
+        """
+        Rotation(self._trusting, self._clock).renewal(passphrase)
+        return self._trusting.roots()[-1]
+
+    def retract(self, skill: str, point: str, version: str, *, reason: str = "") -> None:
+        """Take a version out of what consumers find, for good; its files go to the archive.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+            version: must be published now.
+            reason: kept beside the files, at most 1000 characters.
+
+        Raises:
+            MissingSnapshotError: it is not published.
+            RaceError: others published all the time; repeat.
+            RegistryError: the place cannot be read or written.
+        """
+        wanted = skill, point, Version.of(version)
+
+        def drop(targets: Targets) -> bool:
+            found = [it for it in releases(targets) if (it.skill, it.point, it.version) == wanted]
+            if not found:
+                message = f"{skill}/{point} {version} is not published; there is nothing to retract"
+                raise MissingSnapshotError(message)
+            note = {"at": at(self._clock()).isoformat(), "reason": reason[:1000]}
+            self._archive.keep(found[0], retracted=note)
+            _take_out(targets, found[0])
+            return True
+
+        chain = self._writer.change(drop)
+        self._archive.tidy(skill, point, chain.targets)
+
+    def anchor(self, seq: int, digest: bytes) -> None:
+        """Sign the head of the audit log, so that nobody can shorten or rewrite it unseen.
+
+        Args:
+            seq: of the newest entry, >= 1.
+            digest: its hash, 32 bytes.
+
+        Raises:
+            InputError: a number or hash out of range.
+            VerificationError: a later entry was signed before, or another hash of this one.
+            RaceError: others published all the time; repeat.
+            RegistryError: the place cannot be read or written.
+        """
+        if seq < 1 or len(digest) != 32:
+            message = f"entry {seq} with a hash of {len(digest)} bytes; allowed are >= 1 and 32"
+            raise InputError(message)
+        head: dict[str, Any] = {"hash": digest.hex(), "seq": seq}
+
+        def put(targets: Targets) -> bool:
+            signed = targets.unrecognized_fields.get("audit")
+            before: dict[str, Any] = signed or head
+            if before["seq"] > seq or (before["seq"] == seq and before != head):
+                message = (
+                    f"entry {seq} ({head['hash'][:12]}) does not follow the signed entry "
+                    f"{before['seq']} ({before['hash'][:12]}): the audit log was shortened or "
+                    "rewritten; run `steersman audit verify`"
+                )
+                raise VerificationError(message)
+            targets.unrecognized_fields["audit"] = head
+            return bool(signed != head)
+
+        self._writer.change(put)
+
+    def _check(self, chain: Chain, data: bytes, description: Description) -> None:
+        self._same_tenant(chain.root, description.tenant)
+        if not 0 < len(data) <= MAX_FILE:
+            message = f"the snapshot has {len(data):,} bytes; allowed are 1 to {MAX_FILE:,}"
+            raise VerificationError(message)
+        if description.sha256 not in (None, sha256(data).hexdigest()):
+            raise _other_bytes(description)
+
+    def _same_tenant(self, root: Root, tenant: str) -> None:
+        owner = root.unrecognized_fields.get("tenant")
+        if tenant != owner:
+            message = f"this is the registry of tenant {owner!r}, not of {tenant!r}; use its own"
+            raise VerificationError(message)
+
+    def _published(self, chain: Chain, data: bytes, description: Description) -> Description | None:
+        """Return what was signed for this version before, if it is whole or archived."""
+        wanted = description.skill, description.point, Version.of(description.version)
+        for it in releases(chain.targets):
+            if (it.skill, it.point, it.version) == wanted:
+                if it.state.hashes["sha256"] != sha256(data).hexdigest():
+                    raise _other_bytes(description)
+                return self._whole(it)
+        return self._archive.find(description, data)
+
+    def _whole(self, release: Release) -> Description | None:
+        """Return the description of a version whose files are both as they were signed."""
+        state = self.place.read(file_of(release.state))
+        text = self.place.read(file_of(release.description))
+        for held, target in ((state, release.state), (text, release.description)):
+            if held is None or sha256(held.data).hexdigest() != target.hashes["sha256"]:
+                return None
+        return Description.from_json(text.data) if text else None
+
+    def _upload(
+        self, data: bytes, description: Description
+    ) -> tuple[Description, list[TargetFile]]:
+        """Write both files of a version; nothing names them yet."""
+        folder = f"{description.skill}/{description.point}/{description.version}"
+        state = TargetFile.from_data(f"{folder}/{STATE}", data, ["sha256"])
+        tag = self._put(file_of(state), data)
+        described = replace(
+            description,
+            size=len(data),
+            sha256=state.hashes["sha256"],
+            url=file_of(state),
+            etag=tag,
+        )
+        text = msgspec.json.encode(described.to_json(), order="sorted")
+        if len(text) > MAX_DESCRIPTION:
+            message = f"the description has {len(text):,} bytes; allowed are {MAX_DESCRIPTION:,}"
+            raise VerificationError(f"{message}; shorten its evidence")
+        target = TargetFile.from_data(f"{folder}/{DESCRIPTION}", text, ["sha256"])
+        self._put(file_of(target), text)
+        return described, [state, target]
+
+    def _put(self, path: str, data: bytes) -> str:
+        """Write a file whose name holds its hash; whatever else is under this name is damaged."""
+        tag = self.place.write_new(path, data)
+        if tag is None:
+            held = self.place.read(path)
+            if held is not None and held.data == data:
+                return held.tag
+            tag = self.place.replace(path, data, expected_tag=None)
+        return str(tag)
+
+    def _drop_old(self, targets: Targets, description: Description, new: str) -> None:
+        point = description.skill, description.point
+        ours = [it for it in releases(targets) if (it.skill, it.point) == point]
+        ours.sort(key=lambda it: (it.state.path == new, it.number, it.version))
+        for release in ours[: -self._keep]:
+            self._archive.keep(release)
+            _take_out(targets, release)
+
+
+def _take_out(targets: Targets, release: Release) -> None:
+    del targets.targets[release.state.path], targets.targets[release.description.path]
+
+
+def _other_bytes(description: Description) -> VerificationError:
+    name = f"{description.skill}/{description.point} {description.version}"
+    message = f"{name} was published with other bytes; versions never change: take the next one"
+    return VerificationError(message)

@@ -1,0 +1,148 @@
+"""Changing keys: a new root that names them, signed by enough keys of the one before.
+
+Every step leaves something from which the next run goes on: the new key is on disk before a root
+names it, and a note of what was trusted until then stays until all is signed anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tuf.api.metadata import Metadata, Root
+
+from steersman.errors import InputError, RaceError, SigningError
+from steersman.registry.chain import read_root
+from steersman.registry.keys import OnlineRole, load_key, save_key
+from steersman.registry.signing import replace_key, root_signers, sign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from securesystemslib.signer import CryptoSigner
+
+    from steersman.registry.reading import Trusting
+
+
+class Rotation:
+    """Makes new roots for a tenant's registry.
+
+    Args:
+        trusting: reads it.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, trusting: Trusting, clock: Callable[[], float]) -> None:
+        self._trusting = trusting
+        self._keys = trusting.keys
+        self._clock = clock
+
+    def of_online(self, role: OnlineRole, passphrase: str) -> None:
+        """Name a new key for an online role; whoever reads next signs with it.
+
+        Args:
+            role: targets, snapshot or timestamp.
+            passphrase: of the root keys.
+        """
+        if role not in get_args(OnlineRole):
+            message = (
+                f"there is no role {role!r:.80}; allowed are root, targets, snapshot, timestamp"
+            )
+            raise InputError(message)
+        before, signers = self._begin(passphrase)
+        root = read_root(before)
+        waiting = self._keys.next_path_of(role)
+        save_key(waiting, Ed25519PrivateKey.generate())
+        replace_key(root, role, load_key(waiting))
+        self._trusting.intend(before, root.version + 1)
+        self._publish(root, signers)
+
+    def of_root(self, passphrase: str, new_passphrase: str) -> None:
+        """Replace all root keys by as many new ones.
+
+        Args:
+            passphrase: of those until now.
+            new_passphrase: of the new ones.
+        """
+        before, signers = self._begin(passphrase, new_passphrase)
+        root = read_root(before)
+        role = root.roles[Root.type]
+        paths = self._next_paths(len(role.keyids))
+        for keyid in list(role.keyids):
+            root.revoke_key(keyid, Root.type)
+        for path in paths:
+            save_key(path, Ed25519PrivateKey.generate(), new_passphrase)
+            root.add_key(load_key(path, new_passphrase).public_key, Root.type)
+        new = [load_key(path, new_passphrase) for path in paths]
+        self._publish(root, [*signers, *new])
+        self._promote(root, new_passphrase)
+
+    def renewal(self, passphrase: str) -> None:
+        """Sign the same root for another year.
+
+        Args:
+            passphrase: of the root keys.
+        """
+        before, signers = self._begin(passphrase)
+        self._publish(read_root(before), signers)
+
+    def _begin(self, *passphrases: str) -> tuple[bytes, list[CryptoSigner]]:
+        """Return the newest root and its signers, after an interrupted rotation was completed."""
+        before = self._trusting.roots()[-1]
+        root = read_root(before)
+        if any(self._waiting()):
+            self._promote(root, *passphrases)
+            return before, self._signers(root, passphrases)
+        return before, root_signers(self._keys, root, passphrases[0])
+
+    def _signers(self, root: Root, passphrases: Sequence[str]) -> list[CryptoSigner]:
+        errors: list[SigningError] = []
+        for passphrase in passphrases:
+            try:
+                return root_signers(self._keys, root, passphrase)
+            except SigningError as error:
+                errors.append(error)
+        raise errors[0]
+
+    def _publish(self, root: Root, signers: Sequence[CryptoSigner]) -> None:
+        root.version += 1
+        data = sign(root, signers, self._clock())
+        self._check(data)
+        path = f"metadata/{root.version}.root.json"
+        if self._trusting.place.write_new(path, data) is None:
+            message = f"there is a root {root.version} already: another rotation was faster; repeat"
+            raise RaceError(message)
+        self._trusting.roots()
+
+    def _check(self, data: bytes) -> None:
+        """See to it that consumers of the root before will follow this one."""
+        found: Metadata[Root] = Metadata.from_bytes(data)
+        before = self._trusting.root()
+        before.verify_delegate(Root.type, found.signed_bytes, found.signatures)
+        read_root(data)
+
+    def _promote(self, root: Root, *passphrases: str) -> None:
+        """Let root keys that this root names take their place; forget those that it never named."""
+        for path in self._waiting():
+            signer = self._opened(path, passphrases)
+            if signer.public_key.keyid in root.roles[Root.type].keyids:
+                path.replace(path.with_name(path.name.replace(".next.pem", ".pem")))
+            else:
+                path.unlink()
+
+    def _opened(self, path: Path, passphrases: Sequence[str]) -> CryptoSigner:
+        errors: list[SigningError] = []
+        for passphrase in passphrases:
+            try:
+                return load_key(path, passphrase)
+            except SigningError as error:
+                errors.append(error)
+        raise errors[0]
+
+    def _waiting(self) -> list[Path]:
+        return sorted(self._keys.root_folder.glob("root*.next.pem"))
+
+    def _next_paths(self, count: int) -> list[Path]:
+        names = ["root.next.pem", *(f"root-{number}.next.pem" for number in range(2, count + 1))]
+        return [self._keys.root_folder / name for name in names]

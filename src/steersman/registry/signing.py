@@ -1,0 +1,149 @@
+"""New metadata, numbered, dated and signed; and roots, which say whose signatures count."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, Targets, Timestamp
+from tuf.api.serialization.json import JSONSerializer
+
+from steersman.errors import InputError, SigningError
+from steersman.registry.keys import ONLINE, load_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from securesystemslib.signer import CryptoSigner
+
+    from steersman.registry.keys import Keys, OnlineRole
+
+T = TypeVar("T", Root, Timestamp, Snapshot, Targets)
+
+LIVES = {
+    "root": timedelta(days=365),
+    "targets": timedelta(days=90),
+    "snapshot": timedelta(days=7),
+    "timestamp": timedelta(days=1),
+}
+
+
+def at(seconds: float) -> datetime:
+    """Return the moment of a clock, as metadata writes it.
+
+    Args:
+        seconds: since 1970.
+    """
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
+
+
+def sign(signed: T, signers: Sequence[CryptoSigner], now: float) -> bytes:
+    """Return metadata with a new date of expiry, signed.
+
+    Args:
+        signed: what is signed; its date is changed.
+        signers: whose signatures it gets.
+        now: seconds since 1970.
+    """
+    signed.expires = at(now) + LIVES[signed.type]
+    metadata = Metadata(signed)
+    for signer in signers:
+        metadata.sign(signer, append=True)
+    return metadata.to_bytes(JSONSerializer(compact=True))
+
+
+def meta_file(version: int, data: bytes) -> MetaFile:
+    """Return what names a metadata file: version, length and hash.
+
+    Args:
+        version: of the metadata.
+        data: the file.
+    """
+    return MetaFile.from_data(version, data, ["sha256"])
+
+
+def signer_of(keys: Keys, root: Root, role: OnlineRole) -> CryptoSigner:
+    """Return what signs for a role, with the key that the root names.
+
+    A key that waits because a rotation was interrupted takes its place now.
+
+    Args:
+        keys: of the tenant.
+        root: the newest.
+        role: targets, snapshot or timestamp.
+
+    Raises:
+        SigningError: there is no key that this root names.
+    """
+    waiting = keys.next_path_of(role)
+    if waiting.exists() and load_key(waiting).public_key.keyid in root.roles[role].keyids:
+        waiting.replace(keys.path_of(role))
+    signer = keys.signer(role)
+    if signer.public_key.keyid not in root.roles[role].keyids:
+        message = (
+            f"the key {keys.path_of(role)} is not the one that root {root.version} names for "
+            f"{role}: it was rotated, or belongs to another registry; bring the one that is named"
+        )
+        raise SigningError(message)
+    return signer
+
+
+def first_root(keys: Keys, signers: Sequence[CryptoSigner], tenant: str, threshold: int) -> Root:
+    """Return the first root, still to be signed.
+
+    Args:
+        keys: of the tenant.
+        signers: of root.
+        tenant: name, which the root states.
+        threshold: how many root keys must sign.
+
+    Raises:
+        InputError: the threshold is not within 1 and the number of keys.
+    """
+    if not 1 <= threshold <= len(signers):
+        message = (
+            f"the threshold is {threshold}; allowed are 1 to {len(signers)}, as keys are there"
+        )
+        raise InputError(message)
+    root = Root(consistent_snapshot=True, unrecognized_fields={"tenant": tenant})
+    for signer in signers:
+        root.add_key(signer.public_key, Root.type)
+    root.roles[Root.type].threshold = threshold
+    for role in ONLINE:
+        root.add_key(keys.signer(role).public_key, role)
+    return root
+
+
+def root_signers(keys: Keys, root: Root, passphrase: str) -> list[CryptoSigner]:
+    """Return what signs for a root: those of the keys at hand that it names.
+
+    Args:
+        keys: of the tenant.
+        root: the newest.
+        passphrase: of the root keys.
+
+    Raises:
+        SigningError: too few of them, or the passphrase is wrong.
+    """
+    role = root.roles[Root.type]
+    known = [it for it in keys.root_signers(passphrase) if it.public_key.keyid in role.keyids]
+    if len(known) < role.threshold:
+        message = (
+            f"{len(known)} of the root keys in {keys.root_folder} are named by root "
+            f"{root.version}; it takes {role.threshold}; bring the others"
+        )
+        raise SigningError(message)
+    return known
+
+
+def replace_key(root: Root, role: OnlineRole, signer: CryptoSigner) -> None:
+    """Name a new key for an online role; those before it count no more.
+
+    Args:
+        root: is changed.
+        role: whose key.
+        signer: has the new key.
+    """
+    for keyid in list(root.roles[role].keyids):
+        root.revoke_key(keyid, role)
+    root.add_key(signer.public_key, role)
