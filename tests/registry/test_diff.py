@@ -176,6 +176,32 @@ def test_open_candidates_are_compared_by_place():
         diff(_published(learned), _published(_learned(0), "0.2.0"), log)
 
 
+def test_features_belong_to_names_and_only_joint_models_take_them():
+    rng = np.random.default_rng(0)
+    rows, names = 400, ["a", "b", "c"]
+    features = rng.normal(size=(rows, 3, 2))
+    drawn = rng.integers(0, 3, rows)
+    rewards = rng.random(rows)
+    log = Reference(
+        features[:, 0, :],
+        [names[i] for i in drawn],
+        np.full(rows, 1 / 3),
+        rewards,
+        eligible=[names] * rows,
+        features=list(features),
+        adaptive=False,
+    )
+    joint = JointSquareCB(names, dim=2, floor=0.1)
+    joint.learn_batch(features[:, 2, :], ["c"] * rows, features[:, 2, 0])
+    turned = JointSquareCB(["c", "a"], dim=2, floor=0.1)
+    turned.learn_batch(features[:, 2, :], ["c"] * rows, features[:, 2, 0])
+    fewer = diff(_published(joint), _published(turned, "0.2.0"), log)
+    assert next(shift for shift in fewer.traffic.shifts if shift.action == "b").after == 0.0
+    assert fewer.traffic.flipped < 0.45  # only where b was likeliest
+    other = diff(_published(joint), _published(LinTS(names, dim=2, floor=0.1), "1.0.0"), log)
+    assert (other.change, other.traffic.rows) == ("major", rows)
+
+
 def test_text_is_for_people_and_json_for_programs():
     found = diff(
         _published(_learned(0)), _published(_learned(800, prior_var=2.0), "0.2.0"), _reference()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.policies import JointLinTS, JointSquareCB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +32,8 @@ class Reference:
         rewards: (n,) rewards; NaN where none came, which counts for traffic and not for evidence.
         other_contexts: n contexts as the second snapshot's policy takes them; None: the same.
         eligible: n lists of names that could be chosen; None, also for one request: all.
-        features: n sets of per-action features, in the order of ``eligible``, for joint models.
+        features: n sets of per-action features for joint models: by name, or in the order of
+            ``eligible`` (of the policy's actions where that is None).
         units: n labels of users, sessions or episodes whose rows may depend on each other.
         adaptive: whether the logging policy learned from these rewards.
         reward_range: smallest and largest reward that can occur.
@@ -157,10 +160,10 @@ def decided(
     names, rows = [], []
     for row in range(len(reference)):
         eligible = None if reference.eligible is None else reference.eligible[row]
-        known = _known(policy, eligible)
         features = None if reference.features is None else reference.features[row]
+        known, rows_of = _known(policy, eligible, features)
         try:
-            distribution = policy.distribution(contexts[row], eligible=known, features=features)
+            distribution = policy.distribution(contexts[row], eligible=known, features=rows_of)
         except InputError as error:
             message = f"row {row} of the reference log cannot be decided: {error}"
             raise InputError(message) from error
@@ -169,8 +172,18 @@ def decided(
     return Decided(columns, names, rows)
 
 
-def _known(policy: ChoicePolicy, eligible: Sequence[str] | None) -> Sequence[str] | None:
-    """Return the eligible names that the policy knows; what it lost it gives no probability."""
+def _known(
+    policy: ChoicePolicy, eligible: Sequence[str] | None, features: Any
+) -> tuple[Sequence[str] | None, Any]:
+    """Return the eligible names that the policy knows, and their features if it takes any.
+
+    What it lost it gives no probability.
+    """
+    if not isinstance(policy, (JointLinTS, JointSquareCB)):
+        features = None
     if eligible is None or not policy.actions:
-        return eligible
-    return [name for name in eligible if name in policy.actions]
+        return eligible, features
+    places = [i for i, name in enumerate(eligible) if name in policy.actions]
+    if features is not None and not isinstance(features, Mapping):
+        features = [features[place] for place in places]
+    return [eligible[place] for place in places], features
