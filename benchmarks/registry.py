@@ -14,19 +14,27 @@ and ``numpy.savez``, which neither signs nor verifies. They run in turns with ou
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
-import time
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors.numpy import save
 
 from benchmarks.report import Figure, Options, command
+from benchmarks.turns import figure, in_turns
 from steersman.policies import LinTS, load_policy
 from steersman.registry import (
+    DirectoryPlace,
+    Keys,
+    Publisher,
     check_state,
+    describe,
     gather,
     largest_eigenvalue,
     merge_states,
@@ -45,23 +53,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steersman.registry import Description
+
     State = Mapping[str, NDArray[Any]]
 
 LARGE = (256, 50)
 MERGED = ((64, 50), LARGE)
 DELTAS = 100
 ROWS = 4000
-
-
-@dataclass(frozen=True)
-class Timed:
-    """Seconds that each run of one thing took."""
-
-    seconds: tuple[float, ...]
-
-    def at(self, share: float) -> float:
-        """Return a quantile of the seconds."""
-        return float(np.quantile(self.seconds, share))
+TENANT = "benchmark"
 
 
 def run(options: Options) -> Iterator[Figure]:
@@ -79,7 +79,7 @@ def _bytes(options: Options) -> Iterator[Figure]:
     state = _learned(*LARGE).state()
     plain, packed = pack_state(state), pack_snapshot(state)
     runs = 5 if options.quick else 30
-    taken = _in_turns(
+    taken = in_turns(
         runs,
         {
             "pack": lambda: pack_snapshot(state),
@@ -89,8 +89,8 @@ def _bytes(options: Options) -> Iterator[Figure]:
             "sha256 alone": lambda: hashlib.sha256(packed).digest(),
         },
     )
-    yield _figure("pack, d=256 K=50", taken)
-    taken = _in_turns(
+    yield figure("pack, d=256 K=50", taken)
+    taken = in_turns(
         runs,
         {
             "unpack": lambda: check_state(unpack_snapshot(packed)),
@@ -98,7 +98,7 @@ def _bytes(options: Options) -> Iterator[Figure]:
             "sha256 alone": lambda: hashlib.sha256(packed).digest(),
         },
     )
-    yield _figure("unpack and check, d=256 K=50", taken)
+    yield figure("unpack and check, d=256 K=50", taken)
     full = 8 * LARGE[0] ** 2 * LARGE[1]
     sizes = {"packed triangles": len(plain) / 1e6, "whole matrices": full / 1e6}
     yield Figure("size, d=256 K=50", len(packed) / 1e6, unit="MB", peers=sizes)
@@ -112,36 +112,88 @@ def _measures(options: Options) -> Iterator[Figure]:
     dense[rows, columns] = dense[columns, rows] = pooled
     found = largest_eigenvalue(state)
     exact = float(np.linalg.eigvalsh(dense)[-1])
-    taken = _in_turns(
+    taken = in_turns(
         5 if options.quick else 30,
         {
             "measure": lambda: largest_eigenvalue(state),
             "numpy eigvalsh of the pooled matrix": lambda: np.linalg.eigvalsh(dense),
         },
     )
-    yield _figure("largest eigenvalue, d=256 K=50", taken)
+    yield figure("largest eigenvalue, d=256 K=50", taken)
     error = abs((found or 0.0) / exact - 1.0)
     yield Figure("largest eigenvalue: relative error", error, goal="< 0.001", holds=error < 1e-3)
 
 
 def _merging(options: Options) -> Iterator[Figure]:
-    count = DELTAS // 5 if options.quick else DELTAS
+    deltas_wanted = DELTAS // 5 if options.quick else DELTAS
     for dim, arms in MERGED:
-        base, deltas = _deltas(dim, arms, count)
+        base, deltas = _deltas(dim, arms, deltas_wanted)
         calls: dict[str, Callable[[], object]] = {
             "merge": partial(merge_states, base, deltas),
             "policy.merge, delta by delta": partial(_one_by_one, base, deltas),
             "numpy sums, unchecked": partial(_plain, base, deltas),
         }
-        taken = _in_turns(2 if options.quick else 7, calls)
-        yield _figure(f"merge of {count} deltas, d={dim} K={arms}", taken, unit="s", goal=1.0)
+        taken = in_turns(2 if options.quick else 7, calls)
+        yield figure(
+            f"merge of {deltas_wanted} deltas, d={dim} K={arms}", taken, unit="s", goal=1.0
+        )
+
+
+def _publishing(options: Options) -> Iterator[Figure]:
+    policy, rng = _learned(*LARGE), np.random.default_rng(2)
+    versions = count(1)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        publisher = _publisher(folder)
+
+        def publish() -> None:
+            publisher.publish(*_shipped(policy.state(), next(versions)))
+
+        calls: dict[str, Callable[[], object]] = {
+            "publish": publish,
+            "numpy.savez and fsync, unsigned": lambda: _save_flushed(folder, policy.state()),
+        }
+        taken = in_turns(
+            4 if options.quick else 20, calls, between=lambda: _learn(policy, rng, LARGE[1])
+        )
+    yield figure("publish, d=256 K=50", taken, goal=400.0)
 
 
 PARTS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "bytes": _bytes,
+    "publishing": _publishing,
     "measures": _measures,
     "merging": _merging,
 }
+
+
+def _publisher(folder: Path) -> Publisher:
+    """Return the publisher of a new, empty registry."""
+    publisher = Publisher(DirectoryPlace(folder / "registry"), Keys(folder / "keys"))
+    publisher.create(TENANT, "only for this benchmark")
+    return publisher
+
+
+def _shipped(state: State, number: int) -> tuple[bytes, Description]:
+    """Return a state as it is published: its bytes and what is known of it."""
+    description = describe(
+        state,
+        tenant=TENANT,
+        skill="benchmark",
+        point="ship",
+        version=f"0.1.{number}",
+        created_at=datetime.now(UTC),
+    )
+    return pack_snapshot(state), description
+
+
+def _save_flushed(folder: Path, state: State) -> None:
+    """Write a state as most people would, as durably as a snapshot."""
+    arrays: dict[str, Any] = dict(state)
+    with (folder / "state.npz").open("wb") as file:
+        np.savez(file, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _learned(dim: int, arms: int, *, rows: int = ROWS, seed: int = 0) -> LinTS:
@@ -185,37 +237,6 @@ def _plain(base: State, deltas: list[State]) -> State:
         for name in total:
             total[name] += delta[name]
     return total
-
-
-def _in_turns(runs: int, calls: Mapping[str, Callable[[], object]]) -> dict[str, Timed]:
-    """Return how long each call took in each of the runs; one more before them is not counted."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(runs + 1):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if turn > 0:
-                taken[name].append(time.perf_counter() - start)
-    return {name: Timed(tuple(seconds)) for name, seconds in taken.items()}
-
-
-def _figure(
-    name: str, taken: Mapping[str, Timed], *, unit: str = "ms", goal: float | None = None
-) -> Figure:
-    """Return a figure whose first entry is ours and whose others are the peers."""
-    scale = {"ms": 1000.0, "s": 1.0}[unit]
-    (_, ours), *peers = taken.items()
-    high = ours.at(0.95) * scale
-    return Figure(
-        name,
-        ours.at(0.5) * scale,
-        ours.at(0.05) * scale,
-        high,
-        unit=f"{unit} (5–95 %)",
-        goal=None if goal is None else f"<= {goal:g} {unit}",
-        holds=None if goal is None else high <= goal,
-        peers={peer: timed.at(0.5) * scale for peer, timed in peers},
-    )
 
 
 if __name__ == "__main__":

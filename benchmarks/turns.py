@@ -1,0 +1,85 @@
+"""Timing several ways of doing one thing in turns, so that a slow moment meets all of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.report import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Timed", "figure", "in_turns"]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds that each run of one thing took.
+
+    Args:
+        seconds: in the order of the runs.
+    """
+
+    seconds: tuple[float, ...]
+
+    def at(self, share: float) -> float:
+        """Return a quantile of the seconds.
+
+        Args:
+            share: of the runs that took no longer, in [0, 1].
+        """
+        return float(np.quantile(self.seconds, share))
+
+
+def in_turns(
+    runs: int,
+    calls: Mapping[str, Callable[[], object]],
+    *,
+    between: Callable[[], object] = lambda: None,
+) -> dict[str, Timed]:
+    """Return how long each call took in each of the runs; one more before them is not counted.
+
+    Args:
+        runs: how often each is called, at least 1.
+        calls: by name, in the order of their turns.
+        between: called before each turn, outside the clock.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(runs + 1):
+        between()
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if turn > 0:
+                taken[name].append(time.perf_counter() - start)
+    return {name: Timed(tuple(seconds)) for name, seconds in taken.items()}
+
+
+def figure(
+    name: str, taken: Mapping[str, Timed], *, unit: str = "ms", goal: float | None = None
+) -> Figure:
+    """Return the figure of calls of which the first is ours and the others are its peers.
+
+    Args:
+        name: of the figure.
+        taken: as `in_turns` returned it.
+        unit: ``"ms"`` or ``"s"``.
+        goal: most that the 95th percentile of our runs may be, in the unit.
+    """
+    scale = {"ms": 1000.0, "s": 1.0}[unit]
+    (_, ours), *peers = taken.items()
+    high = ours.at(0.95) * scale
+    return Figure(
+        name,
+        ours.at(0.5) * scale,
+        ours.at(0.05) * scale,
+        high,
+        unit=f"{unit} (5–95 %)",
+        goal=None if goal is None else f"<= {goal:g} {unit}",
+        holds=None if goal is None else high <= goal,
+        peers={peer: timed.at(0.5) * scale for peer, timed in peers},
+    )
