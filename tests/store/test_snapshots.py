@@ -173,7 +173,7 @@ async def test_one_tenant_knows_nothing_of_anothers_snapshots(database, point):
             lambda: mark_published(connection, point, theirs.version, {}),
             lambda: retract(connection, point, theirs.version),
         ):
-            with pytest.raises(StateError, match="has no (published )?snapshot"):
+            with pytest.raises(StateError, match=r"has no (published )?snapshot"):
                 await attempt()
     # Their version is as free for this one as any other.
     assert (await published(database, own, 0)).version == theirs.version

@@ -13,6 +13,7 @@ from steersman.learn.relearning import Relearning
 from steersman.registry import pack_state
 from steersman.store import (
     add_snapshot,
+    check_settled,
     exclude_decisions,
     hold_point,
     initial_policy,
@@ -74,6 +75,7 @@ async def rebuild(
     Raises:
         InputError: a condition that is not one expression, or does not work.
         StateError: there is no such point.
+        RolloutError: a rollout of it is under way; roll it back first, it learned the same.
         StoreError: the server does not answer.
 
     No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
@@ -84,6 +86,7 @@ async def rebuild(
     try:
         async with connection.transaction():
             row = await hold_point(connection, point)
+            await check_settled(connection, point)
             segments = await lineage(connection, point, row.snapshot)
             policy = initial_policy(row.spec)
             snapshot = await add_snapshot(connection, row, pack_state(policy.state()))

@@ -57,13 +57,19 @@ from steersman.store.lines import (
 from steersman.store.migrate import make_partitions, migrate
 from steersman.store.points import (
     PointRow,
+    check_settled,
     declare,
     initial_policy,
     learned_from,
     points_of,
     tell_services,
 )
-from steersman.store.promoting import last_number, pin_point, promote_snapshot
+from steersman.store.promoting import (
+    last_number,
+    pin_point,
+    promote_snapshot,
+    take_back_snapshot,
+)
 from steersman.store.relearning import (
     Logged,
     Segment,
@@ -174,6 +180,7 @@ __all__ = [
     "audit_head",
     "backup",
     "base_state",
+    "check_settled",
     "claim",
     "claim_rollout",
     "close_incident",
@@ -253,6 +260,7 @@ __all__ = [
     "state_home",
     "store_spec",
     "switch_snapshot",
+    "take_back_snapshot",
     "take_work",
     "tell_controllers",
     "tell_replicas",

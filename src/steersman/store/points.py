@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import InputError
+from steersman.errors import InputError, RolloutError
 from steersman.features import FeatureMap
 from steersman.policies import build
 from steersman.registry import Ingredients, next_version, pack_state
@@ -78,6 +78,7 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
         SpecError: the document is wrong.
         InputError: it cannot be served: mixed actions and sequences have no policy yet, numbers
             of the context have no statistics, or a scrubber is not installed.
+        RolloutError: a rollout of the point is under way, whose arms could not be compared then.
         StoreError: the server does not answer.
 
     No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
@@ -92,6 +93,7 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
             old = await _find(connection, spec)
             if old is not None and old.spec_hash == bytes.fromhex(spec.spec_hash):
                 return old
+            await check_settled(connection, (tenant, spec.skill, spec.decision))
             return await _store(connection, tenant, document, spec, policy, old, actor)
     finally:
         await connection.close()
@@ -149,6 +151,30 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
     dim = len(spec.actions.features) if joint else spec.context.dim
     names = () if spec.actions.open and joint else spec.actions.names
     return build(spec.policy, names, dim=dim, floor=spec.floor)
+
+
+async def check_settled(connection: Any, point: Point) -> None:
+    """Refuse to change what a point learns from while a rollout of it is under way.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+
+    Raises:
+        RolloutError: there is one.
+
+    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
+    """
+    found = await connection.fetchrow(
+        "SELECT id, candidate FROM rollout WHERE tenant = $1 AND skill = $2 AND point = $3 "
+        "AND status IN ('running', 'paused')",
+        *point,
+    )
+    if found is not None:
+        raise RolloutError(
+            f"the rollout {found['id']} of {point[1]}/{point[2]} {found['candidate']} is under "
+            "way, and its arms must stay as they are; promote it or roll it back first"
+        )
 
 
 async def tell_services(connection: Any, point: Point) -> None:
@@ -269,7 +295,8 @@ async def _begin(connection: Any, row: PointRow, policy: ChoicePolicy, parent: s
     await connection.execute(
         "INSERT INTO snapshot "
         "(tenant, skill, point, id, parent, spec_hash, feature_hash, reason, state, sha256, "
-        "algorithm, samples) VALUES ($1, $2, $3, $4, $5, $6, $7, 'declared', $8, sha256($8), $9, 0)",
+        "algorithm, samples) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, 'declared', $8, sha256($8), $9, 0)",
         *(row.tenant, row.skill, row.point, row.snapshot, parent),
         *(row.spec_hash, row.feature_hash, state, row.spec.policy.algorithm),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.errors import InputError, StateError
 from steersman.store.crediting import spec_of
 from steersman.store.learning import UPDATE_COLUMNS
+from steersman.store.lines import line_of
 from steersman.store.points import learned_from, tell_services
 from steersman.store.relearning import (
     copy_updates,
@@ -86,6 +87,43 @@ async def promote_snapshot(
     declared = None if same else (target.spec_hash, target.feature_hash, per_episode)
     await switch_snapshot(connection, point, version, last, declared=declared)
     await tell_services(connection, point)
+    return last
+
+
+async def take_back_snapshot(connection: Any, point: Point, version: str) -> int:
+    """Let a snapshot serve again that served before; what was learned since is learned anew.
+
+    Its log goes on where it ended. The decisions that only the snapshots after it had learned are
+    put on the learner's queue: it compares what the state holds of each with its reward.
+
+    Args:
+        connection: of role worker, within a transaction; it holds the point from here on.
+        point: tenant, skill and decision point.
+        version: of the snapshot.
+
+    Returns:
+        The number of its last update.
+
+    Raises:
+        StateError: there is no such snapshot, or it may not serve; nothing was changed.
+
+    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
+    """
+    row = await hold_point(connection, point)
+    serving = await line_of(connection, point, row.snapshot)
+    shared = {one.snapshot: one.last for one in await line_of(connection, point, version)}
+    last = await promote_snapshot(connection, point, version, rows=())
+    # What a line that both do not share began with was relearned from lines that were there before.
+    own = serving[1:] if len(serving) > 1 and serving[0].snapshot not in shared else serving
+    since = [(one.snapshot, shared.get(one.snapshot, 0)) for one in own if one.snapshot != version]
+    await connection.execute(
+        "INSERT INTO work (tenant, skill, point, decision, due_at) "  # noqa: S608 (a constant)
+        "SELECT DISTINCT u.tenant, u.skill, u.point, u.decision, now() FROM update AS u "
+        "JOIN unnest($4::text[], $5::bigint[]) AS s (snapshot, last) USING (snapshot) "
+        f"WHERE {_THIS} AND u.seq > s.last",
+        *(*point, [name for name, _ in since], [last or 0 for _, last in since]),
+    )
+    await connection.execute("SELECT pg_notify('steersman_work', '')")
     return last
 
 
