@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from tests.learn.shipping_world import Folder
+from tests.learn.shipping_world import registry_of
 
 
 @pytest.fixture
 def signer(tmp_path):
-    return lambda _tenant: Folder(tmp_path)
+    return lambda tenant: registry_of(tmp_path, tenant)
 
 
 @pytest.fixture(autouse=True)

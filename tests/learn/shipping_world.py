@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steersman.learn import promote
 from steersman.learn.publishing import Reason, publish
+from steersman.registry import DirectoryPlace, Keys, Publisher
 from steersman.store import as_tenant, base_state, find_snapshot, log_decisions, log_events
 from tests.learn.world import decided, document, happened, point_of
 
@@ -19,19 +18,19 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.registry import Description
-    from steersman.store import Database, DecisionRow, PointRow, SnapshotRow
+    from steersman.store import Database, DecisionRow, PointRow, SnapshotRow, Tenant
 
 WHY = Reason(actor="test")
+PASSPHRASE = "correct horse battery staple"  # noqa: S105 (of keys that live as long as a test)
 
 
-class Folder:
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def publish(self, data: bytes, description: Description) -> Description:
-        file = self.root / f"{description.version}.zst"
-        file.write_bytes(data)
-        return replace(description, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+def registry_of(root: Path, tenant: Tenant) -> Publisher:
+    """Return a tenant's repository below a folder, made if it is not there."""
+    place, keys = DirectoryPlace(root / "registry" / tenant.name), Keys(root / "keys" / tenant.name)
+    publisher = Publisher(place, keys)
+    if not keys.trusted_root.exists():
+        publisher.create(tenant.name, PASSPHRASE)
+    return publisher
 
 
 async def publish_point(

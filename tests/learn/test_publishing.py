@@ -4,12 +4,13 @@ import pytest
 
 from steersman.errors import GuardError, InputError, SpecError, StateError
 from steersman.learn import Reason, publish, rebuild
-from steersman.registry import unpack_state
+from steersman.registry import Publisher, unpack_state
 from tests.learn.shipping_world import (
     WHY,
     lessons,
     promote_point,
     publish_point,
+    registry_of,
     snapshot_of,
 )
 from tests.learn.world import declared, document, learn_all, point_of, rows, traffic
@@ -155,3 +156,17 @@ async def test_a_retracted_version_is_published_anew_under_another(database, ten
     assert first.state_sha256 == second.state_sha256
     with pytest.raises(StateError, match="retracted"):
         await promote_point(database, tenant.id, "0.1.1")
+
+
+async def test_what_serves_stays_where_services_find_it(database, tenant, tmp_path):
+    publisher = registry_of(tmp_path, tenant)
+    keeper = Publisher(publisher.place, publisher.keys, keep=2)
+    row = await declared(database, tenant.id)
+    for seed in range(5):
+        await traffic(database, row, 2, seed=seed)
+        await learn_all(database)
+        made = await publish_point(database, tenant.id, keeper)
+        if seed == 0:
+            await promote_point(database, tenant.id, made.version)
+    found = {path.split("/")[3] for path in publisher.place.list("targets")}
+    assert found == {"0.1.1", "0.1.4", "0.1.5"}

@@ -39,12 +39,14 @@ from steersman.registry import (
 )
 from steersman.store import (
     Frozen,
+    active_rollouts,
     as_tenant,
     base_state,
     describe_reserved,
     find_snapshot,
     hold_point,
     hold_snapshots,
+    hold_view,
     initial_policy,
     last_update,
     mark_published,
@@ -57,7 +59,7 @@ from steersman.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 
     from steersman.learn.candidates import Origin
     from steersman.learn.held_out import HeldOutReport
@@ -70,12 +72,15 @@ _WAIT_S = 60
 class Signer(Protocol):
     """What lays snapshots into the registry: `steersman.registry.Publisher`."""
 
-    def publish(self, data: bytes, description: Description) -> Description:
+    def publish(
+        self, data: bytes, description: Description, *, needed: Collection[str] = ()
+    ) -> Description:
         """Sign a snapshot; the same again changes nothing.
 
         Args:
             data: as `pack_snapshot` returned it.
             description: of it.
+            needed: versions that stay where consumers find them, however old they are.
 
         Returns:
             The description with size, hash and place.
@@ -316,10 +321,10 @@ async def _sign(
 ) -> Description:
     async with as_tenant(connection, point[0]):
         state = unpack_state(await base_state(connection, point, found.version))
+        needed = await _needed(connection, point)
+    described = Description.from_json(found.description or {})
     data = await asyncio.to_thread(pack_snapshot, state)
-    signed = await asyncio.to_thread(
-        signer.publish, data, Description.from_json(found.description or {})
-    )
+    signed = await asyncio.to_thread(signer.publish, data, described, needed=needed)
     async with as_tenant(connection, point[0]):
         await mark_published(connection, point, found.version, signed.to_json())
         detail = {
@@ -334,6 +339,17 @@ async def _sign(
         await record(connection, point[0], reason.actor, "snapshot.publish", name, detail)
         await tell_services(connection, point)
     return signed
+
+
+async def _needed(connection: Any, point: Point) -> set[str]:
+    """Return the versions that services load: what serves, and the arms of a rollout."""
+    row = await hold_view(connection, point)
+    arms = [
+        (one.candidate, one.control)
+        for one in await active_rollouts(connection, point[0])
+        if (one.skill, one.point) == point[1:]
+    ]
+    return {row.snapshot}.union(*arms)
 
 
 def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:

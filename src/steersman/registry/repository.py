@@ -28,7 +28,7 @@ from steersman.registry.versions import Version
 from steersman.registry.writing import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from tuf.api.metadata import Root
 
@@ -119,12 +119,16 @@ class Publisher:
         self._writer.read()
         return roots_there[-1]
 
-    def publish(self, data: bytes, description: Description) -> Description:
+    def publish(
+        self, data: bytes, description: Description, *, needed: Collection[str] = ()
+    ) -> Description:
         """Publish a version; publishing it again changes nothing.
 
         Args:
             data: of ``pack_snapshot``.
             description: of its state; what only the place knows is added.
+            needed: versions of the point that stay however old they are: what serves, and the
+                arms of a rollout.
 
         Returns:
             The description as it was signed: with size, hash, url and etag.
@@ -150,7 +154,7 @@ class Publisher:
                 return False
             targets[0].unrecognized_fields["custom"] = {"number": found.version + 1}
             found.targets.update({target.path: target for target in targets})
-            self._drop_old(found, description, path)
+            self._drop_old(found, description, path, needed)
             return True
 
         chain = self._writer.change(add)
@@ -345,13 +349,16 @@ class Publisher:
             tag = self.place.replace(path, data, expected_tag=None)
         return str(tag)
 
-    def _drop_old(self, targets: Targets, description: Description, new: str) -> None:
+    def _drop_old(
+        self, targets: Targets, description: Description, new: str, needed: Collection[str]
+    ) -> None:
         point = description.skill, description.point
         ours = [it for it in releases(targets) if (it.skill, it.point) == point]
         ours.sort(key=lambda it: (it.state.path == new, it.number, it.version))
         for release in ours[: -self._keep]:
-            self._archive.keep(release)
-            _take_out(targets, release)
+            if str(release.version) not in needed:
+                self._archive.keep(release)
+                _take_out(targets, release)
 
 
 def _take_out(targets: Targets, release: Release) -> None:

@@ -1,0 +1,128 @@
+"""Drift: an online line that leaves the bounds of the signed state it began with goes back to it.
+
+Between two versions a line learns without anybody looking. So its state is held, now and then,
+against its base: the publish guard's measures, and what held-out decisions say of both. Where it is
+outside, the point is pinned to its base, which was signed and shown to be good; learning goes on
+unserved, so that what happened can be looked at and, if it was right, be published as a candidate.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from steersman.learn.held_out import HeldOutReport, Judged, compare
+from steersman.learn.replica import load
+from steersman.policies import load_policy
+from steersman.registry import guard, measure, unpack_state
+from steersman.store import (
+    active_rollouts,
+    as_tenant,
+    base_state,
+    find_snapshot,
+    hold_point,
+    hold_view,
+    open_incident,
+    pin_point,
+    record,
+)
+
+if TYPE_CHECKING:
+    from steersman.store import Database, Point, PointRow
+
+LEVEL = 0.999
+ACTOR = "drift guard"
+
+
+async def check_drift(
+    database: Database, row: PointRow, *, level: float = LEVEL, now: float
+) -> list[str]:
+    """Pin a decision point to its signed base if its line has left the bounds.
+
+    Nothing is done where nothing signed could be gone back to, where the point is pinned already,
+    and while a rollout is under way, since then neither arm learns.
+
+    Args:
+        database: migrated.
+        row: the decision point.
+        level: of the interval that must show a loss on held-out decisions. It is looked at every
+            hour, so it leaves one false alarm in two thousand looks.
+        now: seconds since 1970, for the incident.
+
+    Returns:
+        Why it was pinned; empty: it was not.
+
+    Raises:
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/learn/test_drift.py`` shows it.
+    """
+    point = row.tenant, row.skill, row.point
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, row.tenant):
+            row = await hold_view(connection, point)
+            if not await _may_drift(connection, row):
+                return []
+            reasons, detail = await _judge(connection, row, level)
+        if not reasons:
+            return []
+        async with as_tenant(connection, row.tenant):
+            return await _go_back(connection, row, reasons, detail, now)
+    finally:
+        await connection.close()
+
+
+async def _may_drift(connection: Any, row: PointRow) -> bool:
+    if row.pinned_seq is not None or row.spec.learning.mode != "online":
+        return False
+    under_way = await active_rollouts(connection, row.tenant)
+    if (row.skill, row.point) in {(one.skill, one.point) for one in under_way}:
+        return False
+    return (
+        await find_snapshot(connection, (row.tenant, row.skill, row.point), row.snapshot)
+    ).is_available
+
+
+async def _judge(connection: Any, row: PointRow, level: float) -> tuple[list[str], dict[str, Any]]:
+    point: Point = row.tenant, row.skill, row.point
+    replica = await load(connection, row)
+    if replica.seq == 0:
+        return [], {}
+    base = load_policy(unpack_state(await base_state(connection, point, row.snapshot)))
+    reasons = guard(measure(replica.policy.state()), [measure(base.state())])
+    report = await compare(
+        connection,
+        point,
+        Judged(row.spec, replica.policy, row.snapshot, replica.seq),
+        Judged(row.spec, base, row.snapshot, 0),
+        level=level,
+    )
+    if report.is_worse:
+        reasons.append(_worse(report))
+    return reasons, {"snapshot": row.snapshot, "seq": replica.seq, "held_out": report.to_json()}
+
+
+def _worse(report: HeldOutReport) -> str:
+    return (
+        f"on {report.decisions} held-out decisions it earns {report.difference:+.4f} "
+        f"({report.low:+.4f} to {report.high:+.4f}) against its base {report.against}"
+    )
+
+
+async def _go_back(
+    connection: Any, row: PointRow, reasons: list[str], detail: dict[str, Any], now: float
+) -> list[str]:
+    """Pin the point, unless somebody has changed what serves meanwhile."""
+    point = row.tenant, row.skill, row.point
+    held = await hold_point(connection, point)
+    if held.snapshot != row.snapshot or not await _may_drift(connection, held):
+        return []
+    await pin_point(connection, point, 0)
+    detail = {**detail, "reasons": reasons, "skill": row.skill, "point": row.point}
+    name = f"{row.skill}/{row.point}"
+    summary = f"{name} went back to {row.snapshot}: {reasons[0]}"
+    at = datetime.fromtimestamp(now, UTC)
+    await open_incident(connection, row.tenant, kind="drift", summary=summary, detail=detail, at=at)
+    await record(connection, row.tenant, ACTOR, "point.pin", name, detail)
+    return reasons

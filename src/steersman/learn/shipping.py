@@ -1,0 +1,289 @@
+"""Shipping: what keeps a registry fresh and up to date, hour by hour, for every tenant with keys.
+
+A new version of every point that learned something, a timestamp that consumers believe, the head of
+the audit log where nobody can rewrite it, and a look at whether a line has drifted. One of all the
+processes that run this does it; what fails for one tenant or point is logged and tried again, and
+keeps nothing else waiting. Due is what the database's clock says, so a clock that jumps here
+publishes nothing early or late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+import asyncpg
+
+from steersman.errors import GuardError, SteersmanError, StoreError, VerificationError
+from steersman.learn.drift import check_drift
+from steersman.learn.publishing import Reason, Signer, available, publish
+from steersman.store import (
+    AWAY,
+    active_rollouts,
+    as_tenant,
+    audit_head,
+    incidents_of,
+    last_update,
+    list_tenants,
+    open_incident,
+    points_of,
+    snapshots_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steersman.store import Database, PointRow, Tenant
+
+_log = logging.getLogger(__name__)
+_AWAY = (*AWAY, StoreError, asyncpg.InterfaceError)
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('ship', 0))"
+ACTOR = "schedule"
+
+
+class Freshness(Protocol):
+    """Until when consumers believe a registry."""
+
+    @property
+    def expires(self) -> datetime:
+        """When they no longer do."""
+
+
+class Registry(Signer, Protocol):
+    """A tenant's repository, as it is kept fresh: `steersman.registry.Publisher`."""
+
+    def refresh_timestamp(self) -> Freshness:
+        """Sign a new timestamp."""
+
+    def anchor(self, seq: int, digest: bytes) -> None:
+        """Sign the head of the audit log.
+
+        Args:
+            seq: of the newest entry.
+            digest: its hash.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippingSettings:
+    """How often something is shipped.
+
+    Attributes:
+        publish_s: how old the newest version of a point gets before what was learned since is
+            published; seconds.
+        refresh_s: between two timestamps, which consumers believe for a day.
+        look_s: between two looks for what is due.
+        git_commit: signed with every version.
+    """
+
+    publish_s: float = 3600.0
+    refresh_s: float = 3600.0
+    look_s: float = 30.0
+    git_commit: str | None = None
+
+
+@dataclass(slots=True)
+class Shipped:
+    """What one look did for one tenant.
+
+    Attributes:
+        tenant: its name.
+        expires: until when consumers believe its registry; None if that is not known.
+        published: versions, by skill/point.
+        refused: what the guard refused, and why.
+        drifted: points that went back to their base, and why.
+        failed: what else did not work.
+    """
+
+    tenant: str
+    expires: datetime | None = None
+    published: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    drifted: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+
+async def run_shipping(
+    database: Database,
+    *,
+    stop: asyncio.Event,
+    registries: Callable[[str], Registry | None],
+    clock: Callable[[], float] = time.time,
+    watch: Callable[[Shipped], None] = lambda _shipped: None,
+    settings: ShippingSettings | None = None,
+) -> None:
+    """Keep every tenant's registry fresh and up to date until told to stop.
+
+    Args:
+        database: migrated.
+        stop: set it to end.
+        registries: returns a tenant's repository by its name; None: the tenant has none.
+        clock: seconds since 1970, for incidents.
+        watch: called after every look at a tenant.
+        settings: how often.
+
+    No doctest: it needs a server; ``tests/learn/test_shipping.py`` shows it.
+    """
+    shipping = _Shipping(database, registries, clock, watch, settings or ShippingSettings())
+    while not stop.is_set():
+        try:
+            await shipping.serve(stop)
+        except _AWAY as error:
+            _log.warning("nothing is shipped while the store is away: %s", error)
+            await _wait(stop, 1.0)
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
+
+
+class _Shipping:
+    def __init__(
+        self,
+        database: Database,
+        registries: Callable[[str], Registry | None],
+        clock: Callable[[], float],
+        watch: Callable[[Shipped], None],
+        settings: ShippingSettings,
+    ) -> None:
+        self._database = database
+        self._registries = registries
+        self._clock = clock
+        self._watch = watch
+        self._settings = settings
+        self._refreshed: dict[str, tuple[float, Freshness]] = {}
+        self._anchored: dict[str, float] = {}
+        self._checked: dict[tuple[str, str, str], float] = {}
+        self._tried: dict[tuple[str, str, str], float] = {}
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Look for what is due over one connection, as long as no other process does."""
+        connection = await self._database.connect("worker", command_timeout=60)
+        try:
+            while not stop.is_set():
+                if await connection.fetchval(_LOCK):
+                    await self._look(connection, stop)
+                await _wait(stop, self._settings.look_s)
+        finally:
+            await connection.close(timeout=5)
+
+    async def _look(self, connection: Any, stop: asyncio.Event) -> None:
+        for tenant in await list_tenants(self._database):
+            if stop.is_set():
+                return
+            done = Shipped(tenant.name)
+            try:
+                registry = self._registries(tenant.name)
+                if registry is None:
+                    continue
+                await self._points(connection, tenant, registry, done)
+                await self._keep_fresh(connection, tenant, registry, done)
+            except _AWAY:
+                raise
+            except SteersmanError as error:
+                _log.exception("the registry of %s is not kept", tenant.name)
+                done.failed.append(str(error))
+            self._watch(done)
+
+    async def _keep_fresh(
+        self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
+    ) -> None:
+        """Anchor the audit, whose head has moved by whatever was published, and be believed."""
+        await self._anchor(connection, tenant, registry)
+        at, known = self._refreshed.get(tenant.name, (0.0, None))
+        if known is None or time.monotonic() >= at + self._settings.refresh_s:
+            known = await asyncio.to_thread(registry.refresh_timestamp)
+            self._refreshed[tenant.name] = time.monotonic(), known
+        done.expires = known.expires
+
+    async def _anchor(self, connection: Any, tenant: Tenant, registry: Registry) -> None:
+        due = time.monotonic() >= self._anchored.get(tenant.name, 0.0)
+        if not due:
+            return
+        async with as_tenant(connection, tenant.id):
+            head = await audit_head(connection, tenant.id)
+        try:
+            if head is not None:
+                await asyncio.to_thread(registry.anchor, head.seq, head.hash)
+        except VerificationError as error:
+            await self._tell_rewritten(connection, tenant, str(error))
+            raise
+        self._anchored[tenant.name] = time.monotonic() + self._settings.refresh_s
+
+    async def _tell_rewritten(self, connection: Any, tenant: Tenant, summary: str) -> None:
+        async with as_tenant(connection, tenant.id):
+            if any(
+                one.kind == "audit"
+                for one in await incidents_of(connection, tenant.id, open_only=True)
+            ):
+                return
+            at = datetime.fromtimestamp(self._clock(), UTC)
+            await open_incident(
+                connection, tenant.id, kind="audit", summary=summary, detail={}, at=at
+            )
+
+    async def _points(
+        self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
+    ) -> None:
+        async with as_tenant(connection, tenant.id):
+            busy = {(one.skill, one.point) for one in await active_rollouts(connection, tenant.id)}
+            rows = await points_of(connection, tenant.id)
+        for row in rows:
+            if (row.skill, row.point) in busy:
+                continue  # its versions are being compared; more of them would push these out
+            try:
+                await self._check(row, tenant, done)
+                await self._ship(connection, row, registry, done)
+            except GuardError as refused:
+                _log.warning("%s", refused)
+                done.refused[f"{row.skill}/{row.point}"] = str(refused)
+            except _AWAY:
+                raise
+            except SteersmanError as error:
+                _log.exception("%s/%s is not shipped", row.skill, row.point)
+                done.failed.append(str(error))
+
+    async def _check(self, row: PointRow, tenant: Tenant, done: Shipped) -> None:
+        """Look for drift as often as versions are published."""
+        key = tenant.name, row.skill, row.point
+        now = time.monotonic()
+        if now < self._checked.get(key, 0.0):
+            return
+        reasons = await check_drift(self._database, row, now=self._clock())
+        if reasons:
+            done.drifted[f"{row.skill}/{row.point}"] = "; ".join(reasons)
+        self._checked[key] = now + self._settings.publish_s
+
+    async def _ship(
+        self, connection: Any, row: PointRow, registry: Registry, done: Shipped
+    ) -> None:
+        """Publish a point if that is due; what was refused is tried again a period later."""
+        key = str(row.tenant), row.skill, row.point
+        now = time.monotonic()
+        if now < self._tried.get(key, 0.0):
+            return
+        async with as_tenant(connection, row.tenant):
+            if not await self._is_due(connection, row):
+                return
+        self._tried[key] = now + self._settings.publish_s
+        why = Reason(actor=ACTOR, git_commit=self._settings.git_commit)
+        made = await publish(self._database, row, registry, why)
+        done.published[f"{row.skill}/{row.point}"] = made.version
+        del self._tried[key]
+
+    async def _is_due(self, connection: Any, row: PointRow) -> bool:
+        point = row.tenant, row.skill, row.point
+        if await last_update(connection, point) == 0:
+            return False
+        known = available(await snapshots_of(connection, point))
+        newest = known[-1].published_at if known else None
+        if newest is None:
+            return True
+        now: datetime = await connection.fetchval("SELECT clock_timestamp()")
+        return now - newest >= timedelta(seconds=self._settings.publish_s)
