@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from steersman.service.assembly import Service, Settings, assemble
 from steersman.service.connections import Limits
+from steersman.service.controlling import ControllerMetrics
 from steersman.service.guard import Guard, GuardianState, GuardLimits
 from steersman.service.logs import JsonFormatter, configure_logging
 from steersman.service.metrics import Metrics
@@ -15,6 +16,7 @@ from steersman.service.server import HttpServer, serve
 from steersman.service.tracing import configure_tracing
 
 __all__ = [
+    "ControllerMetrics",
     "Guard",
     "GuardLimits",
     "GuardianState",

@@ -100,6 +100,10 @@ class Exchange:
         part.write_bytes(msgspec.json.encode((self._wall(), list(families))))
         part.replace(path)
 
+    def remove(self) -> None:
+        """Take back what this process has left: it stops."""
+        (self._folder / f"{self.own}.json").unlink(missing_ok=True)
+
     def others(self) -> dict[str, list[Family]]:
         """Return the families of the other processes that have lately left some."""
         found = {}

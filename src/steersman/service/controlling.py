@@ -1,0 +1,233 @@
+"""Numbers of what works beside the service: rollouts and who looks after them, learning, signing.
+
+The controller's process leaves them in its home, and whichever service process of that home is
+asked for metrics tells them too. All come from the store, so they are true whichever controller
+moved a rollout, and whatever a person did. No label names a tenant: of points of equal names the
+worst counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import SteersmanError, StoreError
+from steersman.service.exposition import BESIDE, Exchange, Family
+from steersman.store import (
+    AWAY,
+    as_tenant,
+    due_rollouts,
+    find_rollout,
+    latest_verdict,
+    list_tenants,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+    from uuid import UUID
+
+    from steersman.registry import Place
+    from steersman.store import Database, RolloutRow
+
+_log = logging.getLogger(__name__)
+_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+_LEAVE_S = 1.0
+_FORGOTTEN_S = 3600.0
+_SIGNED_S = 60.0
+_MOST_WORK = 10_000
+_ENDS = ("promoted", "rolled_back", "aborted")
+_PLACE = ("skill", "point")
+_TIMESTAMP_BYTES = 65_536
+_LAG = """
+SELECT skill, point, extract(epoch FROM now() - min(due_at))::float8 AS lag
+FROM (SELECT skill, point, due_at FROM work WHERE due_at <= now() ORDER BY due_at LIMIT $1) AS due
+GROUP BY skill, point
+"""
+_HELD = """
+SELECT min(at) FROM verdict WHERE tenant = $1 AND rollout = $2 AND seq > coalesce(
+  (SELECT max(seq) FROM verdict WHERE tenant = $1 AND rollout = $2 AND verdict <> 'hold'), 0)
+"""
+
+
+class ControllerMetrics:
+    """Reads the numbers and leaves them in a home, until it is told to stop.
+
+    Args:
+        database: migrated.
+        home: where services look for them.
+        place: of the registry; None: nothing is told of its signatures.
+        clock: seconds since 1970.
+        process: name of this process among those that leave numbers.
+
+    No doctest: it needs a server; ``tests/service/test_controlling.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        home: Path,
+        *,
+        place: Place | None = None,
+        clock: Callable[[], float] = time.time,
+        process: str | None = None,
+    ) -> None:
+        folder = home / BESIDE
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _tidy(folder, clock() - _FORGOTTEN_S)
+        self._database = database
+        self._place = place
+        self._clock = clock
+        self._exchange = Exchange(folder, process or f"controller-{os.getpid()}", clock)
+        self._under_way: dict[tuple[UUID, UUID], tuple[str, str]] = {}
+        self._paused: dict[UUID, datetime] = {}
+        self._ended: Counter[tuple[str, str, str]] = Counter()
+        self._lagged: set[tuple[str, str]] = set()
+        self._expires: float | None = None
+        self._signed_at = float("-inf")
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Leave the numbers every second; what cannot be read now is tried again.
+
+        Args:
+            stop: set it to end.
+        """
+        connection: Any = None
+        try:
+            while not stop.is_set():
+                try:
+                    if connection is None or connection.is_closed():
+                        connection = await self._database.connect("worker", command_timeout=10)
+                    self._exchange.leave(await self.families(connection))
+                except (*AWAY, SteersmanError) as error:
+                    _log.warning("the numbers of rollouts cannot be told now: %r", error)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), _LEAVE_S)
+        finally:
+            self._exchange.remove()
+            if connection is not None:
+                with suppress(*AWAY):
+                    await connection.close(timeout=1)
+
+    async def families(self, connection: Any) -> list[Family]:
+        """Return the numbers as they are now.
+
+        Args:
+            connection: of role worker, not within a transaction.
+        """
+        rollouts = [row async for row in self._rollouts(connection)]
+        families = [*_of_rollouts(rollouts, self._clock()), self._ends()]
+        families.append(await self._lag(connection))
+        if self._place is not None:
+            families += await self._signatures(self._place)
+        return families
+
+    async def _rollouts(self, connection: Any) -> Any:
+        """Yield the rollouts under way, how long each is held, and what its sources said."""
+        tasks = await due_rollouts(connection, _EVER)
+        for gone in set(self._under_way) - set(tasks):
+            async with as_tenant(connection, gone[0]):
+                row = await find_rollout(connection, *gone)
+            place = self._under_way.pop(gone)
+            self._paused.pop(gone[1], None)
+            if row is not None:
+                self._ended[(*place, row.status)] += 1
+        for tenant, identifier in tasks:
+            async with as_tenant(connection, tenant):
+                row = await find_rollout(connection, tenant, identifier)
+                verdict = await latest_verdict(connection, tenant, identifier)
+                since = await connection.fetchval(_HELD, tenant, identifier)
+            if row is not None and row.is_under_way:
+                self._under_way[tenant, identifier] = row.skill, row.point
+                since = self._since(row, since)
+                inputs = {} if verdict is None else verdict.inputs
+                sources = inputs.get("evidence", {}).get("sources", ())
+                yield row, since, {one["name"]: one["alive"] for one in sources}
+
+    def _since(self, row: RolloutRow, since: datetime | None) -> datetime | None:
+        """Return since when a rollout is held: by its verdicts, or seen here to be paused."""
+        if row.status != "paused":
+            self._paused.pop(row.id, None)
+            return since
+        paused = self._paused.setdefault(row.id, datetime.fromtimestamp(self._clock(), UTC))
+        return paused if since is None else since
+
+    def _ends(self) -> Family:
+        # Told as 0 before the first: an increase needs a number to begin with.
+        known = set(self._under_way.values())
+        counts = {(*place, end): 0 for place in known for end in _ENDS} | self._ended
+        rows: Any = [(labels, float(count)) for labels, count in sorted(counts.items())]
+        about = "Rollouts that ended while this process was watching"
+        return Family("rollout_ended", "counter", about, (*_PLACE, "status"), rows)
+
+    async def _lag(self, connection: Any) -> Family:
+        found = {
+            (row["skill"], row["point"]): row["lag"]
+            for row in await connection.fetch(_LAG, _MOST_WORK)
+        }
+        self._lagged |= set(found)
+        rows: Any = [(place, found.get(place, 0.0)) for place in sorted(self._lagged)]
+        about = "Age of the oldest outcome that is due and not learned"
+        return Family("learner_lag_seconds", "gauge", about, _PLACE, rows)
+
+    async def _signatures(self, place: Place) -> list[Family]:
+        if self._clock() - self._signed_at > _SIGNED_S:
+            names = [tenant.name for tenant in await list_tenants(self._database)]
+            found = await asyncio.to_thread(_earliest_expiry, place, names)
+            self._expires, self._signed_at = found, self._clock()
+        if self._expires is None:
+            return []
+        about = "When the first timestamp of the tenants' registries expires"
+        name = "registry_expires_timestamp_seconds"
+        return [Family(name, "gauge", about, (), [((), self._expires)])]
+
+
+def _tidy(folder: Path, before: float) -> None:
+    """Remove what processes that were killed have left."""
+    for path in folder.glob("controller-*"):
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < before:
+                path.unlink()
+
+
+def _of_rollouts(
+    found: Iterable[tuple[RolloutRow, datetime | None, dict[str, bool]]], now: float
+) -> Iterator[Family]:
+    seen, held = now, defaultdict[tuple[str, ...], float](float)
+    healthy: dict[tuple[str, ...], float] = {}
+    for row, since, sources in found:
+        place = row.skill, row.point
+        seen = min(seen, row.seen_at.timestamp())
+        age = 0.0 if since is None else max(0.0, now - since.timestamp())
+        held[place] = max(held[place], age)
+        for name, alive in sources.items():
+            healthy[(name,)] = min(float(alive), healthy.get((name,), 1.0))
+    name = "rollout_controller_seen_timestamp_seconds"
+    about = "When a controller last looked at the rollout that it left alone for longest"
+    yield Family(name, "gauge", about, (), [((), seen)])
+    about = "For how long the verdict of a rollout has been to hold"
+    yield Family("rollout_held_seconds", "gauge", about, _PLACE, list(held.items()))
+    about = "Whether the controller believes this source"
+    yield Family("rollout_source_healthy", "gauge", about, ("source",), list(healthy.items()))
+
+
+def _earliest_expiry(place: Place, tenants: Iterable[str]) -> float | None:
+    """Return when the first timestamp of a tenant expires; None if none has a registry."""
+    found = []
+    for tenant in tenants:
+        held = place.read(f"{tenant}/metadata/timestamp.json", max_bytes=_TIMESTAMP_BYTES)
+        if held is not None:
+            try:
+                expires = json.loads(held.data)["signed"]["expires"]
+                found.append(datetime.fromisoformat(expires).timestamp())
+            except (ValueError, KeyError, TypeError) as error:
+                message = f"the timestamp of {tenant}'s registry is none: {error!r}; refresh it"
+                raise StoreError(message) from error
+    return min(found, default=None)
