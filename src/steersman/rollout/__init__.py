@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steersman.rollout.actions import Explained, act, explain
 from steersman.rollout.arms import Arm, Placed, place, position
 from steersman.rollout.burn import (
     Burn,
@@ -13,6 +14,7 @@ from steersman.rollout.burn import (
     stretches,
 )
 from steersman.rollout.comparing import Compared, MetricEvidence, compare
+from steersman.rollout.controller import ControllerSettings, run_controller
 from steersman.rollout.forecasting import Forecast, StageForecast, forecast
 from steersman.rollout.judging import (
     Evidence,
@@ -24,6 +26,7 @@ from steersman.rollout.judging import (
     judge,
     rejudge,
 )
+from steersman.rollout.logged import Traffic, traffic_of
 from steersman.rollout.machine import (
     ACTIONS,
     STATUSES,
@@ -40,6 +43,10 @@ from steersman.rollout.plan import (
     RolloutPlan,
     plan_of,
 )
+from steersman.rollout.recomputing import recompute
+from steersman.rollout.sources import PrometheusSource, Source, StoreSource
+from steersman.rollout.starting import Wanted, start
+from steersman.rollout.turns import TurnDone
 from steersman.rollout.units import Observed, Units, value_of
 
 __all__ = [
@@ -51,8 +58,10 @@ __all__ = [
     "Burn",
     "BurnWindow",
     "Compared",
+    "ControllerSettings",
     "Counts",
     "Evidence",
+    "Explained",
     "Forecast",
     "Judgement",
     "MetricEvidence",
@@ -62,17 +71,25 @@ __all__ = [
     "PlannedBudget",
     "PlannedGuardrail",
     "PlannedStage",
+    "PrometheusSource",
     "RolloutPlan",
     "ShadowEvidence",
+    "Source",
     "SourceEvidence",
     "StageForecast",
     "Status",
+    "StoreSource",
+    "Traffic",
+    "TurnDone",
     "Units",
     "Verdict",
+    "Wanted",
+    "act",
     "burn_rate",
     "burn_windows",
     "burning",
     "compare",
+    "explain",
     "forecast",
     "judge",
     "legal_actions",
@@ -80,7 +97,11 @@ __all__ = [
     "place",
     "plan_of",
     "position",
+    "recompute",
     "rejudge",
+    "run_controller",
+    "start",
     "stretches",
+    "traffic_of",
     "value_of",
 ]

@@ -1,0 +1,306 @@
+"""What people may do to a rollout: legal actions only, with who and why, and audited.
+
+Whoever acts claims the rollout first. A controller that was about to act on what it saw before is
+fenced, and looks again: of a person and a controller, one moves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import InputError, RolloutError
+from steersman.learn import StoredBases
+from steersman.rollout.machine import Action, Status, legal_actions, next_of
+from steersman.rollout.moves import audit, finish, next_stage, roll_back, take_back
+from steersman.rollout.plan import RolloutPlan
+from steersman.rollout.starting import candidate_of
+from steersman.store import (
+    as_tenant,
+    claim_rollout,
+    find_rollout,
+    hold_point,
+    hold_view,
+    incidents_of,
+    last_update,
+    latest_verdict,
+    move_rollout,
+    pin_point,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from steersman.learn import Bases
+    from steersman.store import Database, IncidentRow, PointRow, RolloutRow, VerdictRow
+
+_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Why a rollout stands where it does, and what can be done.
+
+    Attributes:
+        rollout: the row.
+        plan: its plan.
+        frozen: whether the decision point is pinned to one state.
+        legal: actions that are legal now.
+        verdict: the last one; None before the first.
+        incidents: of this rollout, the latest first.
+    """
+
+    rollout: RolloutRow
+    plan: RolloutPlan
+    frozen: bool
+    legal: tuple[Action, ...]
+    verdict: VerdictRow | None
+    incidents: list[IncidentRow]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, dates and ids among them."""
+        return {
+            **asdict(self.rollout),
+            "frozen": self.frozen,
+            "legal_actions": list(self.legal),
+            "verdict": None if self.verdict is None else asdict(self.verdict),
+            "incidents": [asdict(one) for one in self.incidents],
+        }
+
+
+async def act(
+    database: Database,
+    tenant: UUID,
+    identifier: UUID,
+    action: Action,
+    *,
+    actor: str,
+    reason: str,
+    clock: Callable[[], float],
+    force: bool = False,
+    bases: Bases | None = None,
+) -> RolloutRow:
+    """Pause, resume, promote, roll back or freeze a rollout.
+
+    ``promote`` goes on to the next step, or from the last one lets the candidate take over. The
+    last verdict of the step must say so unless it is forced; the candidate must verify always.
+    ``rollback`` ends it: control serves everybody, the candidate is frozen, an incident is opened.
+    ``freeze`` pins what control serves to one state until ``resume``.
+
+    Args:
+        database: migrated.
+        tenant: whose.
+        identifier: of the rollout.
+        action: pause, resume, promote, rollback or freeze.
+        actor: who, for the audit.
+        reason: why, 1 to 500 characters.
+        clock: seconds since 1970.
+        force: promote without evidence.
+        bases: verifies the candidate; default: the store's own rows are believed.
+
+    Returns:
+        The rollout as it is now.
+
+    Raises:
+        ActionNotAllowedError: not legal now; the message names what is.
+        RolloutError: there is no such rollout, or no evidence for promoting it.
+        SnapshotError: the candidate does not verify.
+        InputError: no reason.
+
+    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
+    """
+    reason = checked_reason(reason)
+    connection = await database.connect("worker")
+    try:
+        known = await _known(connection, tenant, identifier)
+        key = tenant, known.skill, known.point
+        if action == "promote":
+            async with connection.transaction():
+                point = await hold_view(connection, key)
+                await candidate_of(connection, point, known.candidate, bases or StoredBases())
+        now = datetime.fromtimestamp(clock(), UTC)
+        async with connection.transaction():
+            point = await hold_point(connection, key)
+            row = await claim_rollout(connection, tenant, identifier, "", idle_s=None)
+            if row is None:
+                raise _unknown(identifier)
+            deed = _Deed(connection, row, point, actor, reason, now)
+            return await deed.do(action, force=force)
+    finally:
+        await connection.close()
+
+
+async def explain(connection: Any, tenant: UUID, identifier: UUID) -> Explained:
+    """Return why a rollout stands where it does.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        identifier: of the rollout.
+
+    Returns:
+        The rollout with its last verdict and what is legal now.
+
+    Raises:
+        RolloutError: there is no such rollout.
+
+    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
+    """
+    row = await find_rollout(connection, tenant, identifier)
+    if row is None:
+        raise _unknown(identifier)
+    pinned = await connection.fetchval(
+        "SELECT pinned_seq FROM decision_point WHERE tenant = $1 AND skill = $2 AND point = $3",
+        *(tenant, row.skill, row.point),
+    )
+    frozen = pinned is not None
+    return Explained(
+        row,
+        RolloutPlan.from_json(row.plan),
+        frozen,
+        legal_actions(row.status, frozen=frozen),
+        await latest_verdict(connection, tenant, identifier),
+        await incidents_of(connection, tenant, rollout=identifier),
+    )
+
+
+def checked_reason(reason: str) -> str:
+    """Return a reason without spaces around it.
+
+    Args:
+        reason: what somebody gave.
+
+    Raises:
+        InputError: it is empty or too long.
+
+    >>> checked_reason(" the latency alert ")
+    'the latency alert'
+    """
+    shown = reason.strip()
+    if not 1 <= len(shown) <= _LONGEST_REASON:
+        message = f"the reason has {len(shown)} characters; allowed are 1 to {_LONGEST_REASON}"
+        raise InputError(message + "; say why, for whoever reads the audit")
+    return shown
+
+
+class _Deed:
+    """One action of one person, within a transaction that holds the point and the rollout."""
+
+    def __init__(
+        self,
+        connection: Any,
+        row: RolloutRow,
+        point: PointRow,
+        actor: str,
+        reason: str,
+        now: datetime,
+    ) -> None:
+        self._connection = connection
+        self._row = row
+        self._point = point
+        self._actor = actor
+        self._reason = reason
+        self._now = now
+        self._plan = RolloutPlan.from_json(row.plan)
+
+    async def do(self, action: Action, *, force: bool) -> RolloutRow:
+        last = self._row.step == len(self._plan.stages) - 1
+        after = next_of(
+            self._row.status,
+            action,
+            last=last,
+            served=await self._served(),
+            frozen=self._point.pinned_seq is not None,
+        )
+        if action == "promote":
+            return await self._promote(last=last, force=force)
+        if action == "rollback":
+            return await self._roll_back(after)
+        if action == "freeze":
+            await self._freeze()
+        elif action == "resume" and self._point.pinned_seq is not None:
+            await pin_point(self._connection, self._key, None)
+        return await self._to(after, action)
+
+    @property
+    def _key(self) -> tuple[UUID, str, str]:
+        return self._row.tenant, self._row.skill, self._row.point
+
+    async def _served(self) -> bool:
+        """Return whether the candidate has answered anybody."""
+        return bool(
+            await self._connection.fetchval(
+                "SELECT EXISTS (SELECT FROM decision WHERE tenant = $1 AND skill = $2 "
+                "AND point = $3 AND rollout = $4 AND arm = 'candidate')",
+                *(*self._key, str(self._row.id)),
+            )
+        )
+
+    async def _to(self, status: Status, action: Action) -> RolloutRow:
+        moved = await move_rollout(
+            self._connection,
+            self._row,
+            self._row.epoch,
+            now=self._now,
+            status=status,
+            reason=self._reason,
+        )
+        await audit(
+            self._connection,
+            moved,
+            f"rollout.{action}",
+            actor=self._actor,
+            reason=self._reason,
+        )
+        return moved
+
+    async def _promote(self, *, last: bool, force: bool) -> RolloutRow:
+        verdict = await latest_verdict(self._connection, self._row.tenant, self._row.id)
+        shown = verdict is not None and verdict.step == self._row.step
+        if not force and not (shown and verdict is not None and verdict.verdict == "promote"):
+            said = "nothing yet"
+            if shown and verdict is not None:
+                said = f"{verdict.verdict} ({'; '.join(verdict.reasons)[:300]})"
+            message = f"there is no evidence to promote: the last verdict of this step is {said}; "
+            raise RolloutError(message + "wait for it, or force it with a reason")
+        who = {
+            "actor": self._actor,
+            "reason": f"forced: {self._reason}" if force else self._reason,
+        }
+        if last:
+            return await finish(self._connection, self._row, now=self._now, **who)
+        return await next_stage(self._connection, self._row, self._plan, now=self._now, **who)
+
+    async def _roll_back(self, after: Status) -> RolloutRow:
+        if self._row.status == "promoted":
+            await take_back(self._connection, self._row, self._point.snapshot)
+        return await roll_back(
+            self._connection,
+            self._row,
+            actor=self._actor,
+            kind="manual_rollback",
+            reasons=[self._reason],
+            now=self._now,
+            status=after,
+        )
+
+    async def _freeze(self) -> None:
+        seq = self._row.control_seq
+        if not self._row.is_under_way or self._row.control != self._point.snapshot:
+            seq = await last_update(self._connection, self._key)
+        await pin_point(self._connection, self._key, seq)
+
+
+async def _known(connection: Any, tenant: UUID, identifier: UUID) -> RolloutRow:
+    async with as_tenant(connection, tenant):
+        row = await find_rollout(connection, tenant, identifier)
+    if row is None:
+        raise _unknown(identifier)
+    return row
+
+
+def _unknown(identifier: UUID) -> RolloutError:
+    message = f"there is no rollout {identifier}; `steersman rollout status` lists those there are"
+    return RolloutError(message)

@@ -1,0 +1,118 @@
+"""Which controller moves which rollout: a lock, a lease, and an epoch that settles every doubt.
+
+As learners hold decision points, so controllers hold rollouts: the lock tells at once that one is
+gone, the lease tells that one is paused, and whoever takes over raises the epoch, under which alone
+anything can be written. People who act raise it too, so what a controller had in hand when they did
+is never written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.store import as_tenant, claim_rollout
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from steersman.store import RolloutRow
+
+_log = logging.getLogger(__name__)
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended($1, 0))"
+
+Task = tuple["UUID", "UUID"]
+"""Tenant and rollout."""
+
+
+class Claims:
+    """The rollouts that one controller moves.
+
+    Args:
+        connection: of role worker, for nothing else: locks live as long as it does.
+        holder: a name for people.
+        lease_s: a controller that was not heard of for so long is taken over from.
+    """
+
+    def __init__(self, connection: Any, holder: str, lease_s: float) -> None:
+        self.held: dict[Task, RolloutRow] = {}
+        self._locked: set[Task] = set()
+        self._connection = connection
+        self._holder = holder
+        self._lease_s = lease_s
+        self._elsewhere: dict[Task, float] = {}
+
+    async def take(self, task: Task) -> RolloutRow | None:
+        """Return a rollout that this controller may move, claiming it if that is possible.
+
+        Args:
+            task: tenant and rollout.
+
+        Returns:
+            The rollout as it was when it was claimed, with the epoch under which alone anything
+            can be written; None if another controller has it, and then it is left alone for a
+            while.
+
+        No doctest: it needs a server; ``tests/rollout/test_two_controllers.py`` shows it.
+        """
+        if task in self.held:
+            if task not in self._locked:  # taken over from one that is paused; the lock comes later
+                await self._lock(task)
+            return self.held[task]
+        now = asyncio.get_running_loop().time()
+        if self._elsewhere.get(task, 0.0) > now:
+            return None
+        row = await self._claim(task)
+        if row is None:
+            self._elsewhere[task] = now + min(1.0, self._lease_s / 4)
+            return None
+        self._elsewhere.pop(task, None)
+        self.held[task] = row
+        return row
+
+    async def give_up(self, task: Task, *, pause_s: float = 0.0) -> None:
+        """Let go of a rollout.
+
+        Args:
+            task: tenant and rollout.
+            pause_s: how long it is left alone.
+
+        No doctest: it needs a server; ``tests/rollout/test_two_controllers.py`` shows it.
+        """
+        self.held.pop(task, None)
+        if pause_s:
+            self._elsewhere[task] = asyncio.get_running_loop().time() + pause_s
+        if task in self._locked:
+            self._locked.discard(task)
+            await self._connection.fetchval(_UNLOCK, _name(task))
+
+    async def _lock(self, task: Task) -> bool:
+        if await self._connection.fetchval(_LOCK, _name(task)):
+            self._locked.add(task)
+            return True
+        return False
+
+    async def _claim(self, task: Task) -> RolloutRow | None:
+        locked = await self._lock(task)
+        row = None
+        try:
+            async with as_tenant(self._connection, task[0]):
+                idle_s = None if locked else self._lease_s
+                row = await claim_rollout(
+                    self._connection, task[0], task[1], self._holder, idle_s=idle_s
+                )
+        except asyncpg.LockNotAvailableError:
+            _log.info("rollout %s is being changed by somebody else", task[1])
+        if row is None:
+            await self.give_up(task)
+        elif not locked:
+            _log.warning("taking rollout %s over from a controller that is silent", task[1])
+        return row
+
+
+def _name(task: Task) -> str:
+    return "rollout/" + "/".join(map(str, task))

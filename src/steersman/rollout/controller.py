@@ -1,0 +1,268 @@
+"""The controller: looks at every rollout that is under way, judges it, and moves it on or back.
+
+Any number of controllers may run; each rollout has one of them at a time. What a turn does is
+written in one transaction that begins by checking that the rollout is still ours: the verdict with
+all its inputs, and the move that follows from it. A controller that is killed anywhere leaves
+either the whole turn or nothing of it, and whoever comes next reads where the rollout stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.errors import FencedError, SteersmanError, StoreError
+from steersman.learn import StoredBases
+from steersman.rollout.claims import Claims
+from steersman.rollout.judging import SourceEvidence
+from steersman.rollout.looking import Looking
+from steersman.rollout.sources import StoreSource
+from steersman.rollout.timing import SteadyClock
+from steersman.rollout.turns import Turn, TurnDone, take_turn
+from steersman.store import AWAY, due_rollouts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steersman.learn import Bases
+    from steersman.rollout.claims import Task
+    from steersman.rollout.sources import Source
+    from steersman.rollout.timing import Moment
+    from steersman.store import Database, RolloutRow
+
+_log = logging.getLogger(__name__)
+_AWAY = (*AWAY, StoreError)
+_BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+_BROKEN_S = 10.0
+_EVER = datetime(9999, 1, 1, tzinfo=UTC)  # whichever clock is wrong, what is under way is looked at
+_WITH_TRANSACTION_TIMEOUT = 17
+_TRY_AGAIN = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """How a controller works.
+
+    Attributes:
+        poll_s: the longest wait between two looks at a rollout.
+        lease_s: a controller that was not heard of for so long is taken over from.
+        keep_s: a verdict that is the same as the one before is stored again after so long.
+        settle_s: how long after the end of a window its decision counts, so that events that are
+            under way have come.
+        evidence_s: how often the log is asked again while it was not enough.
+        reload_s: how often it is checked that the candidate still verifies.
+        clock_tolerance_s: by how much the wall clock may jump between two looks.
+        clock_steady_s: how long it must have been steady after a jump to be believed.
+        holder: its name, for people; default: machine and process.
+    """
+
+    poll_s: float = 1.0
+    lease_s: float = 10.0
+    keep_s: float = 60.0
+    settle_s: float = 1.0
+    evidence_s: float = 30.0
+    reload_s: float = 15.0
+    clock_tolerance_s: float = 2.0
+    clock_steady_s: float = 60.0
+    holder: str = ""
+
+
+async def run_controller(
+    database: Database,
+    *,
+    stop: asyncio.Event,
+    clock: Callable[[], float] = time.time,
+    monotonic: Callable[[], float] = time.monotonic,
+    sources: Sequence[Source] = (),
+    bases: Bases | None = None,
+    watch: Callable[[TurnDone], None] = lambda _done: None,
+    settings: ControllerSettings | None = None,
+) -> None:
+    """Control rollouts until told to stop.
+
+    While the server is away it is asked again, and then all rollouts are claimed anew.
+
+    Args:
+        database: migrated.
+        stop: set it to end.
+        clock: seconds since 1970.
+        monotonic: seconds that never step.
+        sources: where errors are counted besides the store; one that is dead or stale means hold.
+        bases: verifies candidates; default: the store's own rows are believed.
+        watch: called after every turn.
+        settings: how to work.
+
+    No doctest: it needs a server; ``tests/rollout/test_controller.py`` shows it.
+    """
+    chosen = settings or ControllerSettings()
+    steady = SteadyClock(
+        clock,
+        monotonic,
+        tolerance_s=chosen.clock_tolerance_s,
+        steady_s=chosen.clock_steady_s,
+    )
+    controller = _Controller(
+        database, stop, steady, (StoreSource(), *sources), bases or StoredBases(), watch, chosen
+    )
+    failures = 0
+    while not stop.is_set():
+        try:
+            await controller.serve()
+        except* _AWAY as group:
+            failures = 0 if controller.did_work else failures + 1
+            delay = _BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)]
+            _log.warning("the store is away, trying again in %g s: %r", delay, group.exceptions)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), delay)
+
+
+class _Controller:
+    def __init__(
+        self,
+        database: Database,
+        stop: asyncio.Event,
+        clock: SteadyClock,
+        sources: Sequence[Source],
+        bases: Bases,
+        watch: Callable[[TurnDone], None],
+        settings: ControllerSettings,
+    ) -> None:
+        self.did_work = False
+        self._database = database
+        self._stop = stop
+        self._clock = clock
+        self._sources = sources
+        self._bases = bases
+        self._watch = watch
+        self._settings = settings
+        self._wake = asyncio.Event()
+        self._looking: dict[Task, Looking] = {}
+
+    async def serve(self) -> None:
+        """Work over one set of connections, until told to stop or one of them is lost."""
+        self.did_work = False
+        self._looking.clear()
+        async with AsyncExitStack() as stack:
+            work, locks, wakes = [await self._connect(stack) for _ in range(3)]
+            await wakes.add_listener("steersman_rollout", lambda *_: self._wake.set())
+            for connection in (work, locks, wakes):
+                connection.add_termination_listener(lambda _: self._wake.set())
+            holder = self._settings.holder or f"{socket.gethostname()}/{os.getpid()}"
+            claims = Claims(locks, holder, self._settings.lease_s)
+            async with asyncio.TaskGroup() as group:
+                watcher = group.create_task(self._watcher())
+                while not self._stop.is_set():
+                    self._wake.clear()
+                    if any(each.is_closed() for each in (work, locks, wakes)):
+                        raise StoreError("a connection to PostgreSQL was lost")
+                    await self._round(work, claims)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._wake.wait(), self._settings.poll_s)
+                watcher.cancel()
+
+    async def _connect(self, stack: AsyncExitStack) -> Any:
+        connection = await self._database.connect("worker", command_timeout=60)
+        stack.push_async_callback(_close, connection)
+        lease_ms = round(self._settings.lease_s * 1000)
+        # A paused controller must not keep the rows it was at: the server ends its transaction.
+        await connection.execute(f"SET idle_in_transaction_session_timeout = {lease_ms}")
+        if connection.get_server_version().major >= _WITH_TRANSACTION_TIMEOUT:
+            await connection.execute(f"SET transaction_timeout = {6 * lease_ms}")
+        await connection.execute(f"SET lock_timeout = {max(1, lease_ms // 4)}")
+        return connection
+
+    async def _watcher(self) -> None:
+        await self._stop.wait()
+        self._wake.set()
+
+    async def _round(self, connection: Any, claims: Claims) -> None:
+        """Look at everything that is under way, once."""
+        moment = self._clock.look()
+        tasks = await due_rollouts(connection, _EVER)
+        for gone in set(claims.held) - set(tasks):
+            await self._let_go(claims, gone)
+        for task in tasks:
+            if self._stop.is_set():
+                return
+            row = await claims.take(task)
+            if row is None:
+                self._looking.pop(task, None)
+            else:
+                await self._look_at(connection, claims, row, moment)
+
+    async def _look_at(
+        self, connection: Any, claims: Claims, row: RolloutRow, moment: Moment
+    ) -> None:
+        """Take one turn, or find out why not."""
+        task = row.tenant, row.id
+        looking = self._looking.get(task)
+        if looking is None:
+            looking = self._looking[task] = Looking(row, self._bases, self._settings)
+        try:
+            await looking.prepare(connection, row, moment)
+            said = await self._ask(connection, claims, row, looking, moment)
+            done = await take_turn(connection, Turn(row, looking, said, moment, self._settings))
+        except FencedError as error:
+            _log.info("%s", error)
+            await self._let_go(claims, task)
+        except _TRY_AGAIN as error:
+            _log.info("rollout %s is being changed by somebody else: %r", row.id, error)
+            self._looking.pop(task, None)
+        except StoreError:
+            raise
+        except SteersmanError:
+            _log.exception("rollout %s is not looked at for %g s", row.id, _BROKEN_S)
+            await self._let_go(claims, task, pause_s=_BROKEN_S)
+        except BaseException:  # whatever it was, it is raised again
+            self._looking.pop(task, None)  # it may be ahead of what was committed
+            raise
+        else:
+            self.did_work = True
+            claims.held[task] = done.row
+            if not done.row.is_under_way:
+                await self._let_go(claims, task)
+            self._watch(done)
+
+    async def _ask(
+        self,
+        connection: Any,
+        claims: Claims,
+        row: RolloutRow,
+        looking: Looking,
+        moment: Moment,
+    ) -> list[SourceEvidence]:
+        """Ask the sources, outside of the transaction that judges: some of them may hang."""
+        name = row.skill, row.point
+        namesakes = {
+            other.tenant for other in claims.held.values() if (other.skill, other.point) == name
+        }
+        now = datetime.fromtimestamp(moment.now, UTC)
+        said = []
+        for source in self._sources:
+            if len(namesakes) > 1 and not source.tells_tenants_apart:
+                reason = f"it mixes the {len(namesakes)} tenants that roll out {'/'.join(name)} now"
+                said.append(SourceEvidence(source.name, alive=False, reason=reason))
+            else:
+                said.append(await source.read(connection, row, looking.stretches, now))
+        return said
+
+    async def _let_go(self, claims: Claims, task: Task, *, pause_s: float = 0.0) -> None:
+        self._looking.pop(task, None)
+        await claims.give_up(task, pause_s=pause_s)
+
+
+async def _close(connection: Any) -> None:
+    try:
+        await connection.close(timeout=2)
+    except (*_AWAY, asyncio.CancelledError):
+        connection.terminate()
+        await asyncio.sleep(0)  # the transport closes in the next turn of the loop

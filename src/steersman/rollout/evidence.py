@@ -1,0 +1,312 @@
+"""What the log says of a candidate before it serves anybody, and how it does in the shadow.
+
+Both recompute the candidate's distribution on decisions that the control made: off-policy
+evaluation weighs their rewards with it, the shadow counts where it fails and how long it takes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from steersman.errors import InputError, SteersmanError
+from steersman.features import FeatureMap
+from steersman.ope import LoggedData, evaluate
+from steersman.rollout.judging import OffPolicyEvidence, ShadowEvidence
+from steersman.store import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from numpy.typing import NDArray
+
+    from steersman.policies import ChoicePolicy
+    from steersman.rollout.plan import RolloutPlan
+    from steersman.spec import DecisionPoint, Gates
+    from steersman.store import Point
+
+    Floats = NDArray[np.float64]
+
+MOST_ROWS = 5_000
+
+
+class LoggedChoice(NamedTuple):
+    """A decision of the control, as another policy has to see it.
+
+    Attributes:
+        id: of the decision.
+        unit: what it belongs to.
+        context: what was known.
+        eligible: names allowed; None: all that are declared.
+        features: of the eligible actions, row after row; None without.
+        action: what was drawn.
+        p: with which probability.
+        reward: 0 to 1; None if it has none.
+
+    No doctest: a value; ``tests/rollout/test_evidence.py`` shows where it is made.
+    """
+
+    id: UUID
+    unit: str
+    context: Any
+    eligible: list[str] | None
+    features: list[float] | None
+    action: str
+    p: float
+    reward: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy that is to be judged, with what it takes to ask it.
+
+    Attributes:
+        policy: as it was published.
+        spec: the declaration that it was made under.
+        features: the map of that declaration's context.
+    """
+
+    policy: ChoicePolicy
+    spec: DecisionPoint
+    features: FeatureMap
+
+    @classmethod
+    def of(cls, policy: ChoicePolicy, spec: DecisionPoint) -> Candidate:
+        """Return a candidate.
+
+        Args:
+            policy: as it was published.
+            spec: the declaration that it was made under.
+        """
+        return cls(policy, spec, FeatureMap(spec.context))
+
+    def names(self, logged: LoggedChoice) -> Sequence[str]:
+        """Return the actions that its distribution is over.
+
+        Args:
+            logged: the decision.
+        """
+        if logged.eligible is not None and getattr(self.spec.actions, "open", False):
+            return logged.eligible
+        return tuple(getattr(self.spec.actions, "names", ()))
+
+    def distribution(self, logged: LoggedChoice) -> tuple[Floats, Floats | None]:
+        """Return what it would have drawn from, and the vector that it would have seen.
+
+        Args:
+            logged: the decision.
+
+        Returns:
+            Probabilities over `names`, and ``x`` or None.
+
+        Raises:
+            SteersmanError: it cannot decide this one.
+        """
+        x, key = encode(self.spec, self.features, logged.context)
+        seen: Any = x if x is not None else key if key is not None else logged.context
+        names = self.names(logged)
+        rows = None
+        if logged.features is not None:
+            rows = np.asarray(logged.features, dtype=np.float64)
+            rows = rows.reshape(len(logged.eligible or names), -1)
+        found = self.policy.distribution(seen, eligible=logged.eligible, features=rows)
+        if len(found) != len(names) or not np.isclose(found.sum(), 1.0, atol=1e-6):
+            message = f"the distribution of {len(found)} actions sums to {found.sum()!r}; wanted "
+            raise InputError(message + f"are {len(names)} probabilities that sum to 1")
+        return found, x
+
+
+@dataclass(slots=True)
+class Shadow:
+    """How a candidate did on decisions that it did not make.
+
+    Attributes:
+        decisions: that it was asked.
+        failures: that it could not answer.
+        slow: that it answered too late.
+        total_ms: time that it took for all.
+        longest_ms: for one.
+        agreement: mean probability that it draws what was drawn; 0 without decisions.
+        examples: first reasons of failures.
+    """
+
+    decisions: int = 0
+    failures: int = 0
+    slow: int = 0
+    total_ms: float = 0.0
+    longest_ms: float = 0.0
+    agreement: float = 0.0
+    examples: list[str] = field(default_factory=list)
+
+    def evidence(self) -> ShadowEvidence:
+        """Return what a verdict needs of it."""
+        return ShadowEvidence(self.decisions, self.failures, self.slow)
+
+
+def off_policy(
+    candidate: Candidate,
+    logged: Sequence[LoggedChoice],
+    *,
+    gates: RolloutPlan | Gates,
+    level: float = 0.95,
+) -> OffPolicyEvidence:
+    """Return what the control's log says of a candidate; refused, never raised.
+
+    The control learned from these very rewards, so the evaluation is told that the log is adaptive:
+    models are fitted on the past only, and intervals use the martingale variance. Decisions without
+    a reward are left out, as the declaration's ``missing`` says.
+
+    Args:
+        candidate: to be judged.
+        logged: decisions of the control with closed windows, in the order in which they were made.
+        gates: what it must show at least.
+        level: of the interval, in (0, 1).
+
+    Returns:
+        The estimate, with the reasons why it is not enough.
+
+    No doctest: it needs a log; ``tests/rollout/test_evidence.py`` shows it.
+    """
+    rewarded = [one for one in logged if one.reward is not None and one.p > 0]
+    if candidate.spec.explore == "none":
+        reason = "the point declares explore: none, so its log cannot tell about other policies"
+        return OffPolicyEvidence(reasons=(reason,))
+    if len(rewarded) < 2:
+        reason = f"{len(rewarded)} logged decisions have a reward; needed are "
+        reason += f"{gates.min_effective_sample_size:g} or more"
+        return OffPolicyEvidence(reasons=(reason,))
+    try:
+        data = _data(candidate, rewarded)
+        report = evaluate(data, estimators=("dr",), level=level, adaptive=True)
+    except SteersmanError as error:
+        reason = f"the candidate cannot be evaluated on the log: {error!s:.300}"
+        return OffPolicyEvidence(reasons=(reason,))
+    found = report["dr"]
+    measured = OffPolicyEvidence(
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        control=float(data.rewards.mean()),
+        effective_sample_size=float(report.ess),
+        max_weight_share=float(report.diagnostics.max_weight_share),
+        reasons=tuple(report.reasons),
+    )
+    return replace(measured, reasons=(*measured.reasons, *_beyond(measured, gates)))
+
+
+def shadow(
+    candidate: Candidate,
+    logged: Sequence[LoggedChoice],
+    found: Shadow,
+    *,
+    target_ms: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:
+    """Ask a candidate what it would have done; count failures and time.
+
+    Args:
+        candidate: to be judged.
+        logged: decisions of the control in the stage shadow, each once.
+        found: what was counted before; changed in place.
+        target_ms: an answer that takes longer is slow.
+        clock: seconds that never step.
+
+    No doctest: it needs a log; ``tests/rollout/test_evidence.py`` shows it.
+    """
+    for one in logged:
+        begun = clock()
+        agrees = 0.0
+        try:
+            distribution, _ = candidate.distribution(one)
+            agrees = float(distribution[list(candidate.names(one)).index(one.action)])
+        except Exception as error:  # noqa: BLE001 (whatever it raises, it would have failed to serve)
+            found.failures += 1
+            if len(found.examples) < 3:
+                found.examples.append(f"{one.id}: {error!r:.200}")
+        took_ms = 1000 * (clock() - begun)
+        found.decisions += 1
+        found.slow += took_ms > target_ms
+        found.total_ms += took_ms
+        found.longest_ms = max(found.longest_ms, took_ms)
+        found.agreement += (agrees - found.agreement) / found.decisions
+
+
+async def logged_choices(
+    connection: Any,
+    point: Point,
+    *,
+    closed: datetime,
+    since: datetime | None = None,
+    limit: int = MOST_ROWS,
+) -> list[LoggedChoice]:
+    """Return the newest decisions that the control drew and whose windows are closed.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        closed: windows that end later are open.
+        since: none that were made before; None: however old.
+        limit: most rows.
+
+    Returns:
+        In the order in which they were made. Fallbacks, imported logs, what was withdrawn, what
+        was erased and what a candidate drew are left out.
+
+    No doctest: it needs a server; ``tests/rollout/test_evidence.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT d.id, coalesce(d.unit, d.episode, d.id::text), d.context, d.eligible, d.features, "
+        "d.action, d.p, r.value FROM decision AS d LEFT JOIN LATERAL ("
+        "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
+        "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
+        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.p_kind = 'exact' "
+        "AND d.arm = 'control' AND NOT d.degraded AND d.weight > 0 AND d.window_ends <= $4 "
+        "AND ($5::timestamptz IS NULL OR d.at >= $5) AND r.value IS NOT NULL "
+        "ORDER BY d.id DESC LIMIT $6",
+        *(*point, closed, since, limit),
+    )
+    return [LoggedChoice(*row) for row in reversed(rows)]
+
+
+def _data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedData:
+    found = [candidate.distribution(one) for one in logged]
+    names = [candidate.names(one) for one in logged]
+    widest = max(len(row) for row in names)
+    target = np.zeros((len(logged), widest))
+    for place, (distribution, _) in enumerate(found):
+        target[place, : len(distribution)] = distribution
+    seen = [x for _, x in found if x is not None]
+    own = not getattr(candidate.spec.actions, "open", False) and len(seen) == len(found)
+    return LoggedData(
+        actions=np.array(
+            [list(row).index(one.action) for row, one in zip(names, logged, strict=True)]
+        ),
+        rewards=np.array([one.reward for one in logged], dtype=np.float64),
+        propensities=np.array([one.p for one in logged]),
+        target=target,
+        contexts=np.stack(seen) if own else None,
+        clusters=np.array([one.unit for one in logged]),
+    )
+
+
+def _beyond(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[str]:
+    reasons = []
+    if found.effective_sample_size < gates.min_effective_sample_size:
+        reasons.append(
+            f"the effective sample size is {found.effective_sample_size:.0f}; wanted are "
+            f"{gates.min_effective_sample_size:g}"
+        )
+    if found.max_weight_share > gates.max_weight_share:
+        reasons.append(
+            f"one weight has {found.max_weight_share:.1%} of the sum; allowed are "
+            f"{gates.max_weight_share:.1%}"
+        )
+    if gates.min_value is not None and (found.low is None or found.low < gates.min_value):
+        shown = "unknown" if found.low is None else f"{found.low:.3f}"
+        reasons.append(f"the lower bound of its reward is {shown}; wanted is {gates.min_value:g}")
+    return reasons

@@ -1,0 +1,282 @@
+"""What the arms of a rollout have earned: rows of the store, once their windows are closed.
+
+Rows are read a stretch at a time. Each stretch begins a little before the last one ended, and what
+was seen there is left out: a row that was committed late, while later ones were there already, is
+not passed over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from steersman.errors import SteersmanError
+from steersman.learn import credit_of, read_evidence
+from steersman.rollout.arms import place, position
+from steersman.rollout.evidence import LoggedChoice
+from steersman.rollout.plan import RolloutPlan
+from steersman.rollout.units import Observed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from steersman.learn import Evidence
+    from steersman.rollout.arms import Arm, Placed
+    from steersman.store import Decided, PointRow, RolloutRow
+
+_LATE = timedelta(seconds=60)
+_PAGE = 1_000
+_MOST_PAGES = 20
+
+
+class Gathered(NamedTuple):
+    """Decisions of a rollout whose windows are closed.
+
+    Attributes:
+        observed: those that are analysed, in the order in which they were made.
+        misplaced: how many were served by the candidate though their place is the control's, or
+            by either though they are not analysed: a share that was not the plan's.
+        behind: whether there are more, which the next call returns.
+
+    No doctest: a value; ``tests/rollout/test_gather.py`` shows where it is made.
+    """
+
+    observed: list[Observed]
+    misplaced: int
+    behind: bool
+
+
+@dataclass(slots=True)
+class Gathering:
+    """How far a rollout has been read.
+
+    Attributes:
+        closed_until: windows that closed before are read, but for what is committed late.
+        seen: ids of those that closed lately, with the time, oldest first.
+        ids: the same, to be found quickly.
+        page: the last row that was read, while there are more of the same stretch.
+    """
+
+    closed_until: datetime | None = None
+    seen: deque[tuple[datetime, UUID]] = field(default_factory=deque)
+    ids: set[UUID] = field(default_factory=set)
+    page: tuple[datetime, UUID] | None = None
+
+    def remember(self, closes: datetime, identifier: UUID) -> bool:
+        """Return whether a row is new; from now on it is not.
+
+        Args:
+            closes: when its window closed.
+            identifier: of the decision.
+        """
+        if identifier in self.ids:
+            return False
+        self.ids.add(identifier)
+        self.seen.append((closes, identifier))
+        return True
+
+    def advance(self, closed: datetime) -> None:
+        """Remember that all windows that closed before a time were read.
+
+        Args:
+            closed: the time.
+        """
+        self.closed_until = max(closed, self.closed_until or closed)
+        while self.seen and self.seen[0][0] < self.closed_until - _LATE:
+            self.ids.discard(self.seen.popleft()[1])
+
+
+async def observe(
+    connection: Any, row: RolloutRow, point: PointRow, gathering: Gathering, closed: datetime
+) -> Gathered:
+    """Return the decisions of both arms whose windows closed since the last call.
+
+    Args:
+        connection: within a transaction of the tenant.
+        row: the rollout; decisions of all its stages but the shadow count.
+        point: its decision point.
+        gathering: how far it was read; moved on.
+        closed: windows that close later are open.
+
+    Returns:
+        What was erased, what the application did otherwise (``action_taken``) and what is not
+        analysed is left out.
+
+    No doctest: it needs a server; ``tests/rollout/test_gather.py`` shows it.
+    """
+    since = None if gathering.closed_until is None else gathering.closed_until - _LATE
+    observed: list[Observed] = []
+    misplaced, behind = 0, True
+    for _ in range(_MOST_PAGES):
+        rows = await _page(connection, row, point, gathering, since, closed)
+        new = [one for one in rows if gathering.remember(one["window_ends"], one["id"])]
+        if new:
+            more, wrong = await _credited(connection, row, point, new)
+            observed += more
+            misplaced += wrong
+        if len(rows) < _PAGE:
+            behind, gathering.page = False, None
+            gathering.advance(closed)
+            break
+        gathering.page = rows[-1]["window_ends"], rows[-1]["id"]
+    return Gathered(sorted(observed, key=lambda seen: (seen.at, seen.unit)), misplaced, behind)
+
+
+async def shadowed(
+    connection: Any, row: RolloutRow, gathering: Gathering, until: datetime, *, limit: int = 500
+) -> list[LoggedChoice]:
+    """Return decisions of the stage shadow that were not returned before.
+
+    Args:
+        connection: within a transaction of the tenant.
+        row: the rollout.
+        gathering: how far it was read; moved on.
+        until: none that were made later.
+        limit: most of them; the others come with the next call.
+
+    Returns:
+        In the order in which they were made, without rewards.
+
+    No doctest: it needs a server; ``tests/rollout/test_gather.py`` shows it.
+    """
+    since = None if gathering.closed_until is None else gathering.closed_until - _LATE
+    rows = await connection.fetch(
+        "SELECT id, coalesce(unit, episode, id::text), context, eligible, features, action, p, "
+        "NULL::float8, at FROM decision WHERE tenant = $1 AND rollout = $2 AND skill = $3 "
+        "AND point = $4 AND stage = 'shadow' AND p_kind = 'exact' AND at <= $5 "
+        "AND ($6::timestamptz IS NULL OR at >= $6) AND id <> ALL ($7) AND id >= $8 "
+        "ORDER BY at, id LIMIT $9",
+        *(row.tenant, str(row.id), row.skill, row.point, until, since, list(gathering.ids)),
+        _first_id(row.started_at, since, None),
+        limit,
+    )
+    new = [LoggedChoice(*one[:-1]) for one in rows if gathering.remember(one["at"], one["id"])]
+    gathering.advance(rows[-1]["at"] if len(rows) == limit else until)
+    return new
+
+
+async def last_decision_at(
+    connection: Any, row: RolloutRow, known: datetime | None
+) -> datetime | None:
+    """Return when the last decision of a rollout was made.
+
+    Args:
+        connection: within a transaction of the tenant.
+        row: the rollout.
+        known: of which the same is known already; None: of none.
+
+    Returns:
+        The time; None if there was none.
+
+    No doctest: it needs a server; ``tests/rollout/test_gather.py`` shows it.
+    """
+    last: datetime | None = await connection.fetchval(
+        "SELECT max(at) FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "
+        "AND rollout = $4 AND id >= $5",
+        *(row.tenant, row.skill, row.point, str(row.id), first_id(known or row.started_at)),
+    )
+    return max((at for at in (known, last) if at is not None), default=None)
+
+
+async def _credited(
+    connection: Any, row: RolloutRow, point: PointRow, rows: Sequence[Any]
+) -> tuple[list[Observed], int]:
+    evidence = await read_evidence(connection, point, row.candidate, [one["id"] for one in rows])
+    arms = _Arms(row)
+    observed, misplaced = [], 0
+    for one in rows:
+        decided = evidence.decisions.get(one["id"])
+        placed = arms.of(one["unit"], one["stage"])
+        if decided is None or decided.barred or (one["stage"] == "live" and not placed.analysed):
+            continue
+        if not placed.analysed or (placed.arm == "control" and one["arm"] == "candidate"):
+            misplaced += 1
+            continue
+        fallen = placed.arm == "candidate" and one["arm"] == "control"
+        seen = _observed(point, evidence, decided, one["unit"], placed.arm)
+        if seen is not None:
+            observed.append(seen._replace(failed=decided.degraded or fallen))
+    return observed, misplaced
+
+
+async def _page(
+    connection: Any,
+    row: RolloutRow,
+    point: PointRow,
+    gathering: Gathering,
+    since: datetime | None,
+    closed: datetime,
+) -> list[Any]:
+    rows: list[Any] = await connection.fetch(
+        "SELECT id, coalesce(unit, episode, id::text) AS unit, arm, stage, window_ends "
+        "FROM decision WHERE tenant = $1 AND rollout = $2 AND skill = $3 AND point = $4 "
+        "AND stage <> 'shadow' AND window_ends <= $5 "
+        "AND ($6::timestamptz IS NULL OR window_ends >= $6) AND id >= $7 "
+        "AND ($8::timestamptz IS NULL OR (window_ends, id) > ($8, $9::uuid)) "
+        "ORDER BY window_ends, id LIMIT $10",
+        *(row.tenant, str(row.id), row.skill, row.point, closed, since),
+        *(_first_id(row.started_at, since, point), *(gathering.page or (None, None)), _PAGE),
+    )
+    return rows
+
+
+class _Arms:
+    """Who should have been served by which arm, in any stage of a rollout."""
+
+    def __init__(self, row: RolloutRow) -> None:
+        plan = RolloutPlan.from_json(row.plan)
+        self._salt = row.salt
+        self._holdback = plan.holdback
+        self._shares = {stage.name: stage.share for stage in plan.stages}  # the largest of a name
+
+    def of(self, unit: str, stage: Any) -> Placed:
+        share = min(self._shares.get(stage, 0.0), 0.5)  # at live it is the holdback that counts
+        return place(position(self._salt, unit), stage, share, self._holdback)
+
+
+def _observed(
+    point: PointRow, evidence: Evidence, decided: Decided, unit: str, arm: Arm
+) -> Observed | None:
+    """Return what came of a decision; None if the application did something else."""
+    events = evidence.about(decided)
+    closes = decided.window_ends
+    try:
+        # Both arms by the declaration in force, whichever each of them was made under.
+        credit = credit_of(point.spec, decided, events, now=closes.timestamp())
+    except SteersmanError:
+        reward = None  # an outcome that is no number: there is none, as for the learner
+    else:
+        if credit.status == "withdrawn":
+            return None
+        reward = credit.value
+    outcomes: dict[str, float] = {}
+    for event in events:
+        if event.at <= closes:
+            outcomes |= event.outcomes or {}
+    return Observed(unit, arm, decided.at.timestamp(), reward, outcomes)
+
+
+def _first_id(started: datetime, since: datetime | None, point: PointRow | None) -> UUID:
+    """Return an id that lets the planner pass over the partitions of days that are read."""
+    if since is None:
+        return first_id(started)
+    window_s = 0.0 if point is None else point.spec.reward.window_s
+    return first_id(max(started, since - timedelta(seconds=window_s)))
+
+
+def first_id(moment: datetime) -> UUID:
+    """Return an id that all decisions made from a time on come after.
+
+    Args:
+        moment: the time; the clocks of who decides may be a minute behind.
+
+    >>> from datetime import UTC, datetime
+    >>> first_id(datetime(2026, 1, 1, 0, 1, tzinfo=UTC)).hex[:12]
+    '019b76da8400'
+    """
+    moment -= _LATE
+    return UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)

@@ -1,0 +1,210 @@
+"""What a controller has seen of a rollout so far: kept between its turns, made anew by the next.
+
+Nothing here is stored. A controller that takes a rollout over reads the log from the beginning, and
+comes to the same numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from steersman.errors import SteersmanError
+from steersman.rollout.burn import stretches
+from steersman.rollout.evidence import Shadow, logged_choices, off_policy, shadow
+from steersman.rollout.gather import Gathering, last_decision_at, observe, shadowed
+from steersman.rollout.judging import Evidence
+from steersman.rollout.plan import RolloutPlan
+from steersman.rollout.starting import candidate_of
+from steersman.rollout.units import Units
+from steersman.store import as_tenant, hold_view, latest_verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.learn import Bases
+    from steersman.rollout.evidence import Candidate
+    from steersman.rollout.judging import OffPolicyEvidence, SourceEvidence
+    from steersman.rollout.timing import Moment
+    from steersman.store import PointRow, RolloutRow, VerdictRow
+
+_MOST_SHADOWED = 20_000
+
+
+class Paces(Protocol):
+    """How often what is done; `ControllerSettings`."""
+
+    @property
+    def keep_s(self) -> float:
+        """How long a verdict that stays the same is not stored again."""
+
+    @property
+    def settle_s(self) -> float:
+        """How long after the end of a window its decision counts."""
+
+    @property
+    def evidence_s(self) -> float:
+        """How often the log is asked again while it was not enough."""
+
+    @property
+    def reload_s(self) -> float:
+        """How often it is checked that the candidate still verifies."""
+
+
+class Looking:
+    """What was seen of one rollout.
+
+    Args:
+        row: as it was claimed.
+        bases: verifies the candidate.
+        paces: how often what is done.
+
+    No doctest: it needs a server; ``tests/rollout/test_controller.py`` shows it.
+    """
+
+    def __init__(self, row: RolloutRow, bases: Bases, paces: Paces) -> None:
+        self.plan = RolloutPlan.from_json(row.plan)
+        self.stretches = stretches(self.plan.budget)
+        self.trouble = ""
+        self.verdict: VerdictRow | None = None
+        self._point = row.tenant, row.skill, row.point
+        self._bases = bases
+        self._paces = paces
+        self._units = Units(self.plan)
+        self._gathering = Gathering()
+        self._shadowing = Gathering()
+        self._shadow = Shadow()
+        self._misplaced = 0
+        self._behind = False
+        self._last_at: datetime | None = None
+        self._candidate: Candidate | None = None
+        self._off_policy: OffPolicyEvidence | None = None
+        self._asked_at: float | None = None
+        self._loaded_at: float | None = None
+        self._step: int | None = None
+        self._elapsed_s = 0.0
+
+    async def prepare(self, connection: Any, row: RolloutRow, moment: Moment) -> None:
+        """Do what may take long, before anything is held: verify, ask the log.
+
+        Args:
+            connection: of role worker, not within a transaction.
+            row: the rollout.
+            moment: now.
+        """
+        self._elapsed_s += moment.passed_s
+        if self._step is None:
+            async with as_tenant(connection, row.tenant):
+                self.verdict = await latest_verdict(connection, row.tenant, row.id)
+            self._elapsed_s = self._known_elapsed(row, moment.now)
+            self._step = row.step
+        await self._verify(connection, row, moment.now)
+        if row.stage == "shadow":
+            await self._ask_the_log(connection, moment.now)
+
+    async def look(
+        self,
+        connection: Any,
+        row: RolloutRow,
+        point: PointRow,
+        sources: Sequence[SourceEvidence],
+        moment: Moment,
+    ) -> Evidence:
+        """Return all that is known now, read within the transaction that judges it.
+
+        Args:
+            connection: within a transaction of the tenant.
+            row: the rollout as it is held.
+            point: its decision point.
+            sources: what they said just now.
+            moment: now.
+        """
+        if row.step != self._step:
+            self._step, self._elapsed_s = row.step, 0.0
+        now = datetime.fromtimestamp(moment.now, UTC)
+        closed = now - timedelta(seconds=self._paces.settle_s)
+        if row.stage == "shadow":
+            await self._watch_shadow(connection, row, now)
+        await self._watch_units(connection, row, point, closed)
+        self._last_at = await last_decision_at(connection, row, self._last_at)
+        return Evidence(
+            # Told by the clock that never steps: nobody's clock makes a stage longer or shorter.
+            step_started_at=moment.now - self._elapsed_s,
+            last_decision_at=None if self._last_at is None else self._last_at.timestamp(),
+            arrived=self._units.arrived,
+            closed=self._units.closed,
+            step_closed=self._units.closed_since(row.step_started_at.timestamp()),
+            metrics=self._units.metrics(),
+            sources=tuple(sources),
+            shadow=self._shadow.evidence() if row.stage == "shadow" else None,
+            off_policy=self._off_policy if row.stage == "shadow" else None,
+            doubts=tuple(self._doubts(moment, point, row)),
+        )
+
+    def _doubts(self, moment: Moment, point: PointRow, row: RolloutRow) -> list[str]:
+        doubts = [moment.doubt, self.trouble]
+        if self._behind:
+            doubts.append("the log is still being read")
+        if self._misplaced:
+            what = f"{self._misplaced} decisions were served by another arm than the plan says"
+            doubts.append(f"{what}: are all services of this version?")
+        if point.snapshot != row.control:
+            doubts.append(f"{point.snapshot} serves by now, and the control is {row.control}")
+        return [doubt for doubt in doubts if doubt]
+
+    def _known_elapsed(self, row: RolloutRow, now: float) -> float:
+        """Return for how long the step has lasted as far as a controller saw, and a little more."""
+        if self.verdict is None or self.verdict.step != row.step:
+            told, until = 0.0, row.step_started_at.timestamp()
+        else:
+            inputs = self.verdict.inputs
+            told = inputs["now"] - inputs["evidence"]["step_started_at"]
+            until = inputs["now"]
+        return float(told + min(max(0.0, now - until), self._paces.keep_s))
+
+    async def _verify(self, connection: Any, row: RolloutRow, now: float) -> None:
+        if self._loaded_at is not None and 0 <= now - self._loaded_at < self._paces.reload_s:
+            return
+        self._loaded_at = now
+        try:
+            async with as_tenant(connection, row.tenant):
+                point = await hold_view(connection, self._point)
+                _, self._candidate = await candidate_of(
+                    connection, point, row.candidate, self._bases
+                )
+        except SteersmanError as error:
+            self.trouble = f"the candidate {row.candidate} cannot be loaded: {error!s:.300}"
+        else:
+            self.trouble = ""
+
+    async def _ask_the_log(self, connection: Any, now: float) -> None:
+        found = self._off_policy
+        fresh = self._asked_at is not None and 0 <= now - self._asked_at < self._paces.evidence_s
+        if self._candidate is None or (found is not None and (not found.reasons or fresh)):
+            return
+        self._asked_at = now
+        closed = datetime.fromtimestamp(now - self._paces.settle_s, UTC)
+        async with as_tenant(connection, self._point[0]):
+            logged = await logged_choices(connection, self._point, closed=closed)
+        self._off_policy = await asyncio.to_thread(
+            off_policy, self._candidate, logged, gates=self.plan
+        )
+
+    async def _watch_shadow(self, connection: Any, row: RolloutRow, until: datetime) -> None:
+        if self._candidate is None or self._shadow.decisions >= _MOST_SHADOWED:
+            return
+        logged = await shadowed(connection, row, self._shadowing, until)
+        target_ms = self._candidate.spec.budgets.deadline_ms
+        await asyncio.to_thread(shadow, self._candidate, logged, self._shadow, target_ms=target_ms)
+
+    async def _watch_units(
+        self, connection: Any, row: RolloutRow, point: PointRow, closed: datetime
+    ) -> None:
+        found = await observe(connection, row, point, self._gathering, closed)
+        for decision in found.observed:
+            self._units.add(decision)
+        self._misplaced += found.misplaced
+        self._behind = found.behind
+        if not found.behind:
+            self._units.close(closed.timestamp())

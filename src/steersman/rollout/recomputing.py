@@ -1,0 +1,29 @@
+"""Whether a stored verdict is the one that follows from the inputs stored with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.errors import InputError
+from steersman.rollout.judging import rejudge
+
+if TYPE_CHECKING:
+    from steersman.store import VerdictRow
+
+
+def recompute(row: VerdictRow) -> bool:
+    """Return whether a verdict and its reasons follow from its inputs.
+
+    Args:
+        row: as it was stored.
+
+    Returns:
+        False as well for inputs that are none.
+
+    No doctest: inputs are long; ``tests/rollout/test_controller.py`` shows it.
+    """
+    try:
+        again = rejudge(row.inputs)
+    except InputError:
+        return False
+    return (again.verdict, list(again.reasons), again.step) == (row.verdict, row.reasons, row.step)

@@ -1,0 +1,299 @@
+"""Where errors are counted, and whether that place can be believed: dead or stale means hold.
+
+The store is always asked. A Prometheus may be named as well: it also knows of decisions that were
+answered and could not be stored. A source that does not answer, answers nonsense, or whose newest
+sample is old is told with its reason, and never read as "no errors".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from math import ceil, isfinite
+from typing import TYPE_CHECKING, Any, Protocol
+
+import urllib3
+
+from steersman.errors import InputError, StoreError
+from steersman.rollout.burn import Counts
+from steersman.rollout.gather import first_id
+from steersman.rollout.judging import SourceEvidence
+from steersman.rollout.plan import RolloutPlan
+from steersman.store import as_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.store import RolloutRow
+
+METRIC = "steersman_arm_decisions_total"
+_MOST_BYTES = 1 << 20
+_MOST_KNOWN = 10_000
+_FRESH = 60
+"""A stretch is counted again after this part of its length."""
+_ARMS = ("candidate", "control")
+
+
+class Source(Protocol):
+    """Somewhere that counts errors."""
+
+    name: str
+    tells_tenants_apart: bool
+    """Whether its counts are those of one tenant, though another has a point of the same name."""
+
+    async def read(
+        self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
+    ) -> SourceEvidence:
+        """Return the counts of stretches of time that end now; what is wrong is told, not raised.
+
+        Args:
+            connection: of role worker, not within a transaction.
+            row: the rollout.
+            stretches: lengths in seconds, above 0.
+            now: where they end.
+        """
+
+
+class _Known:
+    """What was counted lately: long stretches are not counted as often as short ones."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[UUID, float], tuple[datetime, tuple[Counts, Counts]]] = {}
+
+    def due(self, row: RolloutRow, stretches: Sequence[float], now: datetime) -> list[float]:
+        return [length for length in stretches if not self._is_fresh(row, length, now)]
+
+    def keep(
+        self, row: RolloutRow, found: Mapping[float, tuple[Counts, Counts]], now: datetime
+    ) -> None:
+        self._found |= {(row.id, length): (now, counts) for length, counts in found.items()}
+        while len(self._found) > _MOST_KNOWN:
+            self._found.pop(next(iter(self._found)))
+
+    def evidence(self, name: str, row: RolloutRow, stretches: Sequence[float]) -> SourceEvidence:
+        counts = [self._found[row.id, length][1] for length in stretches]
+        return SourceEvidence(
+            name,
+            candidate=tuple(candidate for candidate, _ in counts),
+            control=tuple(control for _, control in counts),
+        )
+
+    def _is_fresh(self, row: RolloutRow, length: float, now: datetime) -> bool:
+        found = self._found.get((row.id, length))
+        return found is not None and 0.0 <= (now - found[0]).total_seconds() < length / _FRESH
+
+
+class StoreSource:
+    """Counts from the rows of decisions and events.
+
+    An error is a decision that something else had to answer than the arm that the unit belongs to,
+    or whose outcome ``error`` is above 0. The source is as alive as the store itself, without
+    which nothing is judged at all.
+
+    No doctest: it needs a server; ``tests/rollout/test_sources.py`` shows it.
+    """
+
+    name = "store"
+    tells_tenants_apart = True
+
+    def __init__(self) -> None:
+        self._known = _Known()
+
+    async def read(
+        self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
+    ) -> SourceEvidence:
+        """Return the counts of one rollout's arms.
+
+        Args:
+            connection: of role worker, not within a transaction.
+            row: the rollout.
+            stretches: lengths in seconds, above 0.
+            now: where they end.
+
+        Returns:
+            Counts for each of the stretches; always alive.
+        """
+        due = self._known.due(row, stretches, now)
+        if due:
+            async with as_tenant(connection, row.tenant):
+                self._known.keep(row, await _errors(connection, row, due, now), now)
+        return self._known.evidence(self.name, row, stretches)
+
+
+class PrometheusSource:
+    """Counts from a Prometheus that scrapes the service processes, by its HTTP interface.
+
+    No label of the metrics names a tenant, so where two tenants have rollouts of points of the same
+    name their counts are mixed, and it is not believed.
+
+    Args:
+        url: of Prometheus, such as ``http://127.0.0.1:9090``.
+        timeout_s: for all queries of one look; above 0.
+        stale_s: the newest sample must be younger than this many seconds.
+        headers: sent with every query, such as an authorization.
+
+    Raises:
+        InputError: a URL that is not HTTP, or a time that is not above 0.
+
+    >>> PrometheusSource("ftp://metrics")
+    Traceback (most recent call last):
+    steersman.errors.InputError: the address of Prometheus is 'ftp://metrics'; allowed is ...
+    """
+
+    name = "prometheus"
+    tells_tenants_apart = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 3.0,
+        stale_s: float = 60.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            message = f"the address of Prometheus is {url!r}; allowed is http://… or https://…"
+            raise InputError(message + "; give such as http://127.0.0.1:9090")
+        for name, value in (("timeout_s", timeout_s), ("stale_s", stale_s)):
+            if not (isfinite(value) and value > 0):
+                raise InputError(f"{name} is {value!r}; allowed are seconds above 0")
+        self._query_url = url.rstrip("/") + "/api/v1/query"
+        self._timeout_s = timeout_s
+        self._stale_s = stale_s
+        self._pool = urllib3.PoolManager(retries=False, timeout=timeout_s, headers=headers)
+        self._known = _Known()
+
+    async def read(
+        self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
+    ) -> SourceEvidence:
+        """Return the counts of one rollout's arms.
+
+        Args:
+            connection: not used.
+            row: the rollout.
+            stretches: lengths in seconds, above 0.
+            now: only to tell what was asked lately: Prometheus counts back from its own now.
+
+        Returns:
+            Counts; not alive without an answer, without samples or with old ones.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                reason = await self._doubt(row)
+                if not reason:
+                    due = self._known.due(row, stretches, now)
+                    found = {length: await self._count(row, length) for length in due}
+                    self._known.keep(row, found, now)
+        except TimeoutError:
+            reason = f"no answer within {self._timeout_s:g} s"
+        except StoreError as error:
+            reason = str(error)
+        if reason:
+            return SourceEvidence(self.name, alive=False, reason=reason)
+        return self._known.evidence(self.name, row, stretches)
+
+    async def _doubt(self, row: RolloutRow) -> str:
+        """Return why its samples are not to be believed; empty if they are."""
+        newest = await self._ask(f"time() - max(timestamp({_series(row)}))")
+        if not newest:
+            return f"it has no samples of {METRIC} for {row.skill}/{row.point}"
+        age_s = newest[""]
+        if age_s > self._stale_s:
+            return f"its newest sample is {age_s:.0f} s old; allowed are {self._stale_s:g} s"
+        return ""
+
+    async def _count(self, row: RolloutRow, length: float) -> tuple[Counts, Counts]:
+        over = f"[{max(1, round(length * 1000))}ms]"
+        total = await self._ask(f"sum by (arm) (increase({_series(row)}{over}))")
+        bad = await self._ask(f"sum by (arm) (increase({_series(row, bad=True)}{over}))")
+        # Each is extrapolated from its own samples; there are no more errors than decisions.
+        candidate, control = (
+            Counts(length, min(bad.get(arm, 0.0), total.get(arm, 0.0)), total.get(arm, 0.0))
+            for arm in _ARMS
+        )
+        return candidate, control
+
+    async def _ask(self, query: str) -> dict[str, float]:
+        """Return the values of an instant query, by arm."""
+        return _values(await asyncio.to_thread(self._request, query))
+
+    def _request(self, query: str) -> bytes:
+        try:
+            answer = self._pool.request(
+                "GET",
+                self._query_url,
+                fields={"query": query},
+                redirect=False,
+                preload_content=False,
+            )
+            try:
+                body = answer.read(_MOST_BYTES + 1)
+            finally:
+                answer.release_conn()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise StoreError(f"it does not answer: {error!r:.200}") from error
+        if answer.status != 200 or len(body) > _MOST_BYTES:
+            message = f"it answered {answer.status} with {len(body)} bytes; wanted is 200"
+            raise StoreError(message + "; check its address and its log")
+        return body
+
+
+def _series(row: RolloutRow, *, bad: bool = False) -> str:
+    more = ',result!="ok"' if bad else ""
+    return f'{METRIC}{{skill="{row.skill}",point="{row.point}"{more}}}'
+
+
+def _values(body: bytes) -> dict[str, float]:
+    try:
+        answer = json.loads(body)
+        if answer["status"] != "success":
+            raise StoreError(f"it refused a query: {answer.get('error', '')!s:.200}")
+        found = {
+            str(one["metric"].get("arm", "")): float(one["value"][1])
+            for one in answer["data"]["result"]
+        }
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise StoreError(f"it answered what is no result: {body[:100]!r}") from error
+    return {arm: value for arm, value in found.items() if isfinite(value) and value >= 0}
+
+
+async def _errors(
+    connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
+) -> dict[float, tuple[Counts, Counts]]:
+    plan = RolloutPlan.from_json(row.plan)
+    rows = await connection.fetch(
+        "WITH own AS (SELECT d.at, d.degraded, d.arm, EXISTS ("
+        "  SELECT FROM event AS e WHERE e.tenant = $1 AND e.decision = d.id AND "
+        "  CASE jsonb_typeof(e.outcomes -> 'error') WHEN 'number' "
+        "  THEN (e.outcomes ->> 'error')::float8 > 0 END) AS failed, "
+        # As `position` places a unit: the first eight bytes, compared as they are.
+        "  substr(sha256(convert_to($7, 'UTF8') || '\\x00'::bytea || "
+        "    convert_to(coalesce(d.unit, d.episode, d.id::text), 'UTF8')), 1, 8) "
+        "  < CASE d.stage WHEN 'live' THEN $8::bytea ELSE $9::bytea END AS candidate "
+        "FROM decision AS d WHERE d.tenant = $1 AND d.rollout = $2 AND d.skill = $3 "
+        "AND d.point = $4 AND d.stage <> 'shadow' AND d.id >= $5 AND d.at <= $6) "
+        "SELECT s.s, o.candidate, count(*), "
+        "count(*) FILTER (WHERE o.degraded OR o.failed OR (o.candidate AND o.arm = 'control')) "
+        "FROM unnest($10::float8[]) AS s JOIN own AS o "
+        "ON o.at > $6::timestamptz - s.s * interval '1 second' GROUP BY s.s, o.candidate",
+        *(row.tenant, str(row.id), row.skill, row.point),
+        *(first_id(now - timedelta(seconds=max(stretches))), now, row.salt),
+        *(_below(1.0 - plan.holdback), _below(0.5), list(stretches)),
+    )
+    found = {(length, arm): (bad, total) for length, arm, total, bad in rows}
+    return {
+        length: (
+            Counts(length, *found.get((length, True), (0, 0))),
+            Counts(length, *found.get((length, False), (0, 0))),
+        )
+        for length in stretches
+    }
+
+
+def _below(place: float) -> bytes:
+    """Return the bytes below which the hashes of the units before a place are."""
+    end = ceil(place * (1 << 53)) << 11
+    return end.to_bytes(8) if end < 1 << 64 else b"\xff" * 9

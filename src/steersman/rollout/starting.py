@@ -1,0 +1,236 @@
+"""Starting a rollout: what has to be true of a candidate before anybody may see it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import RolloutError
+from steersman.learn import StoredBases
+from steersman.rollout.evidence import Candidate, logged_choices, off_policy
+from steersman.rollout.moves import audit
+from steersman.rollout.plan import RolloutPlan, plan_of
+from steersman.store import (
+    find_snapshot,
+    hold_point,
+    hold_view,
+    last_update,
+    rollouts_of,
+    spec_of,
+    start_rollout,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from uuid import UUID
+
+    from steersman.learn import Bases
+    from steersman.rollout.judging import OffPolicyEvidence
+    from steersman.spec import DecisionPoint
+    from steersman.store import Database, Point, PointRow, RolloutRow, SnapshotRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A rollout that somebody wants to start.
+
+    Attributes:
+        skill: the application capability.
+        point: the decision point's name.
+        candidate: a published version.
+        reason: why, for people; may be empty.
+        overrides: fields of the section ``rollout`` that replace the declared ones.
+        concurrent: whether the skill may have others under way; None: as declared.
+        again: why a candidate that was rolled back before may be tried again; empty: it may not.
+        force: why it may serve somebody at once, without a shadow and without evidence.
+    """
+
+    skill: str
+    point: str
+    candidate: str
+    reason: str = ""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    concurrent: bool | None = None
+    again: str = ""
+    force: str = ""
+
+
+async def start(
+    database: Database,
+    tenant: UUID,
+    wanted: Wanted,
+    *,
+    actor: str,
+    clock: Callable[[], float],
+    bases: Bases | None = None,
+) -> RolloutRow:
+    """Start a rollout.
+
+    The candidate must be published, verify, and fit what is declared: the same actions, context
+    and reward. What was rolled back before needs a reason to be tried again. A plan without a
+    shadow needs the evidence of the log at once.
+
+    Args:
+        database: migrated.
+        tenant: whose.
+        wanted: what.
+        actor: who, for the audit.
+        clock: seconds since 1970.
+        bases: verifies the candidate; default: the store's own rows are believed.
+
+    Returns:
+        The rollout, running, on its first step.
+
+    Raises:
+        RolloutError: the candidate does not fit, was rolled back, or another one is under way.
+        SnapshotError: the candidate does not verify.
+        StateError: there is no such decision point or snapshot.
+        InputError: the overrides are no valid section.
+
+    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
+    """
+    key = tenant, wanted.skill, wanted.point
+    connection = await database.connect("worker")
+    try:
+        checked = await _verified(connection, key, wanted, clock, bases or StoredBases())
+        now = datetime.fromtimestamp(clock(), UTC)
+        async with connection.transaction():
+            point = await hold_point(connection, key)
+            await _check_history(connection, key, wanted)
+            stage = checked.plan.stages[0]
+            seq = point.pinned_seq
+            row = await start_rollout(
+                connection,
+                key,
+                candidate=wanted.candidate,
+                control=point.snapshot,
+                control_seq=await last_update(connection, key) if seq is None else seq,
+                stage=stage.name,
+                share=stage.share,
+                salt=checked.plan.salt,
+                plan=checked.plan.to_json(),
+                now=now,
+                concurrent=checked.plan.concurrent,
+                reason=wanted.reason,
+            )
+            evidence = checked.evidence
+            detail = {
+                "again": wanted.again,
+                "force": wanted.force,
+                "control": row.control,
+                "evidence": None if evidence is None else asdict(evidence),
+            }
+            await audit(
+                connection, row, "rollout.start", actor=actor, reason=wanted.reason, detail=detail
+            )
+            return row
+    finally:
+        await connection.close()
+
+
+async def candidate_of(
+    connection: Any, point: PointRow, version: str, bases: Bases
+) -> tuple[SnapshotRow, Candidate]:
+    """Return a candidate that verified.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: its decision point.
+        version: of the candidate.
+        bases: verifies it.
+
+    Returns:
+        Its row, and the policy with the declaration that it was made under.
+
+    Raises:
+        RolloutError: it was never published, or was retracted.
+        SnapshotError: it does not verify.
+        StateError: there is no such snapshot.
+
+    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
+    """
+    found = await find_snapshot(connection, (point.tenant, point.skill, point.point), version)
+    if not found.is_available:
+        why = "was retracted" if found.retracted_at is not None else "was never published"
+        message = f"{point.skill}/{point.point} {version} {why}; publish a version and name it"
+        raise RolloutError(message)
+    spec = await spec_of(connection, found.spec_hash)
+    row = replace(
+        point,
+        snapshot=version,
+        spec=spec,
+        spec_hash=found.spec_hash,
+        feature_hash=found.feature_hash,
+    )
+    await bases.check(connection, row)
+    return found, Candidate.of(await bases.base(connection, row), spec)
+
+
+def check_fits(declared: DecisionPoint, candidate: DecisionPoint) -> None:
+    """Refuse a candidate that does other things than what is declared, or for other rewards.
+
+    Args:
+        declared: the declaration in force.
+        candidate: the one that the candidate was made under.
+
+    Raises:
+        RolloutError: actions, context fields or the reward differ.
+
+    No doctest: a declaration is long; ``tests/rollout/test_actions.py`` shows it.
+    """
+    wanted, found = _to_compare(declared), _to_compare(candidate)
+    for name in wanted:
+        if wanted[name] != found[name]:
+            message = f"the candidate's {name} are {found[name]!r:.200}, and declared are "
+            message += f"{wanted[name]!r:.200}; they must be the same to be compared"
+            raise RolloutError(message + "; publish a version under what is declared now")
+
+
+def _to_compare(spec: DecisionPoint) -> dict[str, Any]:
+    return {
+        "actions": spec.actions.model_dump(mode="json"),
+        "context fields": sorted(spec.context.fields),
+        "reward terms": spec.reward.model_dump(mode="json"),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    plan: RolloutPlan
+    evidence: OffPolicyEvidence | None
+
+
+async def _verified(
+    connection: Any, key: Point, wanted: Wanted, clock: Callable[[], float], bases: Bases
+) -> _Checked:
+    """Verify and compare before anything is held: a registry may be slow."""
+    now = datetime.fromtimestamp(clock(), UTC)
+    async with connection.transaction():
+        point = await hold_view(connection, key)
+        _, candidate = await candidate_of(connection, point, wanted.candidate, bases)
+        check_fits(point.spec, candidate.spec)
+        plan = plan_of(point.spec, salt=os.urandom(16).hex(), overrides=wanted.overrides)
+        if wanted.concurrent is not None:
+            plan = replace(plan, concurrent=wanted.concurrent)
+        if plan.stages[0].name == "shadow" or wanted.force:
+            return _Checked(plan, None)
+        logged = await logged_choices(connection, key, closed=now)
+    evidence = await asyncio.to_thread(off_policy, candidate, logged, gates=plan)
+    if evidence.reasons:
+        message = f"the log is not enough to let {wanted.candidate} serve anybody at once: "
+        message += "; ".join(evidence.reasons)
+        raise RolloutError(message + "; begin with a shadow, or force it with a reason")
+    return _Checked(plan, evidence)
+
+
+async def _check_history(connection: Any, key: Point, wanted: Wanted) -> None:
+    tenant, skill, point = key
+    for row in await rollouts_of(connection, tenant, skill=skill, point=point, limit=1000):
+        if row.candidate == wanted.candidate and row.status == "rolled_back" and not wanted.again:
+            raise RolloutError(
+                f"{skill}/{point} {wanted.candidate} was rolled back ({row.reason:.200}) and is "
+                "frozen; publish a new version, or say why it should be tried again (--again)"
+            )

@@ -1,0 +1,86 @@
+"""A clock that is not believed when it jumps: stages must not end because somebody set the time.
+
+Two clocks are compared: the wall clock, which says when a window closes, and one that never steps.
+Where they part, nothing is promoted until the wall clock has run steadily again for a while.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Moment(NamedTuple):
+    """What time it is.
+
+    Attributes:
+        now: seconds since 1970; never later than the last time that could be believed says.
+        passed_s: seconds since the last look, at least 0, by the clock that never steps.
+        doubt: why the wall clock is not to be believed now; empty if it is.
+
+    >>> Moment(5.0, 1.0, "").doubt
+    ''
+    """
+
+    now: float
+    passed_s: float
+    doubt: str
+
+
+class SteadyClock:
+    """Tells the time, and whether it can be believed.
+
+    Args:
+        wall: seconds since 1970.
+        monotonic: seconds that never step.
+        tolerance_s: by how much the two may part between two looks.
+        steady_s: how long the wall clock must have run steadily after a jump.
+
+    >>> times = iter([(100.0, 0.0), (101.0, 1.0), (4702.0, 2.0), (4765.0, 65.0)])
+    >>> now = [0.0, 0.0]
+    >>> clock = SteadyClock(lambda: now[0], lambda: now[1])
+    >>> told = []
+    >>> for now[0], now[1] in times:
+    ...     told.append(clock.look())
+    >>> [moment.now for moment in told]
+    [100.0, 101.0, 102.0, 4765.0]
+    >>> told[2].doubt
+    'the clock jumped by +3600.0 s; it is believed again once it was steady for 60 s'
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float],
+        monotonic: Callable[[], float],
+        *,
+        tolerance_s: float = 2.0,
+        steady_s: float = 60.0,
+    ) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._tolerance_s = tolerance_s
+        self._steady_s = steady_s
+        self._offset: float | None = None  # of the wall clock that is believed
+        self._seen = 0.0  # the offset at the last look
+        self._since = 0.0  # when the wall clock last jumped, on the clock that never steps
+        self._last: float | None = None
+
+    def look(self) -> Moment:
+        """Return what time it is; call it once per turn."""
+        wall, tick = self._wall(), self._monotonic()
+        offset = wall - tick
+        passed_s = 0.0 if self._last is None else max(0.0, tick - self._last)
+        self._last = tick
+        if self._offset is None:
+            self._offset = self._seen = offset
+        if abs(offset - self._seen) > self._tolerance_s:
+            self._since = tick
+        self._seen = offset
+        jump = offset - self._offset
+        if abs(jump) <= self._tolerance_s or tick - self._since >= self._steady_s:
+            self._offset = offset  # slow drift is followed; a jump, once it has lasted
+            return Moment(wall, passed_s, "")
+        doubt = f"the clock jumped by {jump:+.1f} s; it is believed again once it was steady for "
+        return Moment(min(wall, tick + self._offset), passed_s, f"{doubt}{self._steady_s:g} s")

@@ -1,0 +1,219 @@
+"""One turn of a controller at one rollout: look, judge, act; all of it written, or nothing."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from steersman.errors import SnapshotError, StateError
+from steersman.rollout.judging import judge
+from steersman.rollout.moves import CONTROLLER, audit, finish, next_stage, roll_back
+from steersman.store import (
+    add_verdict,
+    fence_rollout,
+    hold_point,
+    hold_view,
+    incidents_of,
+    move_rollout,
+    open_incident,
+    set_tenant,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.rollout.judging import Judgement, SourceEvidence
+    from steersman.rollout.looking import Looking, Paces
+    from steersman.rollout.timing import Moment
+    from steersman.store import RolloutRow
+
+_log = logging.getLogger(__name__)
+
+_STOPPING = {"sample_ratio", "missing_values"}
+
+Acted = Literal["none", "next_stage", "promoted", "rolled_back", "held"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a turn starts from.
+
+    Attributes:
+        row: the rollout as it was claimed or last moved.
+        looking: what was seen of it so far.
+        sources: what they said just now.
+        moment: now.
+        paces: how often a verdict that stays the same is stored.
+    """
+
+    row: RolloutRow
+    looking: Looking
+    sources: Sequence[SourceEvidence]
+    moment: Moment
+    paces: Paces
+
+    @property
+    def at(self) -> datetime:
+        """Now."""
+        return datetime.fromtimestamp(self.moment.now, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDone:
+    """What a turn did.
+
+    Attributes:
+        row: the rollout as it stands now.
+        judgement: what was judged; None where it had ended already.
+        acted: what was done.
+        stored: whether the verdict was written: always when something was done.
+    """
+
+    row: RolloutRow
+    judgement: Judgement | None = None
+    acted: Acted = "none"
+    stored: bool = False
+
+
+async def take_turn(connection: Any, turn: Turn) -> TurnDone:
+    """Look at a rollout, judge it, and do what follows, in one transaction.
+
+    Args:
+        connection: of role worker, not within a transaction.
+        turn: what it starts from.
+
+    Returns:
+        What was done.
+
+    Raises:
+        FencedError: somebody else has the rollout; nothing was written.
+
+    No doctest: it needs a server; ``tests/rollout/test_controller.py`` shows it.
+    """
+    done = await _try(connection, turn, holding=False)
+    if done is None:
+        try:
+            # To promote, the point has to be held, and before the rollout, as everybody does.
+            done = await _try(connection, turn, holding=True)
+        except (StateError, SnapshotError) as error:
+            turn.looking.trouble = f"the candidate cannot take over: {error!s:.300}"
+            done = await _try(connection, turn, holding=False)
+    return done or TurnDone(turn.row)
+
+
+async def _try(connection: Any, turn: Turn, *, holding: bool) -> TurnDone | None:
+    """Take the turn; return None where it takes holding the point."""
+    row = turn.row
+    point_name = row.tenant, row.skill, row.point
+    async with connection.transaction():
+        await set_tenant(connection, row.tenant)
+        if holding:
+            await hold_point(connection, point_name)
+        row = await fence_rollout(connection, row, row.epoch)
+        if not row.is_under_way:
+            return TurnDone(row)
+        point = await hold_view(connection, point_name)
+        evidence = await turn.looking.look(connection, row, point, turn.sources, turn.moment)
+        judged = judge(turn.looking.plan, row.step, evidence, turn.moment.now)
+        acted = _deed(turn, row, judged)
+        if acted == "promoted" and not holding:
+            return None
+        stored = await _write(connection, turn, row, judged, acted)
+        moved = await _act(connection, turn, row, judged, acted)
+        if moved.is_under_way:
+            moved = await _tell(connection, turn, moved, judged)
+    if acted in {"next_stage", "promoted", "rolled_back"}:
+        _log.info(
+            "rollout %s of %s/%s %s: %s at %s: %s",
+            *(row.id, row.skill, row.point, row.candidate, acted, row.stage),
+            "; ".join(judged.reasons),
+        )
+    return TurnDone(moved, judged, acted, stored)
+
+
+def _deed(turn: Turn, row: RolloutRow, judged: Judgement) -> Acted:
+    """Return what a verdict leads to."""
+    if judged.verdict == "roll_back":
+        return "rolled_back"
+    if row.status == "paused":
+        return "held"
+    if judged.verdict == "promote":
+        last = row.step == len(turn.looking.plan.stages) - 1
+        return "promoted" if last else "next_stage"
+    return "held" if judged.verdict == "hold" else "none"
+
+
+async def _write(
+    connection: Any, turn: Turn, row: RolloutRow, judged: Judgement, acted: Acted
+) -> bool:
+    """Store the verdict if it is news, or the last one is old; return whether."""
+    last = turn.looking.verdict
+    said = judged.verdict, acted, row.step
+    if (
+        last is not None
+        and acted in {"none", "held"}
+        and (last.verdict, last.acted, last.step) == said
+        and 0 <= turn.moment.now - last.inputs["now"] < turn.paces.keep_s
+    ):
+        return False
+    turn.looking.verdict = await add_verdict(
+        connection,
+        row,
+        row.epoch,
+        at=turn.at,
+        verdict=judged.verdict,
+        acted=acted,
+        inputs=judged.inputs,
+        reasons=list(judged.reasons),
+    )
+    return True
+
+
+async def _act(
+    connection: Any, turn: Turn, row: RolloutRow, judged: Judgement, acted: Acted
+) -> RolloutRow:
+    reason = judged.reasons[0]
+    if acted == "rolled_back":
+        kind = judged.incident or "rolled_back"
+        return await roll_back(
+            connection, row, actor=CONTROLLER, kind=kind, reasons=judged.reasons, now=turn.at
+        )
+    who = {"actor": CONTROLLER, "reason": reason}
+    if acted == "next_stage":
+        return await next_stage(connection, row, turn.looking.plan, now=turn.at, **who)
+    if acted == "promoted":
+        return await finish(connection, row, now=turn.at, **who)
+    return row
+
+
+async def _tell(connection: Any, turn: Turn, row: RolloutRow, judged: Judgement) -> RolloutRow:
+    """Open an incident where a person has to look, once of each kind.
+
+    Arms that cannot be compared stop the rollout: it is paused until somebody resumes it.
+    """
+    kind = "candidate" if turn.looking.trouble else judged.incident
+    if judged.verdict != "hold" or kind is None:
+        return row
+    known = await incidents_of(connection, row.tenant, rollout=row.id, open_only=True)
+    if kind not in {incident.kind for incident in known}:
+        summary = f"{row.skill}/{row.point} {row.candidate} is held at {row.stage}: "
+        detail = {"candidate": row.candidate, "stage": row.stage, "reasons": list(judged.reasons)}
+        await open_incident(
+            connection,
+            row.tenant,
+            rollout=row.id,
+            at=turn.at,
+            kind=kind,
+            summary=summary + judged.reasons[0][:400],
+            detail=detail,
+        )
+    if kind not in _STOPPING or row.status == "paused":
+        return row
+    reason = f"stopped: {judged.reasons[0]}"
+    moved = await move_rollout(
+        connection, row, row.epoch, now=turn.at, status="paused", reason=reason
+    )
+    await audit(connection, moved, "rollout.pause", actor=CONTROLLER, reason=reason)
+    return moved
