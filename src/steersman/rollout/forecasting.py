@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scipy.special import ndtri
+from scipy.special import ndtr
 
 from steersman.errors import InputError
 from steersman.rollout.comparing import steadied
 from steersman.stats import Moments, two_arm_confidence_sequence
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from steersman.rollout.plan import PlannedStage, RolloutPlan
 
 _DAY_S = 86_400.0
@@ -50,6 +52,7 @@ class Forecast:
             100 rollouts.
         effect: that was assumed.
         sd: of one unit's number, that was assumed.
+        guardrail_units: of each arm until a guardrail is shown within its margin, each by itself.
     """
 
     stages: tuple[StageForecast, ...]
@@ -59,6 +62,7 @@ class Forecast:
     harm_units: int
     effect: float
     sd: float
+    guardrail_units: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -66,13 +70,20 @@ class Forecast:
 
 
 def forecast(
-    plan: RolloutPlan, sd: float, effect: float, units_per_day: float, *, power: float = 0.8
+    plan: RolloutPlan,
+    sd: float,
+    effect: float,
+    units_per_day: float,
+    *,
+    power: float = 0.8,
+    spreads: Mapping[str, float] | None = None,
 ) -> Forecast:
     """Return how many units and days it takes to show that a candidate is better.
 
-    The chance is that of one look at the end. Earlier looks find some candidates sooner, so with
-    these units the objective is shown at least so often. Guardrails are taken to be unharmed and to
-    be shown within their margins by then: a margin much smaller than the effect takes longer.
+    The chance is that of one look at the end, at which everything must be shown at once, for
+    metrics that are independent. Earlier looks find some candidates sooner, so with these units the
+    candidate is promoted at least so often. Guardrails whose spread is not given are taken to be
+    shown by then: small margins, and not the objective, often decide how long it takes.
 
     Args:
         plan: of the rollout.
@@ -81,6 +92,8 @@ def forecast(
             margin.
         units_per_day: new units of the decision point, above 0, on whichever arm.
         power: chance of showing it, in (0, 1).
+        spreads: standard deviation of one unit's number by the guardrail's name, 0 to 0.5; the
+            candidate is taken to be neither better nor worse by them.
 
     Returns:
         Units and days, in all and by step.
@@ -98,51 +111,91 @@ def forecast(
         >>> found = forecast(plan, sd=0.25, effect=0.03, units_per_day=2000)
         >>> found.units, round(found.days, 1), found.harm_units
         (1826, 4.7, 3349)
+
+    Simulated rollouts take as many: ``python -m benchmarks.rollout``.
     """
+    spreads = {} if spreads is None else spreads
+    _check(sd, units_per_day, power, spreads)
+    reward, *others = plan.guardrails
+    loss = plan.objective_margin if plan.objective == "non_inferior" else 0.0
+    objective = _Claim(sd, effect + loss)
+    margins = {
+        each.name: _Claim(spreads[each.name], each.margin)
+        for each in others
+        if each.name in spreads and each.worse == "roll_back"
+    }
+    planned, early = 2 * plan.planned_units, 2 * plan.harm_units
+    units = _needed([objective, *margins.values()], power, plan.alpha, planned)
+    canary = _needed([_Claim(sd, max(effect, 0.0) + plan.canary_margin)], power, plan.alpha, early)
+    harm = _needed([_Claim(sd, abs(effect) or loss)], _HARM_POWER, reward.alpha, early)
+    stages = _stages(plan, max(units, plan.first_look_units), canary, units_per_day)
+    tested = sum(stage.units for stage in stages if stage.name in {"canary", "ab"})
+    return Forecast(
+        stages,
+        units=max(units, tested),
+        days=sum(stage.days for stage in stages),
+        power=power,
+        harm_units=harm,
+        effect=effect,
+        sd=sd,
+        guardrail_units={
+            name: _needed([claim], power, plan.alpha, planned) for name, claim in margins.items()
+        },
+    )
+
+
+class _Claim(NamedTuple):
+    """What is to be shown: that a difference is not as far off as ``distance``."""
+
+    sd: float
+    distance: float
+
+
+def _check(sd: float, units_per_day: float, power: float, spreads: Mapping[str, float]) -> None:
     for name, value in (("sd", sd), ("units_per_day", units_per_day)):
         if not (math.isfinite(value) and value > 0.0):
             message = f"{name} is {value!r}; allowed is a finite number above 0; measure it"
             raise InputError(message)
-    if sd > 0.5:
-        message = f"sd is {sd!r}; allowed is at most 0.5, as rewards lie in 0 to 1"
-        raise InputError(message)
+    for name, value in {"sd": sd, **spreads}.items():
+        if not 0.0 <= value <= 0.5:
+            message = f"standard deviation {name} is {value!r}; allowed is 0 to 0.5, as numbers "
+            raise InputError(message + "lie in 0 to 1")
     if not 0.0 < power < 1.0:
         message = f"power is {power!r}; allowed is 0 < power < 1; take e.g. 0.8"
         raise InputError(message)
-    loss = plan.objective_margin if plan.objective == "non_inferior" else 0.0
-    # Each arm: (alpha, n_star) as the verdict takes them.
-    units = _needed(sd, effect + loss, power, plan.alpha, 2 * plan.planned_units)
-    canary = _needed(
-        sd, max(effect, 0.0) + plan.canary_margin, power, plan.alpha, 2 * plan.harm_units
-    )
-    size = abs(effect) or loss
-    harm = _needed(sd, size, _HARM_POWER, plan.guardrails[0].alpha, 2 * plan.harm_units)
-    stages = _stages(plan, max(units, plan.first_look_units), canary, units_per_day)
-    days = sum(stage.days for stage in stages)
-    shown = max(units, sum(stage.units for stage in stages if stage.name in {"canary", "ab"}))
-    return Forecast(stages, shown, days, power, harm, effect, sd)
 
 
-def _needed(sd: float, distance: float, power: float, alpha: float, n_star: int) -> int:
-    """Return units per arm after which a bound is beyond a distance with the power asked for."""
+def _needed(claims: Sequence[_Claim], power: float, alpha: float, n_star: int) -> int:
+    """Return units per arm after which one look shows all claims with the power asked for."""
 
     def enough(n: int) -> bool:
-        arm = steadied(Moments(n, 0.5, sd * sd))
-        low, high = two_arm_confidence_sequence(
-            arm, arm, level=1.0 - alpha, n_star=n_star, one_sided=True
-        )
-        error = math.sqrt(2.0 * sd * sd / n)
-        return distance - (high - low) / 2.0 >= float(ndtri(power)) * error
+        return math.prod(_chance(claim, n, alpha, n_star) for claim in claims) >= power
 
-    if not distance > 0.0 or not enough(_MOST_UNITS):
-        message = f"a difference of {distance!r} at a standard deviation of {sd!r} is not shown by "
-        message += f"{_MOST_UNITS:,} units; allowed are effects above 0 (or above minus the margin)"
-        raise InputError(message)
+    if not enough(_MOST_UNITS):
+        smallest = min(claims, key=lambda claim: claim.distance)
+        message = f"a difference of {smallest.distance!r} at a standard deviation of "
+        message += f"{smallest.sd!r} is not shown by {_MOST_UNITS:,} units; allowed are effects "
+        raise InputError(message + "above 0 (or above minus the margin) and margins above 0")
     low, high = 1, _MOST_UNITS
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
     return low
+
+
+def _chance(claim: _Claim, n: int, alpha: float, n_star: int) -> float:
+    """Return the chance that a bound excludes the distance at n units of each arm."""
+    # Around a mean that such a spread is likely to have: rare errors have small ones.
+    mean = 0.5 - math.sqrt(0.25 - claim.sd**2)
+    arm = steadied(Moments(n, mean, claim.sd**2))
+    low, high = two_arm_confidence_sequence(
+        arm, arm, level=1.0 - alpha, n_star=n_star, one_sided=True
+    )
+    room = claim.distance - (high - low) / 2.0
+    error = claim.sd * math.sqrt(2.0 / n)
+    if error == 0.0:
+        return float(room > 0.0)
+    return float(ndtr(room / error))
 
 
 def _stages(

@@ -379,11 +379,12 @@ def _within_budget(plan: RolloutPlan, source: SourceEvidence) -> Iterator[_Findi
     for burn in burning(plan.budget, source.candidate):
         what = f"the candidate burns the error budget {burn.long_rate:.1f} times too fast over "
         what += f"{burn.window.long_s:.0f} s ({burn.bad:.0f} errors, says {source.name})"
-        if burn.window in control:
-            # What both arms suffer is not the candidate's doing; but nothing goes on meanwhile.
-            yield _Finding("hold", f"{what}, and so does control", "error_budget")
+        # What both arms suffer is not the candidate's doing; but nothing goes on meanwhile.
+        both = burn.window in control
+        if both or burn.window.worse == "hold":
+            yield _Finding("hold", what + (", and so does control" if both else ""))
         else:
-            yield _Finding(burn.window.worse, what, "error_budget")
+            yield _Finding("roll_back", what, "error_budget")
 
 
 def _known(

@@ -72,7 +72,7 @@ class PlannedGuardrail:
     better: Literal["higher", "lower"] = "lower"
     low: float = 0.0
     high: float = 1.0
-    margin: float = 0.02
+    margin: float = 0.03
     tolerate: float = 0.0
     worse: Worse = "roll_back"
     alpha: float = 0.05

@@ -69,7 +69,7 @@ class Guardrail(Declared):
     """With `better`: the raw value that counts as 0, and any below it."""
     high: float = 1.0
     """With `better`: the raw value that counts as 1, and any above it."""
-    margin: Fraction = 0.02
+    margin: Fraction = 0.03
     """How much worse the candidate may be, 0 to 1 on that scale. To be promoted it must be shown to
     be worse by less than this; 0 asks that it be shown better."""
     tolerate: Fraction = 0.0
