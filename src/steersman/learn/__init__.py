@@ -1,19 +1,31 @@
-"""From outcomes to states: one learner per decision point, replicas that follow it, relearning."""
+"""From outcomes to states: one learner per decision point, replicas that follow it, relearning.
+
+What publishes states is resolved on first use: whoever serves or learns must not pay for the import
+of off-policy evaluation.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from steersman.learn.bases import Bases, StoredBases
 from steersman.learn.batch import BatchDone
 from steersman.learn.crediting import Credit, credit_of
 from steersman.learn.evidence import Evidence, read_evidence
-from steersman.learn.held_out import HeldOutReport
 from steersman.learn.learner import LearnerSettings, run_learner
 from steersman.learn.promoting import Promoted, promote
-from steersman.learn.publishing import Reason, Signer, publish
 from steersman.learn.rebuild import Rebuilt, rebuild
 from steersman.learn.replica import Replica, catch_up, follow, load, replay, state_at
 from steersman.learn.reproduce import reproduce
 from steersman.learn.verify import Verified, verify
+
+if TYPE_CHECKING:
+    from steersman.learn.drift import check_drift
+    from steersman.learn.held_out import HeldOutReport
+    from steersman.learn.publishing import Reason, Signer, publish
+    from steersman.learn.shipping import Registry, Shipped, ShippingSettings, run_shipping
+    from steersman.learn.versions import compare_versions
 
 __all__ = [
     "Bases",
@@ -25,11 +37,16 @@ __all__ = [
     "Promoted",
     "Reason",
     "Rebuilt",
+    "Registry",
     "Replica",
+    "Shipped",
+    "ShippingSettings",
     "Signer",
     "StoredBases",
     "Verified",
     "catch_up",
+    "check_drift",
+    "compare_versions",
     "credit_of",
     "follow",
     "load",
@@ -40,6 +57,23 @@ __all__ = [
     "replay",
     "reproduce",
     "run_learner",
+    "run_shipping",
     "state_at",
     "verify",
 ]
+
+_HOMES = {
+    "drift": "check_drift",
+    "held_out": "HeldOutReport",
+    "publishing": "Reason Signer publish",
+    "shipping": "Registry Shipped ShippingSettings run_shipping",
+    "versions": "compare_versions",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

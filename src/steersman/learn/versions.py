@@ -1,0 +1,155 @@
+"""What lies between two versions of a point, on decisions that neither is judged to have learned.
+
+What both had learned of the held-out decisions is taken out of copies of them first, so that the
+version which learned more of them does not look better for it. Parameters, features and origin are
+those that were signed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.features import FeatureMap
+from steersman.learn.held_out import forget
+from steersman.policies import load_policy
+from steersman.registry import (
+    Description,
+    Published,
+    Reference,
+    describe,
+    diff,
+    unpack_state,
+)
+from steersman.store import (
+    as_tenant,
+    base_state,
+    encode,
+    find_snapshot,
+    held_out,
+    learned_of,
+    spec_of,
+    tenant_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies import ChoicePolicy
+    from steersman.registry import Diff
+    from steersman.spec import DecisionPoint
+    from steersman.store import Database, HeldOut, Point
+
+SHARE = 0.2
+NEWEST = 20_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Version:
+    description: Description
+    policy: ChoicePolicy
+    spec: DecisionPoint
+
+
+async def compare_versions(
+    database: Database,
+    point: Point,
+    first: str,
+    second: str,
+    *,
+    share: float = SHARE,
+    newest: int = NEWEST,
+) -> Diff:
+    """Return what lies between two versions.
+
+    Args:
+        database: migrated.
+        point: tenant, skill and decision point.
+        first: the earlier version, published or not.
+        second: the later one.
+        share: of the units among the newest decisions on which they are compared, in (0, 1].
+        newest: how many decisions these are.
+
+    Returns:
+        With traffic and off-policy difference where there are decisions with closed windows.
+
+    Raises:
+        StateError: there is no such version, or its state was removed.
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/learn/test_versions.py`` shows it.
+    """
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, point[0]):
+            both = [await _version(connection, point, version) for version in (first, second)]
+            rows = await held_out(connection, point, share=share, newest=newest)
+            for one in both if rows else ():
+                ids = [row.id for row in rows]
+                version = one.description.version
+                known = await learned_of(connection, point, version, ids, until=0)
+                forget(one.policy, known.values())
+    finally:
+        await connection.close()
+    return await asyncio.to_thread(_diff, both, rows)
+
+
+def _diff(both: Sequence[_Version], rows: Sequence[HeldOut]) -> Diff:
+    before, after = (Published(one.description, one.policy.state()) for one in both)
+    return diff(before, after, _reference(both, rows) if rows else None)
+
+
+async def _version(connection: Any, point: Point, version: str) -> _Version:
+    row = await find_snapshot(connection, point, version)
+    state = unpack_state(await base_state(connection, point, version))
+    if row.description is not None:
+        description = Description.from_json(row.description)
+    else:
+        description = describe(
+            state,
+            tenant=await tenant_name(connection, point[0]),
+            skill=point[1],
+            point=point[2],
+            version=version,
+            created_at=row.created_at,
+            feature_hash=row.feature_hash.hex(),
+            spec_hash=row.spec_hash.hex(),
+        )
+    return _Version(description, load_policy(state), await spec_of(connection, row.spec_hash))
+
+
+def _reference(both: Sequence[_Version], rows: Sequence[HeldOut]) -> Reference:
+    contexts, other_contexts = (_seen(one.spec, rows) for one in both)
+    names = [tuple(getattr(one.spec.actions, "names", ())) for one in both]
+    return Reference(
+        contexts=contexts,
+        other_contexts=other_contexts,
+        actions=[row.action for row in rows],
+        propensities=[row.p for row in rows],
+        rewards=[row.reward for row in rows],
+        eligible=[row.eligible for row in rows],
+        features=[_features(row, names[0]) for row in rows],
+        units=[row.unit for row in rows],
+    )
+
+
+def _seen(spec: DecisionPoint, rows: Sequence[HeldOut]) -> Sequence[Any] | NDArray[np.float64]:
+    """Return what a policy makes of contexts: vectors, keys, or the contexts themselves."""
+    features = FeatureMap(spec.context)
+    found = [encode(spec, features, row.context) for row in rows]
+    if found[0][0] is not None:
+        return np.array([x for x, _ in found])
+    return [row.context if key is None else key for row, (_, key) in zip(rows, found, strict=True)]
+
+
+def _features(row: HeldOut, names: Sequence[str]) -> dict[str, NDArray[np.float64]] | None:
+    if row.features is None:
+        return None
+    asked = row.eligible or names
+    values = np.asarray(row.features, dtype=np.float64).reshape(len(asked), -1)
+    return dict(zip(asked, values, strict=True))
