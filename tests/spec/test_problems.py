@@ -156,7 +156,7 @@ MISTAKES = [
     ("above: 900", "better: lower, low: 1", 27, "rollout.guardrails[0].high", "not above low"),
     ("outcome: latency_ms", "metric: errors", 27, "rollout.guardrails[0].metric", "no target"),
     ("outcome: latency_ms, ", "", 27, "rollout.guardrails[0].outcome", "one of outcome and metric"),
-    ("margin: 0.01", "tolerate: 0.03", 27, "rollout.guardrails[0].tolerate", "0 to the margin"),
+    ("margin: 0.01", "tolerate: 0.04", 27, "rollout.guardrails[0].tolerate", "0 to the margin"),
     (
         "  guardrails: ",
         "  objective: {margin: 0.1}\n  guardrails: ",

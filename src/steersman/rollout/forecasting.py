@@ -110,7 +110,7 @@ def forecast(
         >>> plan = RolloutPlan("r1", stages, (PlannedGuardrail("reward", "reward", alpha=0.025),))
         >>> found = forecast(plan, sd=0.25, effect=0.03, units_per_day=2000)
         >>> found.units, round(found.days, 1), found.harm_units
-        (1826, 4.7, 3349)
+        (1830, 4.7, 3353)
 
     Simulated rollouts take as many: ``python -m benchmarks.rollout``.
     """
