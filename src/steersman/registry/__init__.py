@@ -19,15 +19,20 @@ from steersman.registry.versions import Ingredients, Version, change_between, ne
 
 if TYPE_CHECKING:
     from steersman.registry.comparing import Diff, diff
+    from steersman.registry.consumer import Anchor, Consumer, Loaded
     from steersman.registry.keys import Keys
+    from steersman.registry.listing import manifest
     from steersman.registry.paired import OffPolicyDelta, off_policy_delta
     from steersman.registry.place import BucketPlace, DirectoryPlace, Held, Place, open_place
     from steersman.registry.reference import Reference
     from steersman.registry.repository import Publisher
+    from steersman.registry.updating import Refreshed
     from steersman.registry.writing import Freshness
 
 __all__ = [
+    "Anchor",
     "BucketPlace",
+    "Consumer",
     "Description",
     "Diff",
     "DirectoryPlace",
@@ -35,12 +40,14 @@ __all__ = [
     "Held",
     "Ingredients",
     "Keys",
+    "Loaded",
     "Measures",
     "OffPolicyDelta",
     "Place",
     "Published",
     "Publisher",
     "Reference",
+    "Refreshed",
     "Version",
     "change_between",
     "check_state",
@@ -50,6 +57,7 @@ __all__ = [
     "gather",
     "guard",
     "largest_eigenvalue",
+    "manifest",
     "measure",
     "merge_states",
     "next_version",
@@ -62,6 +70,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "listing": "manifest",
+    "updating": "Refreshed",
+    "consumer": "Anchor Consumer Loaded",
     "place": "BucketPlace DirectoryPlace Held Place open_place",
     "keys": "Keys",
     "writing": "Freshness",

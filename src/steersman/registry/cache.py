@@ -1,0 +1,235 @@
+"""What a consumer keeps on disk, shared by all processes that name the same folder.
+
+Every file is written whole beside its place and moved there, so readers need no lock; those who
+change the same file take turns.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from steersman.errors import RegistryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+_MAX_STATE = 64 << 20
+_LEFT_OVER_S = 86_400.0
+_POLL_S = 0.02
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What must not be forgotten between processes.
+
+    Attributes:
+        high: the latest time that any process saw, in seconds since 1970.
+        healed: how often ``high`` was lowered, since the clock had been ahead.
+        seen: the highest number of a timestamp whose signature was good, expired or not.
+        verified_at: when everything verified last; 0: never.
+        roots: the roots from the trusted one to the newest then.
+        texts: timestamp, snapshot and targets of then.
+    """
+
+    high: float = 0.0
+    healed: int = 0
+    seen: int = 0
+    verified_at: float = 0.0
+    roots: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+class Good(msgspec.Struct, frozen=True):
+    """A version that was loaded once.
+
+    Attributes:
+        version: of the snapshot.
+        state: hash of its state's file.
+        description: hash of its description's file.
+        chosen: whether it was the newest that could be had, rather than asked for by name.
+    """
+
+    version: str
+    state: str
+    description: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A folder for verified metadata and states.
+
+    Args:
+        folder: made if it is not there.
+        keep: how many versions of each decision point stay.
+    """
+
+    folder: Path
+    keep: int
+
+    @property
+    def trust(self) -> Path:
+        """Where ``tuf.ngclient`` keeps what it must remember, such as the newest root."""
+        return self.folder / "tuf"
+
+    def prepare(self) -> None:
+        """Make the folders, and remove what killed processes left in them.
+
+        Raises:
+            RegistryError: they cannot be made.
+        """
+        try:
+            for folder in (self.trust, self.folder / "files"):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for left in (*self.trust.glob("tmp*"), *self.folder.rglob(".writing-*")):
+                with suppress(FileNotFoundError):
+                    if time.time() - left.stat().st_mtime > _LEFT_OVER_S:
+                        left.unlink()
+        except OSError as error:
+            message = f"the cache {self.folder} cannot be used: {error.strerror}; see to it"
+            raise RegistryError(message) from error
+
+    @contextmanager
+    def alone(self, what: str, seconds: float) -> Iterator[bool]:
+        """Keep others out while something is changed.
+
+        Args:
+            what: names the lock.
+            seconds: the longest wait, of real time.
+
+        Yields:
+            Whether it was our turn in time.
+        """
+        handle = os.open(self.folder / f"{what}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            yield _locked(handle, time.monotonic() + seconds)
+        finally:
+            os.close(handle)
+
+    def memory(self) -> Memory:
+        """Return what is remembered; nothing where it is damaged: then only newer counts."""
+        return self._read("memory.json", Memory) or Memory()
+
+    def remember(self, memory: Memory) -> None:
+        """Replace what is remembered.
+
+        Args:
+            memory: all of it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._write("memory.json", msgspec.json.encode(memory))
+
+    def file(self, sha256: str, length: int) -> bytes | None:
+        """Return a file that is as it was when it verified.
+
+        Args:
+            sha256: its hash, 64 hexadecimal digits.
+            length: its length.
+        """
+        try:
+            with (self.folder / "files" / sha256).open("rb") as file:
+                data = file.read(length + 1)
+        except OSError:
+            return None
+        return data if hashlib.sha256(data).hexdigest() == sha256 else None
+
+    def put(self, sha256: str, data: bytes) -> None:
+        """Keep a file that verified.
+
+        Args:
+            sha256: its hash, 64 hexadecimal digits.
+            data: its content.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._write(f"files/{sha256}", data)
+
+    def good(self, skill: str, point: str) -> tuple[Good, ...]:
+        """Return the versions of a decision point that were loaded, the last one first.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+        """
+        return self._goods().get(f"{skill}/{point}", ())
+
+    def note(self, skill: str, point: str, good: Good) -> None:
+        """Note a version that was loaded, and let go of those that are too many.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+            good: the version.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self.good(skill, point)[:1] == (good,):
+            return
+        with self.alone("files", _LEFT_OVER_S):
+            goods = self._goods()
+            before = goods.get(f"{skill}/{point}", ())
+            now = (good, *(it for it in before if it.version != good.version))[: self.keep]
+            goods[f"{skill}/{point}"] = now
+            self._write("good.json", msgspec.json.encode(goods))
+            used = {name for them in goods.values() for it in them for name in _files(it)}
+            for name in {name for it in before for name in _files(it)} - used:
+                (self.folder / "files" / name).unlink(missing_ok=True)
+
+    def _goods(self) -> dict[str, tuple[Good, ...]]:
+        return self._read("good.json", dict[str, tuple[Good, ...]]) or {}
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        """Return what a file of the cache says; None if it is not there, or damaged."""
+        try:
+            with (self.folder / name).open("rb") as file:
+                return msgspec.json.decode(file.read(_MAX_STATE), type=kind)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            _log.warning("%s is damaged, and made anew: %s", self.folder / name, error)
+            return None
+
+    def _write(self, name: str, data: bytes) -> None:
+        target = self.folder / name
+        draft = target.with_name(f".writing-{uuid4().hex}")
+        try:
+            with draft.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _locked(handle: int, until: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_POLL_S)
+        else:
+            return True
+
+
+def _files(good: Good) -> tuple[str, str]:
+    return good.state, good.description

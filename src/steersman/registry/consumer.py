@@ -1,0 +1,437 @@
+"""Loading snapshots: what verified, or nothing; and what verified before, for some days."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 -- of a field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tuf.api.exceptions import DownloadError, LengthOrHashMismatchError
+
+from steersman.errors import (
+    InputError,
+    MissingSnapshotError,
+    RegistryError,
+    SnapshotError,
+    StaleError,
+    StateError,
+    VerificationError,
+)
+from steersman.registry.cache import Cache, Good
+from steersman.registry.chain import file_of, releases
+from steersman.registry.description import MAX_DESCRIPTION, Description
+from steersman.registry.fetching import open_source
+from steersman.registry.place import MAX_FILE
+from steersman.registry.signing import at
+from steersman.registry.snapshot import check_state, unpack_snapshot
+from steersman.registry.states import unpack_state
+from steersman.registry.updating import Following
+from steersman.registry.versions import Version
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from tuf.api.metadata import TargetFile
+
+    from steersman.registry.chain import Release
+    from steersman.registry.updating import Known, Refreshed
+
+    State = Mapping[str, NDArray[Any]]
+
+_log = logging.getLogger(__name__)
+_DAY_S = 86_400.0
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A state that may be served.
+
+    Attributes:
+        state: arrays by name, checked.
+        description: as it was signed; None for a warm start and a prior.
+        source: ``"registry"`` if the registry verified just now, ``"cache"`` if it did before,
+            ``"warm_start"`` or ``"prior"`` if nothing of it could be had.
+        verified_at: when the registry's metadata verified last.
+        reasons: why it is not the newest version of the registry; empty if it is.
+    """
+
+    state: State
+    description: Description | None
+    source: Literal["registry", "cache", "warm_start", "prior"]
+    verified_at: datetime | None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """The head of the audit log as it was signed.
+
+    Attributes:
+        seq: number of the entry.
+        digest: its hash, 32 bytes.
+    """
+
+    seq: int
+    digest: bytes = field(repr=False)
+
+
+class Consumer:
+    """Reads one tenant's part of a registry and believes only what verifies.
+
+    Any number of processes may name the same cache. Within one process, let one thread at a time
+    use a consumer, or give each its own.
+
+    Args:
+        source: a directory, ``file:///…``, ``s3://…``, ``http://…`` or ``https://…``; with the
+            tenant's name as its last part.
+        trusted_root: root metadata that came over a way that is trusted.
+        cache: a folder; made if it is not there.
+        keep: how many versions of each decision point stay in the cache, >= 1.
+        max_age_days: for how long what verified is served while nothing newer does, > 0.
+        major: the major version that this consumer understands; None: that of the newest version
+            it found first, for as long as that is in the cache.
+        clock: seconds since 1970.
+        timeout_s: the longest that a refresh, or a download, may take, > 0.
+        refresh_s: what is loaded later than this after a refresh asks the registry again, >= 0.
+
+    Raises:
+        VerificationError: the trusted root is none.
+        InputError: an argument is out of range.
+        RegistryError: the cache cannot be used.
+
+    No doctest: it needs a registry; ``docs/how-to/registry.md`` shows it.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        trusted_root: bytes,
+        cache: Path,
+        *,
+        keep: int = 3,
+        max_age_days: float = 7.0,
+        major: int | None = None,
+        clock: Callable[[], float] = time.time,
+        timeout_s: float = 60.0,
+        refresh_s: float = 30.0,
+    ) -> None:
+        for name, value, good in (
+            ("keep", keep, keep >= 1),
+            ("max_age_days", max_age_days, max_age_days > 0),
+            ("timeout_s", timeout_s, timeout_s > 0),
+            ("refresh_s", refresh_s, refresh_s >= 0),
+        ):
+            if not good:
+                message = f"{name} is {value}; it must be above 0, or at least 1 for keep"
+                raise InputError(message)
+        self._fetcher = open_source(source)
+        self._cache = Cache(Path(cache).expanduser().absolute(), keep)
+        self._cache.prepare()
+        self._following = Following(
+            trusted_root, self._fetcher, self._cache, clock=clock, timeout_s=timeout_s
+        )
+        self._max_age_s = max_age_days * _DAY_S
+        self._major = major
+        self._timeout_s = timeout_s
+        self._refresh_s = refresh_s
+
+    def refresh(self) -> Refreshed:
+        """Ask the registry for its newest metadata; never raises for what it answers.
+
+        Returns:
+            Whether it verified, and if not, why.
+        """
+        return self._following.refresh()
+
+    def points(self) -> list[tuple[str, str]]:
+        """Return skill and name of every decision point that has versions.
+
+        Raises:
+            SnapshotError: nothing verified, or too long ago.
+        """
+        return sorted({(it.skill, it.point) for it in releases(self._known().chain.targets)})
+
+    def versions(self, skill: str, point: str) -> list[str]:
+        """Return the versions that are published, the newest first.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+
+        Raises:
+            SnapshotError: nothing verified, or too long ago.
+        """
+        return [str(it.version) for it in self._releases(self._known(), skill, point, self._major)]
+
+    def describe(self, skill: str, point: str, version: str) -> Description:
+        """Return what was signed about a version.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+            version: is published.
+
+        Raises:
+            SnapshotError: nothing verified, or there is no such version, or it does not verify.
+        """
+        known = self._known()
+        return self._description(known, self._named(known, skill, point, version))
+
+    def anchor(self) -> Anchor | None:
+        """Return the head of the audit log as it was signed; None if none was.
+
+        Raises:
+            SnapshotError: nothing verified, or too long ago, or what was signed is no head.
+        """
+        signed = self._known().chain.targets.unrecognized_fields.get("audit")
+        if signed is None:
+            return None
+        try:
+            found = Anchor(int(signed["seq"]), bytes.fromhex(signed["hash"]))
+        except (TypeError, KeyError, ValueError) as error:
+            message = f"the signed head of the audit log is no head: {signed!r:.200}; sign it anew"
+            raise VerificationError(message) from error
+        return found
+
+    def load(self, skill: str, point: str, version: str | None = None) -> Loaded:
+        """Return a state that verified.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+            version: a published one; None: the newest that can be had, of the right major version.
+
+        Returns:
+            The state; with ``reasons`` if newer ones could not be had.
+
+        Raises:
+            MissingSnapshotError: there is no such version, or its files are gone.
+            VerificationError: it does not verify, or nothing of the registry ever did.
+            StaleError: nothing of the registry verified for longer than ``max_age_days``.
+        """
+        known = self._known()
+        if version is not None:
+            return self._load(known, self._named(known, skill, point, version), (), chosen=False)
+        found = self._releases(known, skill, point, self._major_for(skill, point))
+        reasons = list(self._following.last.reasons) if self._following.last else []
+        tried: list[str] = []
+        for release in found:
+            try:
+                return self._load(known, release, (*reasons, *tried), chosen=True)
+            except SnapshotError as error:
+                _log.warning("%s/%s %s: %s", skill, point, release.version, error)
+                tried.append(str(error))
+        if not found:
+            message = f"no version of {skill}/{point} is published; publish one"
+            raise MissingSnapshotError(message)
+        message = f"no version of {skill}/{point} can be loaded: {'; '.join(tried)}"
+        raise VerificationError(message)
+
+    def load_or(
+        self,
+        skill: str,
+        point: str,
+        version: str | None = None,
+        *,
+        prior: Callable[[], State],
+        warm_start: Path | None = None,
+    ) -> Loaded:
+        """Return a state in any case: verified, else the warm start, else the prior.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+            version: as for `load`.
+            prior: makes the state that has learned nothing.
+            warm_start: a file of ``pack_snapshot`` or ``pack_state`` that is trusted as it lies
+                there; checked, but not signed.
+        """
+        try:
+            return self.load(skill, point, version)
+        except RegistryError as error:
+            reasons = [str(error)]
+        if warm_start is not None:
+            try:
+                state = _read_state(warm_start)
+            except (RegistryError, StateError, OSError) as error:
+                reasons.append(f"{warm_start}: {error}")
+            else:
+                return Loaded(state, None, "warm_start", None, tuple(reasons))
+        return Loaded(prior(), None, "prior", None, tuple(reasons))
+
+    def watch(
+        self,
+        on_new: Callable[[Loaded], None],
+        *,
+        interval_s: float = 30.0,
+        stop: threading.Event,
+        points: Sequence[tuple[str, str]] | None = None,
+    ) -> None:
+        """Call back with every new version, until stopped; at first with what there is.
+
+        What cannot be loaded is logged and tried again; what ``on_new`` raises ends the watch.
+
+        Args:
+            on_new: is given the loaded version.
+            interval_s: seconds between two looks.
+            stop: ends it when it is set.
+            points: skill and name of each decision point that matters; None: all.
+        """
+        told: dict[tuple[str, str], str] = {}
+        while not stop.is_set():
+            self.refresh()
+            for skill, point in self._watched(points):
+                loaded = self._news(skill, point, told.get((skill, point)))
+                if loaded is not None and loaded.description is not None:
+                    told[skill, point] = loaded.description.version
+                    on_new(loaded)
+            stop.wait(interval_s)
+
+    def _watched(self, points: Sequence[tuple[str, str]] | None) -> Sequence[tuple[str, str]]:
+        try:
+            return self.points() if points is None else points
+        except SnapshotError as error:
+            _log.warning("nothing can be watched: %s", error)
+            return ()
+
+    def _news(self, skill: str, point: str, told: str | None) -> Loaded | None:
+        try:
+            found = self._releases(self._known(), skill, point, self._major_for(skill, point))
+            if not found or str(found[0].version) == told:
+                return None
+            loaded = self.load(skill, point)
+        except SnapshotError as error:
+            _log.warning("%s/%s cannot be loaded: %s", skill, point, error)
+            return None
+        same = loaded.description is not None and loaded.description.version == told
+        return None if same else loaded
+
+    def _known(self) -> Known:
+        """Return what is believed now; ask the registry first if that was long ago."""
+        last, now = self._following.last, self._following.now()
+        if last is None or now - last.at.timestamp() >= self._refresh_s:
+            last = self.refresh()
+            now = self._following.now()
+        known = self._following.known
+        if known is None:
+            message = f"nothing of the registry has verified yet: {'; '.join(last.reasons)}"
+            raise VerificationError(message)
+        age_s = now - known.verified_at
+        if age_s > self._max_age_s:
+            message = (
+                f"the registry verified last {age_s / _DAY_S:.1f} days ago, allowed are "
+                f"{self._max_age_s / _DAY_S:g}: {'; '.join(last.reasons)}; see that it can be "
+                "reached and that its timestamp is refreshed"
+            )
+            raise StaleError(message)
+        return known
+
+    def _online(self, known: Known) -> bool:
+        """Return whether something new may be loaded."""
+        last = self._following.last
+        return last is not None and last.online and known.fresh(self._following.now())
+
+    def _releases(self, known: Known, skill: str, point: str, major: int | None) -> list[Release]:
+        ours = [
+            it for it in releases(known.chain.targets) if (it.skill, it.point) == (skill, point)
+        ]
+        ours = [it for it in ours if major is None or it.version.major == major]
+        return sorted(ours, key=lambda it: it.version, reverse=True)
+
+    def _major_for(self, skill: str, point: str) -> int | None:
+        if self._major is not None:
+            return self._major
+        chosen = [it for it in self._cache.good(skill, point) if it.chosen]
+        return Version.of(chosen[0].version).major if chosen else None
+
+    def _named(self, known: Known, skill: str, point: str, version: str) -> Release:
+        for release in self._releases(known, skill, point, self._major):
+            if str(release.version) == version:
+                return release
+        message = (
+            f"{skill!s:.80}/{point!s:.80} {version!s:.40} is not among the published versions; "
+            "list them with `versions`"
+        )
+        raise MissingSnapshotError(message)
+
+    def _load(
+        self, known: Known, release: Release, reasons: tuple[str, ...], *, chosen: bool
+    ) -> Loaded:
+        description = self._description(known, release)
+        state = unpack_snapshot(self._file(known, release.state, MAX_FILE))
+        check_state(state)
+        good = Good(
+            str(release.version),
+            release.state.hashes["sha256"],
+            release.description.hashes["sha256"],
+            chosen,
+        )
+        try:
+            self._cache.note(release.skill, release.point, good)
+        except OSError as error:  # it verified: serve it, though it may not be there next time
+            _log.warning("%s cannot be noted in the cache: %s", release.state.path, error)
+        source: Literal["registry", "cache"] = "registry" if self._online(known) else "cache"
+        return Loaded(state, description, source, at(known.verified_at), reasons)
+
+    def _description(self, known: Known, release: Release) -> Description:
+        text = self._file(known, release.description, MAX_DESCRIPTION)
+        found = Description.from_json(text)
+        tenant = known.chain.root.unrecognized_fields.get("tenant")
+        said = found.tenant, found.skill, found.point, found.version, found.sha256
+        wanted = (
+            tenant,
+            release.skill,
+            release.point,
+            str(release.version),
+            release.state.hashes["sha256"],
+        )
+        if said != wanted:
+            message = f"the description says {said}, and is signed as {wanted}; retract it"
+            raise VerificationError(message)
+        return found
+
+    def _file(self, known: Known, target: TargetFile, most: int) -> bytes:
+        """Return a file that is as it was signed, from the cache, or online from the registry."""
+        sha256 = target.hashes["sha256"]
+        if not 0 <= target.length <= most:
+            message = f"{target.path} has {target.length:,} bytes; allowed are {most:,}; retract it"
+            raise VerificationError(message)
+        cached = self._cache.file(sha256, target.length)
+        if cached is not None:
+            return cached
+        if not self._online(known):
+            message = f"{target.path} is not in the cache, and nothing new is loaded offline"
+            raise MissingSnapshotError(message)
+        data = self._download(target)
+        try:
+            self._cache.put(sha256, data)
+        except OSError as error:  # it verified: serve it, though it cannot be kept
+            _log.warning("%s cannot be kept in the cache: %s", target.path, error)
+        return data
+
+    def _download(self, target: TargetFile) -> bytes:
+        try:
+            with self._fetcher.within(self._timeout_s):
+                data = self._fetcher.download_bytes(file_of(target), target.length)
+            target.verify_length_and_hashes(data)
+        except LengthOrHashMismatchError as error:
+            message = f"{target.path} is not what was signed: {error}; publish it again"
+            raise VerificationError(message) from error
+        except DownloadError as error:
+            message = f"{target.path} cannot be fetched: {error}"
+            raise MissingSnapshotError(message) from error
+        return data
+
+
+def _read_state(path: Path) -> State:
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE + 1)
+    state = unpack_snapshot(data) if data[:4] == _ZSTD else unpack_state(data)
+    check_state(state)
+    return state

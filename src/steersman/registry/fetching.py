@@ -1,0 +1,267 @@
+"""Files from a registry that may be hostile: never more bytes than allowed, never for longer.
+
+Nothing is decompressed on the way, and a transfer that crawls is cut when its time is over: each
+part of it may arrive in time and the whole would still never end.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+from weakref import WeakSet
+
+import urllib3
+from tuf.api.exceptions import (
+    DownloadError,
+    DownloadHTTPError,
+    DownloadLengthMismatchError,
+    SlowRetrievalError,
+)
+from tuf.ngclient.fetcher import FetcherInterface
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from steersman.errors import InputError, RegistryError, VerificationError
+from steersman.registry.place import open_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from steersman.registry.place import Place
+
+_CONNECT_S = 5.0
+_GAP_S = 10.0
+_AGAIN_S = 0.05
+_REDIRECTS = 3
+_PIECE = 1 << 18
+_AT_ONCE = urllib3.Retry(total=1, read=1, connect=0, redirect=0, status=0, other=0)
+
+
+class Fetcher(FetcherInterface):
+    """Fetches files below a registry; a URL is the path below it."""
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Give everything that is fetched inside together so much time.
+
+        Args:
+            seconds: of real time.
+        """
+        del seconds
+        yield
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        raise NotImplementedError
+
+
+class PlaceFetcher(Fetcher):
+    """Fetches from a directory or bucket.
+
+    Args:
+        place: the tenant's own part of the registry.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def download_bytes(self, url: str, max_length: int) -> bytes:
+        """Return a file.
+
+        Args:
+            url: its path below the registry.
+            max_length: the longest that is read.
+
+        Raises:
+            DownloadError: there is none, it is longer, or the place does not answer.
+        """
+        try:
+            held = self._place.read(url, max_bytes=max_length)
+        except VerificationError as error:
+            raise DownloadLengthMismatchError(str(error)) from error
+        except RegistryError as error:
+            raise DownloadError(str(error)) from error
+        if held is None:
+            message = f"there is no {url}"
+            raise DownloadHTTPError(message, 404)
+        return held.data
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        yield self.download_bytes(url, 1 << 62)
+
+
+class _Connection(HTTPConnection):
+    """A connection that can be found by who cuts it."""
+
+    def __init__(self, *given: Any, live: WeakSet[HTTPConnection], **further: Any) -> None:
+        super().__init__(*given, **further)
+        live.add(self)
+
+
+class _SecureConnection(HTTPSConnection):
+    """Likewise with TLS."""
+
+    def __init__(self, *given: Any, live: WeakSet[HTTPConnection], **further: Any) -> None:
+        super().__init__(*given, **further)
+        live.add(self)
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class HttpFetcher(Fetcher):
+    """Fetches over HTTP or HTTPS, from any static server.
+
+    Args:
+        base: URL of the tenant's own part of the registry.
+    """
+
+    def __init__(self, base: str) -> None:
+        self._base = base.rstrip("/") + "/"
+        self._pools: dict[tuple[str, str, int | None], HTTPConnectionPool] = {}
+        self._live: WeakSet[HTTPConnection] = WeakSet()
+        self._ends_at = float("inf")
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Cut every connection when the time is over, whatever it waits for.
+
+        Args:
+            seconds: of real time.
+        """
+        self._ends_at = time.monotonic() + seconds
+        done = threading.Event()
+        watch = threading.Thread(target=self._cut_after, args=(seconds, done), daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            done.set()
+            self._ends_at = float("inf")
+
+    def download_bytes(self, url: str, max_length: int) -> bytes:
+        """Return a file.
+
+        Args:
+            url: its path below the registry.
+            max_length: the longest that is read.
+
+        Raises:
+            DownloadError: there is none, it is longer, it takes too long, or nobody answers.
+        """
+        data = bytearray()
+        pieces = self.fetch(url)
+        try:
+            for piece in pieces:
+                data += piece
+                if len(data) > max_length:
+                    message = f"{url} is longer than {max_length:,} bytes; the rest was not read"
+                    raise DownloadLengthMismatchError(message)
+        finally:
+            pieces.close()  # type: ignore[attr-defined]  # a generator, which closes what it reads
+        return bytes(data)
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        try:
+            response = self._answer(url)
+            try:
+                while piece := response.read1(_PIECE, decode_content=False):
+                    self._still_time(url)
+                    yield piece
+                self._still_time(url)
+            except BaseException:
+                response.close()
+                raise
+            response.release_conn()
+        except (urllib3.exceptions.HTTPError, HTTPException, OSError) as error:
+            self._still_time(url)
+            if isinstance(error, urllib3.exceptions.TimeoutError):
+                raise SlowRetrievalError(f"{url}: {error}") from error
+            raise DownloadError(f"{url} cannot be fetched: {error}") from error
+
+    def _answer(self, url: str) -> urllib3.BaseHTTPResponse:
+        where = self._base + url
+        for _ in range(_REDIRECTS + 1):
+            self._still_time(url)
+            response = self._ask(where)
+            location = response.get_redirect_location()
+            if not location:
+                break
+            response.close()
+            where = urljoin(where, location)
+        if response.status != 200:
+            response.close()
+            raise DownloadHTTPError(f"{url}: status {response.status}", response.status)
+        return response
+
+    def _ask(self, where: str) -> urllib3.BaseHTTPResponse:
+        parts = urlsplit(where)
+        return self._pool(where).urlopen(
+            "GET",
+            parts._replace(scheme="", netloc="", fragment="").geturl() or "/",
+            headers={"Accept-Encoding": "identity", "User-Agent": "steersman"},
+            retries=_AT_ONCE,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+            timeout=urllib3.Timeout(connect=_CONNECT_S, read=_GAP_S),
+        )
+
+    def _pool(self, where: str) -> HTTPConnectionPool:
+        parts = urlsplit(where)
+        key = parts.scheme, parts.hostname or "", parts.port
+        if key not in self._pools:
+            kind = {"http": _Pool, "https": _SecurePool}.get(parts.scheme)
+            if kind is None or not parts.hostname:
+                raise DownloadError(f"{where!r:.200} is neither http nor https")
+            self._pools[key] = kind(parts.hostname, parts.port, maxsize=2, live=self._live)
+        return self._pools[key]
+
+    def _still_time(self, url: str) -> None:
+        if time.monotonic() >= self._ends_at:
+            raise SlowRetrievalError(f"{url} took too long; it was cut")
+
+    def _cut_after(self, seconds: float, done: threading.Event) -> None:
+        if not done.wait(seconds):
+            # Again and again: a connection may have been about to open when the time was over.
+            while not done.wait(_AGAIN_S):
+                self._cut()
+
+    def _cut(self) -> None:
+        for connection in list(self._live):
+            sock = connection.sock
+            if sock is not None:
+                # Closing does not wake a thread that reads; this does. It may be closed already.
+                try:
+                    sock.shutdown(2)
+                except OSError:
+                    continue
+
+
+def open_source(source: str | Path) -> Fetcher:
+    """Return what fetches from a directory, bucket or web server.
+
+    Args:
+        source: a path, ``file:///…``, ``s3://…``, ``http://…`` or ``https://…``.
+
+    Raises:
+        InputError: another kind of URL.
+        DataError: a bucket, and obstore is not installed.
+    """
+    text = str(source)
+    if not text.startswith(("http://", "https://")):
+        return PlaceFetcher(open_place(source))
+    parts = urlsplit(text)
+    if not parts.hostname or parts.query or parts.fragment or parts.username:
+        message = f"{text!r:.200} is no base of a registry; allowed is https://host/path"
+        raise InputError(message)
+    return HttpFetcher(text)
