@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -183,7 +182,7 @@ async def test_who_does_not_see_all_rows_is_told_what_to_do(database, empty, tmp
 async def test_a_failed_backup_leaves_the_older_one(database, tmp_path):
     made = await backup(database, tmp_path / "all.backup")
     before = made.file.read_bytes()
-    broken = replace(database, url=database.url.replace("/postgres?", "/nowhere?"))
+    broken = on(database, "nowhere")
     with pytest.raises(StoreError):
         await backup(broken, made.file)
     assert made.file.read_bytes() == before
