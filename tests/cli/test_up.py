@@ -109,7 +109,7 @@ def test_everything_runs_learns_stops_and_goes_on(home):
     with Up(home, "--port", "0", "--json") as up:
         told = up.told()
         key = told["key"]
-        assert set(told["processes"]) == {"service", "learner", "keeper"}
+        assert set(told["processes"]) == {"service", "learner", "controller", "keeper"}
         decision = _decide(told, key)
         assert decision["logged"] is True
         event = {"event_id": "e-1", "decision_id": decision["decision_id"]}

@@ -25,6 +25,7 @@ _COMMANDS = {
     "key": "Make, list, rotate and revoke API keys.",
     "learn": "Run the learner; relearn or verify what was learned.",
     "monitor": "Watch decision points and rollouts.",
+    "rollout": "Let a candidate take over in stages, on evidence, or take it back.",
     "serve": "Run service processes over a store that is there.",
     "status": "Show what the service decides and has learned.",
     "tenant": "Make tenants, declare their decision points, hand out or erase their rows.",

@@ -1,4 +1,4 @@
-"""Everything that serves, on one machine: the store, service processes, the learner, the keeper.
+"""Everything that serves, on one machine: store, service, learner, controller, keeper.
 
 `prepare` makes a home fit to serve; the commands `up` and `demo` then run the processes they need.
 """
@@ -116,6 +116,15 @@ def learner_child(home: Path) -> Child:
         home: directory of all state.
     """
     return Child("learner", ["learn", "run", "--home", str(home)])
+
+
+def controller_child(home: Path) -> Child:
+    """Return what controls rollouts, and publishes what was learned.
+
+    Args:
+        home: directory of all state.
+    """
+    return Child("controller", ["rollout", "run", "--home", str(home)])
 
 
 def keeper_child(home: Path, cold: str | None) -> Child:

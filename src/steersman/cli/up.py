@@ -60,8 +60,9 @@ def command(
     """Run everything until it is stopped by Ctrl-C or SIGTERM.
 
     The store (embedded, unless DATABASE_URL names a server), service processes on one port, the
-    learner, and the keeper (partitions, daily compaction). The first time a tenant is made with the
-    shipped assistant's decision points and an API key, whose text is printed once.
+    learner, the controller (rollouts, publishing), and the keeper (partitions, daily compaction).
+    The first time a tenant is made with the shipped assistant's decision points and an API key,
+    whose text is printed once.
     """
     if supervised:
         stop_with_parent()
@@ -74,6 +75,7 @@ def command(
             children = (
                 stack.service_child(home, host, port, processes=processes),
                 stack.learner_child(home),
+                stack.controller_child(home),
                 stack.keeper_child(home, cold),
             )
             supervisor = Supervisor(

@@ -14,8 +14,8 @@ from steersman.store import (
     active_rollouts,
     move_rollout,
     open_incident,
-    promote_snapshot,
     record,
+    take_back_snapshot,
 )
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ async def roll_back(
 
 
 async def take_back(connection: Any, row: RolloutRow, serving: str) -> None:
-    """Let the control of a rollout that was promoted serve again, as it was then.
+    """Let the control of a rollout that was promoted serve again; it learns what it missed.
 
     Args:
         connection: of role worker, within a transaction that holds the point (`hold_point`).
@@ -176,7 +176,7 @@ async def take_back(connection: Any, row: RolloutRow, serving: str) -> None:
         now = f"rollout {busy[0].id} is under way" if busy else f"{serving} serves by now"
         message = f"{row.candidate} of {row.skill}/{row.point} cannot be taken back, since {now}; "
         raise RolloutError(message + "roll that one back first")
-    await promote_snapshot(connection, (row.tenant, row.skill, row.point), row.control, rows=())
+    await take_back_snapshot(connection, (row.tenant, row.skill, row.point), row.control)
 
 
 async def audit(

@@ -14,6 +14,7 @@ from steersman.service.logs import JsonFormatter, configure_logging
 from steersman.service.metrics import Metrics
 from steersman.service.server import HttpServer, serve
 from steersman.service.tracing import configure_tracing
+from steersman.service.verified import Verified
 
 __all__ = [
     "ControllerMetrics",
@@ -26,6 +27,7 @@ __all__ = [
     "Metrics",
     "Service",
     "Settings",
+    "Verified",
     "assemble",
     "configure_logging",
     "configure_tracing",

@@ -26,6 +26,7 @@ from steersman.service.key_admin import KeyAdmin
 from steersman.service.metrics import Metrics
 from steersman.service.openapi import Descriptions
 from steersman.service.replicas import Replicas
+from steersman.service.rollouts import Rollouts
 from steersman.service.snapshots import Snapshots
 from steersman.service.status import StatusPage
 from steersman.service.tracing import Tracing
@@ -131,7 +132,8 @@ class Service:
         )
         self.guard = Guard(lambda: self.decisions.depth + self.event_rows.depth, time.monotonic)
         self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
-        self.breakers["rebuilding"] = Breaker("store", time.monotonic, timeout_s=60.0)
+        for slow in ("rebuilding", "rollouts"):  # both load states
+            self.breakers[slow] = Breaker("store", time.monotonic, timeout_s=60.0)
         self.keys = Authenticator(self._look_up, secret, refresh_s=settings.key_refresh_s)
         self._settings = settings
         self._beside = beside
@@ -179,6 +181,13 @@ class Service:
             ),
             Explain(self.pool, reading, self.breakers["rebuilding"], self.verified),
             Snapshots(self.pool, reading),
+            Rollouts(
+                self.database,
+                self.pool,
+                self.verified,
+                reading=reading,
+                acting=self.breakers["rollouts"],
+            ),
             StatusPage(self.pool, reading, self.guard, self.replicas),
             KeyAdmin(self.database, secret, self.breakers["administering"]),
             Descriptions(),

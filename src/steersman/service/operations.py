@@ -68,6 +68,19 @@ _ABOUT_EVENTS = {
     "feedback.submit": "Report what somebody thought of it",
     "task_result": "Report how the task ended",
 }
+_ROLLOUT = {
+    "skill": "assistant",
+    "decision": "route",
+    "candidate": "0.1.1",
+    "reason": "a week of feedback",
+}
+_ABOUT_ACTIONS = {
+    "pause": "Let a rollout go no further; it is still watched",
+    "resume": "Let a rollout go on, or a frozen decision point follow its line again",
+    "promote": "Go on to the next stage, or from the last one let the candidate take over",
+    "rollback": "Take the candidate back, freeze it, and open an incident",
+    "freeze": "Pin what serves beside a rollout to one state",
+}
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
@@ -117,6 +130,53 @@ OPERATIONS: tuple[Operation, ...] = (
         "The newest versions of every decision point's policy",
         _object(snapshots=_list(ref("ShownSnapshot"))),
         "read",
+    ),
+    Operation(
+        "get",
+        "/v1/rollouts",
+        "The latest rollouts, also those that ended",
+        _object(rollouts=_list(ref("ShownRollout"))),
+        "read",
+    ),
+    Operation(
+        "post",
+        "/v1/rollouts",
+        "Start to roll out a published version",
+        "ShownRollout",
+        "admin",
+        ref("NewRollout"),
+        {"one": _ROLLOUT},
+        ("not_allowed",),
+        status=201,
+    ),
+    Operation(
+        "get",
+        "/v1/rollouts/{id}",
+        "Where a rollout stands, why, and what may be done",
+        "ShownRollout",
+        "read",
+        codes=("not_found",),
+    ),
+    Operation(
+        "get",
+        "/v1/rollouts/{id}/verdicts",
+        "Every verdict of a rollout, with the inputs from which it can be computed again",
+        _object(verdicts=_list(ref("ShownVerdict"))),
+        "read",
+        codes=("not_found",),
+    ),
+    *(
+        Operation(
+            "post",
+            f"/v1/rollouts/{{id}}/{action}",
+            about,
+            "ShownRollout",
+            "admin",
+            ref("RolloutAct"),
+            {"one": {"reason": "the latency alert of this morning"}},
+            ("not_found", "not_allowed"),
+        )
+        for action, about in _ABOUT_ACTIONS.items()
     ),
     Operation(
         "get", "/v1/keys", "The tenant's keys", _object(keys=_list(ref("ShownKey"))), "admin"

@@ -14,6 +14,13 @@ import msgspec
 
 from steersman.service.explanation import Explanation
 from steersman.service.key_admin import NewKey, Rotation, ShownKey
+from steersman.service.rollouts import (
+    NewRollout,
+    RolloutAct,
+    ShownIncident,
+    ShownRollout,
+    ShownVerdict,
+)
 from steersman.service.snapshots import ShownSnapshot
 from steersman.service.status import Status
 from steersman.wire import (
@@ -45,10 +52,15 @@ _TYPES = (
     Explanation,
     LocalDecision,
     NewKey,
+    NewRollout,
     Problem,
+    RolloutAct,
     Rotation,
+    ShownIncident,
     ShownKey,
+    ShownRollout,
     ShownSnapshot,
+    ShownVerdict,
     Status,
 )
 _DECISION = "019a3b5e-7c00-7d2a-8f00-5b1a2c3d4e5f"

@@ -17,6 +17,7 @@ CODES: dict[str, tuple[int, str]] = {
     "method_not_allowed": (405, "The path does not take this method"),
     "timeout": (408, "The request did not arrive in time"),
     "idempotency_conflict": (409, "The idempotency key was used with another body"),
+    "not_allowed": (409, "It cannot be done as things stand"),
     "too_large": (413, "The request is too large"),
     "unsupported_media_type": (415, "The body must be application/json"),
     "invalid": (422, "A value is not allowed"),

@@ -1,0 +1,94 @@
+"""``steersman rollout run``: the controller, the schedule of publishing, and their numbers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from steersman.cli.options import close, home_option, run
+from steersman.cli.registries import publisher_of, registry_location
+from steersman.cli.supervising import stop_on_signals, stop_with_parent
+from steersman.learn import ShippingSettings, run_shipping
+from steersman.registry import open_place
+from steersman.rollout import PrometheusSource, Source, run_controller
+from steersman.store import Database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("run")
+@home_option
+@click.option(
+    "--prometheus",
+    envvar="STEERSMAN_PROMETHEUS",
+    show_envvar=True,
+    metavar="URL",
+    help="Where errors are counted too. While it is dead or stale, nothing is promoted.",
+)
+@click.option(
+    "--stale-s",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="How old Prometheus' newest sample may be.",
+)
+@click.option(
+    "--publish-s",
+    default=3600.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="How often what was learned is published, of tenants with keys.",
+)
+@click.option("--supervised", is_flag=True, hidden=True)
+def run_command(
+    home: Path, prometheus: str | None, stale_s: float, publish_s: float, *, supervised: bool
+) -> None:
+    """Control rollouts until stopped by Ctrl-C or SIGTERM; publish what was learned every hour.
+
+    Any number may run, on any machine: each rollout is moved by one of them. One of them publishes,
+    refreshes signed timestamps, and anchors the audit.
+    """
+    from steersman.service import (  # noqa: PLC0415 (for one command)
+        ControllerMetrics,
+        Verified,
+        configure_logging,
+    )
+
+    configure_logging()
+    sources: list[Source] = []
+    if prometheus:
+        sources.append(PrometheusSource(prometheus, stale_s=stale_s))
+    database = Database.open(home)
+    bases = Verified(home)
+
+    async def control() -> None:
+        stop = asyncio.Event()
+        stop_on_signals(stop)
+        place = open_place(registry_location(home)) if _is_written(home) else None
+        metrics = ControllerMetrics(database, home, place=place)
+        shipping = run_shipping(
+            database,
+            stop=stop,
+            registries=lambda tenant: publisher_of(home, tenant),
+            settings=ShippingSettings(publish_s=publish_s),
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run_controller(database, stop=stop, sources=sources, bases=bases))
+            group.create_task(shipping)
+            group.create_task(metrics.run(stop))
+
+    if supervised:
+        stop_with_parent()
+    try:
+        run(control())
+    finally:
+        bases.close()
+        close(database)
+
+
+def _is_written(home: Path) -> bool:
+    """Return whether the registry is a place that this process could write to."""
+    return not registry_location(home).startswith(("http://", "https://"))

@@ -1,0 +1,132 @@
+"""How rollouts, verdicts and forecasts are printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.showing import as_text, show, show_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steersman.rollout import Explained, Forecast, RolloutPlan, Traffic
+    from steersman.store import RolloutRow
+
+COLUMNS = ("id", "skill", "decision", "candidate", "status", "stage", "share", "started_at")
+
+
+def shown_row(row: RolloutRow) -> dict[str, Any]:
+    """Return a rollout as it is printed.
+
+    Args:
+        row: the rollout.
+    """
+    return {
+        "id": row.id,
+        "skill": row.skill,
+        "decision": row.point,
+        "candidate": row.candidate,
+        "control": row.control,
+        "control_seq": row.control_seq,
+        "status": row.status,
+        "stage": row.stage,
+        "step": row.step,
+        "share": row.share,
+        "started_at": row.started_at,
+        "step_started_at": row.step_started_at,
+        "ended_at": row.ended_at,
+        "reason": row.reason,
+    }
+
+
+def show_explained(found: Explained, *, as_json: bool) -> None:
+    """Print why a rollout stands where it does.
+
+    Args:
+        found: as `explain` returned it.
+        as_json: for programs.
+    """
+    if as_json:
+        told = found.to_json()
+        told["decision"] = told.pop("point")
+        click.echo(as_text(told))
+        return
+    stages = [
+        f"{'*' if step == found.rollout.step else ' '} {stage.name} {stage.share:.0%}"
+        for step, stage in enumerate(found.plan.stages)
+    ]
+    show({**shown_row(found.rollout), "stages": stages}, as_json=False)
+    show({"may_be_done": list(found.legal), "frozen": found.frozen}, as_json=False)
+    if found.verdict is not None:
+        click.echo(f"\nverdict {found.verdict.seq}: {found.verdict.verdict}")
+        for reason in found.verdict.reasons:
+            click.echo(f"  - {reason}")
+        _show_compared(found.verdict.inputs.get("compared", ()))
+    for incident in found.incidents:
+        state = "closed" if incident.closed_at else "open"
+        click.echo(f"\nincident {incident.id} ({incident.kind}, {state}): {incident.summary}")
+
+
+def show_history(rows: Sequence[Mapping[str, Any]], *, recomputed: bool, as_json: bool) -> None:
+    """Print verdicts.
+
+    Args:
+        rows: their fields.
+        recomputed: whether each says if it is the same again.
+        as_json: for programs.
+    """
+    columns: tuple[str, ...] = ("seq", "at", "stage", "share", "verdict", "acted", "reasons")
+    if recomputed:
+        columns = (*columns[:-1], "same", "reasons")
+    shown = rows if as_json else [{**row, "reasons": list(row["reasons"])[:1]} for row in rows]
+    show_rows(shown, columns, as_json=as_json, none="no verdict yet; is a controller running?")
+
+
+def show_forecast(plan: RolloutPlan, found: Forecast, logged: Traffic, *, as_json: bool) -> None:
+    """Print how long a rollout will take.
+
+    Args:
+        plan: of the rollout.
+        found: what was computed.
+        logged: what the log says of traffic and spread.
+        as_json: for programs.
+    """
+    if as_json:
+        click.echo(as_text({**found.to_json(), "plan": plan.to_json(), "logged": logged}))
+        return
+    rows = [
+        {"stage": one.name, "share": one.share, "units_per_arm": one.units, "days": one.days}
+        for one in found.stages
+    ]
+    show_rows(rows, ("stage", "share", "units_per_arm", "days"), as_json=False, none="no stages")
+    click.echo(
+        f"\nAn effect of {found.effect:+g} (sd {found.sd:.3g}) takes {found.units:,} units of each "
+        f"arm and {found.days:.3g} days, in {found.power:.0%} of rollouts."
+    )
+    click.echo(
+        f"A loss as large is rolled back after {found.harm_units:,} units of the candidate, in 95 "
+        "of 100."
+    )
+    click.echo(
+        f"The log has {logged.units:,} units in {logged.days:.3g} days"
+        + (f", mean {logged.mean:.3g}, sd {logged.sd:.3g}." if logged.sd is not None else ".")
+    )
+
+
+def _show_compared(compared: Sequence[Mapping[str, Any]]) -> None:
+    rows = [
+        {
+            "guardrail": one["name"],
+            "candidate": one["candidate"],
+            "control": one["control"],
+            "low": one["low"],
+            "high": one["high"],
+            "units": one["units"],
+        }
+        for one in compared
+    ]
+    if rows:
+        click.echo()
+        show_rows(rows, tuple(rows[0]), as_json=False, none="")

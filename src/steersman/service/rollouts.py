@@ -1,0 +1,402 @@
+"""Rollouts over HTTP: read with the scope read, started and moved with the scope admin."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from steersman.errors import InputError, RolloutError, SnapshotError, StateError
+from steersman.rollout import Wanted, act, explain, start
+from steersman.service.app import Route
+from steersman.service.http import Answer, json_answer, read_json
+from steersman.store import as_tenant, find_rollout, rollouts_of, verdicts_of
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asyncpg import Pool
+
+    from steersman.learn import Bases
+    from steersman.rollout import Explained
+    from steersman.service.breaker import Breaker
+    from steersman.service.http import Request
+    from steersman.store import Database, IncidentRow, RolloutRow, VerdictRow
+
+_BYTES = 64 * 1024
+_MOST = 200
+_ACTIONS = ("pause", "resume", "promote", "rollback", "freeze")
+
+Reason = Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class NewRollout(msgspec.Struct, forbid_unknown_fields=True):
+    """Ask for a rollout.
+
+    Attributes:
+        skill: the application capability.
+        decision: the decision point.
+        candidate: a published version.
+        reason: why; kept in the audit.
+        overrides: fields of the section ``rollout`` that replace the declared ones.
+        concurrent: whether another point of the skill may have one; absent: as declared.
+        again: why a candidate that was rolled back is tried again.
+        force: why it may serve at once, without shadow or evidence.
+    """
+
+    skill: Annotated[str, Meta(min_length=1, max_length=64)]
+    decision: Annotated[str, Meta(min_length=1, max_length=64)]
+    candidate: Annotated[str, Meta(min_length=1, max_length=64)]
+    reason: Reason
+    overrides: dict[str, Any] = {}
+    concurrent: bool | None = None
+    again: Annotated[str, Meta(max_length=500)] = ""
+    force: Annotated[str, Meta(max_length=500)] = ""
+
+
+class RolloutAct(msgspec.Struct, forbid_unknown_fields=True):
+    """Why somebody acts.
+
+    Attributes:
+        reason: kept in the audit.
+        force: promote though there is no evidence.
+    """
+
+    reason: Reason
+    force: bool = False
+
+
+class ShownVerdict(msgspec.Struct, omit_defaults=True):
+    """One judgement of a rollout.
+
+    Attributes:
+        seq: 1, 2, 3, … within its rollout.
+        at: seconds since 1970.
+        stage: that was judged.
+        step: likewise.
+        share: likewise.
+        verdict: promote, hold, roll_back or not_enough_data.
+        acted: none, next_stage, promoted, rolled_back or held.
+        reasons: why.
+        inputs: every number that it follows from; only among the verdicts of one rollout.
+    """
+
+    seq: int
+    at: float
+    stage: str
+    step: int
+    share: float
+    verdict: str
+    acted: str
+    reasons: list[str]
+    inputs: dict[str, Any] | None = None
+
+
+class ShownIncident(msgspec.Struct, omit_defaults=True):
+    """Something that went wrong.
+
+    Attributes:
+        id: names it.
+        at: seconds since 1970.
+        kind: a word for programs.
+        summary: one sentence for people.
+        detail: with what.
+        closed_at: when somebody closed it; absent: it is open.
+    """
+
+    id: UUID
+    at: float
+    kind: str
+    summary: str
+    detail: dict[str, Any]
+    closed_at: float | None = None
+
+
+class ShownRollout(msgspec.Struct, omit_defaults=True):
+    """Where a rollout stands.
+
+    Attributes:
+        id: names it.
+        skill: the application capability.
+        decision: the decision point.
+        status: running, paused, promoted, rolled_back or aborted.
+        stage: shadow, canary, ab or live.
+        step: the place in its plan, from 0.
+        share: of the units that the candidate serves.
+        candidate: the version that is tried.
+        control: the version that served when it started,
+        control_seq: and after how many of its updates.
+        started_at: seconds since 1970.
+        step_started_at: likewise.
+        ended_at: likewise; absent: it is under way.
+        reason: why it is as it is.
+        plan: its stages, guardrails and other numbers; only where one rollout is asked for.
+        legal_actions: what may be done now; likewise.
+        frozen: whether the decision point is pinned to one state; likewise.
+        verdict: the last one; likewise.
+        incidents: of this rollout; likewise.
+    """
+
+    id: UUID
+    skill: str
+    decision: str
+    status: str
+    stage: str
+    step: int
+    share: float
+    candidate: str
+    control: str
+    control_seq: int
+    started_at: float
+    step_started_at: float
+    ended_at: float | None = None
+    reason: str = ""
+    plan: dict[str, Any] | None = None
+    legal_actions: list[str] | None = None
+    frozen: bool | None = None
+    verdict: ShownVerdict | None = None
+    incidents: list[ShownIncident] | None = None
+
+
+class Rollouts:
+    """Handlers of the routes for rollouts.
+
+    Args:
+        database: where they are.
+        pool: connections of role app, for reading.
+        bases: verifies candidates.
+        reading: breaker around the store, for what is read.
+        acting: likewise, for what is done.
+        clock: seconds since 1970.
+
+    No doctest: it needs a server; ``tests/service/test_rollouts.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        pool: Pool[Any],
+        bases: Bases,
+        *,
+        reading: Breaker,
+        acting: Breaker,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._pool = pool
+        self._bases = bases
+        self._reading = reading
+        self._acting = acting
+        self._clock = clock
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes; acting is never shed."""
+        one = "/v1/rollouts/{id}"
+        return [
+            ("GET", Route("/v1/rollouts", self.listed, "read", "read")),
+            ("POST", Route("/v1/rollouts", self.start, "admin")),
+            ("GET", Route(one, self.shown, "read", "read")),
+            ("GET", Route(f"{one}/verdicts", self.verdicts, "read", "read")),
+            *(("POST", Route(f"{one}/{name}", self._acts(name), "admin")) for name in _ACTIONS),
+        ]
+
+    async def listed(self, request: Request) -> Answer:
+        """Answer ``GET /v1/rollouts``.
+
+        Args:
+            request: whose key may read.
+
+        Returns:
+            ``{"rollouts": [...]}``: the latest 200, also those that ended.
+        """
+        tenant = request.key.tenant
+        rows = await self._read(tenant, lambda it: rollouts_of(it, tenant, limit=_MOST))
+        return json_answer({"rollouts": [_shown(row) for row in rows]})
+
+    async def shown(self, request: Request) -> Answer:
+        """Answer ``GET /v1/rollouts/{id}``.
+
+        Args:
+            request: whose key may read.
+
+        Returns:
+            The rollout with its plan, its last verdict and what is legal now.
+
+        Raises:
+            Refused: there is no such rollout.
+        """
+        tenant, identifier = request.key.tenant, _identifier(request)
+        try:
+            found = await self._read(tenant, lambda it: explain(it, tenant, identifier))
+        except RolloutError:
+            raise _no_such_rollout() from None
+        return json_answer(_explained(found))
+
+    async def verdicts(self, request: Request) -> Answer:
+        """Answer ``GET /v1/rollouts/{id}/verdicts``.
+
+        Args:
+            request: whose key may read.
+
+        Returns:
+            ``{"verdicts": [...]}``: all of them with their inputs, in their order; at most the
+            first 1000.
+
+        Raises:
+            Refused: there is no such rollout.
+        """
+        tenant, identifier = request.key.tenant, _identifier(request)
+
+        async def read(connection: Any) -> list[VerdictRow] | None:
+            if await find_rollout(connection, tenant, identifier) is None:
+                return None
+            return await verdicts_of(connection, tenant, identifier)
+
+        rows = await self._read(tenant, read)
+        if rows is None:
+            raise _no_such_rollout()
+        return json_answer({"verdicts": [_verdict(row, row.inputs) for row in rows]})
+
+    async def start(self, request: Request) -> Answer:
+        """Answer ``POST /v1/rollouts``.
+
+        Args:
+            request: whose key has the scope admin.
+
+        Returns:
+            201 with the rollout.
+
+        Raises:
+            Refused: the candidate does not fit or verify, or another rollout is under way.
+        """
+        asked = _converted(await read_json(request, _BYTES), NewRollout)
+        wanted = Wanted(
+            skill=asked.skill,
+            point=asked.decision,
+            candidate=asked.candidate,
+            reason=asked.reason,
+            overrides=asked.overrides,
+            concurrent=asked.concurrent,
+            again=asked.again,
+            force=asked.force,
+        )
+        row = await self._do(
+            lambda: start(
+                self._database,
+                request.key.tenant,
+                wanted,
+                actor=f"key {request.key.id}",
+                clock=self._clock,
+                bases=self._bases,
+            )
+        )
+        return json_answer(_shown(row), 201)
+
+    def _acts(self, action: Any) -> Callable[[Request], Awaitable[Answer]]:
+        async def handle(request: Request) -> Answer:
+            asked = _converted(await read_json(request, _BYTES), RolloutAct)
+            tenant, identifier = request.key.tenant, _identifier(request)
+            if await self._read(tenant, lambda it: find_rollout(it, tenant, identifier)) is None:
+                raise _no_such_rollout()
+            row = await self._do(
+                lambda: act(
+                    self._database,
+                    tenant,
+                    identifier,
+                    action,
+                    actor=f"key {request.key.id}",
+                    reason=asked.reason,
+                    force=asked.force,
+                    clock=self._clock,
+                    bases=self._bases,
+                )
+            )
+            return json_answer(_shown(row))
+
+        return handle
+
+    async def _do(self, work: Callable[[], Awaitable[RolloutRow]]) -> RolloutRow:
+        try:
+            return await self._acting.call(work)
+        except InputError as error:
+            raise Refused.of("invalid", str(error)) from None
+        except (RolloutError, SnapshotError, StateError) as error:
+            raise Refused.of("not_allowed", str(error)) from None
+
+    async def _read(self, tenant: UUID, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        async def read() -> Any:
+            async with self._pool.acquire() as connection, as_tenant(connection, tenant):
+                return await work(connection)
+
+        return await self._reading.call(read)
+
+
+def _shown(row: RolloutRow) -> ShownRollout:
+    return ShownRollout(
+        row.id,
+        row.skill,
+        row.point,
+        row.status,
+        row.stage,
+        row.step,
+        row.share,
+        row.candidate,
+        row.control,
+        row.control_seq,
+        row.started_at.timestamp(),
+        row.step_started_at.timestamp(),
+        None if row.ended_at is None else row.ended_at.timestamp(),
+        row.reason,
+    )
+
+
+def _explained(found: Explained) -> ShownRollout:
+    shown = _shown(found.rollout)
+    shown.plan = found.plan.to_json()
+    shown.legal_actions = list(found.legal)
+    shown.frozen = found.frozen
+    shown.verdict = None if found.verdict is None else _verdict(found.verdict)
+    shown.incidents = [_incident(one) for one in found.incidents]
+    return shown
+
+
+def _verdict(row: VerdictRow, inputs: dict[str, Any] | None = None) -> ShownVerdict:
+    return ShownVerdict(
+        row.seq,
+        row.at.timestamp(),
+        row.stage,
+        row.step,
+        row.share,
+        row.verdict,
+        row.acted,
+        list(row.reasons),
+        inputs,
+    )
+
+
+def _incident(row: IncidentRow) -> ShownIncident:
+    closed = None if row.closed_at is None else row.closed_at.timestamp()
+    return ShownIncident(row.id, row.at.timestamp(), row.kind, row.summary, row.detail, closed)
+
+
+def _identifier(request: Request) -> UUID:
+    try:
+        return UUID(request.params[0])
+    except ValueError:
+        raise _no_such_rollout() from None
+
+
+def _no_such_rollout() -> Refused:
+    return Refused.of("not_found", "this tenant has no such rollout; GET /v1/rollouts lists all")
+
+
+def _converted(body: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise Refused.of("invalid", what, field=where.strip("`.")) from None
