@@ -206,6 +206,28 @@ async def test_keys_are_forgotten_after_their_time(days):
     assert left == ["new"]
 
 
+async def test_days_that_a_rollout_is_judged_from_stay_until_it_ends(days):
+    for day in (0, 1):
+        await days.write(day=day)
+    await days.compact()
+    begun = datetime(days.first.year, days.first.month, days.first.day, tzinfo=UTC)
+    async with connected(days.database, "worker", days.tenant.id) as connection:
+        await connection.execute(
+            "INSERT INTO rollout (tenant, id, skill, point, status, stage, step, share, salt, "
+            "candidate, control, control_seq, plan, concurrent, started_at) VALUES ($1, $2, 's', "
+            "'p', 'paused', 'ab', 2, 0.5, 's', '0.1.1', '0.1.0', 0, '{}', false, $3)",
+            *(days.tenant.id, new_id(), begun + timedelta(days=1, hours=20)),
+        )
+    kept = await days.keep()
+    assert await days.existing() == days.names(1, 2)
+    why = f"tenant {days.tenant.id} has a rollout under way that is judged from them"
+    assert {kept.waiting[name] for name in days.names(1, 2)} == {why}
+    async with connected(days.database, "worker", days.tenant.id) as connection:
+        await connection.execute("UPDATE rollout SET status = 'aborted', ended_at = now()")
+    await days.keep()
+    assert await days.existing() == []
+
+
 async def test_the_newest_checkpoints_of_each_snapshot_stay(days):
     async with connected(days.database, "worker", days.tenant.id) as connection:
         for snapshot in ("0.1.0", "0.2.0"):

@@ -146,9 +146,9 @@ def erase_command(
 
     done = for_tenant(home, name, work)
     learned = [f"{skill}/{point}" for skill, point in done.learned]
-    show(
-        {"decisions": list(done.decisions), "rows": done.rows, "learned": learned}, as_json=as_json
-    )
+    published = [f"{skill}/{point} {version}" for skill, point, version in done.published]
+    shown = {"decisions": list(done.decisions), "rows": done.rows}
+    show({**shown, "learned": learned, "published": published}, as_json=as_json)
 
 
 def _show_points(rows: list[PointRow], *, as_json: bool) -> None:

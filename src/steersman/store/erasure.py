@@ -6,7 +6,8 @@ that was sent again, an event that was on its way) is swept away by `sweep`.
 
 What a state learned is more than rows: the learner is told to take the decision back, and `learn
 rebuild` makes a state that never knew it. Until then the numbered updates hold its features, since
-no state could be rebuilt from a log with gaps; `sweep` removes them once another snapshot serves.
+no state could be rebuilt from a log with gaps; `sweep` removes them once another snapshot serves
+that does not stand on them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 from steersman.errors import InputError
 from steersman.store.audit import record
 from steersman.store.database import as_tenant
+from steersman.store.standing import IN_USE, SUPERSEDED, clear_states, published_from
 from steersman.wire import id_time
 
 if TYPE_CHECKING:
@@ -50,11 +52,14 @@ class Erased:
         decisions: ids that are erased from now on, those that only the cold store holds included.
         rows: how many rows were deleted, by table.
         learned: skill and decision point of states that learned from them: rebuild those.
+        published: skill, decision point and version of signed snapshots that learned from them:
+            retract those, once others serve.
     """
 
     decisions: tuple[UUID, ...]
     rows: dict[str, int]
     learned: tuple[tuple[str, str], ...]
+    published: tuple[tuple[str, str, str], ...] = ()
 
 
 async def erase(
@@ -100,11 +105,12 @@ async def erase(
             await _write_down(connection, tenant, ids, reason)
             rows = await _delete(connection, ids)
             learned = await _take_back(connection, ids)
+            published = await published_from(connection, ids)
             detail = {"decisions": len(ids), "rows": rows, "by_unit": unit is not None}
             await record(connection, tenant, actor, "data.erase", reason, detail)
     finally:
         await connection.close()
-    return Erased(tuple(ids), rows, learned)
+    return Erased(tuple(ids), rows, learned, published)
 
 
 async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterator[str]:
@@ -143,7 +149,8 @@ async def sweep(connection: Any) -> dict[str, int]:
         connection: of role owner, within a transaction of the tenant.
 
     Returns:
-        How many rows were deleted, by table; tables without any are left out.
+        How many rows were deleted, and of ``snapshot`` emptied, by table; tables without any are
+        left out.
 
     No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
     """
@@ -151,30 +158,24 @@ async def sweep(connection: Any) -> dict[str, int]:
     if not ids:
         return {}
     rows = await _delete(connection, ids)
+    rows["snapshot"] = await clear_states(connection, ids)
     for table, condition in _CLEARED.items():
-        status = await connection.execute(f"DELETE FROM {table} AS o WHERE {condition}")  # noqa: S608 (constants)
+        status = await connection.execute(
+            f"WITH RECURSIVE {IN_USE} DELETE FROM {table} AS o WHERE {condition}"  # noqa: S608 (constants)
+        )
         rows[table] = int(status.split()[-1])
     return {table: count for table, count in rows.items() if count}
 
 
-# Of a snapshot that no longer serves, nor is stood on by the one that does, and had learned from an
-# erased decision: the sums that were stored, then the updates that tell which snapshots these are.
-# Relearning passes over the gaps.
-_POINT = "tenant = o.tenant AND {0}.skill = o.skill AND {0}.point = o.point"
-_SUPERSEDED = (
-    f"EXISTS (SELECT FROM decision_point AS p WHERE p.{_POINT.format('p')}) AND NOT EXISTS ("  # noqa: S608
-    "WITH RECURSIVE line (snapshot) AS ("
-    f"SELECT p.snapshot FROM decision_point AS p WHERE p.{_POINT.format('p')} UNION "
-    f"SELECT s.line FROM line AS l JOIN snapshot AS s ON s.{_POINT.format('s')} "
-    "AND s.id = l.snapshot WHERE s.line IS NOT NULL"
-    ") SELECT FROM line AS l WHERE l.snapshot = o.snapshot)"
-)
+# Of a snapshot on which nothing stands that serves, and that had learned from an erased decision:
+# the sums that were stored, then the updates that tell which snapshots these are. Relearning passes
+# over the gaps.
 _CLEARED = {
-    "checkpoint": f"{_SUPERSEDED} AND EXISTS ("
+    "checkpoint": f"{SUPERSEDED.format('snapshot')} AND EXISTS ("
     "SELECT FROM update AS u JOIN erasure AS e ON e.tenant = u.tenant AND e.decision = u.decision "
     "WHERE u.tenant = o.tenant AND u.skill = o.skill AND u.point = o.point "
     "AND u.snapshot = o.snapshot)",
-    "update": _SUPERSEDED + " AND o.decision IN (SELECT decision FROM erasure)",  # noqa: S608
+    "update": f"{SUPERSEDED.format('snapshot')} AND o.decision IN (SELECT decision FROM erasure)",  # noqa: S608
 }
 
 

@@ -159,9 +159,11 @@ def _check_servable(row: PointRow, target: SnapshotRow) -> None:
     name = f"{row.skill}/{row.point} {target.version}"
     if target.version == row.snapshot:
         raise StateError(f"{name} serves already; there is nothing to promote")
-    if target.reason != "published" or target.is_available:
+    if target.is_available or (target.reason != "published" and target.is_stored):
         return
-    why = "was never published" if target.published_at is None else "was retracted"
+    why = "has no state any more"
+    if target.reason == "published" and target.is_stored:
+        why = "was never published" if target.published_at is None else "was retracted"
     raise StateError(f"{name} {why}, so it must not serve; publish another version")
 
 

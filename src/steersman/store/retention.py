@@ -16,6 +16,7 @@ from steersman.errors import InputError
 from steersman.store.cold import datasets, ledger
 from steersman.store.database import as_tenant, set_tenant
 from steersman.store.erasure import sweep
+from steersman.store.standing import thin_states
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -40,6 +41,7 @@ class Kept:
         waiting: partitions that are old enough and still there, each with why.
         idempotency: keys and event ids forgotten.
         checkpoints: older states of a snapshot removed.
+        snapshots: states of older published snapshots removed; the registry has them.
         erased: rows that belong to erased decisions and had come back.
     """
 
@@ -48,6 +50,7 @@ class Kept:
     waiting: dict[str, str] = field(default_factory=dict)
     idempotency: int = 0
     checkpoints: int = 0
+    snapshots: int = 0
     erased: int = 0
 
 
@@ -57,6 +60,7 @@ async def keep(
     days: int,
     idempotency_days: int = 30,
     checkpoints: int = 3,
+    snapshots: int = 100,
     now: datetime | None = None,
 ) -> Kept:
     """Drop what is older than it has to be; whatever fails to go now goes with the next call.
@@ -69,6 +73,8 @@ async def keep(
             not send an event again that is older: the queue of a client that was away for longer
             is to be drained before.
         checkpoints: how many states of each snapshot stay, 1 or more.
+        snapshots: how many published snapshots of each decision point keep their state here, 1 or
+            more, besides those that served or are in use.
         now: default: the clock.
 
     Returns:
@@ -84,6 +90,7 @@ async def keep(
         ("days", days, _MOST_DAYS),
         ("idempotency_days", idempotency_days, _MOST_DAYS),
         ("checkpoints", checkpoints, 1000),
+        ("snapshots", snapshots, 1_000_000),
     ):
         if not 1 <= value <= most:
             message = f"{name} is {value!r}; allowed is 1 to {most:,}; nothing was dropped"
@@ -99,6 +106,8 @@ async def keep(
                 connection, tenant, now - timedelta(days=idempotency_days)
             )
             kept.checkpoints += await _thin(connection, tenant, checkpoints)
+            async with as_tenant(connection, tenant):
+                kept.snapshots += await thin_states(connection, snapshots)
         first = max(now.astimezone(UTC).date() - timedelta(days=days), _EPOCH)
         await _drop_old(connection, tenants, first, now, kept)
         for tenant in tenants:
@@ -243,6 +252,8 @@ async def _why_not(
     """Return why a tenant's rows of a day have to stay, if they have."""
     if table == "decision" and await _is_open(connection, day, now):
         return f"tenant {tenant} has decisions whose reward window is open"
+    if await _is_judged(connection, day):
+        return f"tenant {tenant} has a rollout under way that is judged from them"
     for dataset in _DATASETS[table]:
         if not await exported(connection, tenant, dataset, day):
             return f"tenant {tenant} has rows of {dataset} that the cold store does not have"
@@ -254,6 +265,15 @@ async def _is_open(connection: Any, day: date, now: datetime) -> bool:
         "SELECT EXISTS (SELECT FROM decision WHERE id >= first_id($1) AND id < first_id($1 + 1) "
         "AND window_ends > $2)",
         *(day, now),
+    )
+    return found
+
+
+async def _is_judged(connection: Any, day: date) -> bool:
+    found: bool = await connection.fetchval(
+        "SELECT EXISTS (SELECT FROM rollout WHERE ended_at IS NULL "
+        "AND (started_at AT TIME ZONE 'UTC')::date <= $1)",
+        day,
     )
     return found
 

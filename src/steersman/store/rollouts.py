@@ -394,7 +394,7 @@ async def tell_controllers(connection: Any, row: RolloutRow) -> None:
 
 async def _check_arms(connection: Any, point: Point, candidate: str, control: str) -> None:
     rows = await connection.fetch(
-        "SELECT id, reason, published_at, retracted_at FROM snapshot "
+        "SELECT id, published_at, retracted_at, state IS NULL AS is_gone FROM snapshot "
         "WHERE tenant = $1 AND skill = $2 AND point = $3 AND id = ANY($4)",
         *(*point, [candidate, control]),
     )
@@ -408,6 +408,8 @@ async def _check_arms(connection: Any, point: Point, candidate: str, control: st
         why = f"its candidate {candidate!r} was never published"
     elif known[candidate]["retracted_at"] is not None:
         why = f"its candidate {candidate} was retracted"
+    elif known[candidate]["is_gone"] or known[control]["is_gone"]:
+        why = f"the state of {candidate} or {control} was removed"
     if why is not None:
         raise RolloutError(
             f"no rollout of {point[1]}/{point[2]} starts, since {why}; publish a snapshot and "

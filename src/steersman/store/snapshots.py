@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _THIS = "tenant = $1 AND skill = $2 AND point = $3"
 _COLUMNS = (
     "tenant, skill, point, id, parent, spec_hash, feature_hash, reason, sha256, algorithm, "
-    "samples, line, line_seq, description, created_at, published_at, retracted_at"
+    "samples, line, line_seq, description, created_at, published_at, retracted_at, "
+    "state IS NOT NULL AS is_stored"
 )
 
 
@@ -49,6 +50,8 @@ class SnapshotRow:
         created_at: when the version was given out.
         published_at: when it was signed; None if it was not, or not yet.
         retracted_at: when it was taken back; None if it was not.
+        is_stored: whether the row has its state still: `keep` removes those of old snapshots that
+            never served, erasing those that learned from what was erased.
     """
 
     tenant: UUID
@@ -68,11 +71,12 @@ class SnapshotRow:
     created_at: datetime
     published_at: datetime | None
     retracted_at: datetime | None
+    is_stored: bool
 
     @property
     def is_available(self) -> bool:
-        """Whether it may begin to serve: it was published and not retracted."""
-        return self.published_at is not None and self.retracted_at is None
+        """Whether it may begin to serve: published, not retracted, and its state still there."""
+        return self.published_at is not None and self.retracted_at is None and self.is_stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

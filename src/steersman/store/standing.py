@@ -1,0 +1,112 @@
+"""Which snapshots are needed still, and which hold what was erased.
+
+A published snapshot holds sums of what its line had learned, so it is treated as checkpoints are:
+as soon as nothing that serves stands on it, its state goes if a decision that it learned from was
+erased. Its signed file is out of reach here; `erase` names the versions that are to be retracted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+_SAME_POINT = "{0}.tenant = {1}.tenant AND {0}.skill = {1}.skill AND {0}.point = {1}.point"
+
+IN_USE = (
+    # What serves, both arms of rollouts, and the lines that any of these stands on.
+    "in_use (tenant, skill, point, snapshot) AS ("  # noqa: S608 (constants)
+    "SELECT tenant, skill, point, snapshot FROM decision_point UNION "
+    "SELECT r.tenant, r.skill, r.point, a.snapshot FROM rollout AS r, "
+    "LATERAL (VALUES (r.candidate), (r.control)) AS a (snapshot) WHERE r.ended_at IS NULL UNION "
+    "SELECT s.tenant, s.skill, s.point, s.line FROM in_use AS i JOIN snapshot AS s "
+    f"ON {_SAME_POINT.format('s', 'i')} AND s.id = i.snapshot WHERE s.line IS NOT NULL)"
+)
+"""A common table expression, to be used after ``WITH RECURSIVE``."""
+_STANDS = (
+    # The logs that a published snapshot's state was made from.
+    "stands (tenant, skill, point, top, snapshot, last) AS ("  # noqa: S608 (constants)
+    "SELECT tenant, skill, point, id, line, line_seq FROM snapshot WHERE line IS NOT NULL UNION "
+    "SELECT s.tenant, s.skill, s.point, t.top, s.line, s.line_seq FROM stands AS t "
+    f"JOIN snapshot AS s ON {_SAME_POINT.format('s', 't')} AND s.id = t.snapshot "
+    "WHERE s.line IS NOT NULL)"
+)
+_HOLDS = (
+    f"EXISTS (SELECT FROM stands AS t JOIN update AS u ON {_SAME_POINT.format('u', 't')} "
+    "AND u.snapshot = t.snapshot AND u.seq <= t.last AND u.decision = ANY($1) "
+    f"WHERE {_SAME_POINT.format('t', 'o')} AND t.top = o.id)"
+)
+SUPERSEDED = (
+    f"EXISTS (SELECT FROM decision_point AS p WHERE {_SAME_POINT.format('o', 'p')}) "  # noqa: S608
+    f"AND NOT EXISTS (SELECT FROM in_use AS i WHERE {_SAME_POINT.format('o', 'i')} "
+    "AND o.{0} = i.snapshot)"
+)
+"""SQL of whether the snapshot of a row ``o`` is not in use; its column is to be filled in."""
+
+
+async def published_from(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[str, str, str], ...]:
+    """Return the published snapshots whose states learned from decisions.
+
+    Args:
+        connection: within a transaction of the tenant.
+        ids: of decisions.
+
+    Returns:
+        Skill, decision point and version of each that was not retracted.
+
+    No doctest: it needs a server; ``tests/store/test_standing.py`` shows it.
+    """
+    rows = await connection.fetch(
+        f"WITH RECURSIVE {_STANDS} SELECT skill, point, id FROM snapshot AS o "  # noqa: S608 (constants)
+        f"WHERE published_at IS NOT NULL AND retracted_at IS NULL AND {_HOLDS} "
+        "ORDER BY skill, point, created_at, id",
+        ids,
+    )
+    return tuple((row["skill"], row["point"], row["id"]) for row in rows)
+
+
+async def clear_states(connection: Any, ids: Sequence[UUID]) -> int:
+    """Remove the states that learned from erased decisions, of snapshots that are not in use.
+
+    Args:
+        connection: of role owner, within a transaction of the tenant.
+        ids: of erased decisions; their updates are still there.
+
+    Returns:
+        How many states were removed; their rows stay.
+
+    No doctest: it needs a server; ``tests/store/test_standing.py`` shows it.
+    """
+    status: str = await connection.execute(
+        f"WITH RECURSIVE {IN_USE}, {_STANDS} UPDATE snapshot AS o SET state = NULL "  # noqa: S608 (constants)
+        f"WHERE state IS NOT NULL AND {SUPERSEDED.format('id')} AND {_HOLDS}",
+        ids,
+    )
+    return int(status.rsplit(maxsplit=1)[-1])
+
+
+async def thin_states(connection: Any, most: int) -> int:
+    """Remove the states of older published snapshots that never served; the registry has them.
+
+    Args:
+        connection: of role owner, within a transaction of the tenant.
+        most: how many of each decision point stay, the newest.
+
+    Returns:
+        How many states were removed; their rows stay.
+
+    No doctest: it needs a server; ``tests/store/test_standing.py`` shows it.
+    """
+    status: str = await connection.execute(
+        f"WITH RECURSIVE {IN_USE} UPDATE snapshot AS o SET state = NULL FROM ("  # noqa: S608 (constants)
+        "SELECT tenant, skill, point, id, row_number() OVER ("
+        "PARTITION BY tenant, skill, point ORDER BY created_at DESC, id DESC) AS place "
+        "FROM snapshot WHERE published_at IS NOT NULL) AS n "
+        f"WHERE {_SAME_POINT.format('n', 'o')} AND n.id = o.id AND n.place > $1 "
+        f"AND o.state IS NOT NULL AND {SUPERSEDED.format('id')} AND NOT EXISTS ("
+        f"SELECT FROM update AS u WHERE {_SAME_POINT.format('u', 'o')} AND u.snapshot = o.id)",
+        most,
+    )
+    return int(status.rsplit(maxsplit=1)[-1])
