@@ -1,7 +1,8 @@
 """What tests share: a PostgreSQL server per test process, fresh tenants, and tests that await.
 
 Set ``STEERSMAN_TEST_DATABASE_URL`` to test against a server of your own, by a user that may make
-databases and roles, and that lets roles in without a password; without it an embedded server is started in a temporary directory.
+databases and roles, on a server that lets roles in without a password; without it an embedded
+server is started in a temporary directory.
 """
 
 from __future__ import annotations
