@@ -4,8 +4,8 @@ Each figure is the median of its runs with their 5th and 95th percentile; a goal
 95th percentile is on its side. States are of LinTS that has learned, so that nothing is compressed
 away that would not be in use; every run publishes or merges another state. Publishing begins with
 a state in memory and ends when the signed metadata are on disk, as each file is flushed. Verifying
-begins with a new consumer that knows nothing but the trusted root, and ends with a policy that
-could decide.
+begins with a new consumer that knows nothing but the trusted root and has an empty cache, and ends
+with a policy that could decide.
 
 The peers say what the parts cost without the safety: the compression, the hash or the file alone,
 and ``numpy.savez``, which neither signs nor verifies. They run in turns with ours.
@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import sys
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -30,6 +32,7 @@ from benchmarks.report import Figure, Options, command
 from benchmarks.turns import figure, in_turns
 from steersman.policies import LinTS, load_policy
 from steersman.registry import (
+    Consumer,
     DirectoryPlace,
     Keys,
     Publisher,
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steersman.policies import ChoicePolicy
     from steersman.registry import Description
 
     State = Mapping[str, NDArray[Any]]
@@ -159,9 +163,31 @@ def _publishing(options: Options) -> Iterator[Figure]:
     yield figure("publish, d=256 K=50", taken, goal=400.0)
 
 
+def _loading(options: Options) -> Iterator[Figure]:
+    state = _learned(*LARGE).state()
+    with TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        publisher = _publisher(folder)
+        publisher.publish(*_shipped(state, 1))
+        root = publisher.keys.trusted_root.read_bytes()
+        _save_flushed(folder, state)
+        address = stack.enter_context(_served(folder / "registry"))
+        caches = (folder / f"cache-{number}" for number in count())
+        calls: dict[str, Callable[[], object]] = {
+            "directory": lambda: _load(folder / "registry", root, next(caches)),
+            "the same over HTTP": lambda: _load(address, root, next(caches)),
+            "numpy.load, unverified": lambda: _load_saved(folder),
+        }
+        taken = in_turns(4 if options.quick else 20, calls)
+    over_http = {"over HTTP": taken.pop("the same over HTTP")}
+    yield figure("verify and load, d=256 K=50, directory", taken, goal=200.0)
+    yield figure("verify and load, d=256 K=50, HTTP of the same machine", over_http, goal=200.0)
+
+
 PARTS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "bytes": _bytes,
     "publishing": _publishing,
+    "loading": _loading,
     "measures": _measures,
     "merging": _merging,
 }
@@ -185,6 +211,34 @@ def _shipped(state: State, number: int) -> tuple[bytes, Description]:
         created_at=datetime.now(UTC),
     )
     return pack_snapshot(state), description
+
+
+def _load(source: str | Path, root: bytes, cache: Path) -> ChoicePolicy:
+    """Return the policy of the newest version, as a process that knows the trusted root alone."""
+    loaded = Consumer(source, root, cache).load("benchmark", "ship")
+    return load_policy(loaded.state)
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """Serve a folder as static files from a process of its own."""
+    program = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
+    with subprocess.Popen(
+        [*program, "--directory", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        try:
+            told = server.stdout.readline() if server.stdout else ""
+            yield f"http://127.0.0.1:{told.split(' port ')[1].split()[0]}"
+        finally:
+            server.terminate()
+
+
+def _load_saved(folder: Path) -> ChoicePolicy:
+    with np.load(folder / "state.npz") as file:
+        return load_policy({name: file[name] for name in file.files})
 
 
 def _save_flushed(folder: Path, state: State) -> None:

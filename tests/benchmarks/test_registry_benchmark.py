@@ -32,7 +32,17 @@ def test_an_unknown_part_is_named() -> None:
         list(registry.run(Options(sets=("magic",))))
 
 
-@pytest.mark.slow
+def test_all_parts_run(monkeypatch) -> None:
+    monkeypatch.setattr(registry, "LARGE", (8, 3))
+    monkeypatch.setattr(registry, "MERGED", ((8, 3),))
+    monkeypatch.setattr(registry, "DELTAS", 10)
+    figures = {figure.name: figure for figure in registry.run(Options(quick=True))}
+    for name in ("publish", "verify and load", "pack", "unpack", "merge of 2 deltas", "largest"):
+        assert any(found.startswith(name) for found in figures), name
+    assert figures["largest eigenvalue: relative error"].holds
+    assert all(figure.value > 0.0 for figure in figures.values())
+
+
 def test_parts_run_alone() -> None:
     names = [figure.name for figure in registry.run(Options(sets=("measures",), quick=True))]
     assert names == ["largest eigenvalue, d=256 K=50", "largest eigenvalue: relative error"]
