@@ -40,7 +40,7 @@ def test_all_parts_run(monkeypatch) -> None:
     for name in ("publish", "verify and load", "pack", "unpack", "merge of 2 deltas", "largest"):
         assert any(found.startswith(name) for found in figures), name
     assert figures["largest eigenvalue: relative error"].holds
-    assert all(figure.value > 0.0 for figure in figures.values())
+    assert all(figure.value >= 0.0 for figure in figures.values())
 
 
 def test_parts_run_alone() -> None:
