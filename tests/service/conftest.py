@@ -136,9 +136,9 @@ def _starter(
 ) -> Callable[..., AbstractAsyncContextManager[Serving]]:
     @asynccontextmanager
     async def start(
-        limits: Limits | None = None, settings: Settings | None = None
+        limits: Limits | None = None, settings: Settings | None = None, home: Path | None = None
     ) -> AsyncIterator[Serving]:
-        home = Path(tempfile.mkdtemp(prefix="steersman-service-"))
+        home = home or Path(tempfile.mkdtemp(prefix="steersman-service-"))
         secret = load_secret(home)
         await declare(database, tenant.id, POINT, actor="test")
         _, key = await create_key(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import MissingSnapshotError, VerificationError
 from steersman.policies import load_policy
+from steersman.registry import Consumer
 from steersman.store import find_snapshot, initial_policy, learned_from, spec_of
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.policies import ChoicePolicy
-    from steersman.registry import Consumer, Loaded
+    from steersman.registry import Description, Loaded
     from steersman.spec import DecisionPoint
     from steersman.store import PointRow, SnapshotRow
+
+_KEEP = 10  # versions of a point in the cache: explaining old ones must not push out what serves
 
 
 class Sought(NamedTuple):
@@ -179,7 +182,7 @@ class Verified:
         tenant = await self._name(connection, row.tenant)
         loaded = await self._call(tenant, lambda it: it.load(row.skill, row.point))
         point = row.tenant, row.skill, row.point
-        found = await find_snapshot(connection, point, loaded.description.version)
+        found = await find_snapshot(connection, point, _description(loaded).version)
         return await of_snapshot(connection, row, found)
 
     async def _name(self, connection: Any, tenant: UUID) -> str:
@@ -208,9 +211,7 @@ class Verified:
         source = self._source
         own = f"{source.rstrip('/')}/{tenant}" if "://" in source else Path(source) / tenant
         cache = self._home / "cache" / "registry" / tenant
-        from steersman.registry import Consumer  # noqa: PLC0415
-
-        return Consumer(own, root.read_bytes(), cache, clock=self._clock)
+        return Consumer(own, root.read_bytes(), cache, keep=_KEEP, clock=self._clock)
 
 
 async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> PointRow:
@@ -251,9 +252,16 @@ def _load(consumer: Consumer, sought: Sought) -> Loaded:
         return consumer.load(row.skill, row.point, row.snapshot)
 
 
+def _description(loaded: Loaded) -> Description:
+    if loaded.description is None:  # of a warm start or a prior, which are never asked for here
+        message = "a state without a description was loaded; only what was signed serves"
+        raise VerificationError(message)
+    return loaded.description
+
+
 def _fitting(loaded: Loaded, sought: Sought) -> ChoicePolicy:
     """Return the policy, if what was signed is what the store calls by this name."""
-    said, row, found = loaded.description, sought.row, sought.found
+    said, row, found = _description(loaded), sought.row, sought.found
     signed = said.skill, said.point, said.version, said.spec_hash, said.feature_hash
     wanted = row.skill, row.point, row.snapshot, found.spec_hash.hex(), found.feature_hash.hex()
     name = f"{row.skill}/{row.point} {row.snapshot}"

@@ -1,0 +1,119 @@
+"""Candidates that must not be loaded: control serves, and it is told and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+
+import pytest
+
+from tests.service.rollouts import decision
+from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
+from tests.service.test_serving_rollouts import ask_units, prepared, staged
+
+UNITS = [f"u{n}" for n in range(200)]
+
+
+def _delete(ships) -> None:
+    for path in (ships.folder / "targets").rglob("*.zst"):
+        path.unlink()
+
+
+def _corrupt(ships) -> None:
+    for path in (ships.folder / "targets").rglob("*.zst"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+
+def _unsign(ships) -> None:
+    for path in (ships.folder / "metadata").rglob("*.json"):
+        text = path.read_text()
+        path.write_text(re.sub(r'"sig": ?"[0-9a-f]{8}', '"sig":"00000000', text))
+
+
+def _distrust(ships) -> None:
+    shutil.rmtree(ships.home / "trust")
+
+
+@pytest.mark.parametrize("harm", [_delete, _corrupt, _unsign, _distrust])
+async def test_control_serves_for_what_does_not_verify(harm, database, tenant, serving) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        harm(ships)
+        await ships.start(version, "ab", 0.5)
+        await s.until(lambda: s.service.replicas.problem(tenant.id, "search", "depth") != "")
+        answers = await ask_units(s, UNITS)
+        assert {(one["arm"], one["snapshot"]) for one in answers} == {("control", "0.1.0")}
+        assert not any(one["degraded"] for one in answers)
+        assert {one["stage"] for one in answers} == {"ab"}
+        await asyncio.sleep(1.0)
+        (point,) = (await s.ask("GET", "/rl-status")).body["points"]
+        assert point["problem"]
+        assert point["rollout"].get("candidate_loaded", False) is False
+        text = (await s.ask("GET", "/metrics", key=None)).body.decode()
+        counted = re.search(r"steersman_arm_decisions_total{.*fallback.*} (\d+)", text)
+        assert counted is not None
+        assert int(counted[1]) > 60
+
+
+async def test_what_is_loaded_is_what_was_signed_and_never_the_row(
+    database, tenant, serving
+) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        signed = (await ask_units(s, ["before"]))[0]
+        connection = await database.connect(None)
+        await connection.execute(  # as whoever holds the store could: another state, and its hash
+            "UPDATE steersman.snapshot AS v SET state = b.state, sha256 = b.sha256 "
+            "FROM steersman.snapshot AS b WHERE v.tenant = $1 AND v.id = $2 "
+            "AND b.tenant = $1 AND b.id = '0.1.0'",
+            *(tenant.id, version),
+        )
+        await connection.close()
+        await ships.start(version, "ab", 0.5)
+        await staged(s, "ab", "candidate")
+        answers = await ask_units(s, UNITS)
+        (one, *_) = [one for one in answers if one["arm"] == "candidate"]
+        untaught = {"shallow": 0.5, "deep": 0.5}
+        assert one["distribution"] != untaught
+        assert signed["distribution"] != untaught
+
+
+async def test_a_candidate_that_comes_back_is_loaded(database, tenant, serving) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        shutil.move(ships.folder / "targets", ships.home / "elsewhere")
+        await ships.start(version, "ab", 0.5)
+        await s.until(lambda: s.service.replicas.problem(tenant.id, "search", "depth") != "")
+        shutil.move(ships.home / "elsewhere", ships.folder / "targets")
+        await staged(s, "ab", "candidate")
+        assert s.service.replicas.problem(tenant.id, "search", "depth") == ""
+
+
+async def test_while_the_registry_is_away_the_cache_serves(database, tenant, serving) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        await ships.start(version, "live", 0.95)
+        await staged(s, "live", "candidate")
+        home = s.home
+    shutil.move(ships.folder, ships.home / "elsewhere")
+    async with serving(home=home) as s:
+        answers = await ask_units(s, UNITS)
+        assert sum(one["snapshot"] == version for one in answers) > 150
+
+
+async def test_a_control_that_cannot_be_loaded_is_stood_in_for(database, tenant, serving) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        rollout = await ships.start(version, "live", 0.95)
+        await staged(s, "live", "candidate")
+        await ships.promote(rollout)
+        home = s.home
+    shutil.rmtree(ships.folder)
+    shutil.rmtree(home / "cache")
+    async with serving(home=home) as s:
+        one = await decision(s)
+        assert (one["snapshot"], one["update_seq"], one["degraded"]) == ("0.1.0", 0, False)
+        assert s.service.replicas.problem(tenant.id, "search", "depth")
