@@ -28,6 +28,15 @@ def test_a_second_implementation_on_the_same_draws():
     assert tuple(bca_interval(x, np.mean, resamples=2000, seed=7)) == pytest.approx(ends, abs=1e-9)
 
 
+def test_scipys_on_the_same_draws():
+    x = np.random.default_rng(1).exponential(size=41)
+    theirs = stats.bootstrap(
+        (x,), np.mean, n_resamples=2000, vectorized=False, rng=np.random.default_rng(7)
+    ).confidence_interval
+    ours = bca_interval(x, np.mean, resamples=2000, seed=7)
+    assert tuple(ours) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+
+
 def test_near_scipy_for_a_ratio_of_columns():
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.exponential(size=100), rng.uniform(0.5, 2, 100)])

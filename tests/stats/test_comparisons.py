@@ -41,6 +41,15 @@ def test_non_inferior_exactly_when_the_bound_is_above_the_margin(first, second, 
     assert ours.high == math.inf
 
 
+def test_non_inferiority_is_that_of_statsmodels():
+    # statsmodels 0.15.0: ttest_ind(a, b, usevar="unequal", alternative="larger", value=-0.4).
+    first, second = np.arange(1, 13) / 7, [0.3, 0.9, 1.1, 0.2, 0.5, 2.0, 0.8]
+    ours = non_inferiority_test(first, second, margin=0.4)
+    found = ours.statistic, ours.p_value, ours.degrees
+    theirs = (1.8220272220337375, 0.04787746898213615, 10.988313316162433)
+    assert found == pytest.approx(theirs, abs=1e-9)
+
+
 @pytest.mark.slow
 def test_error_rates():
     rng = np.random.default_rng(0)

@@ -33,6 +33,23 @@ def test_two_looks_spend_what_the_bivariate_normal_law_says():
 
 
 @pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
+def test_three_uneven_looks_spend_what_the_normal_law_says(spending):
+    times = np.array([0.2, 0.5, 0.7])
+    cov = np.sqrt(np.minimum.outer(times, times) / np.maximum.outer(times, times))
+    bounds = group_sequential_bounds(times, spending=spending)
+    law = stats.multivariate_normal(cov=cov)
+    law.abseps, law.maxpts = 1e-8, 2_000_000
+    spent = {
+        "pocock": 0.05 * np.log(1 + (np.e - 1) * 0.7),
+        "obrien-fleming": 4 * stats.norm.sf(stats.norm.isf(0.0125) / np.sqrt(0.7)),
+    }[spending]
+    assert 1 - law.cdf(bounds, lower_limit=-bounds) == pytest.approx(spent, abs=1e-6)
+    # A bound off by 1e-4 would spend this much more or less.
+    shifted = bounds + np.array([0.0, 0.0, 1e-4])
+    assert abs(law.cdf(shifted, lower_limit=-shifted) - 1 + spent) > 1.5e-6
+
+
+@pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
 def test_simulated_error_over_uneven_looks(spending):
     times = np.array([0.1, 0.25, 0.3, 0.9, 1.0])
     rng = np.random.default_rng(0)

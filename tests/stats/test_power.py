@@ -28,6 +28,36 @@ def test_known_answers():
     assert required_sample_size(0.2, 1.0, power=0.9) == 527
 
 
+# statsmodels 0.15.0: TTestIndPower, NormalIndPower and TTestPower .power(effect, n, 0.05).
+STATSMODELS = [
+    (0.12, 1092, 0.8003304740908623, 0.8006755118256713, 0.9773573023563743),
+    (0.5, 64, 0.8014595579222542, 0.807430419432557, 0.9760555768876558),
+    (0.2, 30, 0.11867943556403769, 0.12105930370579106, 0.18518338712591942),
+    (0.12, 500, 0.4743743222668725, 0.47510087057263783, 0.7636693721077384),
+]
+
+
+@pytest.mark.parametrize(("effect", "n", "t", "z", "paired"), STATSMODELS)
+def test_power_is_that_of_statsmodels(effect, n, t, z, paired):
+    assert achieved_power(effect, 1.0, n) == pytest.approx(t, abs=1e-9)
+    assert achieved_power(effect, 1.0, n, test="z") == pytest.approx(z, abs=1e-9)
+    assert achieved_power(effect, 1.0, n, paired=True) == pytest.approx(paired, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("effect", "power", "alpha", "t", "z"),
+    [
+        (0.12, 0.8, 0.05, 1091.080709923514, 1090.1195151877607),
+        (0.5, 0.9, 0.01, 120.70548584929035, 119.0350973257168),
+        (0.3, 0.95, 0.1, 241.17173674217324, 240.49218281192344),
+    ],
+)
+def test_sizes_are_those_of_statsmodels_rounded_up(effect, power, alpha, t, z):
+    asked = {"power": power, "level": 1 - alpha}
+    assert required_sample_size(effect, 1.0, **asked) == math.ceil(t)
+    assert required_sample_size(effect, 1.0, test="z", **asked) == math.ceil(z)
+
+
 @given(effects, spreads, st.floats(0.75, 0.99), st.floats(0.8, 0.99))
 def test_z_size_is_the_formula(effect, sd, power, level):
     z = stats.norm.ppf(1 - (1 - level) / 2) + stats.norm.ppf(power)

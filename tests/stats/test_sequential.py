@@ -57,6 +57,30 @@ def test_sequence_is_the_gaussian_mixture_boundary(mean, variance, n, level):
     assert (high - low) / 2 == pytest.approx(half, rel=1e-5)
 
 
+@given(
+    st.floats(-1, 1), st.floats(0.01, 4), st.integers(1, 10_000), st.floats(0.6, 0.999),
+    st.integers(1, 10_000),
+)  # fmt: skip
+def test_sequence_is_the_closed_form(mean, variance, n, level, n_star):
+    # Where the derivative of the boundary is 0: s - log s = 1 - 2 log alpha, s = n_star rho^2 + 1.
+    alpha = 1 - level
+    s = optimize.brentq(
+        lambda s: s - math.log(s) - 1 + 2 * math.log(alpha), 1 + 1e-12, 1e3, xtol=1e-14
+    )
+    half = math.sqrt(variance) * boundary(math.sqrt((s - 1) / n_star), n, alpha)
+    low, high = asymptotic_confidence_sequence(mean, variance, n, level=level, n_star=n_star)
+    assert (low, high) == pytest.approx((mean - half, mean + half), rel=1e-9, abs=1e-9)
+
+
+@given(st.floats(-1, 1), st.floats(0.01, 4), st.integers(1, 10_000), st.floats(0.01, 2))
+def test_msprt_is_the_closed_form(mean, variance, n, tau):
+    # Johari et al. (2022), equation for the normal mixture.
+    spread = variance + n * tau**2
+    power = (n * tau * mean) ** 2 / (2 * variance * spread)
+    theirs = min(1.0, math.sqrt(spread / variance) * math.exp(-power))
+    assert msprt(mean, variance, n, tau=tau) == pytest.approx(theirs, rel=1e-9, abs=1e-9)
+
+
 def boundary(rho, n, alpha):
     scaled = n * rho**2 + 1
     return math.sqrt(scaled / (n**2 * rho**2) * math.log(scaled / alpha**2))
