@@ -27,6 +27,7 @@ _COMMANDS = {
     "monitor": "Watch decision points and rollouts.",
     "rollout": "Let a candidate take over in stages, on evidence, or take it back.",
     "serve": "Run service processes over a store that is there.",
+    "snapshot": "Publish what was learned, signed; compare, make again or take back versions.",
     "status": "Show what the service decides and has learned.",
     "tenant": "Make tenants, declare their decision points, hand out or erase their rows.",
     "up": "Run everything until it is stopped.",

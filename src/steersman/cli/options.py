@@ -11,12 +11,12 @@ import asyncpg
 import click
 
 from steersman.errors import StoreError
-from steersman.store import Database, find_tenant
+from steersman.store import Database, as_tenant, find_tenant, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from steersman.store import Tenant
+    from steersman.store import PointRow, Tenant
 
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -143,6 +143,33 @@ def for_tenant(
         return await work(database, await find_tenant(database, name))
 
     return in_store(home, found)
+
+
+async def find_point(database: Database, tenant: Tenant, skill: str, point: str) -> PointRow:
+    """Return a decision point of a tenant.
+
+    Args:
+        database: migrated.
+        tenant: whose.
+        skill: the application capability.
+        point: the decision point's name.
+
+    Returns:
+        The point as it is declared.
+
+    Raises:
+        StoreError: there is no such point.
+    """
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, tenant.id):
+            for row in await points_of(connection, tenant.id):
+                if (row.skill, row.point) == (skill, point):
+                    return row
+    finally:
+        await connection.close()
+    message = f"{tenant.name} has no decision point {skill}/{point}; "
+    raise StoreError(message + f"`steersman tenant points {tenant.name}` shows those there are")
 
 
 def close(database: Database) -> None:

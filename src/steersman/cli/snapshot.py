@@ -1,0 +1,333 @@
+"""``steersman snapshot``: publish what was learned, signed; make it again, or take it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
+from steersman.cli.showing import show, show_rows
+from steersman.cli.signing import need_publisher
+from steersman.cli.snapshot_keys import keys
+from steersman.cli.snapshot_reading import diff_command, fetch_command, manifest_command
+from steersman.errors import MissingSnapshotError, StateError
+from steersman.learn import Reason, publish, reproduce
+from steersman.registry import pack_snapshot, unpack_state
+from steersman.store import (
+    as_tenant,
+    base_state,
+    find_snapshot,
+    pin_point,
+    record,
+    retract,
+    snapshots_of,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from steersman.registry import Description
+    from steersman.store import Database, Point, SnapshotRow, Tenant
+
+_COLUMNS = ("skill", "decision", "version", "reason", "from", "samples", "status", "at", "serves")
+_skill = click.argument("skill")
+_point = click.argument("point")
+_version = click.argument("version")
+_reason = click.option("--reason", required=True, help="Why; kept in the audit.")
+
+
+@click.group()
+def command() -> None:
+    """Publish what was learned, signed; look at it, make it again, or take it back."""
+
+
+command.add_command(keys)
+command.add_command(diff_command)
+command.add_command(fetch_command)
+command.add_command(manifest_command)
+
+
+@command.command("publish")
+@_skill
+@_point
+@click.option(
+    "--spec",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A candidate's declaration: what would have been learned under it. Nothing is switched.",
+)
+@click.option("--force", metavar="REASON", help="Overrule the publish guard; audited.")
+@tenant_option
+@administers
+def publish_command(
+    skill: str,
+    point: str,
+    spec: Path | None,
+    force: str | None,
+    tenant_name: str,
+    home: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Publish what POINT of SKILL has learned under the next version, signed.
+
+    Without anything new the last version is shown again. The guard refuses what left the size or
+    scale of earlier versions, or is shown to decide worse on held-out decisions.
+    """
+    publisher = need_publisher(home, tenant_name)
+    document = None if spec is None else spec.read_text(encoding="utf-8")
+    why = Reason(actor=actor(), force=force)
+
+    async def work(database: Database, tenant: Tenant) -> Description:
+        row = await find_point(database, tenant, skill, point)
+        return await publish(database, row, publisher, why, spec=document)
+
+    _show(for_tenant(home, tenant_name, work), as_json=as_json)
+
+
+@command.command("list")
+@click.argument("skill", required=False)
+@click.argument("point", required=False)
+@tenant_option
+@administers
+def list_command(
+    skill: str | None, point: str | None, tenant_name: str, home: Path, *, as_json: bool
+) -> None:
+    """Show all versions, oldest first: declared, rebuilt, published, retracted."""
+
+    async def read(connection: Any, tenant: Tenant) -> list[dict[str, Any]]:
+        known = await connection.fetch(
+            "SELECT skill, point, snapshot FROM decision_point WHERE ($1::text IS NULL OR "
+            "skill = $1) AND ($2::text IS NULL OR point = $2) ORDER BY skill, point",
+            *(skill, point),
+        )
+        return [
+            _listed(row, serving["snapshot"])
+            for serving in known
+            for row in await snapshots_of(
+                connection, (tenant.id, serving["skill"], serving["point"])
+            )
+        ]
+
+    rows = _reading(home, tenant_name, read)
+    show_rows(rows, _COLUMNS, as_json=as_json, none="nothing is declared")
+
+
+@command.command("show")
+@_skill
+@_point
+@_version
+@tenant_option
+@administers
+def show_command(
+    skill: str, point: str, version: str, tenant_name: str, home: Path, *, as_json: bool
+) -> None:
+    """Show what is known of VERSION: where it comes from, its evidence, its measures."""
+
+    async def read(connection: Any, tenant: Tenant) -> dict[str, Any]:
+        row = await find_snapshot(connection, (tenant.id, skill, point), version)
+        times = {"published_at": row.published_at, "retracted_at": row.retracted_at}
+        if row.description is not None:
+            return {**row.description, **times}
+        listed = _listed(row, "")
+        return {name: listed[name] for name in _COLUMNS[:-1]} | {"sha256": row.sha256.hex()}
+
+    show(_reading(home, tenant_name, read), as_json=as_json)
+
+
+@command.command("reproduce")
+@_skill
+@_point
+@_version
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the bytes.")
+@tenant_option
+@administers
+def reproduce_command(
+    skill: str,
+    point: str,
+    version: str,
+    out: Path | None,
+    tenant_name: str,
+    home: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Make VERSION again from the log alone, and compare it with what was signed, byte for byte.
+
+    Other bytes make the exit status 1.
+    """
+
+    async def work(database: Database, tenant: Tenant) -> tuple[bytes, bytes]:
+        made = await reproduce(database, tenant.id, skill, point, version)
+        connection = await database.connect("app")
+        try:
+            async with as_tenant(connection, tenant.id):
+                stored = await base_state(connection, (tenant.id, skill, point), version)
+        finally:
+            await connection.close()
+        return made, pack_snapshot(unpack_state(stored))
+
+    made, stored = for_tenant(home, tenant_name, work)
+    if out is not None:
+        out.write_bytes(made)
+    show({"version": version, "same": made == stored, "bytes": len(made)}, as_json=as_json)
+    if made != stored:
+        message = f"{skill}/{point} {version} does not follow from the log on this machine; "
+        raise StateError(message + "another processor or zstd may differ in the last digits")
+
+
+@command.command("retract")
+@_skill
+@_point
+@_version
+@_reason
+@tenant_option
+@administers
+def retract_command(
+    skill: str,
+    point: str,
+    version: str,
+    reason: str,
+    tenant_name: str,
+    home: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Take VERSION back: nobody finds it any more, and it never serves again.
+
+    What serves, or is on its way in a rollout, is not retracted: roll it back first.
+    """
+    publisher = need_publisher(home, tenant_name)
+
+    async def work(database: Database, tenant: Tenant) -> SnapshotRow:
+        key = tenant.id, skill, point
+        connection = await database.connect("worker")
+        try:
+            async with as_tenant(connection, tenant.id):
+                row = await retract(connection, key, version)
+                detail = {"version": version, "reason": reason}
+                await record(
+                    connection, tenant.id, actor(), "snapshot.retract", f"{skill}/{point}", detail
+                )
+                # Before the commit: what the registry still offers must not be forgotten here.
+                _take_out(publisher, key, version, reason)
+        finally:
+            await connection.close()
+        return row
+
+    row = for_tenant(home, tenant_name, work)
+    show({"version": row.version, "retracted_at": row.retracted_at}, as_json=as_json)
+
+
+@command.command("refresh")
+@tenant_option
+@administers
+def refresh_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
+    """Sign a new timestamp, which consumers believe for a day; `rollout run` does so hourly."""
+    done = need_publisher(home, tenant_name).refresh_timestamp()
+    shown = {"tenant": tenant_name, "expires": done.expires, "root_expires": done.root_expires}
+    show(shown, as_json=as_json)
+
+
+@command.command("unpin")
+@_skill
+@_point
+@_reason
+@tenant_option
+@administers
+def unpin_command(
+    skill: str, point: str, reason: str, tenant_name: str, home: Path, *, as_json: bool
+) -> None:
+    """Let POINT serve what it learns again, after the drift guard sent it back to its base."""
+
+    async def work(database: Database, tenant: Tenant) -> None:
+        connection = await database.connect("worker")
+        try:
+            async with as_tenant(connection, tenant.id):
+                await pin_point(connection, (tenant.id, skill, point), None)
+                detail = {"reason": reason}
+                name = f"{skill}/{point}"
+                await record(connection, tenant.id, actor(), "point.unpin", name, detail)
+        finally:
+            await connection.close()
+
+    for_tenant(home, tenant_name, work)
+    show({"skill": skill, "decision": point, "pinned": False}, as_json=as_json)
+
+
+def _take_out(publisher: Any, key: Point, version: str, reason: str) -> None:
+    try:
+        publisher.retract(*key[1:], version, reason=reason)
+    except MissingSnapshotError:  # archived, or retracted by a call that was killed since
+        return
+
+
+def _reading(home: Path, tenant_name: str, read: Any) -> Any:
+    async def work(database: Database, tenant: Tenant) -> Any:
+        connection = await database.connect("app")
+        try:
+            async with as_tenant(connection, tenant.id):
+                return await read(connection, tenant)
+        finally:
+            await connection.close()
+
+    return for_tenant(home, tenant_name, work)
+
+
+def _show(description: Description, *, as_json: bool) -> None:
+    if as_json:
+        show(description.to_json(), as_json=True)
+        return
+    held_out = description.evidence.get("held_out") or {}
+    show(
+        {
+            "version": description.version,
+            "algorithm": description.algorithm,
+            "from": f"{description.line} after {description.line_seq} updates",
+            "samples": description.samples,
+            "held out": _told(held_out),
+            "overruled": description.evidence.get("overruled"),
+            "bytes": description.size,
+            "sha256": description.sha256,
+            "at": description.url,
+        },
+        as_json=False,
+    )
+
+
+def _told(held_out: dict[str, Any]) -> str:
+    """Return what held-out decisions say, in a line."""
+    if held_out.get("difference") is None:
+        return "; ".join(held_out.get("reasons", ()))
+    return (
+        f"{held_out['difference']:+.4f} ({held_out['low']:+.4f} to {held_out['high']:+.4f} at "
+        f"{held_out['level']:.0%}) against {held_out['against']}, {held_out['decisions']} decisions"
+    )
+
+
+def _listed(row: SnapshotRow, serving: str) -> dict[str, Any]:
+    return {
+        "skill": row.skill,
+        "decision": row.point,
+        "version": row.version,
+        "reason": row.reason,
+        "algorithm": row.algorithm,
+        "from": row.parent if row.line is None else f"{row.line}+{row.line_seq}",
+        "samples": row.samples,
+        "status": _status(row),
+        "at": _at(row),
+        "serves": row.version == serving,
+    }
+
+
+def _status(row: SnapshotRow) -> str:
+    if row.retracted_at is not None:
+        return "retracted"
+    if row.reason != "published":
+        return "line"
+    return "waits" if row.published_at is None else "published"
+
+
+def _at(row: SnapshotRow) -> datetime:
+    return row.published_at or row.created_at

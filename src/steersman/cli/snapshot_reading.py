@@ -1,0 +1,141 @@
+"""``steersman snapshot diff``, ``fetch``, ``manifest``: versions as others see them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steersman.cli.options import administers, find_point, for_tenant, tenant_option
+from steersman.cli.showing import as_text, show
+from steersman.cli.signing import consumer_of
+from steersman.learn import compare_versions
+from steersman.registry import manifest, pack_snapshot
+
+if TYPE_CHECKING:
+    from steersman.registry import Diff
+    from steersman.store import Database, Tenant
+
+_skill = click.argument("skill")
+_point = click.argument("point")
+_source = click.option(
+    "--source",
+    metavar="URL",
+    help="The tenant's repository: a directory, s3://… or https://….  [default: of the home]",
+)
+
+
+@click.command("diff")
+@_skill
+@_point
+@click.argument("first")
+@click.argument("second")
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.2,
+    show_default=True,
+    help="Of the units among the newest decisions: held out of both, to compare them on.",
+)
+@click.option(
+    "--newest",
+    type=click.IntRange(1, 1_000_000),
+    default=20_000,
+    show_default=True,
+    help="How many decisions these are.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw it into this file too; needs the extra [demo].",
+)
+@tenant_option
+@administers
+def diff_command(
+    skill: str,
+    point: str,
+    first: str,
+    second: str,
+    share: float,
+    newest: int,
+    picture: Path | None,
+    tenant_name: str,
+    home: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Show what lies between the versions FIRST and SECOND of POINT.
+
+    Parameters, features, the traffic that moves between actions, and the difference of reward with
+    its interval, on decisions that were taken out of both.
+    """
+
+    async def work(database: Database, tenant: Tenant) -> Diff:
+        await find_point(database, tenant, skill, point)
+        key = tenant.id, skill, point
+        return await compare_versions(database, key, first, second, share=share, newest=newest)
+
+    found = for_tenant(home, tenant_name, work)
+    if picture is not None:
+        found.picture(picture)
+    if as_json:
+        show(found.to_json(), as_json=True)
+    else:
+        click.echo(found.text())
+
+
+@click.command("fetch")
+@_skill
+@_point
+@click.argument("version", required=False)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the state, as it was published, into this file.",
+)
+@_source
+@tenant_option
+@administers
+def fetch_command(
+    skill: str,
+    point: str,
+    version: str | None,
+    out: Path | None,
+    source: str | None,
+    tenant_name: str,
+    home: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Load VERSION, or the newest, as a consumer does: only what verifies.
+
+    It needs no database: root.json in HOME/trust/TENANT is what is trusted.
+    """
+    loaded = consumer_of(home, tenant_name, source=source).load(skill, point, version)
+    described = loaded.description
+    data = pack_snapshot(loaded.state)
+    if out is not None:
+        out.write_bytes(data)
+    shown = {
+        "version": None if described is None else described.version,
+        "source": loaded.source,
+        "verified_at": loaded.verified_at,
+        "sha256": None if described is None else described.sha256,
+        "bytes": len(data),
+        "reasons": list(loaded.reasons),
+    }
+    show(shown, as_json=as_json)
+
+
+@click.command("manifest")
+@_source
+@tenant_option
+@administers
+def manifest_command(source: str | None, tenant_name: str, home: Path, *, as_json: bool) -> None:
+    """Print what is published, as a consumer sees it: one JSON object a line; --json: a list."""
+    lines = manifest(consumer_of(home, tenant_name, source=source))
+    if as_json:
+        lines = as_text([json.loads(line) for line in lines.splitlines()]) + "\n"
+    click.echo(lines, nl=False)

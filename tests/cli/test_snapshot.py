@@ -1,0 +1,231 @@
+"""``steersman snapshot``: keys, versions, what consumers see, and what is taken back."""
+
+import asyncio
+import json
+from uuid import uuid4
+
+import pytest
+
+from steersman.store import as_tenant, find_tenant
+from tests.learn.shipping_world import PASSPHRASE, lessons, promote_point
+from tests.learn.world import declared, document, learn_all, traffic
+
+POINT = ("search", "depth")
+
+
+@pytest.fixture(scope="module")
+def shell(command):
+    """The command, with a passphrase in its environment and a tenant with keys."""
+    command.environment["STEERSMAN_ROOT_PASSPHRASE"] = PASSPHRASE
+    return command
+
+
+@pytest.fixture
+def name(shell):
+    name = f"t-{uuid4().hex[:12]}"
+    shell("tenant", "create", name)
+    return name
+
+
+@pytest.fixture
+def ready(shell, name, database):
+    """A tenant with keys, whose point has learned from twenty decisions."""
+    shell("snapshot", "keys", "init", "--tenant", name)
+    learn(database, name, 20)
+    return name
+
+
+def learn(database, name, n, *, seed=0, many=False):
+    async def work():
+        tenant = await find_tenant(database, name)
+        connection = await database.connect("worker")
+        await connection.execute("DELETE FROM work")
+        await connection.close()
+        row = await declared(database, tenant.id, policy="lin_ts")
+        await (lessons if many else traffic)(database, row, n, seed=seed)
+        await learn_all(database)
+
+    asyncio.run(work())
+
+
+def test_what_was_learned_is_published_shown_and_fetched(shell, ready, tmp_path):
+    made = shell.json("snapshot", "publish", *POINT, "--tenant", ready)
+    assert (made["version"], made["samples"]) == ("0.1.1", 20)
+    again = shell("snapshot", "publish", *POINT, "--tenant", ready)
+    assert "0.1.1" in again
+    assert "Too little overlap" in again
+    shown = shell.json("snapshot", "show", *POINT, "0.1.1", "--tenant", ready)
+    assert shown["sha256"] == made["sha256"]
+    assert shown["published_at"] is not None
+    base = shell.json("snapshot", "show", *POINT, "0.1.0", "--tenant", ready)
+    assert base["status"] == "line"
+    listed = shell.json("snapshot", "list", "--tenant", ready)
+    assert [(row["version"], row["status"], row["serves"]) for row in listed] == [
+        ("0.1.0", "line", True),
+        ("0.1.1", "published", False),
+    ]
+    assert "0.1.0+20" in shell("snapshot", "list", *POINT, "--tenant", ready)
+    file = tmp_path / "state.zst"
+    fetched = shell.json("snapshot", "fetch", *POINT, "--tenant", ready, "--out", file)
+    assert (fetched["version"], fetched["source"]) == ("0.1.1", "registry")
+    assert len(file.read_bytes()) == made["size"]
+    lines = shell("snapshot", "manifest", "--tenant", ready).splitlines()
+    assert [json.loads(line)["version"] for line in lines] == ["0.1.1"]
+    assert shell.json("snapshot", "manifest", "--tenant", ready)[0]["url"] == made["url"]
+
+
+def test_bytes_are_made_again_from_the_log(shell, ready, database, tmp_path):
+    made = shell.json("snapshot", "publish", *POINT, "--tenant", ready)
+    file = tmp_path / "again.zst"
+    found = shell.json(
+        *("snapshot", "reproduce", *POINT, made["version"], "--tenant", ready, "--out", file)
+    )
+    assert found == {"version": "0.1.1", "same": True, "bytes": made["size"]}
+    assert file.stat().st_size == made["size"]
+
+    async def damage():
+        connection = await database.connect("owner")
+        tenant = await find_tenant(database, ready)
+        async with as_tenant(connection, tenant.id):
+            await connection.execute("UPDATE update SET reward_change = 0.5 WHERE seq = 3")
+        await connection.close()
+
+    asyncio.run(damage())
+    said = shell("snapshot", "reproduce", *POINT, "0.1.1", "--tenant", ready, status=1)
+    assert "does not follow from the log" in said
+
+
+def test_a_candidate_is_published_and_compared(shell, ready, tmp_path):
+    shell("snapshot", "publish", *POINT, "--tenant", ready)
+    spec = tmp_path / "candidate.yaml"
+    spec.write_text(document(policy="lin_ts", dim=16))
+    made = shell.json("snapshot", "publish", *POINT, "--spec", spec, "--tenant", ready)
+    assert made["version"] == "0.2.1"
+    assert made["evidence"]["relearned"]["kept"] == 20
+    arguments = ("snapshot", "diff", *POINT, "0.1.1", "0.2.1", "--tenant", ready, "--share", 1)
+    text = shell(*arguments)
+    assert "minor" in text
+    assert "feature_hash" in text
+    assert "traffic on 20 logged requests" in text
+    assert shell.json(*arguments)["parameters"]["dim"] == {"before": 12, "after": 16}
+    spec.write_text(document(policy="lin_ts", reward="window_s: 60"))
+    said = shell("snapshot", "publish", *POINT, "--spec", spec, "--tenant", ready, status=1)
+    assert "another reward" in said
+
+
+def test_the_guard_is_overruled_with_a_reason(shell, name, database, tmp_path):
+    shell("snapshot", "keys", "init", "--tenant", name)
+    learn(database, name, 4000, many=True)
+    shell("snapshot", "publish", *POINT, "--tenant", name)
+    spec = tmp_path / "bad.yaml"
+    spec.write_text(document(policy="fixed").replace("action: deep}", "action: middle}"))
+    arguments = ("snapshot", "publish", *POINT, "--spec", spec, "--tenant", name)
+    said = shell(*arguments, status=1)
+    assert "held-out decisions" in said
+    assert "--force REASON" in said
+    forced = shell(*arguments, "--force", "to show a rollback")
+    assert "1.0.1" in forced
+    audit = shell.json("audit", "list", "--tenant", name)
+    assert any(row["detail"].get("force") == "to show a rollback" for row in audit)
+
+
+def test_a_version_is_retracted_unless_it_serves(shell, ready, database):
+    shell("snapshot", "publish", *POINT, "--tenant", ready)
+    learn(database, ready, 5, seed=1)
+    shell("snapshot", "publish", *POINT, "--tenant", ready)
+    why = ("--tenant", ready, "--reason", "learned from a bot")
+    done = shell.json("snapshot", "retract", *POINT, "0.1.1", *why)
+    assert done["retracted_at"] is not None
+    shell("snapshot", "retract", *POINT, "0.1.1", *why)  # again changes nothing
+    said = shell("snapshot", "fetch", *POINT, "0.1.1", "--tenant", ready, status=1)
+    assert "0.1.1" in said
+    assert [row["status"] for row in shell.json("snapshot", "list", "--tenant", ready)] == [
+        "line",
+        "retracted",
+        "published",
+    ]
+
+    async def serve():
+        tenant = await find_tenant(database, ready)
+        await promote_point(database, tenant.id, "0.1.2")
+
+    asyncio.run(serve())
+    said = shell("snapshot", "retract", *POINT, "0.1.2", *why, status=1)
+    assert "it serves" in said
+
+
+def test_keys_are_made_once_rotated_and_revoked(shell, name, home):
+    said = shell("snapshot", "publish", *POINT, "--tenant", name, status=1)
+    assert "keys init" in said
+    made = shell.json("snapshot", "keys", "init", "--tenant", name)
+    assert shell.json("snapshot", "keys", "init", "--tenant", name) == made
+    keys = home / "keys" / name
+    assert (keys / "root.pem").stat().st_mode & 0o077 == 0
+    old = (keys / "timestamp.pem").read_bytes()
+    shell("snapshot", "keys", "rotate", "timestamp", "--tenant", name)
+    assert (keys / "timestamp.pem").read_bytes() != old
+    arguments = ("snapshot", "keys", "revoke", "targets", "--tenant", name)
+    assert "Usage" in shell(*arguments, status=2)  # a reason is missing
+    shell(*arguments, "--reason", "the laptop was stolen")
+    offline = home / "offline" / name
+    offline.mkdir(parents=True)
+    (keys / "root.pem").rename(offline / "root.pem")
+    said = shell("snapshot", "keys", "rotate", "snapshot", "--tenant", name, status=1)
+    assert "root" in said
+    rotate = ("snapshot", "keys", "rotate", "snapshot", "--tenant", name)
+    shell(*rotate, "--root-keys", offline)
+    refreshed = shell.json("snapshot", "refresh", "--tenant", name)
+    assert refreshed["expires"] > refreshed["root_expires"][:2]
+    acts = [row["action"] for row in shell.json("audit", "list", "--tenant", name)]
+    assert acts.count("keys.rotate") == 2
+    assert acts.count("keys.revoke") == 1
+
+
+def test_a_wrong_passphrase_is_refused(shell, name):
+    shell("snapshot", "keys", "init", "--tenant", name)
+    shell.environment["STEERSMAN_ROOT_PASSPHRASE"] = PASSPHRASE[::-1]
+    try:
+        said = shell("snapshot", "keys", "rotate", "targets", "--tenant", name, status=1)
+    finally:
+        shell.environment["STEERSMAN_ROOT_PASSPHRASE"] = PASSPHRASE
+    assert "passphrase" in said
+
+
+def test_a_consumer_elsewhere_needs_a_root_that_it_trusts(shell, ready, home):
+    shell("snapshot", "publish", *POINT, "--tenant", ready)
+    root = home / "trust" / ready / "root.json"
+    kept = root.read_bytes()
+    root.unlink()
+    said = shell("snapshot", "fetch", *POINT, "--tenant", ready, status=1)
+    assert "copy root.json" in said
+    root.write_bytes(kept)
+    source = home / "registry" / ready
+    fetched = shell.json("snapshot", "fetch", *POINT, "--tenant", ready, "--source", source)
+    assert fetched["version"] == "0.1.1"
+
+
+def test_a_pin_is_taken_off(shell, ready, database):
+    async def pin(seq):
+        tenant = await find_tenant(database, ready)
+        connection = await database.connect("worker")
+        try:
+            async with as_tenant(connection, tenant.id):
+                if seq is not None:
+                    await connection.execute("UPDATE decision_point SET pinned_seq = $1", seq)
+                return await connection.fetchval("SELECT pinned_seq FROM decision_point")
+        finally:
+            await connection.close()
+
+    assert asyncio.run(pin(3)) == 3
+    shell("snapshot", "unpin", *POINT, "--tenant", ready, "--reason", "it was a holiday")
+    assert asyncio.run(pin(None)) is None
+
+
+@pytest.mark.parametrize("what", ["publish", "diff", "list"])
+def test_an_unknown_point_is_refused(shell, ready, what):
+    versions = ("0.1.0", "0.1.1") if what == "diff" else ()
+    arguments = ("snapshot", what, "search", "nothing", *versions, "--tenant", ready)
+    if what == "list":
+        assert shell.json(*arguments) == []
+    else:
+        assert "tenant points" in shell(*arguments, status=1)
