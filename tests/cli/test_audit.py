@@ -1,10 +1,12 @@
 """The audit from the command line: shown, and verified with a status that says what was found."""
 
 import asyncio
+import shutil
 from uuid import uuid4
 
 import pytest
 
+from steersman.registry import Keys, Publisher, open_place
 from tests.store.rows import connected
 
 
@@ -49,6 +51,41 @@ def test_a_sound_audit_is_said_to_be(command, name):
     again = command.json("audit", "verify", "--tenant", name, "--anchor", report["head"])
     assert (again["holds"], again["anchors"]) == (True, 1)
     assert "holds" in command("audit", "verify", "--tenant", name)
+
+
+@pytest.fixture
+def publisher(home, name, monkeypatch):
+    """What signs for the tenant, whose root is trusted in this home."""
+    monkeypatch.delenv("STEERSMAN_REGISTRY", raising=False)
+    made = Publisher(open_place(str(home / "registry" / name)), Keys(home / "keys" / name))
+    trusted = home / "trust" / name / "root.json"
+    trusted.parent.mkdir(parents=True)
+    trusted.write_bytes(made.create(name, "a long passphrase"))
+    return made
+
+
+def test_the_signed_head_finds_what_is_missing_at_the_end(command, name, database, publisher):
+    assert command.json("audit", "verify", "--tenant", name)["signed"] is None
+    seq, head = command.json("audit", "verify", "--tenant", name)["head"].split(":")
+    publisher.anchor(int(seq), bytes.fromhex(head))
+    report = command.json("audit", "verify", "--tenant", name)
+    assert (report["holds"], report["signed"], report["anchors"]) == (True, f"{seq}:{head}", 1)
+    tamper(database, name, "DELETE FROM audit WHERE tenant = $1 AND seq = 3")
+    report = command.json("audit", "verify", "--tenant", name, status=1)
+    assert report["broken"] == ["row 3 was anchored and is not there; the chain ends at 2"]
+    assert command.json("audit", "verify", "--tenant", name, "--without-registry")["holds"]
+    # A registry that is gone does not hide it: what verified lately still counts.
+    shutil.rmtree(command.home / "registry" / name)
+    report = command.json("audit", "verify", "--tenant", name, status=1)
+    assert report["signed"] == f"{seq}:{head}"
+
+
+def test_a_registry_that_does_not_verify_is_a_failure(command, name, publisher):
+    for file in (command.home / "registry" / name / "metadata").glob("*timestamp*"):
+        file.write_bytes(b"{}")
+    said = command("audit", "verify", "--tenant", name, status=1)
+    assert "Error: " in said
+    assert "holds" not in said
 
 
 def test_a_changed_row_ends_with_status_1(command, name, database):

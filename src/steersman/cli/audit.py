@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.options import administers, for_tenant, tenant_option
+from steersman.cli.registries import registry_location
 from steersman.cli.showing import show, show_rows
+from steersman.registry import Consumer
 from steersman.store import Anchor, AuditRow, ChainReport, as_tenant, history, verify_chain
 
 if TYPE_CHECKING:
@@ -82,21 +84,54 @@ def list_command(
     multiple=True,
     help="Number and hash of a row, as this command printed them once.",
 )
+@click.option("--without-registry", is_flag=True, help="Do not ask for the head that was signed.")
 @administers
 def verify_command(
-    tenant_name: str, anchors: tuple[Anchor, ...], home: Path, *, as_json: bool
+    tenant_name: str,
+    anchors: tuple[Anchor, ...],
+    home: Path,
+    *,
+    without_registry: bool,
+    as_json: bool,
 ) -> None:
     """Compute every hash again; exit status 1 if a row was changed, moved or removed.
 
     That rows are missing from the end only an anchor tells, which was kept elsewhere: the head that
-    this command prints.
+    is signed with the tenant's snapshots, if its root is trusted here, or one that this command
+    printed.
     """
-    report = verified(home, tenant_name, anchors)
-    show(_report(report), as_json=as_json)
+    signed = None if without_registry else signed_head(home, tenant_name)
+    report = verified(home, tenant_name, [*anchors, *(() if signed is None else (signed,))])
+    show(_report(report, signed), as_json=as_json)
     if not report.holds:
         for _, what in report.broken:
             click.echo(what, err=True)
         raise click.exceptions.Exit(1)
+
+
+def signed_head(home: Path, tenant_name: str) -> Anchor | None:
+    """Return the head of a tenant's audit as its signed metadata has it.
+
+    Args:
+        home: directory of all state; says which root is trusted.
+        tenant_name: whose.
+
+    Returns:
+        None: no root is trusted here, or no head was signed yet.
+
+    Raises:
+        RegistryError: the registry does not verify, and did not lately either.
+
+    No doctest: it needs a registry; ``tests/cli/test_audit.py`` shows it.
+    """
+    root = home / "trust" / tenant_name / "root.json"
+    if not root.is_file():
+        return None
+    source = f"{registry_location(home).rstrip('/')}/{tenant_name}"
+    consumer = Consumer(source, root.read_bytes(), home / "cache" / "registry" / tenant_name)
+    consumer.refresh()
+    head = consumer.anchor()
+    return None if head is None else Anchor(head.seq, head.digest)
 
 
 def verified(home: Path, tenant_name: str, anchors: Sequence[tuple[int, bytes]]) -> ChainReport:
@@ -138,12 +173,16 @@ def _row(row: AuditRow) -> dict[str, Any]:
     }
 
 
-def _report(report: ChainReport) -> dict[str, Any]:
-    head = report.head
+def _report(report: ChainReport, signed: Anchor | None) -> dict[str, Any]:
     return {
         "holds": report.holds,
         "rows": report.rows,
-        "head": None if head is None else f"{head.seq}:{head.hash.hex()}",
+        "head": _text(report.head),
+        "signed": _text(signed),
         "anchors": report.anchors,
         "broken": [what for _, what in report.broken],
     }
+
+
+def _text(anchor: Anchor | None) -> str | None:
+    return None if anchor is None else f"{anchor.seq}:{anchor.hash.hex()}"
