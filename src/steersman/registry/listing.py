@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 
 def manifest(source: Consumer | Place) -> str:
-    """Return a line of JSON for each published version: by name, the newest first.
+    """List what is published, in a form that people and scripts read.
 
     It is made when it is asked for and not signed: it is for reading, nothing is loaded by it.
 
     Args:
         source: a consumer lists what verified; a place what stands there, and that it fits
             together and to its own first root, which anybody who writes there can replace.
+
+    Returns:
+        A line of JSON for each version: points by name, their newest version first.
 
     Raises:
         SnapshotError: nothing verified, or a description is gone or damaged.

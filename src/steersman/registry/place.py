@@ -33,6 +33,8 @@ class Held(NamedTuple):
     Attributes:
         data: its content.
         tag: of this content; `Place.replace` takes it.
+
+    No doctest: places make it; that of `DirectoryPlace` shows it.
     """
 
     data: bytes
@@ -161,11 +163,14 @@ class DirectoryPlace:
         return Held(data, _tag(data))
 
     def write_new(self, path: str, data: bytes) -> str | None:
-        """Write a file that is not there yet and flush it and its name to disk.
+        """Write a file that is not there yet, flushed to disk.
 
         Args:
             path: of the file.
             data: its content.
+
+        Returns:
+            Its tag; None if there is a file already.
 
         Raises:
             RegistryError: it cannot be written.
@@ -184,6 +189,9 @@ class DirectoryPlace:
             path: of the file.
             data: its new content.
             expected_tag: of the content that is replaced; None: whatever is there.
+
+        Returns:
+            The new tag; None if it was changed meanwhile.
 
         Raises:
             RegistryError: it cannot be written.
@@ -321,6 +329,9 @@ class BucketPlace:
             path: of the object.
             data: its content.
 
+        Returns:
+            Its tag; None if there is an object already.
+
         Raises:
             RegistryError: the bucket refuses, or does not answer.
         """
@@ -333,6 +344,9 @@ class BucketPlace:
             path: of the object.
             data: its new content.
             expected_tag: of the content that is replaced; None: whatever is there.
+
+        Returns:
+            The new tag; None if it was changed meanwhile.
 
         Raises:
             RegistryError: the bucket refuses, or does not answer.
@@ -374,8 +388,11 @@ class BucketPlace:
                 done = self._obstore.put(self._store, path, data, mode=mode, use_multipart=False)
         except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
             return None
-        except FileNotFoundError:  # an object that was removed has no tag to expect
-            return None
+        except FileNotFoundError as error:
+            if isinstance(mode, dict):  # an object that was removed is not what was read
+                return None
+            message = f"there is no bucket for {path}: {error!s:.300}; check its name, endpoint"
+            raise RegistryError(message) from error
         return str(done["e_tag"])
 
     @contextmanager

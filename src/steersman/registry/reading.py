@@ -40,19 +40,19 @@ class Trusting:
         self._roots: list[bytes] = []
 
     @property
-    def intent(self) -> dict[str, str | int] | None:
+    def intent(self) -> dict[str, str] | None:
         """What a rotation that is under way, or was interrupted, wants."""
         path = self.keys.folder / "rotation.json"
         return json.loads(path.read_bytes()) if path.exists() else None
 
-    def intend(self, before: bytes, root: int) -> None:
+    def intend(self, before: bytes, key: str) -> None:
         """Note before a rotation what was trusted, so that it can be completed.
 
         Args:
             before: the root metadata until now.
-            root: number of the new one.
+            key: id of the key that the next root names.
         """
-        note = json.dumps({"before": before.decode(), "root": root}).encode()
+        note = json.dumps({"before": before.decode(), "key": key}).encode()
         write_private(self.keys.folder / "rotation.json", note)
 
     def settle(self) -> None:
@@ -151,13 +151,13 @@ class Trusting:
     def _complete(self, resign: Resign, held: Held | None) -> None:
         """Have signed anew what the keys until now had signed: nothing else is believed."""
         intent = self.intent
-        before = read_root(str(intent["before"]).encode()) if intent else self.root()
+        before = read_root(intent["before"].encode()) if intent else self.root()
         if resign(read_chain(before, self._beside(held)), held.tag if held else ""):
             self.settle()
 
     def _completes(self, root: Root) -> bool:
         intent = self.intent
-        return intent is not None and intent["root"] == root.version
+        return intent is not None and any(intent["key"] in it.keyids for it in root.roles.values())
 
     def _changed(self, tag: str) -> bool:
         held = self.place.read("metadata/timestamp.json")

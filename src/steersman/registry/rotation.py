@@ -54,8 +54,9 @@ class Rotation:
         root = read_root(before)
         waiting = self._keys.next_path_of(role)
         save_key(waiting, Ed25519PrivateKey.generate())
-        replace_key(root, role, load_key(waiting))
-        self._trusting.intend(before, root.version + 1)
+        signer = load_key(waiting)
+        replace_key(root, role, signer)
+        self._trusting.intend(before, signer.public_key.keyid)
         self._publish(root, signers)
 
     def of_root(self, passphrase: str, new_passphrase: str) -> None:
