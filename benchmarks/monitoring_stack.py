@@ -26,7 +26,16 @@ from steersman.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["CONFIGURATION", "PROGRAMS", "Delivered", "Monitors", "Webhook", "missing", "monitors"]
+__all__ = [
+    "CONFIGURATION",
+    "PROGRAMS",
+    "Delivered",
+    "Monitors",
+    "Webhook",
+    "missing",
+    "monitors",
+    "until",
+]
 
 CONFIGURATION = Path(__file__).parent.parent / "deploy" / "prometheus"
 PROGRAMS = ("prometheus", "promtool", "prometheus-alertmanager", "amtool")
@@ -144,7 +153,7 @@ class Monitors:
         Raises:
             DataError: There was none in time.
         """
-        found: list[dict[str, Any]] = _until(lambda: self.query(expression), expression, within_s)
+        found: list[dict[str, Any]] = until(lambda: self.query(expression), expression, within_s)
         return found
 
 
@@ -181,7 +190,7 @@ def monitors(folder: Path, target: str) -> Iterator[Monitors]:
             closing.callback(_stop, _start(folder, name, command))
         running = Monitors(f"http://{prometheus}", f"http://{alertmanager}", webhook, folder)
         for url in (running.url, running.alertmanager):
-            _until(partial(_is_ready, f"{url}/-/ready"), f"{url} (see {folder})", _START_S)
+            until(partial(_is_ready, f"{url}/-/ready"), f"{url} (see {folder})", _START_S)
         yield running
 
 
@@ -241,7 +250,21 @@ def _is_ready(url: str) -> bool:
             return False
 
 
-def _until(ask: Callable[[], Any], what: str, within_s: float) -> Any:
+def until(ask: Callable[[], Any], what: str, within_s: float) -> Any:
+    """Return the first answer that is true, asking again and again.
+
+    Args:
+        ask: What to ask.
+        what: It is, for the message.
+        within_s: The longest to wait.
+
+    Raises:
+        DataError: There was none in time.
+
+    Example:
+        >>> until(lambda: 7, "luck", 1.0)
+        7
+    """
     deadline = time.monotonic() + within_s
     while not (answer := ask()):
         if time.monotonic() > deadline:

@@ -1,0 +1,307 @@
+"""A candidate that begins to fail while it serves: how long until it is rolled back, and told.
+
+Everything is real: a service process, the controller, PostgreSQL, a signed candidate, Prometheus
+that scrapes every second, Alertmanager, a webhook. The fault is an everyday one. The candidate
+refuses contexts without a field that the control does without, and the application, which had
+always sent that field, stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from benchmarks.monitoring_stack import Delivered, Monitors, monitors, until
+from benchmarks.report import Figure
+from steersman.cli.serving import Served, served
+from steersman.learn import Reason, publish
+from steersman.registry import Keys, Publisher, open_place
+from steersman.rollout import PrometheusSource, Wanted, run_controller, start
+from steersman.service import ControllerMetrics
+from steersman.store import as_tenant, find_rollout, points_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from uuid import UUID
+
+    from steersman.store import Database, PointRow, RolloutRow
+
+__all__ = ["CONTROL", "Fault", "fault", "figures"]
+
+CONTROL = """
+format: 1
+skill: faulty
+decision: route
+context: {dim: 8, fields: {intent: {type: category}}}
+actions: {kind: choice, names: [fast, careful]}
+policy: {algorithm: lin_ucb}
+floor: 0.1
+fallback: {rules: [], otherwise: fast}
+budgets: {deadline_ms: 20000}
+reward: {terms: {success: {weight: 1}}}
+"""
+CANDIDATE = CONTROL.replace("{type: category}", "{type: category, missing: refuse}")
+# Windows of 30, 180 and 2,160 s, and of a twelfth: the speed of a canary that lasts some hours.
+BUDGET = {"period_s": 21_600.0, "objective": 0.99, "min_errors": 10}
+STAGES = [{"name": "canary", "share": 0.1, "min_units": 100, "min_s": 3600.0}]
+_ALERT = "SteersmanCandidateFailing"
+_RATE = 100.0
+_LONG_WINDOW_S = BUDGET["period_s"] / 720
+_LONGEST_S = 60.0
+_PASSPHRASE = "only for this run"  # noqa: S105 (the keys it locks are gone after it)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happened after the fault, in seconds from the first request that had it.
+
+    Args:
+        rolled_back_s: Until the rollback was committed.
+        served_s: Until no decision was made within the rollout any more.
+        fired_s: Until Prometheus said that the alert fires.
+        delivered_s: Until the webhook had the alert.
+        asked: Requests, with the fault and before.
+        refused: Of them, those without a decision.
+        degraded: Of them, those answered by the fallback.
+        failed: Decisions that the candidate could not make.
+        reason: Why the controller rolled back.
+        alerts: Names of all that came to the webhook.
+    """
+
+    rolled_back_s: float
+    served_s: float
+    fired_s: float
+    delivered_s: float
+    asked: int
+    refused: int
+    degraded: int
+    failed: int
+    reason: str
+    alerts: tuple[str, ...]
+
+
+def figures() -> Iterator[Figure]:
+    """Yield the figures, measured once."""
+    with tempfile.TemporaryDirectory(prefix="fault-") as folder:
+        found = fault(Path(folder), warm_s=_LONG_WINDOW_S + 5.0)
+    goal = "< 10"
+    yield Figure(
+        "fault injected → rolled back",
+        found.rolled_back_s,
+        unit="s",
+        goal=goal,
+        holds=found.rolled_back_s < 10,
+    )
+    yield Figure("fault injected → no decision in the rollout", found.served_s, unit="s")
+    yield Figure("fault injected → alert at the webhook", found.delivered_s, unit="s")
+    yield Figure(
+        "decisions refused by the fault",
+        float(found.refused + found.degraded),
+        unit=f"of {found.asked}",
+        goal=0,
+        holds=found.refused + found.degraded == 0,
+    )
+
+
+def fault(folder: Path, *, warm_s: float, tenant: str = "faulty") -> Fault:
+    """Run everything, break the candidate, and watch.
+
+    Args:
+        folder: For all files; sockets are made in it, so its path has to be short.
+        warm_s: How long the candidate serves before it is broken. The more there is in the long
+            window by then, the longer it takes to fill with failures.
+        tenant: Name of a new tenant.
+
+    Raises:
+        DataError: Prometheus or Alertmanager is not installed, or something took too long.
+    """
+    with ExitStack() as exits:
+        running = exits.enter_context(served(folder / "home", tenant, [CONTROL], processes=1))
+        target = urlsplit(running.urls[0]).netloc
+        watching = exits.enter_context(monitors(folder / "monitors", target))
+        traffic = exits.enter_context(_traffic(running))
+        row = asyncio.run(_start(running))
+        exits.enter_context(_controlling(running, watching))
+        watching.wait('steersman_arm_decisions_total{arm="candidate"} > 0', within_s=_LONGEST_S)
+        time.sleep(warm_s)
+        return _break(running, watching, traffic, row)
+
+
+def _break(running: Served, watching: Monitors, traffic: _Traffic, row: RolloutRow) -> Fault:
+    begun = traffic.break_it()
+    end: RolloutRow = until(lambda: asyncio.run(_ended(running, row)), "the rollback", _LONGEST_S)
+    told: Delivered = until(
+        lambda: watching.webhook.find(_ALERT), f"the alert {_ALERT}", _LONGEST_S
+    )
+    watching.wait('ALERTS{alertname="SteersmanRolledBack", alertstate="firing"}')
+    first = f'min_over_time(timestamp(ALERTS{{alertname="{_ALERT}", alertstate="firing"}})[2m:1s])'
+    failed = 'sum(steersman_arm_decisions_total{arm="candidate", result="failed"})'
+    return Fault(
+        rolled_back_s=_seconds(end) - begun,
+        served_s=traffic.last_in_rollout - begun,
+        fired_s=_number(watching, first) - begun,
+        delivered_s=told.at - begun,
+        asked=traffic.counts.total(),
+        refused=traffic.counts["refused"],
+        degraded=traffic.counts["degraded"],
+        failed=int(_number(watching, failed)),
+        reason=end.reason,
+        alerts=tuple(sorted({one.labels["alertname"] for one in watching.webhook.delivered})),
+    )
+
+
+def _seconds(end: RolloutRow) -> float:
+    return 0.0 if end.ended_at is None else end.ended_at.timestamp()
+
+
+def _number(watching: Monitors, query: str) -> float:
+    return float(watching.wait(query)[0]["value"][1])
+
+
+class _Traffic:
+    """An application that asks all the time, from a thread of its own."""
+
+    def __init__(self, running: Served) -> None:
+        self.counts: Counter[str] = Counter()
+        self.last_in_rollout = 0.0
+        self._running = running
+        self._broken_at: float | None = None
+        self._stop = threading.Event()
+        self._rng = random.Random(7)
+
+    def break_it(self) -> float:
+        """Stop to send the field; return when."""
+        self._broken_at = time.time()
+        return self._broken_at
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Ask at a steady rate, whatever the answers."""
+        key = {"Authorization": f"Bearer {self._running.key}"}
+        async with aiohttp.ClientSession(headers=key) as session, asyncio.TaskGroup() as group:
+            due = time.monotonic()
+            while not self._stop.is_set():
+                group.create_task(self._ask(session))
+                due = max(due + 1 / _RATE, time.monotonic() - 1.0)
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    async def _ask(self, session: aiohttp.ClientSession) -> None:
+        context = {} if self._broken_at else {"intent": self._rng.choice(["refund", "order"])}
+        body = {"skill": "faulty", "decision": "route", "context": context}
+        body["unit"] = f"u{self._rng.randrange(1_000_000)}"
+        asked = time.time()
+        async with session.post(f"{self._running.urls[0]}/v1/decide", json=body) as answer:
+            said = await answer.json()
+        if answer.status != 200:
+            self.counts["refused"] += 1
+        elif said["degraded"]:
+            self.counts["degraded"] += 1
+        else:
+            self.counts["answered"] += 1
+            if said["stage"] == "canary":
+                self.last_in_rollout = max(self.last_in_rollout, asked)
+
+
+@contextmanager
+def _traffic(running: Served) -> Iterator[_Traffic]:
+    traffic = _Traffic(running)
+    with _in_thread(traffic.run, traffic.stop):
+        yield traffic
+
+
+@contextmanager
+def _controlling(running: Served, watching: Monitors) -> Iterator[None]:
+    """Run the controller as `steersman rollout run` does."""
+    stop = asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def control() -> None:
+        loops.append(asyncio.get_running_loop())
+        sources = [PrometheusSource(watching.url)]  # the store is always asked besides
+        await asyncio.gather(
+            run_controller(running.database, stop=stop, sources=sources),
+            ControllerMetrics(running.database, running.home).run(stop),
+        )
+
+    with _in_thread(control, lambda: loops[0].call_soon_threadsafe(stop.set)):
+        yield
+
+
+@contextmanager
+def _in_thread(work: Callable[[], Awaitable[None]], stop: Callable[[], object]) -> Iterator[None]:
+    failures: list[BaseException] = []
+
+    async def running() -> None:
+        await work()
+
+    def run() -> None:
+        try:
+            asyncio.run(running())
+        except BaseException as error:  # noqa: BLE001 (raised again below, in the thread that asks)
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop()
+        thread.join(20)
+        if failures:
+            raise failures[0]
+
+
+async def _start(running: Served) -> RolloutRow:
+    """Sign a candidate and let it serve a tenth at once."""
+    name, tenant = running.tenant.name, running.tenant.id
+    publisher = Publisher(
+        open_place(running.home / "registry" / name), Keys(running.home / "keys" / name)
+    )
+    trust = running.home / "trust" / name
+    trust.mkdir(parents=True)
+    (trust / "root.json").write_bytes(publisher.create(name, _PASSPHRASE))
+    row = await _point(running.database, tenant)
+    why = Reason(actor="benchmark", force="nothing is learned here")
+    published = await publish(running.database, row, publisher, why, spec=CANDIDATE)
+    wanted = Wanted(
+        skill=row.skill,
+        point=row.point,
+        candidate=published.version,
+        overrides={"stages": STAGES, "error_budget": BUDGET},
+        force="to see what a fault does",
+    )
+    return await start(running.database, tenant, wanted, actor="benchmark", clock=time.time)
+
+
+async def _point(database: Database, tenant: UUID) -> PointRow:
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, tenant):
+            (row,) = await points_of(connection, tenant)
+        return row
+    finally:
+        await connection.close()
+
+
+async def _ended(running: Served, row: RolloutRow) -> RolloutRow | None:
+    connection = await running.database.connect("app")
+    try:
+        async with as_tenant(connection, row.tenant):
+            found = await find_rollout(connection, row.tenant, row.id)
+    finally:
+        await connection.close()
+    return None if found is None or found.is_under_way else found

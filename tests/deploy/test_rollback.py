@@ -1,0 +1,44 @@
+"""A candidate that begins to fail, the real Prometheus and Alertmanager, and who notices."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from benchmarks.rollout_fault import fault
+from steersman.wire import new_id
+
+
+@pytest.fixture(scope="module")
+def found(database, programs):
+    """What one fault did; nobody but the application knew of it."""
+    folder = Path(tempfile.mkdtemp(prefix="st-"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATABASE_URL", database.url)
+        yield fault(folder, warm_s=8.0, tenant=f"fault-{new_id().hex}")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_it_is_rolled_back_within_ten_seconds_of_its_first_failure(found):
+    assert 0 < found.rolled_back_s < 10
+    assert found.served_s < found.rolled_back_s + 2  # and every process knows soon
+    assert "burns the error budget" in found.reason
+    assert "says prometheus" in found.reason
+
+
+@pytest.mark.slow
+def test_the_alert_fires_and_is_delivered_and_no_other_page(found):
+    assert found.fired_s < 10
+    assert found.delivered_s < 12
+    allowed = {"SteersmanCandidateFailing", "SteersmanCandidateBurnsBudget"}
+    assert "SteersmanCandidateFailing" in found.alerts
+    assert set(found.alerts) <= allowed
+
+
+@pytest.mark.slow
+def test_nobody_who_asked_was_refused_or_got_a_fallback(found):
+    assert found.failed >= 10
+    assert (found.refused, found.degraded) == (0, 0)
+    assert found.asked > 500
