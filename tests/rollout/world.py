@@ -64,10 +64,12 @@ PACES = ControllerSettings(
 )
 
 
-def document(point: str = "depth", *, rollout: str = "") -> str:
+def document(
+    point: str = "depth", *, rollout: str = "", window_s: float = 1.0, min_s: float = 2.0
+) -> str:
     """Return a declaration whose windows and stages take seconds."""
     stages = ", ".join(
-        f"{{name: {name}, share: {share}, min_units: {units}, min_s: 2}}"
+        f"{{name: {name}, share: {share}, min_units: {units}, min_s: {min_s}}}"
         for name, share, units in STAGES
     )
     return f"""
@@ -83,7 +85,7 @@ actions: {{kind: choice, names: [shallow, middle, deep]}}
 policy: {{algorithm: lin_ucb}}
 floor: 0.3
 fallback: {{rules: [], otherwise: shallow}}
-reward: {{terms: {{success: {{weight: 1}}}}, window_s: 1}}
+reward: {{terms: {{success: {{weight: 1}}}}, window_s: {window_s}}}
 rollout:
   stages: [{stages}]
   first_look_units: 20
@@ -120,6 +122,19 @@ class Clock:
         self.now += seconds
 
 
+class EverybodysClock:
+    """The time of everybody, for controllers that are processes of their own."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return time.time()
+
+    def wall(self) -> float:
+        """Return the same."""
+        return time.time()
+
+
 class NoSigner:
     """Stands for the registry, where a test is not about it."""
 
@@ -136,7 +151,7 @@ class World:
     tenant: UUID
     row: PointRow
     candidate: str
-    clock: Clock
+    clock: Any
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     units: int = 0
     turns: int = 0
@@ -150,9 +165,7 @@ class World:
             candidate=self.candidate,
             **{"reason": "test", **changes},
         )
-        return await start(
-            self.database, self.tenant, wanted, actor="test", clock=self.clock.wall
-        )
+        return await start(self.database, self.tenant, wanted, actor="test", clock=self.clock.wall)
 
     async def rollout(self, identifier: UUID) -> RolloutRow:
         """Return a rollout as it stands."""
@@ -204,7 +217,7 @@ class World:
             if arm == "candidate" and self.rng.random() < failing:
                 label["arm"] = "control"
             for _ in range(per_unit):
-                at = self.clock.now - self.rng.random() * 0.5
+                at = self.clock.now - self.rng.random() * self.row.spec.reward.window_s / 2
                 one = decided(self.row, self.rng, at=at, unit=unit, p=1 / 3, **label)
                 made.append(one)
                 mean = candidate if label["arm"] == "candidate" else control
@@ -254,6 +267,22 @@ class World:
             await self.turn()
         return await self.rollout(identifier)
 
+    @asynccontextmanager
+    async def visited(self, identifier: UUID, **options: Any) -> AsyncIterator[None]:
+        """Let units arrive all the time, as long as it is under way, in the time of everybody."""
+
+        async def visit() -> None:
+            while (row := await self.rollout(identifier)).is_under_way:
+                await self.arrive(row, 40, **options)
+                await asyncio.sleep(0.02)
+
+        visiting = asyncio.create_task(visit())
+        try:
+            yield
+        finally:
+            visiting.cancel()
+            await asyncio.gather(visiting, return_exceptions=True)
+
     async def turn(self, within_s: float = 30.0) -> None:
         """Wait until a controller has looked after now."""
         wanted = self.turns + 2  # the first may have begun before
@@ -282,8 +311,7 @@ class World:
                 stop=stop,
                 clock=self.clock.wall,
                 monotonic=self.clock.monotonic,
-                watch=self.watch,
-                **{"settings": PACES, **options},
+                **{"settings": PACES, "watch": self.watch, **options},
             )
         )
         try:
