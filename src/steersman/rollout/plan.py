@@ -167,8 +167,12 @@ class RolloutPlan:
         Args:
             step: place in `stages`, from 0.
         """
-        if self.stages[step].name == "live":
-            return step == 0
+        name = self.stages[step].name
+        if name == "shadow":
+            return False
+        if name == "live":
+            # Shown before, unless there was no stage to show it in.
+            return not any(stage.name in {"canary", "ab"} for stage in self.stages[:step])
         later = self.stages[step + 1 :]
         return not later or later[0].name == "live"
 
