@@ -17,7 +17,7 @@ from steersman.learn import Replica, load, verify
 from steersman.policies import load_policy
 from steersman.registry import unpack_state
 from steersman.rewards import evaluate
-from steersman.store import as_tenant, points_of, updates_after
+from steersman.store import as_tenant, line_of, points_of, updates_after
 
 _CONTEXT = {"intent": "c", "length": 0.25}
 
@@ -130,15 +130,19 @@ async def _check_rewards(connection, row):
         for decision, came in outcomes.items()
         if (reward := evaluate(row.spec.reward, came)).value is not None
     }
-    held = await connection.fetch(
-        "SELECT decision, sum(reward_change), sum(weight_change) FROM update "
-        "WHERE skill = $1 AND point = $2 AND snapshot = $3 GROUP BY decision",
-        *(row.skill, row.point, row.snapshot),
-    )
-    learned = {r[0] for r in held if r[2] != 0}
+    held = defaultdict(lambda: [0.0, 0.0])
+    for stretch in await line_of(connection, (row.tenant, row.skill, row.point), row.snapshot):
+        for decision, reward, weight in await connection.fetch(
+            "SELECT decision, reward_change, weight_change FROM update WHERE skill = $1 "
+            "AND point = $2 AND snapshot = $3 AND ($4::bigint IS NULL OR seq <= $4)",
+            *(row.skill, row.point, *stretch),
+        ):
+            held[decision][0] += reward
+            held[decision][1] += weight
+    learned = {decision for decision, (_, weight) in held.items() if weight != 0}
     assert not learned - wanted.keys(), f"learned, and should not be: {learned - wanted.keys()}"
     assert not wanted.keys() - learned, f"should be learned: {wanted.keys() - learned}"
-    for decision, reward, weight in held:
+    for decision, (reward, weight) in held.items():
         if decision in wanted:
             assert weight == 1
             assert abs(reward - wanted[decision]) < 1e-9
