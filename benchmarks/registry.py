@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors.numpy import save
 
+from benchmarks import registry_reload
 from benchmarks.report import Figure, Options, command
 from benchmarks.turns import figure, in_turns
 from steersman.policies import LinTS, load_policy
@@ -190,6 +191,7 @@ PARTS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "loading": _loading,
     "measures": _measures,
     "merging": _merging,
+    "reload": registry_reload.measure,
 }
 
 
