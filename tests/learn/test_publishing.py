@@ -53,6 +53,7 @@ async def test_versions_tell_what_kind_of_change_it_was(database, tenant, signer
         "lost": 0,
     }
     assert (await point_of(database, tenant.id)).snapshot == "0.1.0"  # nothing was switched
+    assert await publish_point(database, tenant.id, signer(tenant), dim=16) == made[1]
 
 
 async def test_what_is_signed_says_where_it_comes_from(database, tenant, signer):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import asyncpg
 
 from steersman.errors import GuardError, RaceError
-from steersman.learn.candidates import declared_as, relearn
+from steersman.learn.candidates import Origin, declared_as, relearn
 from steersman.learn.held_out import LEVEL, Judged, compare
 from steersman.learn.replica import load
 from steersman.policies import load_policy
@@ -61,7 +61,6 @@ from steersman.store import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 
-    from steersman.learn.candidates import Origin
     from steersman.learn.held_out import HeldOutReport
     from steersman.policies import ChoicePolicy
     from steersman.store import Database, Point, PointRow, SnapshotRow
@@ -157,8 +156,8 @@ async def publish(
     try:
         async with _alone(connection, point):
             found = await _waiting(connection, row, wanted)
-            if found is None and spec is None:
-                found = await _latest(connection, point)
+            if found is None:
+                found = await _latest(connection, row, wanted)
             if found is None:
                 found = await _reserve(connection, row, wanted, spec, reason)
             if found.published_at is not None:
@@ -200,15 +199,23 @@ async def _waiting(connection: Any, row: PointRow, wanted: PointRow) -> Snapshot
     return None
 
 
-async def _latest(connection: Any, point: Point) -> SnapshotRow | None:
+async def _latest(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotRow | None:
     """Return the version of what the serving line holds now, if it has one."""
-    async with as_tenant(connection, point[0]):
-        row = await hold_snapshots(connection, point)
+    point = row.tenant, row.skill, row.point
+    async with as_tenant(connection, row.tenant):
+        held = await hold_snapshots(connection, point)
         seq = await last_update(connection, point)
-        for one in reversed(await snapshots_of(connection, point)):
-            same = one.is_available and (one.line, one.line_seq) == (row.snapshot, seq)
-            if same or (seq == 0 and one.is_available and one.version == row.snapshot):
+        known = available(await snapshots_of(connection, point))
+    for one in reversed(known):
+        if wanted is not row:
+            origin = Origin.of((one.description or {}).get("evidence"))
+            same = origin is not None and (origin.line, origin.seq) == (held.snapshot, seq)
+            if same and one.spec_hash == wanted.spec_hash:
                 return one
+        elif (one.line, one.line_seq) == (held.snapshot, seq) or (
+            seq == 0 and one.version == held.snapshot
+        ):
+            return one
     return None
 
 
