@@ -1,0 +1,195 @@
+"""Hour by hour, each tenant's registry is fresh, and what was learned is in it."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from steersman.learn import ShippingSettings, run_shipping
+from steersman.registry import Consumer
+from steersman.store import as_tenant, audit_head, create_tenant, incidents_of
+from tests.learn.shipping_world import promote_point, publish_point, registry_of
+from tests.learn.world import declared, learn_all, point_of, rows, traffic
+
+QUICK = ShippingSettings(publish_s=3600.0, refresh_s=3600.0, look_s=0.05)
+
+
+@asynccontextmanager
+async def shipping(database, registries, *, looks=1, settings=QUICK):
+    """Ship until every registry was looked at so often; yield what was done."""
+    stop, seen = asyncio.Event(), []
+    names = set(registries)
+    enough = asyncio.Event()
+
+    def watch(done):
+        seen.append(done)
+        if all(sum(one.tenant == name for one in seen) >= looks for name in names):
+            enough.set()
+
+    running = asyncio.create_task(
+        run_shipping(database, stop=stop, registries=registries.get, watch=watch, settings=settings)
+    )
+    try:
+        waiting = asyncio.create_task(enough.wait())
+        await asyncio.wait({waiting, running}, timeout=30, return_when="FIRST_COMPLETED")
+        assert enough.is_set(), running
+        yield seen
+    finally:
+        stop.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait_for(running, 30)
+
+
+def consumer(tmp_path, tenant):
+    root = (tmp_path / "keys" / tenant.name / "root.json").read_bytes()
+    return Consumer(tmp_path / "registry" / tenant.name, root, tmp_path / "cache", refresh_s=0)
+
+
+async def learned(database, tenant, n, *, seed=0):
+    row = await declared(database, tenant.id)
+    await traffic(database, row, n, seed=seed)
+    await learn_all(database)
+
+
+async def test_what_was_learned_is_published_and_the_audit_anchored(database, tenant, tmp_path):
+    registries = {tenant.name: registry_of(tmp_path, tenant)}
+    await learned(database, tenant, 5)
+    async with shipping(database, registries, looks=3) as seen:
+        pass
+    assert seen[0].published == {"search/depth": "0.1.1"}
+    assert all(not one.published for one in seen[1:])
+    day = seen[0].expires - datetime.now(UTC)
+    assert timedelta(hours=23) < day <= timedelta(days=1)
+    reader = consumer(tmp_path, tenant)
+    assert reader.versions("search", "depth") == ["0.1.1"]
+    connection = await database.connect("worker")
+    async with as_tenant(connection, tenant.id):
+        head = await audit_head(connection, tenant.id)
+    await connection.close()
+    assert (reader.anchor().seq, reader.anchor().digest) == (head.seq, head.hash)
+
+
+async def test_a_version_an_hour_and_none_without_news(database, tenant, tmp_path):
+    registries = {tenant.name: registry_of(tmp_path, tenant)}
+    await learned(database, tenant, 5)
+    await publish_point(database, tenant.id, registries[tenant.name])
+    await learned(database, tenant, 5, seed=1)
+    async with shipping(database, registries) as seen:
+        assert not seen[0].published  # the last one is not an hour old
+    hour = "UPDATE snapshot SET published_at = published_at - interval '61 min' WHERE id = '0.1.1'"
+    await rows(database, tenant.id, hour)
+    async with shipping(database, registries, looks=2) as seen:
+        pass
+    assert [one.published for one in seen] == [{"search/depth": "0.1.2"}, {}]
+    await rows(database, tenant.id, hour.replace("0.1.1", "0.1.2"))
+    async with shipping(database, registries) as seen:
+        assert seen[0].published in ({}, {"search/depth": "0.1.2"})  # nothing new: the same again
+    assert len(await rows(database, tenant.id, "SELECT FROM snapshot")) == 3
+
+
+async def test_nothing_is_published_while_a_rollout_compares(database, tenant, tmp_path):
+    registries = {tenant.name: registry_of(tmp_path, tenant)}
+    await learned(database, tenant, 5)
+    await rows(
+        database,
+        tenant.id,
+        "INSERT INTO rollout (tenant, id, skill, point, status, stage, step, share, salt, "
+        "candidate, control, control_seq, plan, concurrent) VALUES ($1, $1, 'search', 'depth', "
+        "'running', 'canary', 1, 0.05, 's', '0.1.1', '0.1.0', 0, '{}', false)",
+        tenant.id,
+    )
+    async with shipping(database, registries) as seen:
+        assert not seen[0].published
+        assert seen[0].expires is not None
+
+
+async def test_one_tenant_in_trouble_keeps_no_other_waiting(database, tenant, tmp_path):
+    other = await create_tenant(database, f"o-{time.time_ns()}", actor="test")
+    registries = {one.name: registry_of(tmp_path, one) for one in (tenant, other)}
+    for one in (tenant, other):
+        await learned(database, one, 5)
+    (tmp_path / "keys" / tenant.name / "targets.pem").unlink()
+    async with shipping(database, registries) as seen:
+        by_name = {one.tenant: one for one in seen}
+    assert by_name[tenant.name].failed
+    assert by_name[other.name].published == {"search/depth": "0.1.1"}
+
+
+async def test_a_tenant_without_keys_is_left_alone(database, tenant, tmp_path):
+    other = await create_tenant(database, f"o-{time.time_ns()}", actor="test")
+    await learned(database, tenant, 5)
+    async with shipping(database, {other.name: registry_of(tmp_path, other)}) as seen:
+        assert {one.tenant for one in seen} == {other.name}
+    assert len(await rows(database, tenant.id, "SELECT FROM snapshot")) == 1
+
+
+async def test_of_two_processes_one_ships(database, tenant, tmp_path):
+    registries = {tenant.name: registry_of(tmp_path, tenant)}
+    async with shipping(database, registries):
+        stop, seen = asyncio.Event(), []
+        second = asyncio.create_task(
+            run_shipping(
+                database, stop=stop, registries=registries.get, watch=seen.append, settings=QUICK
+            )
+        )
+        await asyncio.sleep(0.5)
+        assert seen == []
+        stop.set()
+        await second
+
+
+async def test_a_drifted_line_is_pinned_before_it_is_published(database, tenant, tmp_path):
+    registries = {tenant.name: registry_of(tmp_path, tenant)}
+    await learned(database, tenant, 130)
+    await publish_point(database, tenant.id, registries[tenant.name])
+    await promote_point(database, tenant.id, "0.1.1")
+    await learned(database, tenant, 40, seed=1)
+    await rows(
+        database,
+        tenant.id,
+        "INSERT INTO update SELECT tenant, skill, point, snapshot, seq + 40, gen_random_uuid(), "
+        "revision, (SELECT array_agg(e * 5) FROM unnest(x) AS e), key, action, reward_change, "
+        "weight_change, weight, bucket, traceparent, at FROM update WHERE snapshot = '0.1.1'",
+    )
+    await rows(database, tenant.id, "UPDATE learner SET seq = seq + 40")
+    hour = "UPDATE snapshot SET published_at = published_at - interval '61 min' WHERE id = '0.1.1'"
+    await rows(database, tenant.id, hour)
+    async with shipping(database, registries, looks=3) as seen:
+        pass
+    assert "largest eigenvalue" in seen[0].drifted["search/depth"]
+    assert "largest eigenvalue" in seen[0].refused["search/depth"]
+    assert not any(one.published or one.refused for one in seen[1:])  # not tried for an hour
+    assert (await point_of(database, tenant.id)).pinned_seq == 0
+
+
+async def test_an_audit_that_was_rewritten_opens_an_incident(database, tenant, tmp_path):
+    publisher = registry_of(tmp_path, tenant)
+    await learned(database, tenant, 5)
+    publisher.anchor(99, bytes(32))
+    async with shipping(database, {tenant.name: publisher}, looks=2) as seen:
+        pass
+    assert "audit" in seen[0].failed[0]
+    connection = await database.connect("app")
+    async with as_tenant(connection, tenant.id):
+        (incident,) = await incidents_of(connection, tenant.id)
+    await connection.close()
+    assert incident.kind == "audit"
+
+
+@pytest.mark.slow
+async def test_it_goes_on_when_the_connection_is_lost(database, tenant, tmp_path):
+    registries = {tenant.name: registry_of(tmp_path, tenant)}
+    async with shipping(database, registries) as seen:
+        connection = await database.connect(None)
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        )
+        await connection.close()
+        before = len(seen)
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            if len(seen) > before + 1:
+                break
+        assert len(seen) > before + 1
