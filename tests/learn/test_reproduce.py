@@ -1,5 +1,6 @@
 """A snapshot comes out of the log byte for byte, whatever else was lost."""
 
+import signal
 import time
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from steersman.registry import pack_snapshot, unpack_state
 from steersman.store import as_tenant, create_tenant, erase
 from steersman.store.erasure import sweep
 from tests.learn.shipping_world import promote_point, publish_point, snapshot_of
+from tests.learn.test_two_learners import ended, learner, until
 from tests.learn.world import (
     POLICIES,
     corrections,
@@ -119,3 +121,26 @@ async def test_an_unknown_version_is_refused(database, tenant):
         await reproduce(database, tenant.id, "search", "depth", "0.7.0")
     with pytest.raises(StateError, match=r"0\.1\.0"):
         await reproduce(database, uuid4(), "search", "depth", "0.1.0")
+
+
+@pytest.mark.slow
+async def test_bytes_survive_killed_learners_a_rebuild_and_lost_checkpoints(
+    database, tenant, signer
+):
+    row = await declared(database, tenant.id, policy="lin_ucb_forgets")
+    published = []
+    for seed in range(3):
+        decisions = await traffic(database, row, 20, seed=seed)
+        with learner(database, "killed", "SIGKILL", 5 + 9 * seed) as process:
+            await until(lambda process=process: ended(process))
+            assert process.returncode == -signal.SIGKILL
+        await corrections(database, decisions)
+        await learn_all(database)
+        now = await point_of(database, tenant.id)
+        await rebuild(database, now, exclude=f"id = '{decisions[0].id}'", actor="test")
+        published.append(await publish_point(database, tenant.id, signer(tenant)))
+    await database_loses_checkpoints(database, tenant.id)
+    place = signer(tenant).place
+    for made in published:
+        again = await reproduce(database, tenant.id, "search", "depth", made.version)
+        assert again == place.read(made.url).data
