@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,12 +29,11 @@ from benchmarks.report import Figure
 from steersman.cli.serving import Served, served
 from steersman.learn import Reason, publish
 from steersman.registry import Keys, Publisher, open_place
-from steersman.rollout import PrometheusSource, Wanted, run_controller, start
-from steersman.service import ControllerMetrics
+from steersman.rollout import Wanted, start
 from steersman.store import as_tenant, find_rollout, points_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
     from uuid import UUID
 
     from steersman.store import Database, PointRow, RolloutRow
@@ -56,6 +57,7 @@ CANDIDATE = CONTROL.replace("{type: category}", "{type: category, missing: refus
 BUDGET = {"period_s": 21_600.0, "objective": 0.99, "min_errors": 10}
 STAGES = [{"name": "canary", "share": 0.1, "min_units": 100, "min_s": 3600.0}]
 _ALERT = "SteersmanCandidateFailing"
+_SERIES = 'group by (__name__) (last_over_time({__name__=~"steersman_.+"}[1m]))'
 _RATE = 100.0
 _LONG_WINDOW_S = BUDGET["period_s"] / 720
 _LONGEST_S = 60.0
@@ -77,6 +79,7 @@ class Fault:
         failed: Decisions that the candidate could not make.
         reason: Why the controller rolled back.
         alerts: Names of all that came to the webhook.
+        series: Names of all that was scraped.
     """
 
     rolled_back_s: float
@@ -89,6 +92,7 @@ class Fault:
     failed: int
     reason: str
     alerts: tuple[str, ...]
+    series: tuple[str, ...]
 
 
 def figures() -> Iterator[Figure]:
@@ -158,6 +162,7 @@ def _break(running: Served, watching: Monitors, traffic: _Traffic, row: RolloutR
         failed=int(_number(watching, failed)),
         reason=end.reason,
         alerts=tuple(sorted({one.labels["alertname"] for one in watching.webhook.delivered})),
+        series=tuple(sorted(one["metric"]["__name__"] for one in watching.query(_SERIES))),
     )
 
 
@@ -219,50 +224,37 @@ class _Traffic:
 @contextmanager
 def _traffic(running: Served) -> Iterator[_Traffic]:
     traffic = _Traffic(running)
-    with _in_thread(traffic.run, traffic.stop):
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(traffic.run())
+        except BaseException as error:  # noqa: BLE001 (raised again below, where it is seen)
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="traffic")
+    thread.start()
+    try:
         yield traffic
+    finally:
+        traffic.stop()
+        thread.join()
+        if failures:
+            raise failures[0]
 
 
 @contextmanager
 def _controlling(running: Served, watching: Monitors) -> Iterator[None]:
-    """Run the controller as `steersman rollout run` does."""
-    stop = asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def control() -> None:
-        loops.append(asyncio.get_running_loop())
-        sources = [PrometheusSource(watching.url)]  # the store is always asked besides
-        await asyncio.gather(
-            run_controller(running.database, stop=stop, sources=sources),
-            ControllerMetrics(running.database, running.home).run(stop),
+    asked = ["rollout", "run", "--home", str(running.home), "--prometheus", watching.url]
+    with (watching.folder / "controller.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "steersman.cli", *asked], stdout=log, stderr=log
         )
-
-    with _in_thread(control, lambda: loops[0].call_soon_threadsafe(stop.set)):
-        yield
-
-
-@contextmanager
-def _in_thread(work: Callable[[], Awaitable[None]], stop: Callable[[], object]) -> Iterator[None]:
-    failures: list[BaseException] = []
-
-    async def running() -> None:
-        await work()
-
-    def run() -> None:
-        try:
-            asyncio.run(running())
-        except BaseException as error:  # noqa: BLE001 (raised again below, in the thread that asks)
-            failures.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
     try:
         yield
     finally:
-        stop()
-        thread.join(20)
-        if failures:
-            raise failures[0]
+        process.terminate()
+        process.wait(_LONGEST_S)
 
 
 async def _start(running: Served) -> RolloutRow:

@@ -1,11 +1,13 @@
 """A candidate that begins to fail, the real Prometheus and Alertmanager, and who notices."""
 
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from benchmarks.monitoring_stack import CONFIGURATION
 from benchmarks.rollout_fault import fault
 from steersman.wire import new_id
 
@@ -16,7 +18,7 @@ def found(database, programs):
     folder = Path(tempfile.mkdtemp(prefix="st-"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATABASE_URL", database.url)
-        yield fault(folder, warm_s=8.0, tenant=f"fault-{new_id().hex}")
+        yield fault(folder, warm_s=4.0, tenant=f"fault-{new_id().hex}")
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -42,3 +44,14 @@ def test_nobody_who_asked_was_refused_or_got_a_fallback(found):
     assert found.failed >= 10
     assert (found.refused, found.degraded) == (0, 0)
     assert found.asked > 500
+
+
+@pytest.mark.slow
+def test_every_series_that_the_rules_read_is_there(found):
+    rules = (CONFIGURATION / "alerts.yml").read_text(encoding="utf-8")
+    read = set(re.findall(r"(?<![:\w])steersman_[a-z_]+", rules)) - {"steersman_"}
+    on_trouble = {"steersman_flush_failures_total", "steersman_learner_lag_seconds"}
+    assert read - set(found.series) <= on_trouble
+    table = (CONFIGURATION / "README.md").read_text(encoding="utf-8")
+    told = {f"steersman_{name}" for name in re.findall(r"`([a-z_]+)`", table)}
+    assert {re.sub("_(bucket|count)$", "", name) for name in read} <= told
