@@ -22,24 +22,23 @@ _COLUMNS = ("seq", "at", "actor", "action", "subject", "detail")
 _HASH_BYTES = 32
 
 
-class _AnchorType(click.ParamType):
-    """The number of a row and its hash, as `steersman audit verify` prints them."""
+def _parsed(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> tuple[Anchor, ...]:
+    """Return the numbers and hashes of rows, as `steersman audit verify` prints them."""
+    return tuple(_anchor(ctx, param, value) for value in values)
 
-    name = "SEQ:HASH"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Anchor:
-        if isinstance(value, Anchor):
-            return value
-        seq, _, text = str(value).partition(":")
-        try:
-            anchor = Anchor(int(seq), bytes.fromhex(text))
-        except ValueError:
-            anchor = Anchor(0, b"")
-        if anchor.seq < 1 or len(anchor.hash) != _HASH_BYTES:
-            self.fail(f"{value!r} is no number above 0, ':' and 64 hexadecimal digits", param, ctx)
-        return anchor
+def _anchor(ctx: click.Context, param: click.Parameter, value: str) -> Anchor:
+    seq, _, text = value.partition(":")
+    try:
+        anchor = Anchor(int(seq), bytes.fromhex(text))
+    except ValueError:
+        anchor = Anchor(0, b"")
+    if anchor.seq < 1 or len(anchor.hash) != _HASH_BYTES:
+        message = f"{value!r} is no number above 0, ':' and 64 hexadecimal digits"
+        raise click.BadParameter(message, ctx, param)
+    return anchor
 
 
 @click.group()
@@ -80,7 +79,8 @@ def list_command(
 @click.option(
     "--anchor",
     "anchors",
-    type=_AnchorType(),
+    callback=_parsed,
+    metavar="SEQ:HASH",
     multiple=True,
     help="Number and hash of a row, as this command printed them once.",
 )

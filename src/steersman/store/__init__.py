@@ -86,18 +86,15 @@ from steersman.store.relearning import (
     switch_snapshot,
 )
 from steersman.store.retention import Kept, exported, keep
-from steersman.store.rollouts import (
-    RolloutRow,
-    active_rollouts,
+from steersman.store.rollout_moves import (
     claim_rollout,
     due_rollouts,
     fence_rollout,
-    find_rollout,
     move_rollout,
-    rollouts_of,
     start_rollout,
     tell_controllers,
 )
+from steersman.store.rollouts import RolloutRow, active_rollouts, find_rollout, rollouts_of
 from steersman.store.row_arrays import connect_writer
 from steersman.store.secret import hash_key, load_secret
 from steersman.store.snapshots import (

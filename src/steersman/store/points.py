@@ -281,6 +281,9 @@ def learned_from(spec: DecisionPoint) -> dict[str, Any]:
     Args:
         spec: a declaration.
 
+    Returns:
+        Values by name, to be compared.
+
     No doctest: it needs a declaration; ``tests/store/test_points.py`` shows it.
     """
     return dict(Ingredients.of(spec).parameters)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from steersman.store.rollouts import fence_rollout
+from steersman.store.rollout_moves import fence_rollout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,0 +1,291 @@
+"""Moving rollouts: they start, are claimed, move under their claim, and end.
+
+Who controls a rollout claims it, under an epoch that grows with every claim. A person who acts
+claims it too, so that a controller which was about to act on what it saw before is fenced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.errors import FencedError, RolloutError
+from steersman.store.points import tell_services
+from steersman.store.rollouts import ROLLOUT_COLUMNS, RolloutRow
+from steersman.wire import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.store.rollouts import StageName, Status
+    from steersman.store.work import Point
+
+_THIS = "tenant = $1 AND id = $2"
+
+
+async def start_rollout(
+    connection: Any,
+    point: Point,
+    *,
+    candidate: str,
+    control: str,
+    control_seq: int,
+    stage: StageName,
+    share: float,
+    salt: str,
+    plan: Mapping[str, Any],
+    now: datetime,
+    concurrent: bool = False,
+    reason: str = "",
+) -> RolloutRow:
+    """Start a rollout, and tell services and controllers; the caller writes the audit.
+
+    Args:
+        connection: of role worker, within a transaction that holds the point (`hold_point`).
+        point: tenant, skill and decision point.
+        candidate: a published version of the point, not retracted.
+        control: what serves now: this snapshot,
+        control_seq: and this many updates after it.
+        stage: the first: shadow, canary, ab or live.
+        share: of the units that the candidate serves, 0 to 1.
+        salt: of the hash that places units.
+        plan: as JSON.
+        now: when it starts.
+        concurrent: whether the skill may have others under way beside it.
+        reason: why, for people.
+
+    Returns:
+        The rollout, running, at step 0.
+
+    Raises:
+        RolloutError: another one is under way, or the candidate or control cannot serve.
+
+    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
+    """
+    await _check_arms(connection, point, candidate, control)
+    try:
+        async with connection.transaction():  # what was refused can be told with the names of rows
+            row = await connection.fetchrow(
+                "INSERT INTO rollout (tenant, skill, point, id, status, stage, step, share, salt, "  # noqa: S608 (constants)
+                "candidate, control, control_seq, plan, concurrent, started_at, step_started_at, "
+                "seen_at, reason) VALUES ($1, $2, $3, $4, 'running', $5, 0, $6, $7, $8, $9, $10, "
+                f"$11, $12, $13, $13, $13, $14) RETURNING {ROLLOUT_COLUMNS}",
+                *(*point, new_id(), stage, share, salt, candidate, control, control_seq),
+                *(dict(plan), concurrent, now, reason),
+            )
+    except asyncpg.UniqueViolationError:
+        raise RolloutError(await _under_way(connection, point)) from None
+    except asyncpg.CheckViolationError as error:
+        message = f"the rollout of {point[1]}/{point[2]} cannot start: {error}; change the plan"
+        raise RolloutError(message) from None
+    await connection.execute(
+        "INSERT INTO rollout_task (tenant, rollout, due_at) VALUES ($1, $2, $3)",
+        *(point[0], row["id"], now),
+    )
+    found = RolloutRow(*row)
+    await tell_services(connection, point)
+    await tell_controllers(connection, found)
+    return found
+
+
+async def due_rollouts(
+    connection: Any, now: datetime, *, limit: int = 1000
+) -> list[tuple[UUID, UUID]]:
+    """Return the rollouts that a controller has to look at, of all tenants.
+
+    Args:
+        connection: of role worker, not within a transaction of a tenant.
+        now: what is due later is left.
+        limit: most of them.
+
+    Returns:
+        Tenant and id of each, the longest due first.
+
+    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT tenant, rollout FROM rollout_task WHERE due_at <= $1 "
+        "ORDER BY due_at, rollout LIMIT $2",
+        *(now, limit),
+    )
+    return [(row["tenant"], row["rollout"]) for row in rows]
+
+
+async def claim_rollout(
+    connection: Any, tenant: UUID, identifier: UUID, holder: str, *, idle_s: float | None
+) -> RolloutRow | None:
+    """Become the one who moves a rollout; whoever was it before is fenced.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant; the row is held until then.
+        tenant: whose rollout.
+        identifier: of the rollout, under way or not.
+        holder: a name for people.
+        idle_s: only if its holder was not heard of for so long; None: whoever it is.
+
+    Returns:
+        The rollout with its new epoch; None if its holder was heard of, or there is none.
+
+    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
+    """
+    row = await connection.fetchrow(
+        "UPDATE rollout SET epoch = epoch + 1, holder = $3, seen_at = clock_timestamp() "  # noqa: S608 (constants)
+        f"WHERE {_THIS} AND ($4::float8 IS NULL OR holder = '' "
+        "OR seen_at < clock_timestamp() - $4 * interval '1 second') "
+        f"RETURNING {ROLLOUT_COLUMNS}",
+        *(tenant, identifier, holder, idle_s),
+    )
+    return None if row is None else RolloutRow(*row)
+
+
+async def fence_rollout(
+    connection: Any, row: RolloutRow, epoch: int, *, due_at: datetime | None = None
+) -> RolloutRow:
+    """Hold a rollout until the transaction ends; nobody else can claim or move it meanwhile.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        row: the rollout.
+        epoch: that `claim_rollout` returned.
+        due_at: when a controller has to look at it again; None: as it is.
+
+    Returns:
+        The rollout as it is now; its holder was heard of.
+
+    Raises:
+        FencedError: somebody else has claimed it since, or it is gone.
+
+    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
+    """
+    held = await connection.fetchrow(
+        f"UPDATE rollout SET seen_at = clock_timestamp() WHERE {_THIS} AND epoch = $3 "  # noqa: S608 (constants)
+        f"RETURNING {ROLLOUT_COLUMNS}",
+        *(row.tenant, row.id, epoch),
+    )
+    if held is None:
+        raise FencedError(
+            f"somebody else has claimed the rollout {row.id} of {row.skill}/{row.point} since "
+            f"epoch {epoch}; nothing was written, and this one gives it up"
+        )
+    if due_at is not None:
+        await connection.execute(
+            "UPDATE rollout_task SET due_at = $3 WHERE tenant = $1 AND rollout = $2",
+            *(row.tenant, row.id, due_at),
+        )
+    return RolloutRow(*held)
+
+
+async def move_rollout(
+    connection: Any,
+    row: RolloutRow,
+    epoch: int,
+    *,
+    now: datetime,
+    status: Status | None = None,
+    stage: StageName | None = None,
+    step: int | None = None,
+    share: float | None = None,
+    step_started_at: datetime | None = None,
+    reason: str | None = None,
+) -> RolloutRow:
+    """Change where a rollout stands, and tell services and controllers.
+
+    Whether the change is legal is the caller's business. With a status that ends it the end is
+    written down, and no controller looks at it any more.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        row: the rollout.
+        epoch: that `claim_rollout` returned.
+        now: when.
+        status: running, paused, promoted, rolled_back or aborted; None, here and below: as it is.
+        stage: shadow, canary, ab or live.
+        step: the place in its plan.
+        share: of the units that the candidate serves, 0 to 1.
+        step_started_at: when the step began.
+        reason: why, for people.
+
+    Returns:
+        The rollout as it is now.
+
+    Raises:
+        FencedError: somebody else has claimed it since; nothing was changed.
+        RolloutError: a value out of range; nothing was changed.
+
+    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
+    """
+    await fence_rollout(connection, row, epoch)
+    try:
+        async with connection.transaction():
+            moved = await connection.fetchrow(
+                "UPDATE rollout SET status = coalesce($3, status), stage = coalesce($4, stage), "  # noqa: S608 (constants)
+                "step = coalesce($5, step), share = coalesce($6, share), "
+                "step_started_at = coalesce($7, step_started_at), reason = coalesce($8, reason), "
+                "ended_at = CASE WHEN coalesce($3, status) NOT IN ('running', 'paused') "
+                f"THEN coalesce(ended_at, $9) END WHERE {_THIS} RETURNING {ROLLOUT_COLUMNS}",
+                *(row.tenant, row.id, status, stage, step, share, step_started_at, reason, now),
+            )
+    except (asyncpg.CheckViolationError, asyncpg.UniqueViolationError) as error:
+        message = f"the rollout {row.id} of {row.skill}/{row.point} cannot move: {error}; "
+        raise RolloutError(message + "nothing was changed") from None
+    found = RolloutRow(*moved)
+    if not found.is_under_way:
+        await connection.execute(
+            "DELETE FROM rollout_task WHERE tenant = $1 AND rollout = $2", row.tenant, row.id
+        )
+    await tell_services(connection, (row.tenant, row.skill, row.point))
+    await tell_controllers(connection, found)
+    return found
+
+
+async def tell_controllers(connection: Any, row: RolloutRow) -> None:
+    """Tell every controller, once this transaction is committed, that a rollout has news.
+
+    Args:
+        connection: within a transaction.
+        row: the rollout.
+
+    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
+    """
+    await connection.execute("SELECT pg_notify('steersman_rollout', $1)", f"{row.tenant}/{row.id}")
+
+
+async def _check_arms(connection: Any, point: Point, candidate: str, control: str) -> None:
+    rows = await connection.fetch(
+        "SELECT id, published_at, retracted_at, state IS NULL AS is_gone FROM snapshot "
+        "WHERE tenant = $1 AND skill = $2 AND point = $3 AND id = ANY($4)",
+        *(*point, [candidate, control]),
+    )
+    known = {row["id"]: row for row in rows}
+    why = None
+    if candidate == control:
+        why = f"its candidate {candidate} is what serves already"
+    elif control not in known:
+        why = f"there is no control {control!r}"
+    elif candidate not in known or known[candidate]["published_at"] is None:
+        why = f"its candidate {candidate!r} was never published"
+    elif known[candidate]["retracted_at"] is not None:
+        why = f"its candidate {candidate} was retracted"
+    elif known[candidate]["is_gone"] or known[control]["is_gone"]:
+        why = f"the state of {candidate} or {control} was removed"
+    if why is not None:
+        raise RolloutError(
+            f"no rollout of {point[1]}/{point[2]} starts, since {why}; publish a snapshot and "
+            "name its version"
+        )
+
+
+async def _under_way(connection: Any, point: Point) -> str:
+    other = await connection.fetchrow(
+        "SELECT id, skill, point, candidate FROM rollout WHERE tenant = $1 AND skill = $2 "
+        "AND status IN ('running', 'paused') ORDER BY point = $3 DESC, id LIMIT 1",
+        *point,
+    )
+    return (
+        f"no rollout of {point[1]}/{point[2]} starts, since {other['id']} of "
+        f"{other['skill']}/{other['point']} {other['candidate']} is under way; end it first, or "
+        "let the plan of another decision point say concurrent: true"
+    )
