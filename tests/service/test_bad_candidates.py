@@ -12,6 +12,7 @@ from tests.service.rollouts import decision
 from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import ask_units, prepared, staged
 
+POINT = ("search", "depth")
 UNITS = [f"u{n}" for n in range(200)]
 
 
@@ -43,7 +44,7 @@ async def test_control_serves_for_what_does_not_verify(harm, database, tenant, s
         ships, version = await prepared(s, database, tenant)
         harm(ships)
         await ships.start(version, "ab", 0.5)
-        await s.until(lambda: s.service.replicas.problem(tenant.id, "search", "depth") != "")
+        await s.until(lambda: s.service.replicas.problem(tenant.id, *POINT) != "")
         answers = await ask_units(s, UNITS)
         assert {(one["arm"], one["snapshot"]) for one in answers} == {("control", "0.1.0")}
         assert not any(one["degraded"] for one in answers)
@@ -86,10 +87,10 @@ async def test_a_candidate_that_comes_back_is_loaded(database, tenant, serving) 
         ships, version = await prepared(s, database, tenant)
         shutil.move(ships.folder / "targets", ships.home / "elsewhere")
         await ships.start(version, "ab", 0.5)
-        await s.until(lambda: s.service.replicas.problem(tenant.id, "search", "depth") != "")
+        await s.until(lambda: s.service.replicas.problem(tenant.id, *POINT) != "")
         shutil.move(ships.home / "elsewhere", ships.folder / "targets")
         await staged(s, "ab", "candidate")
-        assert s.service.replicas.problem(tenant.id, "search", "depth") == ""
+        assert s.service.replicas.problem(tenant.id, *POINT) == ""
 
 
 async def test_while_the_registry_is_away_the_cache_serves(database, tenant, serving) -> None:
@@ -116,4 +117,39 @@ async def test_a_control_that_cannot_be_loaded_is_stood_in_for(database, tenant,
     async with serving(home=home) as s:
         one = await decision(s)
         assert (one["snapshot"], one["update_seq"], one["degraded"]) == ("0.1.0", 0, False)
-        assert s.service.replicas.problem(tenant.id, "search", "depth")
+        assert s.service.replicas.problem(tenant.id, *POINT)
+
+
+async def test_a_candidate_that_is_taken_back_stops_serving(database, tenant, serving) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        rollout = await ships.start(version, "ab", 0.5)
+        await staged(s, "ab", "candidate")
+        connection = await database.connect(None)
+        await connection.execute(
+            "UPDATE steersman.snapshot SET retracted_at = now() WHERE tenant = $1 AND id = $2",
+            *(tenant.id, version),
+        )
+        await connection.close()
+        await s.until(lambda: "retracted" in s.service.replicas.problem(tenant.id, *POINT))
+        answers = await ask_units(s, UNITS)
+        assert {(one["arm"], one["snapshot"]) for one in answers} == {("control", "0.1.0")}
+        assert rollout.candidate == version
+
+
+async def test_a_version_that_is_archived_still_explains_what_it_drew(
+    database, tenant, serving
+) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        await ships.start(version, "ab", 0.5)
+        await staged(s, "ab", "candidate")
+        answers = await ask_units(s, UNITS)
+        one = next(it for it in answers if it["arm"] == "candidate")
+        home = s.home
+    shutil.rmtree(ships.folder)
+    shutil.rmtree(home / "cache")
+    async with serving(home=home) as s:
+        path = f"/v1/decisions/{one['decision_id']}/explain?recompute=true"
+        explained = (await s.ask("GET", path)).body
+        assert explained["recomputed"]["same"] is True, explained

@@ -13,6 +13,7 @@ from steersman.learn import state_at
 from steersman.policies import load_policy
 from steersman.registry import Consumer
 from steersman.rollout import place, position
+from steersman.spec import loads
 from steersman.store import DecisionRow, as_tenant, declare, encode
 from tests.service.conftest import POINT
 from tests.service.rollouts import DECIDE, decision, teach, until
@@ -206,3 +207,30 @@ async def test_status_and_metrics_tell_stage_and_arms(database, tenant, serving)
         rows = (await s.ask("GET", "/v1/snapshots")).body["snapshots"]
         roles = {one["version"]: one.get("roles", []) for one in rows}
         assert roles == {version: ["candidate"], "0.1.0": ["serving", "control"]}
+
+
+async def test_a_candidate_of_another_declaration_draws_under_its_own(
+    database, tenant, serving
+) -> None:
+    other = POINT.replace("lin_ucb", "lin_ts").replace("dim: 8", "dim: 16")
+    async with serving() as s:
+        ships, _ = await prepared(s, database, tenant)
+        version = (await ships.publish(spec=other)).version
+        rollout = await ships.start(version, "ab", 0.5)
+        await staged(s, "ab", "candidate")
+        answers = await ask_units(s, [f"u{n}" for n in range(100)])
+        rows = await rows_of(database, tenant)
+        declared = (await ships.point()).spec_hash
+        hashes = {"control": set(), "candidate": set()}
+        for answer in answers:
+            row = rows[answer["decision_id"]]
+            hashes[row.arm].add((row.spec_hash, row.feature_hash, row.snapshot, len(row.x)))
+        ((spec_hash, *_, wide),) = hashes["control"]
+        assert (spec_hash, wide) == (declared, 8)
+        ((spec_hash, *_, snapshot, wide),) = hashes["candidate"]
+        assert (spec_hash.hex(), snapshot, wide) == (loads(other).spec_hash, version, 16)
+        for answer in answers[:8]:
+            path = f"/v1/decisions/{answer['decision_id']}/explain?recompute=true"
+            explained = (await s.ask("GET", path)).body
+            assert explained["recomputed"]["same"] is True, explained
+        assert rollout.control_seq == 40
