@@ -91,10 +91,13 @@ class Archive:
         listed = {
             str(it.version) for it in releases(targets) if (it.skill, it.point) == (skill, point)
         }
-        for path in list(self._place.list(f"archive/{skill}/{point}")):
-            version = path.split("/")[3]
-            if version not in listed and not path.endswith(_RETRACTED):
-                self._place.remove(f"targets/{path.removeprefix('archive/')}")
+        originals = list(self._place.list(f"targets/{skill}/{point}"))
+        gone = [path for path in originals if path.split("/")[3] not in listed]
+        if gone:
+            archived = set(self._place.list(f"archive/{skill}/{point}"))
+            for path in gone:
+                if _archived(path) in archived:
+                    self._place.remove(path)
 
     def prune(self, targets_below: int, snapshot_below: int) -> None:
         """Remove metadata that nobody reads any more; roots are kept for ever.

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import stat
+import time
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_FILE = 272 * 1024 * 1024  # a state of 256 MiB that compression could not make smaller
-_DRAFT = ".writing-"
-_LOCK = ".registry.lock"
+_DRAFTS = ".writing"
+_LEFT_OVER_S = 3600.0
 
 
 class Held(NamedTuple):
@@ -213,8 +214,9 @@ class DirectoryPlace:
         """
         start = self._at(prefix) if prefix else self.root
         for found in sorted(start.rglob("*")):
-            if found.is_file() and not found.name.startswith((_DRAFT, _LOCK)):
-                yield found.relative_to(self.root).as_posix()
+            path = found.relative_to(self.root).as_posix()
+            if found.is_file() and not path.startswith(f"{_DRAFTS}/"):
+                yield path
 
     def remove(self, path: str) -> None:
         """Remove a file if it is there, and the folders that are empty then.
@@ -247,8 +249,9 @@ class DirectoryPlace:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            (self.root / _DRAFTS).mkdir(parents=True, exist_ok=True)
+            lock = self.root / _DRAFTS / "lock"
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise _failed("locked", self.root, error) from error
         try:
@@ -259,10 +262,12 @@ class DirectoryPlace:
 
     @contextmanager
     def _writing(self, target: Path, data: bytes) -> Iterator[Path]:
-        """Write a draft beside the target, flushed; remove it if it was not moved."""
-        draft = target.with_name(f"{_DRAFT}{uuid4().hex}")
+        """Write a draft, flushed; remove it if it was not moved, and what others left."""
+        draft = self.root / _DRAFTS / uuid4().hex
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            self._sweep(draft.parent)
             with draft.open("xb") as file:
                 file.write(data)
                 file.flush()
@@ -273,6 +278,13 @@ class DirectoryPlace:
         finally:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
+
+    def _sweep(self, folder: Path) -> None:
+        """Remove the drafts of writers that were killed."""
+        for left in folder.iterdir():
+            with suppress(FileNotFoundError):
+                if left.name != "lock" and time.time() - left.stat().st_mtime > _LEFT_OVER_S:
+                    left.unlink()
 
 
 class BucketPlace:

@@ -144,7 +144,8 @@ class Publisher:
         chain, _ = self._writer.read()
         self._check(chain, data, description)
         there = self._published(chain, data, description)
-        if there is not None:
+        if there is not None:  # whoever published it may have been killed right after
+            self._archive.tidy(description.skill, description.point, chain.targets)
             return there
         described, targets = self._upload(data, description)
         path = targets[0].path
