@@ -1,7 +1,8 @@
-"""A controller to be killed and paused: ``python -m tests.rollout.controlling_process URL HOLDER …``
+"""A controller to be killed and paused: ``python -m tests.rollout.controlling_process URL …``.
 
-Then ``WHAT AT``: a signal that it sends itself after its query number ``AT``, counted from the first
-query that moves a rollout on; `none` sends none. It lives in the time of everybody.
+Then ``HOLDER WHAT AT``: a signal that it sends itself after its query number ``AT``, counted from
+the first one that moves a rollout on; `none` sends none. With several numbers there is a process
+for each, one after the other. They live in the time of everybody.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from steersman.rollout import ControllerSettings, run_controller
 from steersman.store import Database
 
 LEASE_S = 1.0
+queries = 0
 
 
 class Watched(Database):
     """A database whose connections count their queries, and signal this process after one."""
+
+    at = 0
 
     async def connect(self, role: Any = "app", **options: Any) -> Any:
         """Return a connection that counts."""
@@ -28,20 +32,18 @@ class Watched(Database):
         return connection
 
 
-queries = 0
-
-
 def count(record: Any) -> None:
     """Count a query from the first one that acts on."""
     global queries  # noqa: PLW0603
     if queries or ("INSERT INTO verdict" in record.query and "next_stage" in str(record.args)):
         queries += 1
-    if queries == int(sys.argv[4]) and sys.argv[3] != "none":
+    if queries and queries == Watched.at:
         os.kill(os.getpid(), signal.Signals[sys.argv[3]])
 
 
-async def main() -> None:
+async def control(at: int) -> None:
     """Control until told to stop."""
+    Watched.at = at
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     settings = ControllerSettings(
@@ -56,5 +58,18 @@ async def main() -> None:
     await run_controller(Watched(sys.argv[1]), stop=stop, settings=settings)
 
 
+def main() -> None:
+    """Run one process for each number; the last one is this."""
+    *others, last = map(int, sys.argv[4].split(","))
+    for at in others:
+        child = os.fork()  # what was imported need not be imported again
+        if not child:
+            asyncio.run(control(at))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status), status
+    asyncio.run(control(last))
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -6,7 +6,7 @@ import pytest
 
 from steersman.errors import MissingSnapshotError, RolloutError
 from steersman.learn import StoredBases
-from steersman.rollout import act
+from steersman.rollout import SourceEvidence, act
 from steersman.store import history
 from tests.rollout.world import another, check_history, world
 
@@ -28,7 +28,7 @@ def at(stage):
 
 
 async def actions_of(w):
-    rows = await w.read(lambda it: history(it))
+    rows = await w.read(history)
     return [row.action for row in reversed(rows) if row.action.startswith("rollout.")]
 
 
@@ -190,8 +190,6 @@ class Dead:
     tells_tenants_apart = True
 
     async def read(self, connection, row, stretches, now):
-        from steersman.rollout import SourceEvidence
-
         return SourceEvidence(self.name, alive=False, reason="it does not answer")
 
 

@@ -220,7 +220,7 @@ class World:
                 at = self.clock.now - self.rng.random() * self.row.spec.reward.window_s / 2
                 one = decided(self.row, self.rng, at=at, unit=unit, p=1 / 3, **label)
                 made.append(one)
-                mean = candidate if label["arm"] == "candidate" else control
+                mean = candidate if label.get("arm") == "candidate" else control
                 earned = {"success": float(self.rng.random() < mean), **outcomes(arm)}
                 events.append(happened(one, earned, at=one.at, received_at=one.at))
         connection = await self.database.connect("app")
@@ -273,8 +273,8 @@ class World:
 
         async def visit() -> None:
             while (row := await self.rollout(identifier)).is_under_way:
-                await self.arrive(row, 40, **options)
-                await asyncio.sleep(0.02)
+                await self.arrive(row, 60, **options)
+                await asyncio.sleep(0.1)
 
         visiting = asyncio.create_task(visit())
         try:

@@ -14,7 +14,6 @@ import numpy as np
 
 from steersman.errors import InputError, SteersmanError
 from steersman.features import FeatureMap
-from steersman.ope import LoggedData, evaluate
 from steersman.rollout.judging import OffPolicyEvidence, ShadowEvidence
 from steersman.store import encode
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steersman.ope import LoggedData
     from steersman.policies import ChoicePolicy
     from steersman.rollout.plan import RolloutPlan
     from steersman.spec import DecisionPoint, Gates
@@ -172,6 +172,8 @@ def off_policy(
 
     No doctest: it needs a log; ``tests/rollout/test_evidence.py`` shows it.
     """
+    from steersman.ope import evaluate  # noqa: PLC0415 (who serves must not wait for it)
+
     rewarded = [one for one in logged if one.reward is not None and one.p > 0]
     if candidate.spec.explore == "none":
         reason = "the point declares explore: none, so its log cannot tell about other policies"
@@ -181,7 +183,7 @@ def off_policy(
         reason += f"{gates.min_effective_sample_size:g} or more"
         return OffPolicyEvidence(reasons=(reason,))
     try:
-        data = _data(candidate, rewarded)
+        data = logged_data(candidate, rewarded)
         report = evaluate(data, estimators=("dr",), level=level, adaptive=True)
     except SteersmanError as error:
         reason = f"the candidate cannot be evaluated on the log: {error!s:.300}"
@@ -273,7 +275,23 @@ async def logged_choices(
     return [LoggedChoice(*row) for row in reversed(rows)]
 
 
-def _data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedData:
+def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedData:
+    """Return logged decisions as off-policy evaluation takes them.
+
+    Args:
+        candidate: whose distributions are the target.
+        logged: decisions with a reward, one or more, in the order in which they were made.
+
+    Returns:
+        One row for each; with contexts where all actions share them.
+
+    Raises:
+        SteersmanError: the candidate cannot decide one of them.
+
+    No doctest: it needs a log; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    from steersman.ope import LoggedData  # noqa: PLC0415 (likewise)
+
     found = [candidate.distribution(one) for one in logged]
     names = [candidate.names(one) for one in logged]
     widest = max(len(row) for row in names)
