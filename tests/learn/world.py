@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from steersman.learn import Replica
+    from steersman.learn import Bases, Replica
     from steersman.store import Database, PointRow
 
 NAMES = ("shallow", "middle", "deep")
@@ -191,11 +191,12 @@ async def learn_all(
     clock: Callable[[], float] = time.time,
     settings: LearnerSettings = QUICK,
     watch: Callable[[Any], None] = lambda _done: None,
+    bases: Bases | None = None,
 ) -> None:
     """Run a learner until nothing is due."""
     stop = asyncio.Event()
     running = asyncio.create_task(
-        run_learner(database, stop=stop, clock=clock, settings=settings, watch=watch)
+        run_learner(database, stop=stop, clock=clock, settings=settings, watch=watch, bases=bases)
     )
     try:
         await nothing_due(database, clock=clock, running=running)

@@ -97,7 +97,7 @@ def who(turn: Turn) -> str:
 DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
 
 
-async def teach(s: Any, database: Any, count: int) -> None:
+async def teach(s: Any, database: Any, count: int, *, bases: Any = None) -> None:
     """Decide, report and learn; `deep` earns more."""
     bodies = [{**DECIDE, "context": {"intent": f"i{n % 5}"}} for n in range(count)]
     made = (await s.ask("POST", "/v1/decide", {"requests": bodies})).body["decisions"]
@@ -112,7 +112,7 @@ async def teach(s: Any, database: Any, count: int) -> None:
     ]
     results = (await s.ask("POST", "/v1/events", {"events": events})).body["results"]
     assert {one["status"] for one in results} == {"stored"}
-    await learn_all(database)
+    await learn_all(database, bases=bases)
 
 
 async def decision(s: Any, **more: Any) -> dict[str, Any]:

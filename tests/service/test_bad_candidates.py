@@ -8,7 +8,9 @@ import shutil
 
 import pytest
 
-from tests.service.rollouts import decision
+from steersman.service import Verified
+from tests.learn.world import bits
+from tests.service.rollouts import decision, teach, until
 from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import ask_units, prepared, staged
 
@@ -65,14 +67,7 @@ async def test_what_is_loaded_is_what_was_signed_and_never_the_row(
     async with serving() as s:
         ships, version = await prepared(s, database, tenant)
         signed = (await ask_units(s, ["before"]))[0]
-        connection = await database.connect(None)
-        await connection.execute(  # as whoever holds the store could: another state, and its hash
-            "UPDATE steersman.snapshot AS v SET state = b.state, sha256 = b.sha256 "
-            "FROM steersman.snapshot AS b WHERE v.tenant = $1 AND v.id = $2 "
-            "AND b.tenant = $1 AND b.id = '0.1.0'",
-            *(tenant.id, version),
-        )
-        await connection.close()
+        await _forge(database, tenant, version)
         await ships.start(version, "ab", 0.5)
         await staged(s, "ab", "candidate")
         answers = await ask_units(s, UNITS)
@@ -80,6 +75,35 @@ async def test_what_is_loaded_is_what_was_signed_and_never_the_row(
         untaught = {"shallow": 0.5, "deep": 0.5}
         assert one["distribution"] != untaught
         assert signed["distribution"] != untaught
+
+
+async def _forge(database, tenant, version: str) -> None:
+    """Do what whoever holds the store could: put another state into the row, and its hash."""
+    connection = await database.connect(None)
+    await connection.execute(
+        "UPDATE steersman.snapshot AS v SET state = b.state, sha256 = b.sha256 "
+        "FROM steersman.snapshot AS b WHERE v.tenant = $1 AND v.id = $2 "
+        "AND b.tenant = $1 AND b.id = '0.1.0'",
+        *(tenant.id, version),
+    )
+    await connection.close()
+
+
+async def test_a_learner_goes_on_from_what_was_signed_too(database, tenant, serving) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        rollout = await ships.start(version, "live", 0.95)
+        await staged(s, "live", "candidate")
+        await _forge(database, tenant, version)
+        await ships.promote(rollout)
+        await teach(s, database, 10, bases=Verified(s.home))  # leaves a checkpoint
+        await until(s, snapshot=version, update_seq=30)
+        followed = bits(s.replica(*POINT).policy)
+        home = s.home
+    async with serving(home=home) as s:
+        await until(s, snapshot=version, update_seq=30)
+        assert s.replica(*POINT).stored == 30
+        assert bits(s.replica(*POINT).policy) == followed
 
 
 async def test_a_candidate_that_comes_back_is_loaded(database, tenant, serving) -> None:

@@ -67,22 +67,28 @@ def run_command(home: Path, *, supervised: bool) -> None:
 
     Any number of learners may run, on any machine: each decision point is learned by one of them.
     """
-    from steersman.service import configure_logging, configure_tracing  # noqa: PLC0415 (for one command)
+    from steersman.service import (  # noqa: PLC0415 (for one command)
+        Verified,
+        configure_logging,
+        configure_tracing,
+    )
 
     configure_logging()
     provider = configure_tracing("steersman-learner")
     database = Database.open(home)
+    bases = Verified(home)
 
     async def learn() -> None:
         stop = asyncio.Event()
         stop_on_signals(stop)
-        await run_learner(database, stop=stop)
+        await run_learner(database, stop=stop, bases=bases)
 
     if supervised:
         stop_with_parent()
     try:
         run(learn())
     finally:
+        bases.close()
         close(database)
         if provider is not None:
             provider.shutdown()

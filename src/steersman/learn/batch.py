@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from steersman.learn.bases import StoredBases
 from steersman.learn.drafting import Draft, draft, failure
 from steersman.learn.evidence import read_evidence
 from steersman.learn.replica import load
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from steersman.learn.bases import Bases
     from steersman.learn.claims import Claim
     from steersman.learn.replica import Replica
     from steersman.store import Fence, Point
+
+_STORED = StoredBases()
 
 
 @dataclass(slots=True)
@@ -58,7 +62,7 @@ class BatchDone:
 
 
 async def learn_batch(
-    connection: Any, claim: Claim, ids: Sequence[int], *, now: float
+    connection: Any, claim: Claim, ids: Sequence[int], *, now: float, bases: Bases = _STORED
 ) -> BatchDone:
     """Do work of one decision point in one transaction.
 
@@ -67,6 +71,7 @@ async def learn_batch(
         claim: of the point; its replica is brought forward.
         ids: of work rows, in their order.
         now: seconds since 1970; windows that end later are open.
+        bases: gives the state before the first update.
 
     Returns:
         What was done.
@@ -74,6 +79,7 @@ async def learn_batch(
     Raises:
         FencedError: another learner has the point; nothing was done.
         StateError: the point's state cannot be loaded; nothing was done.
+        RegistryError: its base does not verify; nothing was done.
 
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
@@ -84,7 +90,7 @@ async def learn_batch(
             work = await take_work(connection, ids)
             if not work:
                 return done
-            replica = await _current(connection, claim, held)
+            replica = await _current(connection, claim, held, bases)
             causes = {row.decision: row.traceparent for row in work}
             evidence = await read_evidence(connection, replica.row, held.snapshot, list(causes))
             drafted = draft(replica, evidence, causes, now=now)
@@ -127,7 +133,7 @@ async def fail_work(connection: Any, claim: Claim, identifier: int) -> BatchDone
     return done
 
 
-async def _current(connection: Any, claim: Claim, held: Fence) -> Replica:
+async def _current(connection: Any, claim: Claim, held: Fence, bases: Bases) -> Replica:
     """Return the claim's replica, loaded anew if it does not stand where the log does."""
     known = claim.replica
     if known is not None:
@@ -137,7 +143,7 @@ async def _current(connection: Any, claim: Claim, held: Fence) -> Replica:
     tenant, skill, point = claim.point
     rows = await points_of(connection, tenant)
     row = next(row for row in rows if (row.skill, row.point) == (skill, point))
-    claim.replica = replica = await load(connection, row)
+    claim.replica = replica = await load(connection, row, bases=bases)
     claim.checkpointed = replica.stored
     return replica
 

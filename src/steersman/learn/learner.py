@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from steersman.errors import FencedError, StateError, StoreError
+from steersman.errors import FencedError, RegistryError, StateError, StoreError
+from steersman.learn.bases import StoredBases
 from steersman.learn.batch import BatchDone, fail_work, learn_batch
 from steersman.learn.claims import Claims
 from steersman.learn.tracing import batch_span, link
@@ -28,6 +29,7 @@ from steersman.store import AWAY, as_tenant, due_work, holder_of, write_checkpoi
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from steersman.learn.bases import Bases
     from steersman.learn.claims import Claim
     from steersman.store import Database, Point
 
@@ -69,6 +71,7 @@ async def run_learner(
     clock: Callable[[], float] = time.time,
     watch: Callable[[BatchDone], None] = lambda _done: None,
     settings: LearnerSettings | None = None,
+    bases: Bases | None = None,
 ) -> None:
     """Learn until told to stop; then store the states and return.
 
@@ -80,10 +83,12 @@ async def run_learner(
         clock: seconds since 1970, for due work and the end of windows.
         watch: called after every batch.
         settings: how to work.
+        bases: gives the states that snapshots start from; None: the store's own rows.
 
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
-    learner = _Learner(database, stop, clock, watch, settings or LearnerSettings())
+    given = settings or LearnerSettings(), bases or StoredBases()
+    learner = _Learner(database, stop, clock, watch, *given)
     failures = 0
     while not stop.is_set():
         try:
@@ -104,6 +109,7 @@ class _Learner:
         clock: Callable[[], float],
         watch: Callable[[BatchDone], None],
         settings: LearnerSettings,
+        bases: Bases,
     ) -> None:
         self.did_work = False
         self._database = database
@@ -111,6 +117,7 @@ class _Learner:
         self._clock = clock
         self._watch = watch
         self._settings = settings
+        self._bases = bases
         self._wake = asyncio.Event()
 
     async def serve(self) -> None:
@@ -197,7 +204,7 @@ class _Learner:
             async with as_tenant(connection, claim.point[0]):
                 holder = await holder_of(connection, claim.point)
             await claims.give_up(claim.point, fenced=bool(holder))
-        except StateError:
+        except (StateError, RegistryError):
             _log.exception("%s/%s is not learned for %g s", *claim.point[1:], _BROKEN_S)
             await claims.give_up(claim.point)
             claims.avoid(claim.point, _BROKEN_S)
@@ -210,7 +217,9 @@ class _Learner:
         """Do one batch; a row that breaks it is found by halving, and set aside."""
         try:
             with batch_span("/".join(claim.point[1:])) as span:
-                done = await learn_batch(connection, claim, ids, now=self._clock())
+                done = await learn_batch(
+                    connection, claim, ids, now=self._clock(), bases=self._bases
+                )
                 link(span, done.traceparents)
         except Exception as error:
             if not _is_poison(error):
@@ -258,4 +267,4 @@ def _is_poison(error: Exception) -> bool:
     """Return whether trying the same rows again would fail again."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_BAD_DATA)
-    return not isinstance(error, (*_AWAY, StateError))
+    return not isinstance(error, (*_AWAY, StateError, RegistryError))
