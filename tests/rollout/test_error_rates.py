@@ -37,5 +37,5 @@ def test_candidates_that_are_worse_are_rolled_back_early():
 def test_units_that_get_lost_are_noticed():
     world = metrics(reward=Metric("reward", 0.5, 0.0, 0.25))
     lost = list(rollouts(PLAN, draw(world, np.random.default_rng(3), 40, lost=0.2)))
-    assert all("sample_ratio" in run.incidents for run in lost if run.end == "none")
+    assert np.mean(["sample_ratio" in run.incidents for run in lost]) >= 0.9
     assert not any(run.end == "promoted" for run in lost)

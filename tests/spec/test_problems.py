@@ -150,6 +150,7 @@ MISTAKES = [
     ),
     ("canary, share: 0.05", "canary, share: 0.11", 26, "rollout.stages[0].share", "serves few"),
     ("canary, share: 0.05", "canary, share: 0", 26, "rollout.stages[0].share", "above 0 to 0.1"),
+    ("share: 0.95", "share: 1, min_units: 3", 26, "rollout.stages[1].min_units", "held back"),
     ("canary, share: 0.05", "ab, share: 0.6", 26, "rollout.stages[0].share", "the same size"),
     (", above: 900", "", 27, "rollout.guardrails[0].above", "exactly one"),
     ("above: 900", "above: 900, below: 3", 27, "rollout.guardrails[0].above", "exactly one"),

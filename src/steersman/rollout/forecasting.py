@@ -116,6 +116,9 @@ def forecast(
     """
     spreads = {} if spreads is None else spreads
     _check(sd, units_per_day, power, spreads)
+    if not math.isfinite(effect):
+        message = f"effect is {effect!r}; allowed is a finite difference of rewards, e.g. 0.03"
+        raise InputError(message)
     reward, *others = plan.guardrails
     loss = plan.objective_margin if plan.objective == "non_inferior" else 0.0
     objective = _Claim(sd, effect + loss)
@@ -214,12 +217,19 @@ def _stages(
         closing = 0.0 if stage.name == "shadow" else plan.closing_s / _DAY_S
         days = stage.min_s / _DAY_S
         if wanted > 0:
-            days = max(days, wanted / rate + closing) if rate > 0.0 else math.inf
+            days = max(days, _days(stage, wanted, rate) + closing)
         # Those that came in last have not closed when the step ends.
         here = rate * max(0.0, days - closing) if stage.name != "shadow" else 0.0
         closed += here
         found.append(StageForecast(stage.name, stage.share, math.floor(here + 1e-6), days))
     return tuple(found)
+
+
+def _days(stage: PlannedStage, wanted: float, rate: float) -> float:
+    if rate > 0.0:
+        return wanted / rate
+    message = f"{stage.name} waits for {wanted:.0f} units of each arm and sees none; allowed is a "
+    raise InputError(message + "holdback, or no least number of units there")
 
 
 def _piece(plan: RolloutPlan, stage: PlannedStage) -> float:

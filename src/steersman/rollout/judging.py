@@ -213,7 +213,7 @@ def judge(plan: RolloutPlan, step: int, evidence: Evidence, now: float) -> Judge
     stage = plan.stages[step]
     findings = [*_alive(plan, stage, evidence, now)]
     if stage.name == "shadow":
-        findings += [*_shadowed(plan, stage, evidence)]
+        findings += [*_shadowed(plan, step, evidence)]
     else:
         findings += [*_served(plan, step, evidence, compared)]
     findings.sort(key=lambda finding: _ORDER.index(finding.weight))
@@ -283,9 +283,11 @@ def _alive(
             yield _Finding("hold", f"metrics source {source.name} is dead: {why}")
 
 
-def _shadowed(plan: RolloutPlan, stage: PlannedStage, evidence: Evidence) -> Iterator[_Finding]:
+def _shadowed(plan: RolloutPlan, step: int, evidence: Evidence) -> Iterator[_Finding]:
     """Check what was seen before anybody is served."""
-    shadow = evidence.shadow or ShadowEvidence()
+    stage, shadow = plan.stages[step], evidence.shadow or ShadowEvidence()
+    if step == len(plan.stages) - 1:
+        yield _Finding("hold", "the plan ends in shadow: nobody was served, so nothing is promoted")
     if shadow.decisions < max(1, stage.min_units):
         wanted = max(1, stage.min_units)
         yield _Finding("wait", f"{shadow.decisions} of {wanted} decisions in shadow")

@@ -45,6 +45,9 @@ class Stage(Declared):
             allowed = "0" if high == 0 else f"{low or 'above 0'} to {high}"
             advice = "set 0 or use canary" if self.name == "shadow" else "change it"
             yield Problem(("share",), why, self.share, allowed, advice)
+        if self.share == 1 and self.min_units > 0:
+            what = "nobody is held back to compare with"
+            yield Problem(("min_units",), what, self.min_units, "0", "set 0 or a smaller share")
 
 
 class Guardrail(Declared):
