@@ -3,7 +3,8 @@
 ``python -m benchmarks.rollout [--quick]``. Seeded rollouts through the real ``judge()``, with the
 five guardrails and the split of alpha of the defaults: 40 looks, one after every 50 units of each
 arm, 2,000 of each in all; 2,000 rollouts per row (``--quick``: 200). The peer is a z test on
-decisions at the two-sided 5 % level, looked at as often.
+decisions at the two-sided 5 % level, looked at as often. Then a candidate is broken while it
+serves, through a real service, controller, Prometheus and Alertmanager (`rollout_fault`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import stats
 
+from benchmarks import rollout_fault
 from benchmarks.report import Figure, Options, command
 from benchmarks.rollout_worlds import (
     LOOKS,
@@ -65,6 +67,7 @@ def run(options: Options) -> Iterator[Figure]:
     yield from _other_harm(plan, runs // 4)
     yield from _non_inferior(runs // 2)
     yield from _sample_ratio(runs)
+    yield from rollout_fault.figures(options)
 
 
 def _null(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
