@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from steersman.cli.charts import terminal_chart, write_png
+from steersman.cli.demo_rollout import ship
 from steersman.cli.demo_service import drive, explanations, measure
 from steersman.cli.demo_tables import print_explanation, print_report
 from steersman.systems.assistant.evidence import evidence_log, route_evidence
@@ -84,11 +85,12 @@ def assistant(
     """Replay 1,311 real requests while cache, route and tool policies learn online.
 
     The first order of arrivals is decided by the real service over HTTP: an embedded store, two
-    service processes asked in turn, a learner. The other orders, which the interval is made of, are
-    replayed in this process with the same policies. Beside them, on the same arrivals: the declared
-    rules, the best fixed choice in hindsight, and an oracle. With --explain N nothing is measured:
-    request N of the first order is shown with every decision, its probabilities and what came of
-    it.
+    service processes asked in turn, a learner. What the route learned is then published, signed,
+    and rolled out in stages, and a broken version after it is rolled back. The other orders, which
+    the interval is made of, are replayed in this process with the same policies. Beside them, on
+    the same arrivals: the declared rules, the best fixed choice in hindsight, and an oracle. With
+    --explain N nothing is measured: request N of the first order is shown with every decision, its
+    probabilities and what came of it.
     """
     console = Console()
     world = World.load(home)
@@ -132,8 +134,12 @@ def _over_http(console: Console, world: World, home: Path | None) -> tuple[Log, 
                 yield place
                 bar.advance(task)
 
-        with drive(world, order=0, home=home, say=_say, progress=progress) as driven:
-            return driven.log, measure(driven)
+        with drive(
+            world, order=0, home=home, say=_say, controller=True, progress=progress
+        ) as driven:
+            measured = measure(driven)
+            bar.update(task, description="shipping what was learned", total=None)
+            return driven.log, measured | ship(driven, world, bar.console.print)
 
 
 def _measure(

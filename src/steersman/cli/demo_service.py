@@ -62,6 +62,7 @@ def drive(
     home: Path | None,
     say: Callable[[str], None],
     arrivals: int | None = None,
+    controller: bool = False,
     progress: Callable[[Iterable[int]], Iterable[int]] = lambda places: places,
 ) -> Iterator[Driven]:
     """Start a service, have it decide an order of arrivals, and stop it in the end.
@@ -72,6 +73,7 @@ def drive(
         home: holds the store, for a new tenant; None: a temporary directory.
         say: is told what goes wrong on the way.
         arrivals: only so many.
+        controller: whether one looks after rollouts.
         progress: wraps the places of the arrivals.
 
     Yields:
@@ -87,7 +89,14 @@ def drive(
             home = exits.enter_context(_temporary())
         name = f"demo-{uuid4().hex[:12]}"
         service = exits.enter_context(
-            served(home, name, point_documents(), say=say, before=write_prior)
+            served(
+                home,
+                name,
+                point_documents(),
+                controller=controller,
+                say=say,
+                before=write_prior,
+            )
         )
         clients = [
             exits.enter_context(Client(url, service.key, queue_dir=home / f"queue-{n}"))

@@ -46,6 +46,8 @@ def print_report(console: Console, report: dict[str, Any], chart: str) -> None:
     _targets(console, report)
     if "service" in report:
         _service(console, report)
+    if "rollouts" in report:
+        _rollouts(console, report)
 
 
 def _policies(console: Console, report: dict[str, Any]) -> None:
@@ -245,3 +247,22 @@ def _interval(gain: dict[str, float]) -> str:
 
 def _short(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _rollouts(console: Console, report: dict[str, Any]) -> None:
+    bad = report["bad_candidate"]
+    table = Table("rollout", "stages, seconds", "units", "ended", box=None, pad_edge=False)
+    for rollout in (*report["rollouts"], bad["rollout"]):
+        stages = ", ".join(
+            f"{one['name']} {one['share']:.0%} {one['seconds']:g}" for one in rollout["stages"]
+        )
+        last = rollout["verdicts"][-1]
+        ended = rollout["status"].replace("_", " ")
+        table.add_row(rollout["snapshot"], stages, str(last["units"]), ended)
+    console.print("\n[bold]Shipped: what the route learned, then something broken[/bold]")
+    console.print(table, highlight=False)
+    console.print(
+        f"The broken version harmed {bad['requests_harmed']} requests in "
+        f"{bad['detected_after_seconds']:g} s; {bad['serving_snapshot_after']} serves.",
+        highlight=False,
+    )

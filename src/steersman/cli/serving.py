@@ -48,6 +48,7 @@ def served(
     documents: Sequence[str],
     *,
     processes: int = 2,
+    controller: bool = False,
     say: Callable[[str], None] = lambda _: None,
     before: Callable[[Database, Tenant], None] = lambda _database, _tenant: None,
 ) -> Iterator[Served]:
@@ -58,6 +59,7 @@ def served(
         tenant_name: of a new tenant.
         documents: its declarations, in YAML.
         processes: of the service.
+        controller: whether one looks after rollouts.
         say: is told when a process died.
         before: is called when the store is ready and nothing runs yet.
 
@@ -78,7 +80,10 @@ def served(
             stack.service_child(home, _HOST, port, name=f"service-{number}")
             for number, port in enumerate(ports, 1)
         ]
-        supervisor = Supervisor([*services, stack.learner_child(home)], home / "logs", say)
+        children = [*services, stack.learner_child(home)]
+        if controller:
+            children.append(stack.controller_child(home))
+        supervisor = Supervisor(children, home / "logs", say)
         exits.enter_context(_running(supervisor))
         urls = tuple(f"http://{_HOST}:{port}" for port in ports)
         stack.wait_until_ready(urls, lambda: True, home / "logs")

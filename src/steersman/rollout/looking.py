@@ -180,7 +180,9 @@ class Looking:
 
     async def _ask_the_log(self, connection: Any, now: float) -> None:
         found = self._off_policy
-        fresh = self._asked_at is not None and 0 <= now - self._asked_at < self._paces.evidence_s
+        # A shadow that may be left after seconds must not wait half a minute for its evidence.
+        pace = min(self._paces.evidence_s, max(1.0, self.plan.stages[self._step or 0].min_s))
+        fresh = self._asked_at is not None and 0 <= now - self._asked_at < pace
         if self._candidate is None or (found is not None and (not found.reasons or fresh)):
             return
         self._asked_at = now

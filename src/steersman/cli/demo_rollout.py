@@ -1,0 +1,297 @@
+"""The demo's second part: what was learned is shipped, and then something that should not be.
+
+The route has been learning while it served. Here it serves again as it was installed, with nothing
+learned, and what it learned is published, signed, and tried against that: in the shadow, on few,
+on more, on nearly all. Then a version that sends every request to the fast engine is published
+against the advice of the publish guard, and put before users without any evidence.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.cli.demo_traffic import Traffic, visits_of
+from steersman.cli.options import run
+from steersman.cli.registries import publisher_of
+from steersman.cli.signing import make_sample_registry
+from steersman.errors import GuardError, RolloutError, StoreError
+from steersman.learn import Reason, publish
+from steersman.rollout import Wanted, start
+from steersman.store import (
+    as_tenant,
+    declare,
+    find_rollout,
+    hold_point,
+    pin_point,
+    points_of,
+    verdicts_of,
+)
+from steersman.systems.assistant.consequences import Consequences
+from steersman.systems.assistant.points import load_points, point_documents
+from steersman.systems.assistant.routes import Deep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from steersman.cli.demo_service import Driven
+    from steersman.cli.serving import Served
+    from steersman.registry import Description, Publisher
+    from steersman.store import PointRow, RolloutRow, VerdictRow
+    from steersman.systems.assistant.world import World
+
+_ACTOR = "demo"
+_SEED = 4
+_WINDOW_S = 2.0
+_LONGEST_S = 150.0
+_STAGES = (
+    {"name": "shadow", "share": 0.0, "min_units": 100, "min_s": 1.0},
+    {"name": "canary", "share": 0.1, "min_units": 50, "min_s": 2.0},
+    {"name": "ab", "share": 0.25, "min_units": 50, "min_s": 2.0},
+    {"name": "ab", "share": 0.5, "min_units": 50, "min_s": 2.0},
+    {"name": "live", "share": 0.95, "min_units": 10, "min_s": 2.0},
+)
+_SHORT = {"unit_window_s": 0.5, "stale_s": 30.0, "planned_units": 1000, "harm_units": 200}
+_FORCE = "to show that it is rolled back"
+_BROKEN = "policy: {algorithm: fixed, action: micro}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shipping:
+    """What shipping needs of a running service.
+
+    Attributes:
+        service: with a controller.
+        traffic: goes on meanwhile.
+        publisher: signs for the tenant.
+        say: tells people what happens.
+    """
+
+    service: Served
+    traffic: Traffic
+    publisher: Publisher
+    say: Callable[[str], None]
+
+    def rolled_out(self, wanted: Wanted) -> tuple[RolloutRow, list[VerdictRow]]:
+        """Start a rollout, and let traffic go on until it has ended.
+
+        Args:
+            wanted: the rollout.
+
+        Raises:
+            StoreError: it did not end in time.
+        """
+        database, tenant = self.service.database, self.service.tenant.id
+        row = run(start(database, tenant, wanted, actor=_ACTOR, clock=time.time))
+        deadline = time.monotonic() + _LONGEST_S
+        told, looked = 0, 0.0
+        while True:
+            self.traffic.go_on()
+            if time.monotonic() < looked + 0.25:
+                continue
+            looked = time.monotonic()
+            row, verdicts = run(_standing(self.service, row.id))
+            for verdict in verdicts[told:]:
+                if verdict.acted not in {"none", "held"}:
+                    self.say(_line(row, verdict))
+            told = len(verdicts)
+            if row.ended_at is not None:
+                return row, verdicts
+            if looked > deadline:
+                reasons = "; ".join(verdicts[-1].reasons) if verdicts else "no verdict yet"
+                message = f"the rollout of {row.candidate} did not end in {_LONGEST_S:g} s: "
+                raise StoreError(f"{message}{reasons}; see {self.service.home / 'logs'}")
+
+
+def ship(driven: Driven, world: World, say: Callable[[str], None]) -> dict[str, Any]:
+    """Ship what an order of arrivals taught the route, then ship something broken.
+
+    Args:
+        driven: while its service runs, with a controller.
+        world: the requests.
+        say: tells people what happens.
+
+    Returns:
+        ``rollouts`` and ``bad_candidate`` of the report.
+
+    Raises:
+        StoreError: a rollout did not end in time.
+    """
+    service = driven.service
+    make_sample_registry(service.home, service.tenant.name)
+    publisher = publisher_of(service.home, service.tenant.name)
+    assert publisher is not None  # noqa: S101 (made just now)
+    point = run(_as_installed(service))
+    visits = visits_of(driven.log, Consequences(world, load_points(), Deep()))
+    traffic = Traffic(service.urls, service.key, visits, np.random.default_rng([_SEED]))
+    shipping = Shipping(service, traffic, publisher, say)
+    learned = run(publish(service.database, point, publisher, Reason(actor=_ACTOR)))
+    say(f"{_name(point)} {learned.version} published and signed: {learned.samples:,.0f} samples")
+    first = _good(shipping, point, learned)
+    return {"rollouts": [first], "bad_candidate": _bad(shipping, point)}
+
+
+def _good(shipping: Shipping, point: PointRow, learned: Description) -> dict[str, Any]:
+    wanted = Wanted(
+        skill=point.skill,
+        point=point.point,
+        candidate=learned.version,
+        reason="ship what was learned",
+        overrides={**_SHORT, "stages": _STAGES},
+    )
+    row, verdicts = shipping.rolled_out(wanted)
+    return _told(row, verdicts)
+
+
+def _bad(shipping: Shipping, point: PointRow) -> dict[str, Any]:
+    """Put a broken version before users against all advice, and watch it being taken back."""
+    service, say = shipping.service, shipping.say
+    point = _now(service, point)
+    broken = _with_broken_policy(_document())
+    bad, advice = _published(shipping, point, broken)
+    wanted = Wanted(
+        skill=point.skill,
+        point=point.point,
+        candidate=bad.version,
+        reason="a deliberately broken version",
+        overrides={**_SHORT, "stages": _STAGES[1:]},
+    )
+    try:
+        row, verdicts = shipping.rolled_out(wanted)
+    except RolloutError as error:
+        advice.append(str(error))
+        say(f"not started: {error}")
+        say(f"{bad.version} is started all the same, by force")
+        row, verdicts = shipping.rolled_out(replace(wanted, force=_FORCE))
+    took = (row.ended_at - row.started_at).total_seconds() if row.ended_at else float("nan")
+    return {
+        "snapshot": row.candidate,
+        "status": row.status,
+        "advised_against": advice,
+        "detected_after_units": _units(verdicts[-1]),
+        "detected_after_seconds": round(took, 1),
+        "requests_harmed": shipping.traffic.arms.get((row.candidate, "candidate"), 0),
+        "serving_snapshot_after": _now(service, point).snapshot,
+        "rollout": _told(row, verdicts),
+    }
+
+
+def _published(shipping: Shipping, point: PointRow, document: str) -> tuple[Description, list[str]]:
+    """Publish a declaration's version, by force if need be; return what spoke against it."""
+    database, signer = shipping.service.database, shipping.publisher
+    advice: list[str] = []
+    try:
+        made = run(publish(database, point, signer, Reason(actor=_ACTOR), spec=document))
+    except GuardError as error:
+        advice = list(error.reasons)
+        shipping.say(f"not published: {'; '.join(advice)}")
+        forced = Reason(actor=_ACTOR, force=_FORCE)
+        made = run(publish(database, point, signer, forced, spec=document))
+    shipping.say(f"{_name(point)} {made.version} published and signed: it always takes `micro`")
+    return made, advice
+
+
+def _now(service: Served, point: PointRow) -> PointRow:
+    (found,) = [one for one in run(_points(service)) if one.point == point.point]
+    return found
+
+
+async def _as_installed(service: Served) -> PointRow:
+    """Let the route serve with nothing learned while it goes on learning; rewards take seconds."""
+    row = await declare(service.database, service.tenant.id, _document(), actor=_ACTOR)
+    connection = await service.database.connect("worker")
+    try:
+        async with connection.transaction():
+            point = row.tenant, row.skill, row.point
+            await hold_point(connection, point)
+            await pin_point(connection, point, 0)
+    finally:
+        await connection.close()
+    return row
+
+
+async def _points(service: Served) -> list[PointRow]:
+    connection = await service.database.connect("app")
+    try:
+        async with as_tenant(connection, service.tenant.id):
+            return await points_of(connection, service.tenant.id)
+    finally:
+        await connection.close()
+
+
+async def _standing(service: Served, identifier: UUID) -> tuple[RolloutRow, list[VerdictRow]]:
+    connection = await service.database.connect("app")
+    try:
+        async with as_tenant(connection, service.tenant.id):
+            row = await find_rollout(connection, service.tenant.id, identifier)
+            assert row is not None  # noqa: S101 (started just now)
+            return row, await verdicts_of(connection, service.tenant.id, identifier)
+    finally:
+        await connection.close()
+
+
+def _document() -> str:
+    """Return the route's declaration with rewards that are final after seconds."""
+    document = point_documents()[1]
+    return document.replace("window_s: 600", f"window_s: {_WINDOW_S:g}")
+
+
+def _with_broken_policy(document: str) -> str:
+    """Return a declaration that sends every request to the fast engine."""
+    lines = document.splitlines()
+    return "\n".join(_BROKEN if line.startswith("policy:") else line for line in lines) + "\n"
+
+
+def _told(row: RolloutRow, verdicts: list[VerdictRow]) -> dict[str, Any]:
+    ended = row.ended_at or row.started_at
+    begins = [row.started_at, *(one.at for one in verdicts if one.acted == "next_stage")]
+    stages = row.plan["stages"][: len(begins)]
+    return {
+        "snapshot": row.candidate,
+        "control": f"{row.control}+{row.control_seq}",
+        "status": row.status,
+        "stages": [
+            {
+                "name": stage["name"],
+                "share": stage["share"],
+                "seconds": round((end - begin).total_seconds(), 1),
+            }
+            for stage, begin, end in zip(stages, begins, [*begins[1:], ended], strict=True)
+        ],
+        "verdicts": [
+            {
+                "stage": one.stage,
+                "share": one.share,
+                "verdict": one.verdict,
+                "acted": one.acted,
+                "units": _units(one),
+                "reasons": one.reasons,
+            }
+            for one in verdicts
+            if one.acted != "none" or one is verdicts[-1]
+        ],
+        "seconds": round((ended - row.started_at).total_seconds(), 1),
+    }
+
+
+def _units(verdict: VerdictRow) -> int:
+    """Return how many units of the candidate were closed when it was passed."""
+    return int(verdict.inputs["evidence"]["closed"][0])
+
+
+def _line(row: RolloutRow, verdict: VerdictRow) -> str:
+    after = (verdict.at - row.started_at).total_seconds()
+    became = {"next_stage": "passed", "promoted": "passed, and it takes over"}
+    reasons = "; ".join(verdict.reasons)
+    return (
+        f"{after:5.1f} s  {row.candidate}  {verdict.stage} {verdict.share:.0%} "
+        f"{became.get(verdict.acted, verdict.acted.replace('_', ' '))}: {reasons}"
+    )
+
+
+def _name(point: PointRow) -> str:
+    return f"{point.skill}/{point.point}"
