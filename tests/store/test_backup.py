@@ -74,11 +74,11 @@ async def fetch(database, query):
 
 
 async def contents(database):
-    """Return number and hash of the rows of every table and view."""
+    """Return number and hash of the rows of every table; other tests may leave what no view reads."""
     names = await fetch(
         database,
         "SELECT relname FROM pg_class WHERE relnamespace = 'steersman'::regnamespace "
-        "AND relkind IN ('r', 'p', 'v') ORDER BY relname",
+        "AND relkind IN ('r', 'p') ORDER BY relname",
     )
     found = {}
     for (name,) in names:

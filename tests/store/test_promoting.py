@@ -159,7 +159,8 @@ async def test_the_one_before_serves_again_and_what_came_since_is_learned_anew(d
     serving = await point_row(database, point)
     assert (serving.snapshot, tuple(await learner(database, point))[1:3]) == ("0.1.0", ("0.1.0", 3))
     async with connected(database, "worker", point[0]) as connection:
-        queued = {each["decision"] for each in await connection.fetch("SELECT * FROM work")}
+        rows = await connection.fetch("SELECT decision FROM work WHERE tenant = $1", point[0])
+        queued = {each["decision"] for each in rows}
     assert queued == {shared[2], *since}
     # And forth again: its log goes on where it ended.
     anew = await learn(database, point, 1)
