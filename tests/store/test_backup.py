@@ -74,7 +74,7 @@ async def fetch(database, query):
 
 
 async def contents(database):
-    """Return number and hash of the rows of every table; other tests may leave what no view reads."""
+    """Return number and hash of the rows of every table, also those that no view can read."""
     names = await fetch(
         database,
         "SELECT relname FROM pg_class WHERE relnamespace = 'steersman'::regnamespace "
