@@ -53,7 +53,7 @@ def test_what_was_learned_is_published_shown_and_fetched(shell, ready, tmp_path)
     assert (made["version"], made["samples"]) == ("0.1.1", 20)
     again = shell("snapshot", "publish", *POINT, "--tenant", ready)
     assert "0.1.1" in again
-    assert "Too little overlap" in again
+    assert "held out" in again
     shown = shell.json("snapshot", "show", *POINT, "0.1.1", "--tenant", ready)
     assert shown["sha256"] == made["sha256"]
     assert shown["published_at"] is not None

@@ -9,6 +9,7 @@ import click
 
 from steersman.cli.options import close, home_option, run
 from steersman.cli.registries import publisher_of, registry_location
+from steersman.cli.signing import git_commit
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
 from steersman.learn import ShippingSettings, run_shipping
 from steersman.registry import open_place
@@ -73,7 +74,7 @@ def run_command(
             database,
             stop=stop,
             registries=lambda tenant: publisher_of(home, tenant),
-            settings=ShippingSettings(publish_s=publish_s),
+            settings=ShippingSettings(publish_s=publish_s, git_commit=git_commit()),
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(run_controller(database, stop=stop, sources=sources, bases=bases))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import subprocess
 from pathlib import Path  # noqa: TC003 -- examples make one
 
 import click
@@ -132,6 +134,21 @@ def make_sample_registry(home: Path, tenant_name: str) -> Path | None:
             opened.write(secrets.token_urlsafe(24))
     make_registry(home, tenant_name, file.read_text())
     return file
+
+
+def git_commit() -> str | None:
+    """Return the commit of what publishes: ``STEERSMAN_GIT_COMMIT``, or that of this directory."""
+    given = os.environ.get("STEERSMAN_GIT_COMMIT")
+    git = shutil.which("git")
+    if given or git is None:
+        return given
+    try:
+        ran = subprocess.run(  # noqa: S603 (no text of anybody's is in it)
+            [git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ran.stdout.strip() or None
 
 
 def new_passphrase() -> str | None:

@@ -9,7 +9,7 @@ import click
 
 from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
 from steersman.cli.showing import show, show_rows
-from steersman.cli.signing import need_publisher
+from steersman.cli.signing import git_commit, need_publisher
 from steersman.cli.snapshot_keys import keys
 from steersman.cli.snapshot_reading import diff_command, fetch_command, manifest_command
 from steersman.errors import MissingSnapshotError, StateError
@@ -77,7 +77,7 @@ def publish_command(
     """
     publisher = need_publisher(home, tenant_name)
     document = None if spec is None else spec.read_text(encoding="utf-8")
-    why = Reason(actor=actor(), force=force)
+    why = Reason(actor=actor(), force=force, git_commit=git_commit())
 
     async def work(database: Database, tenant: Tenant) -> Description:
         row = await find_point(database, tenant, skill, point)

@@ -148,7 +148,8 @@ def _compare(
     against = states[1].snapshot
     report = HeldOutReport(against, decisions=len(rows), level=level)
     if len(rows) < _FEW:
-        return _without(report, f"{len(rows)} held-out decisions have a reward that stands")
+        why = "their windows are open, or there are few"
+        return _without(report, f"{len(rows)} held-out decisions have a reward that stands: {why}")
     if any(state.spec.explore == "none" for state in states):
         return _without(report, "the point declares explore: none, so its log cannot tell")
     try:
