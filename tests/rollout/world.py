@@ -160,10 +160,13 @@ class World:
     async def start(self, **changes: Any) -> RolloutRow:
         """Start a rollout of the candidate."""
         wanted = Wanted(
-            skill=self.row.skill,
-            point=self.row.point,
-            candidate=self.candidate,
-            **{"reason": "test", **changes},
+            **{
+                "skill": self.row.skill,
+                "point": self.row.point,
+                "candidate": self.candidate,
+                "reason": "test",
+                **changes,
+            }
         )
         return await start(self.database, self.tenant, wanted, actor="test", clock=self.clock.wall)
 

@@ -230,7 +230,7 @@ class _Deed:
 
     async def _served(self) -> bool:
         """Return whether the candidate has answered anybody."""
-        return bool(
+        return self._row.status == "promoted" or bool(
             await self._connection.fetchval(
                 "SELECT EXISTS (SELECT FROM decision WHERE tenant = $1 AND skill = $2 "
                 "AND point = $3 AND rollout = $4 AND arm = 'candidate')",

@@ -1,0 +1,154 @@
+"""What people may do: legal actions only, with a reason, audited; and only with what fits."""
+
+import pytest
+
+from steersman.errors import ActionNotAllowedError, InputError, RolloutError, StateError
+from steersman.learn import Reason, publish
+from steersman.rollout import act, explain
+from steersman.store import declare, history
+from tests.rollout.world import NoSigner, another, check_history, document, world
+
+
+def at(stage):
+    return lambda row: row.stage == stage or not row.is_under_way
+
+
+def who(w, reason="a test"):
+    return {"actor": "ann", "reason": reason, "clock": w.clock.wall}
+
+
+async def test_starting_checks_the_candidate_and_what_is_under_way(database, tenant):
+    w = await world(database, tenant.id)
+    with pytest.raises(StateError, match="no snapshot"):
+        await w.start(candidate="9.9.9")
+    with pytest.raises(RolloutError, match="was never published"):
+        await w.start(candidate="0.1.0")
+    with pytest.raises(StateError, match="no decision point search/width"):
+        await w.start(point="width")
+    with pytest.raises(InputError, match="alpha"):
+        await w.start(overrides={"alpha": 0.9})
+    begun = await w.start(overrides={"alpha": 0.01})
+    assert begun.plan["alpha"] == 0.01
+    with pytest.raises(RolloutError, match=str(begun.id)):
+        await w.start()
+
+
+async def test_one_rollout_per_skill_unless_they_may_be_concurrent(database, tenant):
+    w = await world(database, tenant.id)
+    row = await declare(database, tenant.id, document("width"), actor="test")
+    made = await publish(database, row, NoSigner(), Reason(actor="test"))
+    await w.start()
+    with pytest.raises(RolloutError, match="is under way"):
+        await w.start(point="width", candidate=made.version)
+    begun = await w.start(point="width", candidate=made.version, concurrent=True)
+    assert begun.concurrent
+
+
+async def test_a_candidate_for_other_actions_contexts_or_rewards_is_refused(database, tenant):
+    w = await world(database, tenant.id)
+    for change in (
+        ("success: {weight: 1}", "success: {weight: 1}, speed: {weight: 1, missing: 0}"),
+        ("window_s: 1.0", "window_s: 2.0"),
+    ):
+        changed = document().replace(*change)
+        assert changed != document()
+        await declare(database, tenant.id, changed, actor="test")
+        with pytest.raises(RolloutError, match="reward terms"):
+            await w.start()
+    await declare(database, tenant.id, document(), actor="test")
+    assert (await w.start()).status == "running"
+
+
+async def test_without_a_shadow_the_log_must_be_enough_at_once(database, tenant):
+    few = await world(database, tenant.id, log=60)
+    canary = {"stages": [{"name": "canary", "share": 0.1, "min_units": 1, "min_s": 1}]}
+    with pytest.raises(RolloutError, match="begin with a shadow, or force it"):
+        await few.start(overrides=canary)
+    begun = await few.start(overrides=canary, force="a drill")
+    assert begun.stage == "canary"
+    (row,) = [row for row in await few.read(history) if row.action == "rollout.start"]
+    assert row.detail["force"] == "a drill"
+
+
+async def test_with_enough_of_a_log_no_shadow_is_needed(database, tenant):
+    w = await world(database, tenant.id, log=800)
+    canary = {"stages": [{"name": "canary", "share": 0.1, "min_units": 1, "min_s": 1}]}
+    begun = await w.start(overrides=canary)
+    (row,) = [row for row in await w.read(history) if row.action == "rollout.start"]
+    assert (begun.stage, row.actor) == ("canary", "test")
+    assert row.detail["evidence"]["effective_sample_size"] > 100
+
+
+async def test_only_what_is_legal_is_done_and_all_of_it_is_audited(database, tenant):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+
+    async def do(action, **more):
+        return await act(database, tenant.id, begun.id, action, **{**who(w), **more})
+
+    with pytest.raises(InputError, match="reason"):
+        await do("pause", reason="  ")
+    with pytest.raises(ActionNotAllowedError, match="pause, promote, rollback, freeze"):
+        await do("resume")
+    assert (await do("pause")).status == "paused"
+    with pytest.raises(ActionNotAllowedError, match="resume, rollback, freeze"):
+        await do("promote")
+    assert (await do("resume")).status == "running"
+    with pytest.raises(RolloutError, match="no evidence"):
+        await do("promote")
+    assert (await do("promote", force=True)).stage == "canary"
+    frozen = await do("freeze")
+    assert (frozen.status, (await w.point()).pinned_seq) == ("paused", frozen.control_seq)
+    found = await w.read(lambda it: explain(it, tenant.id, begun.id))
+    assert (found.frozen, found.legal) == (True, ("resume", "rollback"))
+    await do("resume")
+    assert (await w.point()).pinned_seq is None
+    await w.arrive(await w.rollout(begun.id), 50)
+    ended = await do("rollback", reason="the alert")
+    assert (ended.status, ended.reason) == ("rolled_back", "the alert")
+    with pytest.raises(ActionNotAllowedError, match="allowed now: freeze"):
+        await do("rollback")
+    rows = [row for row in reversed(await w.read(history)) if row.action.startswith("rollout.")]
+    assert [row.action.removeprefix("rollout.") for row in rows] == [
+        *("start", "pause", "resume", "next_stage", "freeze", "resume", "rolled_back"),
+    ]
+    assert [row.actor for row in rows] == ["test", *["ann"] * 6]
+    assert rows[3].detail["reason"] == "forced: a test"
+    (incident,) = await w.incidents()
+    assert (incident.kind, incident.detail["actor"]) == ("manual_rollback", "ann")
+
+
+async def test_what_was_promoted_can_be_taken_back(database, tenant):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    options = {**who(w), "force": True}
+    for _ in range(5):
+        row = await act(database, tenant.id, begun.id, "promote", **options)
+    assert (row.status, (await w.point()).snapshot) == ("promoted", w.candidate)
+    await w.arrive(begun, 5)
+    back = await act(database, tenant.id, begun.id, "rollback", **who(w, "complaints"))
+    assert back.status == "rolled_back"
+    assert (await w.point()).snapshot == "0.1.0"
+    assert [one.kind for one in await w.incidents()] == ["manual_rollback"]
+    with pytest.raises(RolloutError, match="was rolled back"):
+        await w.start()
+
+
+async def test_a_promotion_by_hand_needs_the_verdict_of_this_step(database, tenant):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    async with w.controlled():
+        await w.drive(begun.id, steps=10, until=at("canary"))
+        await w.drive(begun.id, steps=1)
+    with pytest.raises(RolloutError, match="not_enough_data"):
+        await act(database, tenant.id, begun.id, "promote", **who(w))
+    await check_history(w, begun.id)
+
+
+async def test_another_tenants_rollout_is_not_there(database, tenant):
+    w, other = await world(database, tenant.id), await another(database, f"{tenant.name}-b")
+    begun = await w.start()
+    with pytest.raises(RolloutError, match="there is no rollout"):
+        await act(database, other.tenant, begun.id, "rollback", **who(w))
+    with pytest.raises(RolloutError, match="there is no rollout"):
+        await other.read(lambda it: explain(it, other.tenant, begun.id))
