@@ -396,3 +396,27 @@ def test_all_intervals_have_one_axis(columns):
     head, *lines = captured.get().splitlines()
     axis = head.index("┊")
     assert [line[axis] for line in lines] == ["┊", "┊", "┊", "┤"]
+
+
+def test_a_connection_that_is_lost_is_made_again(command, busy):
+    from steersman.cli.monitor import _Watching  # noqa: PLC0415
+    from steersman.cli.monitor_service import Scraper  # noqa: PLC0415
+    from steersman.store import Database  # noqa: PLC0415
+
+    database = Database(command.environment["DATABASE_URL"])
+
+    async def look():
+        watching = _Watching(database, busy.name, 60.0, Scraper("http://127.0.0.1:1"))
+        await watching.look()
+        own = await watching._connection.fetchval("SELECT pg_backend_pid()")
+        async with connected(database, None) as other:
+            await other.execute("SELECT pg_terminate_backend($1)", own)
+        async with asyncio.timeout(10):
+            while not watching._connection.is_closed():  # noqa: ASYNC110 (nothing tells)
+                await asyncio.sleep(0.01)
+        try:
+            return await watching.look()
+        finally:
+            await watching.close()
+
+    assert asyncio.run(look()).tenants[0].tenant == busy.name

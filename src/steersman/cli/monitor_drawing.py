@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from steersman.cli.monitor_reading import Frame, IncidentView, PointView, TenantView
 
 _STATES = {"NORMAL": "green", "BROWNOUT": "yellow", "LOCKDOWN": "bold red"}
-_NARROW, _WIDE, _WIDEST = 100, 120, 150
+_NARROW, _WIDE, _WIDEST, _ROOMY = 100, 120, 156, 176
 _LATE_S = 60.0
 _MANY_ERRORS = 0.01
 
@@ -85,7 +85,7 @@ def _tenant(view: TenantView, window_s: float, width: int) -> Iterator[Renderabl
 
 def _points(view: TenantView, window_s: float, width: int) -> Table:
     columns = _columns(width)
-    padding = 2 if width >= _WIDE else 1
+    padding = 2 if width >= _ROOMY else 1
     table = Table(box=None, padding=(0, padding, 0, 0), header_style="dim", pad_edge=False)
     for name, options in columns.items():
         table.add_column(name.strip("_"), no_wrap=True, **options)
@@ -106,6 +106,7 @@ def _columns(width: int) -> dict[str, dict[str, Any]]:
         "policy": {"style": "dim", "overflow": "ellipsis", "max_width": 16},
         "serves": {},
         "age": {"justify": "right", "style": "dim"},
+        "learned": {"justify": "right", "style": "dim"},
         "traffic": {"justify": "right"},
         "_": {},
         "reward": {"justify": "right", "style": "bold"},
@@ -116,7 +117,7 @@ def _columns(width: int) -> dict[str, dict[str, Any]]:
         },
         "learner": {"style": "dim", "overflow": "ellipsis", "max_width": 20},
     }
-    left_out = {"policy", "learner"} if width < _WIDEST else set()
+    left_out = {"policy", "learned", "learner"} if width < _WIDEST else set()
     if width < _WIDE:
         left_out |= {"__"}
     if width < _NARROW:
@@ -136,7 +137,8 @@ def _cells(point: PointView, window_s: float, width: int) -> dict[str, Renderabl
             (f" +{point.update_seq:,}", "dim"),
             (" pinned", "yellow") if point.pinned else "",
         ),
-        "age": words.span(point.snapshot_age_s if learned is None else learned),
+        "age": words.span(point.snapshot_age_s),
+        "learned": words.span(learned),
         "traffic": words.rate(figures.decisions, window_s),
         "_": words.spark(point.traffic, width, style="cyan"),
         "reward": words.reward(figures.reward),

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steersman.cli import monitor_words as words
-from steersman.cli.monitor_reading import Figures
+from steersman.cli.monitor_counts import Figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

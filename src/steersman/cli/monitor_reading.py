@@ -1,49 +1,19 @@
-"""What ``steersman monitor`` shows, as values: read from the store, one tenant at a time.
-
-A frame looks at the newest decisions of a window and at no more than 20,000 of a tenant, so that
-looking costs the same however busy the tenant is.
-"""
+"""What ``steersman monitor`` shows, as values: read from the store, one tenant at a time."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
+from steersman.cli.monitor_counts import BUCKETS, Figures, count
 from steersman.store import as_tenant, points_of
 
 if TYPE_CHECKING:
+    from steersman.cli.monitor_counts import Counts
     from steersman.cli.monitor_rollout import RolloutView
     from steersman.cli.monitor_service import ServiceView
     from steersman.store import PointRow, Tenant
-
-BUCKETS = 24
-MOST = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What some decisions earned.
-
-    Attributes:
-        decisions: how many.
-        rewarded: of those, with a reward.
-        reward: their mean, 0 to 1; None: none has one.
-        success: mean of the outcome ``success``; None, here and below: nobody reported it.
-        errors: share that a fallback answered, or whose outcome ``error`` is above 0.
-        p95_ms: of the outcome ``latency_ms``.
-        cost_usd: mean of the outcome ``cost_usd``.
-    """
-
-    decisions: int = 0
-    rewarded: int = 0
-    reward: float | None = None
-    success: float | None = None
-    errors: float | None = None
-    p95_ms: float | None = None
-    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,58 +110,6 @@ class Frame:
     away: str = ""
 
 
-@dataclass(slots=True)
-class Counts:
-    """Figures of the window, by what they are grouped by."""
-
-    points: dict[tuple[str, str], Figures] = field(default_factory=dict)
-    buckets: dict[tuple[str, str], dict[int, Figures]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
-    arms: dict[str, dict[str, Figures]] = field(default_factory=lambda: defaultdict(dict))
-
-    @property
-    def capped(self) -> bool:
-        """Whether there were more decisions than were looked at."""
-        return sum(figures.decisions for figures in self.points.values()) >= MOST
-
-
-_COUNTS = """
-WITH newest AS MATERIALIZED (
-  SELECT id, skill, point, rollout, arm, degraded,
-    greatest(0, least($4 - 1, floor((extract(epoch FROM at) - $3) / $5)))::int AS bucket
-  FROM decision WHERE id >= $1 ORDER BY id DESC LIMIT $2
-), least AS (
-  SELECT coalesce(min(id::text)::uuid, $1) AS id FROM newest
-), scored AS (
-  SELECT DISTINCT ON (decision) decision, value FROM reward
-  WHERE decision >= (SELECT id FROM least) ORDER BY decision, revision DESC
-), told AS (
-  SELECT DISTINCT ON (decision, name) decision, name, value FROM outcome
-  WHERE decision >= (SELECT id FROM least)
-    AND name IN ('success', 'error', 'latency_ms', 'cost_usd')
-  ORDER BY decision, name, at DESC, received_at DESC
-), said AS (
-  SELECT decision, max(value) FILTER (WHERE name = 'success') AS success,
-    max(value) FILTER (WHERE name = 'error') AS error,
-    max(value) FILTER (WHERE name = 'latency_ms') AS latency_ms,
-    max(value) FILTER (WHERE name = 'cost_usd') AS cost_usd
-  FROM told GROUP BY decision
-)
-SELECT n.skill, n.point, n.bucket, n.rollout, n.arm,
-  grouping(n.bucket) AS no_bucket, grouping(n.arm) AS no_arm,
-  count(*) AS decisions, count(s.value) AS rewarded, avg(s.value) AS reward,
-  avg(t.success) AS success,
-  avg((n.degraded OR coalesce(t.error, 0) > 0)::int)::float8 AS errors,
-  percentile_cont(0.95) WITHIN GROUP (ORDER BY t.latency_ms) AS p95_ms,
-  avg(t.cost_usd) AS cost_usd
-FROM newest AS n LEFT JOIN scored AS s ON s.decision = n.id LEFT JOIN said AS t ON t.decision = n.id
-GROUP BY GROUPING SETS (
-  (n.skill, n.point), (n.skill, n.point, n.bucket), (n.skill, n.point, n.rollout, n.arm)
-)
-"""
-
-
 async def read_tenant(
     connection: Any, tenant: Tenant, now: float, window_s: float, rollouts: Any
 ) -> TenantView:
@@ -207,27 +125,11 @@ async def read_tenant(
     moment = datetime.fromtimestamp(now, UTC)
     async with as_tenant(connection, tenant.id):
         rows = await points_of(connection, tenant.id)
-        counts = await _counts(connection, now, window_s)
+        counts = await count(connection, now, window_s)
         standing = await _standing(connection)
         under_way, incidents = await rollouts(connection, tenant.id, moment, counts)
     points = tuple(_point(row, standing, counts, moment) for row in rows)
     return TenantView(tenant.name, points, tuple(under_way), tuple(incidents), counts.capped)
-
-
-async def _counts(connection: Any, now: float, window_s: float) -> Counts:
-    begin = now - window_s
-    found = Counts()
-    first = UUID(int=int(max(begin, 0.0) * 1000) << 80)
-    for row in await connection.fetch(_COUNTS, first, MOST, begin, BUCKETS, window_s / BUCKETS):
-        place = row["skill"], row["point"]
-        figures = Figures(**{name: row[name] for name in Figures.__slots__})
-        if not row["no_bucket"]:
-            found.buckets[place][row["bucket"]] = figures
-        elif row["no_arm"]:
-            found.points[place] = figures
-        elif row["rollout"] is not None:
-            found.arms[row["rollout"]][row["arm"]] = figures
-    return found
 
 
 async def _standing(connection: Any) -> dict[tuple[str, str], Any]:

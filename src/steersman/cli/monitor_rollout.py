@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from steersman.cli.monitor_reading import Figures, IncidentView, age
+from steersman.cli.monitor_reading import IncidentView, age
 from steersman.store import active_rollouts, incidents_of, latest_verdict
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steersman.cli.monitor_reading import Counts
+    from steersman.cli.monitor_counts import Counts, Figures
     from steersman.store import RolloutRow, VerdictRow
 
 _MOST_INCIDENTS = 5
@@ -190,7 +190,7 @@ def _units(row: VerdictRow) -> int:
     seen = row.inputs.get("evidence", {})
     if row.stage == "shadow":
         return int((seen.get("shadow") or {}).get("decisions", 0))
-    return min(seen.get("step_closed", (0,)))
+    return int(min(seen.get("step_closed", (0,))))
 
 
 def comparisons(inputs: Mapping[str, Any]) -> list[Comparison]:

@@ -1,0 +1,113 @@
+"""Figures of ``steersman monitor``: one query over the newest decisions of a tenant.
+
+It looks at a window and at no more than 20,000 decisions, so that looking costs the same however
+busy the tenant is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+BUCKETS = 24
+MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What some decisions earned.
+
+    Attributes:
+        decisions: how many.
+        rewarded: of those, with a reward.
+        reward: their mean, 0 to 1; None: none has one.
+        success: mean of the outcome ``success``; None, here and below: nobody reported it.
+        errors: share that a fallback answered, or whose outcome ``error`` is above 0.
+        p95_ms: of the outcome ``latency_ms``.
+        cost_usd: mean of the outcome ``cost_usd``.
+    """
+
+    decisions: int = 0
+    rewarded: int = 0
+    reward: float | None = None
+    success: float | None = None
+    errors: float | None = None
+    p95_ms: float | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """Figures of the window, by what they are grouped by."""
+
+    points: dict[tuple[str, str], Figures] = field(default_factory=dict)
+    buckets: dict[tuple[str, str], dict[int, Figures]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    arms: dict[str, dict[str, Figures]] = field(default_factory=lambda: defaultdict(dict))
+
+    @property
+    def capped(self) -> bool:
+        """Whether there were more decisions than were looked at."""
+        return sum(figures.decisions for figures in self.points.values()) >= MOST
+
+
+_COUNTS = """
+WITH newest AS MATERIALIZED (
+  SELECT id, skill, point, rollout, arm, degraded,
+    greatest(0, least($4 - 1, floor((extract(epoch FROM at) - $3) / $5)))::int AS bucket
+  FROM decision WHERE id >= $1 ORDER BY id DESC LIMIT $2
+), least AS (
+  SELECT coalesce(min(id::text)::uuid, $1) AS id FROM newest
+), scored AS (
+  SELECT DISTINCT ON (decision) decision, value FROM reward
+  WHERE decision >= (SELECT id FROM least) ORDER BY decision, revision DESC
+), told AS (
+  SELECT DISTINCT ON (decision, name) decision, name, value FROM outcome
+  WHERE decision >= (SELECT id FROM least)
+    AND name IN ('success', 'error', 'latency_ms', 'cost_usd')
+  ORDER BY decision, name, at DESC, received_at DESC
+), said AS (
+  SELECT decision, max(value) FILTER (WHERE name = 'success') AS success,
+    max(value) FILTER (WHERE name = 'error') AS error,
+    max(value) FILTER (WHERE name = 'latency_ms') AS latency_ms,
+    max(value) FILTER (WHERE name = 'cost_usd') AS cost_usd
+  FROM told GROUP BY decision
+)
+SELECT n.skill, n.point, n.bucket, n.rollout, n.arm,
+  grouping(n.bucket) AS no_bucket, grouping(n.arm) AS no_arm,
+  count(*) AS decisions, count(s.value) AS rewarded, avg(s.value) AS reward,
+  avg(t.success) AS success,
+  avg((n.degraded OR coalesce(t.error, 0) > 0)::int)::float8 AS errors,
+  percentile_cont(0.95) WITHIN GROUP (ORDER BY t.latency_ms) AS p95_ms,
+  avg(t.cost_usd) AS cost_usd
+FROM newest AS n LEFT JOIN scored AS s ON s.decision = n.id LEFT JOIN said AS t ON t.decision = n.id
+GROUP BY GROUPING SETS (
+  (n.skill, n.point), (n.skill, n.point, n.bucket), (n.skill, n.point, n.rollout, n.arm)
+)
+"""
+
+
+async def count(connection: Any, now: float, window_s: float) -> Counts:
+    """Return the figures of a window.
+
+    Args:
+        connection: within a transaction of the tenant.
+        now: when it ends, in seconds since 1970.
+        window_s: its length.
+    """
+    begin = now - window_s
+    found = Counts()
+    first = UUID(int=int(max(begin, 0.0) * 1000) << 80)
+    for row in await connection.fetch(_COUNTS, first, MOST, begin, BUCKETS, window_s / BUCKETS):
+        place = row["skill"], row["point"]
+        figures = Figures(**{name: row[name] for name in Figures.__slots__})
+        if not row["no_bucket"]:
+            found.buckets[place][row["bucket"]] = figures
+        elif row["no_arm"]:
+            found.points[place] = figures
+        elif row["rollout"] is not None:
+            found.arms[row["rollout"]][row["arm"]] = figures
+    return found
