@@ -57,6 +57,11 @@ async def learner(database, point):
         return await connection.fetchrow("SELECT epoch, snapshot, seq, holder FROM learner")
 
 
+async def queued(database, point):
+    async with connected(database, "owner", point[0]) as connection:
+        return {each["decision"] for each in await connection.fetch("SELECT decision FROM work")}
+
+
 async def test_what_was_learned_since_goes_with_it(database, point):
     decisions = await learn(database, point, 7)
     row = await published(database, point, 4)
@@ -158,19 +163,15 @@ async def test_the_one_before_serves_again_and_what_came_since_is_learned_anew(d
         assert await take_back_snapshot(connection, point, "0.1.0") == 3
     serving = await point_row(database, point)
     assert (serving.snapshot, tuple(await learner(database, point))[1:3]) == ("0.1.0", ("0.1.0", 3))
-    async with connected(database, "worker", point[0]) as connection:
-        rows = await connection.fetch("SELECT decision FROM work WHERE tenant = $1", point[0])
-        queued = {each["decision"] for each in rows}
-    assert queued == {shared[2], *since}
+    assert await queued(database, point) == {shared[2], *since}
     # And forth again: its log goes on where it ended.
     anew = await learn(database, point, 1)
     with pytest.raises(StateError, match="has 3 updates of its own"):
         await promoted(database, point, row.version)
     async with connected(database, "worker") as connection, connection.transaction():
-        await connection.execute("DELETE FROM work")
+        await connection.execute("DELETE FROM work WHERE tenant = $1", point[0])
         assert await take_back_snapshot(connection, point, row.version) == 3
-        queued = {each["decision"] for each in await connection.fetch("SELECT * FROM work")}
-        assert queued == {shared[2], *anew}  # after what both lines begin with
+    assert await queued(database, point) == {shared[2], *anew}  # after what both begin with
     assert await learn(database, point, 1)
     assert [one.seq for one in await log(database, point, row.version)] == [1, 2, 3, 4]
 
