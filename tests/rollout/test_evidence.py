@@ -1,0 +1,86 @@
+"""What the log says of a candidate, and how it does in the shadow."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from steersman.learn import Reason, publish
+from steersman.policies import Fixed, build
+from steersman.rollout import plan_of
+from steersman.rollout.evidence import Candidate, Shadow, logged_choices, off_policy, shadow
+from steersman.spec import loads
+from tests.rollout.world import NoSigner, check_history, document, world
+
+NAMES = ("shallow", "middle", "deep")
+
+
+def fixed(action):
+    spec = loads(document())
+    return Candidate.of(Fixed(NAMES, action), spec)
+
+
+@pytest.fixture
+def asked(database, tenant):
+    async def ask(log):
+        w = await world(database, tenant.id, log=log)
+        key = tenant.id, w.row.skill, w.row.point
+        closed = datetime.fromtimestamp(w.clock.now, UTC)
+        logged = await w.read(lambda it: logged_choices(it, key, closed=closed))
+        return plan_of(w.row.spec, salt="s"), logged
+
+    return ask
+
+
+async def test_the_log_tells_good_from_bad_and_its_own_mean(asked):
+    plan, logged = await asked(900)
+    assert len(logged) == 900
+    deep, shallow = (off_policy(fixed(it), logged, gates=plan) for it in ("deep", "shallow"))
+    assert deep.reasons == shallow.reasons == ()
+    assert deep.low < 0.9 < deep.high
+    assert shallow.low < 0.2 < shallow.high
+    assert 250 < deep.effective_sample_size < 350
+    assert abs(deep.control - 0.43) < 0.06
+
+
+async def test_too_little_is_refused_with_its_reason(asked):
+    plan, logged = await asked(90)
+    found = off_policy(fixed("deep"), logged, gates=plan)
+    assert found.value is None
+    assert any("overlap" in reason or "effective sample" in reason for reason in found.reasons)
+    assert "0 logged decisions" in off_policy(fixed("deep"), [], gates=plan).reasons[0]
+    silent = Candidate.of(
+        Fixed(NAMES, "deep"), loads(document().replace("floor: 0.3", "floor: 0\nexplore: none"))
+    )
+    assert "explore: none" in off_policy(silent, logged, gates=plan).reasons[0]
+
+
+async def test_the_shadow_counts_failures_time_and_agreement(asked):
+    _, logged = await asked(60)
+    seen = Shadow()
+    ticks = iter(np.arange(0.0, 1000.0, 0.03))
+    shadow(fixed("deep"), logged, seen, target_ms=20.0, clock=lambda: next(ticks))
+    assert (seen.decisions, seen.failures, seen.slow) == (60, 0, 60)
+    assert seen.agreement == pytest.approx(np.mean([one.action == "deep" for one in logged]))
+    assert seen.total_ms == pytest.approx(60 * 30.0)
+    narrow = Candidate.of(
+        build(loads(document()).policy, NAMES, dim=3, floor=0.3), fixed("deep").spec
+    )
+    seen = Shadow()
+    shadow(narrow, logged, seen, target_ms=1e9)
+    assert (seen.decisions, seen.failures) == (60, 60)
+    assert len(seen.examples) == 3
+
+
+async def test_a_candidate_that_the_log_says_is_worse_serves_nobody(database, tenant):
+    w = await world(database, tenant.id, log=900)
+    worse = document().replace("{algorithm: lin_ucb}", "{algorithm: fixed, action: shallow}")
+    why = Reason(actor="test", force="to see it held")
+    made = await publish(database, w.row, NoSigner(), why, spec=worse)
+    begun = await w.start(candidate=made.version)
+    async with w.controlled():
+        now = await w.drive(begun.id, steps=6)
+    rows = await check_history(w, begun.id)
+    assert (now.status, now.stage, rows[-1].verdict) == ("running", "shadow", "hold")
+    assert any("off-policy: the candidate's value is at most" in it for it in rows[-1].reasons)
+    assert rows[-1].inputs["evidence"]["shadow"]["decisions"] > 1000

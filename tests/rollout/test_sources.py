@@ -1,0 +1,170 @@
+"""Where errors are counted: the store, a Prometheus over real HTTP; dead and stale are told."""
+
+import json
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from steersman.errors import InputError
+from steersman.rollout import PrometheusSource, StoreSource, act
+from tests.rollout.world import check_history, world
+
+STRETCHES = (10.0, 600.0)
+
+
+def at(stage):
+    return lambda row: row.stage == stage or not row.is_under_way
+
+
+@pytest.fixture
+def prometheus():
+    """A server that speaks Prometheus' HTTP interface, and says what a test wants."""
+
+    class Handler(BaseHTTPRequestHandler):
+        status = 200
+        raw = None
+
+        def do_GET(self):
+            query = parse_qs(urlsplit(self.path).query)["query"][0]
+            type(self).asked.append(query)
+            body = self.raw if self.raw is not None else json.dumps(self._answer(query)).encode()
+            self.send_response(self.status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def _answer(self, query):
+            if "timestamp" in query:
+                age = self.said["age"]
+                values = {} if age is None else {"": age}
+            else:
+                values = self.said["bad" if 'result!="ok"' in query else "total"]
+            result = [
+                {"metric": {"arm": arm} if arm else {}, "value": [0, str(value)]}
+                for arm, value in values.items()
+            ]
+            return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+        def log_message(self, *_):
+            pass
+
+    Handler.said = {"age": 1.0, "total": {"candidate": 40, "control": 50}, "bad": {}}
+    Handler.asked = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    Handler.url = f"http://127.0.0.1:{server.server_port}"
+    yield Handler
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Row:
+    """As much of a rollout as Prometheus is asked about."""
+
+    id = "r"
+    skill, point = "search", "depth"
+
+
+def now():
+    return datetime.now(UTC)
+
+
+async def test_prometheus_tells_errors_of_both_arms(prometheus):
+    prometheus.said = prometheus.said | {"bad": {"candidate": 7}}
+    source = PrometheusSource(prometheus.url)
+    said = await source.read(None, Row, STRETCHES, now())
+    assert said.alive
+    assert [tuple(count) for count in said.candidate] == [(10.0, 7.0, 40.0), (600.0, 7.0, 40.0)]
+    assert [count.bad for count in said.control] == [0.0, 0.0]
+    assert 'steersman_arm_decisions_total{skill="search",point="depth"' in prometheus.asked[0]
+    before = len(prometheus.asked)
+    await source.read(None, Row, (600.0,), now())
+    assert len(prometheus.asked) == before + 1  # a long stretch is not counted every second
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"said": {"age": None}}, "it has no samples"),
+        ({"said": {"age": 3600.0}}, "its newest sample is 3600 s old"),
+        ({"status": 503}, "it answered 503"),
+        ({"raw": b"<html>"}, "what is no result"),
+        ({"raw": b'{"status": "error", "error": "bad query"}'}, "it refused a query: bad query"),
+        ({"raw": b"[]"}, "what is no result"),
+        ({"raw": b"x" * (2 << 20)}, "bytes; wanted is 200"),
+    ],
+)
+async def test_a_prometheus_that_is_not_to_be_believed_is_told(prometheus, change, reason):
+    for name, value in change.items():
+        setattr(prometheus, name, value)
+    said = await PrometheusSource(prometheus.url).read(None, Row, STRETCHES, now())
+    assert not said.alive
+    assert reason in said.reason
+    assert said.candidate == ()
+
+
+async def test_a_prometheus_that_is_gone_or_hangs_is_told_in_time():
+    said = await PrometheusSource("http://127.0.0.1:9").read(None, Row, STRETCHES, now())
+    assert "it does not answer" in said.reason
+    silent = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)  # nobody serves it
+    try:
+        source = PrometheusSource(f"http://127.0.0.1:{silent.server_port}", timeout_s=0.2)
+        said = await source.read(None, Row, STRETCHES, now())
+        assert not said.alive
+    finally:
+        silent.server_close()
+
+
+def test_a_source_is_checked_when_it_is_named():
+    with pytest.raises(InputError, match="stale_s"):
+        PrometheusSource("http://127.0.0.1:9090", stale_s=0.0)
+
+
+async def test_the_store_counts_those_that_something_else_had_to_answer(database, tenant):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    row = await act(
+        database, tenant.id, begun.id, "promote", actor="a", reason="r", clock=w.clock.wall,
+        force=True,
+    )  # fmt: skip
+    await w.arrive(row, 400, failing=1.0)
+    await w.arrive(row, 400, outcomes=lambda arm: {"error": 1.0} if arm == "control" else {})
+    await w.arrive(row, 400)
+    moment = datetime.fromtimestamp(w.clock.now, UTC)
+    connection = await database.connect("worker")
+    source = StoreSource()
+    said = await source.read(connection, row, STRETCHES, moment)
+    counted = await connection.fetch("SELECT 1")  # the connection is nobody's
+    await connection.close()
+    assert counted
+    assert said.alive
+    (bad, total) = said.candidate[1][1:]
+    assert 0.25 < bad / total < 0.42
+    assert 80 < total < 160
+    (bad, total) = said.control[1][1:]
+    assert 0.25 < bad / total < 0.42
+
+
+async def test_a_rollout_holds_while_prometheus_is_dead_and_goes_on_with_it(
+    database, tenant, prometheus
+):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    prometheus.status = 500
+    async with w.controlled(sources=[PrometheusSource(prometheus.url)]):
+        now = await w.drive(begun.id, steps=5)
+        assert (now.stage, w.last.judgement.verdict) == ("shadow", "hold")
+        assert any("source prometheus is dead" in it for it in w.last.judgement.reasons)
+        prometheus.status = 200
+        now = await w.drive(begun.id, steps=5, until=at("canary"))
+        assert now.stage == "canary"
+        prometheus.said = prometheus.said | {"bad": {"candidate": 30}}
+        ended = await w.drive(begun.id, steps=5)
+        assert ended.status == "rolled_back"
+        assert "says prometheus" in ended.reason
+    await check_history(w, begun.id)
