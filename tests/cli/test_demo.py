@@ -43,6 +43,20 @@ def test_a_request_that_is_not_there_is_bad_usage(number):
     assert "--explain" in ran.output
 
 
+def _check_shipping(report):
+    """What was learned was shipped in stages, and what is broken was taken back."""
+    (rollout,) = report["rollouts"]
+    assert rollout["status"] == "promoted"
+    stages = [stage["name"] for stage in rollout["stages"]]
+    assert stages == ["shadow", "canary", "ab", "ab", "live"]
+    assert rollout["verdicts"][-1]["acted"] == "promoted"
+    bad = report["bad_candidate"]
+    assert bad["status"] == "rolled_back"
+    assert bad["serving_snapshot_after"] == rollout["snapshot"]
+    assert bad["requests_harmed"] >= bad["detected_after_units"] >= 50
+    assert bad["rollout"]["verdicts"][-1]["verdict"] == "roll_back"
+
+
 @pytest.mark.slow
 def test_the_whole_demo_prints_and_writes_its_report(tmp_path):
     file = tmp_path / "report.json"
@@ -62,6 +76,7 @@ def test_the_whole_demo_prints_and_writes_its_report(tmp_path):
         assert 0.0 < report[figure]["p50"] <= report[figure]["p99"]
     assert report["service"]["updates_timed"] > 0.9 * report["service"]["updates"]
     assert abs(report["service"]["reward"] - report["service"]["in_process_reward"]) < 0.03
+    _check_shipping(report)
 
 
 def test_charts_are_drawn(tmp_path):
