@@ -12,15 +12,19 @@ import pytest
 from steersman.errors import StoreError
 from steersman.store import (
     Database,
+    audit_head,
     backup,
     create_tenant,
     declare,
     log_decisions,
     log_events,
     migrate,
+    record,
     restore,
+    verify_chain,
 )
 from tests.store.rows import connected, decision, event
+from tests.store.schema import fill as one_row_each
 from tests.store.test_points import DOCUMENT
 
 RULES = """
@@ -38,6 +42,9 @@ UNION ALL
 SELECT 'function', oid::regprocedure::text, prosecdef::text, proconfig::text,
        proowner::regrole::text, proacl::text
 FROM pg_proc WHERE pronamespace = 'steersman'::regnamespace
+UNION ALL
+SELECT 'trigger', tgrelid::regclass::text, tgname, tgenabled::text, tgfoid::regprocedure::text, ''
+FROM pg_trigger WHERE NOT tgisinternal AND tgparentid = 0
 ORDER BY 1, 2, 3
 """
 
@@ -97,8 +104,28 @@ async def fill(database, tenant):
         await log_events(connection, [event(tenant.id, row.id) for row in rows])
 
 
+async def test_the_audits_chain_holds_and_goes_on_in_what_was_restored(
+    database, tenant, empty, tmp_path
+):
+    await fill(database, tenant)
+    made = await backup(database, tmp_path / "all.backup")
+    async with connected(database, "app", tenant.id) as connection:
+        head = await audit_head(connection, tenant.id)
+    await restore(empty, made.file)
+    async with connected(empty, "app", tenant.id) as connection:
+        await record(connection, tenant.id, "me", "test", "after")
+        report = await verify_chain(connection, tenant.id, [head])
+    assert (report.rows, report.holds) == (head.seq + 1, True)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        async with connected(empty, "owner", tenant.id) as connection:
+            await connection.execute("UPDATE audit SET actor = 'x'")
+
+
 async def test_everything_comes_back(database, tenant, empty, tmp_path):
     await fill(database, tenant)
+    another = await create_tenant(database, f"t-{uuid4().hex}", actor="test")
+    tables = await one_row_each(database, another.id)
+    assert {"rollout", "rollout_task", "verdict", "incident", "snapshot"} <= set(tables)
     made = await backup(database, tmp_path / "all.backup")
     assert made.bytes == made.file.stat().st_size > 10_000
     assert made.file.stat().st_mode & 0o777 == 0o600
