@@ -222,6 +222,16 @@ def test_a_longer_window_counts_more(command, busy):
     assert frame["tenants"][0]["points"][0]["figures"]["decisions"] == 5
 
 
+def test_too_many_decisions_shorten_the_window(command, busy, monkeypatch):
+    monkeypatch.setattr("steersman.cli.monitor_counts.MOST", 3)
+    (tenant,) = command.json("monitor", "--once", "--tenant", busy.name)["tenants"]
+    assert tenant["capped"]
+    assert 1000 <= tenant["window_s"] < 1100
+    (point,) = tenant["points"]
+    assert point["figures"]["decisions"] == 3
+    assert point["traffic"][0] == 1
+
+
 def test_one_frame_for_people_without_a_rollout(command, busy):
     said = command("monitor", "--once", "--tenant", busy.name, "--url", "http://127.0.0.1:1")
     assert max(map(len, said.splitlines())) <= 100
@@ -357,7 +367,7 @@ def test_every_width_is_kept_to_and_no_number_is_cut(command, trying, width):
 def test_a_store_that_is_away_and_an_empty_one_are_said():
     nobody = Frame(datetime.now(UTC), 60.0, ServiceView("http://x", "LOCKDOWN", 1), ())
     assert any("no tenant yet" in line for line in pictured(nobody, 100))
-    bare = TenantView("bare", (), (), (), capped=False)
+    bare = TenantView("bare", (), (), (), 60.0, capped=False)
     away = Frame(datetime.now(UTC), 60.0, nobody.service, (bare,), "connection refused")
     lines = pictured(away, 100)
     assert any("the store is away: connection refused" in line for line in lines)

@@ -1,7 +1,7 @@
 """Figures of ``steersman monitor``: one query over the newest decisions of a tenant.
 
-It looks at a window and at no more than 20,000 decisions, so that looking costs the same however
-busy the tenant is.
+A window with more than 20,000 decisions is cut to the newest of them, so that looking costs the
+same however busy the tenant is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
+
+from steersman.wire import id_time
 
 BUCKETS = 24
 MOST = 20_000
@@ -40,20 +42,26 @@ class Figures:
 
 @dataclass(slots=True)
 class Counts:
-    """Figures of the window, by what they are grouped by."""
+    """Figures of a window, by what they are grouped by.
 
+    Attributes:
+        window_s: its length.
+        capped: whether it is shorter than was asked, since there were too many decisions.
+        points: figures by skill and point.
+        buckets: the same by number of the bucket, the oldest 0.
+        arms: figures by rollout and arm.
+    """
+
+    window_s: float
+    capped: bool = False
     points: dict[tuple[str, str], Figures] = field(default_factory=dict)
     buckets: dict[tuple[str, str], dict[int, Figures]] = field(
         default_factory=lambda: defaultdict(dict)
     )
     arms: dict[str, dict[str, Figures]] = field(default_factory=lambda: defaultdict(dict))
 
-    @property
-    def capped(self) -> bool:
-        """Whether there were more decisions than were looked at."""
-        return sum(figures.decisions for figures in self.points.values()) >= MOST
 
-
+_BEYOND = "SELECT id FROM decision WHERE id >= $1 ORDER BY id DESC OFFSET $2 LIMIT 1"
 _COUNTS = """
 WITH newest AS MATERIALIZED (
   SELECT id, skill, point, rollout, arm, degraded,
@@ -96,12 +104,16 @@ async def count(connection: Any, now: float, window_s: float) -> Counts:
     Args:
         connection: within a transaction of the tenant.
         now: when it ends, in seconds since 1970.
-        window_s: its length.
+        window_s: its length, if there are not too many decisions in it.
     """
     begin = now - window_s
-    found = Counts()
     first = UUID(int=int(max(begin, 0.0) * 1000) << 80)
-    for row in await connection.fetch(_COUNTS, first, MOST, begin, BUCKETS, window_s / BUCKETS):
+    beyond = await connection.fetchval(_BEYOND, first, MOST)
+    if beyond is not None:
+        begin = min(now - 1e-3, id_time(beyond))
+    found = Counts(now - begin, capped=beyond is not None)
+    width_s = found.window_s / BUCKETS
+    for row in await connection.fetch(_COUNTS, first, MOST, begin, BUCKETS, width_s):
         place = row["skill"], row["point"]
         figures = Figures(**{name: row[name] for name in Figures.__slots__})
         if not row["no_bucket"]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steersman.cli import monitor_words as words
+from steersman.cli.monitor_counts import MOST
 from steersman.cli.monitor_panel import rollout_panel
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def draw(frame: Frame, width: int, *, footer: str = "") -> RenderableType:
     if not frame.tenants and not frame.away:
         parts.append(Text("\n no tenant yet: `steersman up` makes one", style="dim"))
     for view in frame.tenants:
-        parts += _tenant(view, frame.window_s, width)
+        parts += _tenant(view, width)
     if footer:
         parts.append(Text(f"\n {footer}", style="dim"))
     return Group(*parts)
@@ -67,23 +68,23 @@ def _head(frame: Frame) -> RenderableType:
     return head
 
 
-def _tenant(view: TenantView, window_s: float, width: int) -> Iterator[RenderableType]:
-    about = f"figures of the last {words.span(window_s)}"
+def _tenant(view: TenantView, width: int) -> Iterator[RenderableType]:
+    about = f"figures of the last {words.span(view.window_s)}"
     if view.capped:
-        about += ", of its newest 20,000 decisions"
+        about += f", its newest {MOST:,} decisions"
     title = Text.assemble((f" {view.tenant} ", "bold"), (f"{about} ", "dim"))
     yield Padding(Rule(title, align="left", style="dim"), (1, 0, 0, 0))
     if not view.points:
         yield Text(" nothing declared yet: `steersman tenant declare`", style="dim")
         return
-    yield _points(view, window_s, width)
+    yield _points(view, width)
     for rollout in view.rollouts:
         yield rollout_panel(rollout, width)
     for incident in view.incidents:
         yield _incident(incident)
 
 
-def _points(view: TenantView, window_s: float, width: int) -> Table:
+def _points(view: TenantView, width: int) -> Table:
     columns = _columns(width)
     padding = 2 if width >= _ROOMY else 1
     table = Table(box=None, padding=(0, padding, 0, 0), header_style="dim", pad_edge=False)
@@ -94,7 +95,7 @@ def _points(view: TenantView, window_s: float, width: int) -> Table:
         if point.skill != skill:
             skill = point.skill
             table.add_row(Text(f" {skill}", style="bold cyan"))
-        cells = _cells(point, window_s, 12 if width >= _WIDE else 8)
+        cells = _cells(point, view.window_s, 12 if width >= _WIDE else 8)
         table.add_row(*(cells[name] for name in columns))
     return table
 

@@ -81,13 +81,15 @@ class TenantView:
         points: by skill and name.
         rollouts: under way.
         incidents: open, the latest first.
-        capped: whether there were more decisions than were looked at.
+        window_s: how far back its figures go.
+        capped: whether that is less than was asked, since it made too many decisions.
     """
 
     tenant: str
     points: tuple[PointView, ...]
     rollouts: tuple[RolloutView, ...]
     incidents: tuple[IncidentView, ...]
+    window_s: float
     capped: bool
 
 
@@ -129,7 +131,14 @@ async def read_tenant(
         standing = await _standing(connection)
         under_way, incidents = await rollouts(connection, tenant.id, moment, counts)
     points = tuple(_point(row, standing, counts, moment) for row in rows)
-    return TenantView(tenant.name, points, tuple(under_way), tuple(incidents), counts.capped)
+    return TenantView(
+        tenant.name,
+        points,
+        tuple(under_way),
+        tuple(incidents),
+        counts.window_s,
+        counts.capped,
+    )
 
 
 async def _standing(connection: Any) -> dict[tuple[str, str], Any]:
