@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import socket
+import time
 
 import pytest
 
@@ -177,3 +179,21 @@ async def test_a_version_that_is_archived_still_explains_what_it_drew(
         path = f"/v1/decisions/{one['decision_id']}/explain?recompute=true"
         explained = (await s.ask("GET", path)).body
         assert explained["recomputed"]["same"] is True, explained
+
+
+async def test_a_registry_that_hangs_holds_nobody_up(
+    database, tenant, serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        await ships.start(version, "live", 0.95)
+        await staged(s, "live", "candidate")
+        home = s.home
+    with socket.create_server(("127.0.0.1", 0)) as hanging:  # takes connections, says nothing
+        port = hanging.getsockname()[1]
+        monkeypatch.setenv("STEERSMAN_REGISTRY", f"http://127.0.0.1:{port}")
+        async with serving(home=home) as s:
+            begun = time.monotonic()
+            answers = await ask_units(s, UNITS)
+            assert time.monotonic() - begun < 10
+            assert sum(one["snapshot"] == version for one in answers) > 150

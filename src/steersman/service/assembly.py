@@ -317,6 +317,8 @@ class Service:
             "Since replicas were last brought up to date",
             lambda: time.monotonic() - self.replicas.refreshed_at,
         )
+        wrong = "Points that are not served as wanted: their snapshot cannot be loaded"
+        gauge("replica_problems", wrong, self.replicas.problems)
         place = ("skill", "point")
         stages = "Of a rollout: 1 shadow, 2 canary, 3 ab, 4 live"
         gauge("rollout_stage", stages, lambda: self._rollouts(_stage_number), place)

@@ -107,6 +107,10 @@ class Replicas:
         following = self._following.get((tenant, skill, point))
         return "" if following is None else following.problem
 
+    def problems(self) -> int:
+        """Return how many points this process does not serve as wanted."""
+        return sum(bool(following.problem) for following in self._following.values())
+
     async def get(self, tenant: UUID, skill: str, point: str) -> Served:
         """Return a point, loading its tenant's if need be.
 

@@ -69,7 +69,7 @@ class Snapshots:
         pool: connections of role app.
         breaker: around the store.
 
-    No doctest: it needs a server; ``tests/service/test_snapshots.py`` shows it.
+    No doctest: it needs a server; ``tests/service/test_serving_rollouts.py`` shows it.
     """
 
     def __init__(self, pool: Pool[Any], breaker: Breaker) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steersman.errors import MissingSnapshotError, VerificationError
+from steersman.errors import MissingSnapshotError, SnapshotError, VerificationError
 from steersman.policies import load_policy
 from steersman.registry import Consumer
 from steersman.store import find_snapshot, initial_policy, learned_from, spec_of
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from steersman.store import PointRow, SnapshotRow
 
 _KEEP = 10  # versions of a point in the cache: explaining old ones must not push out what serves
+_QUICK_S = 2.0  # to ask a registry that may hang, where the cache could answer
+_PATIENT_S = 20.0  # to fetch what the cache has not; a process that is stopped waits for it
 
 
 class Sought(NamedTuple):
@@ -87,7 +89,7 @@ class Verified:
             ``STEERSMAN_REGISTRY``, or the home's own.
         clock: seconds since 1970.
 
-    No doctest: it needs a registry; ``tests/service/test_verified.py`` shows it.
+    No doctest: it needs a registry; ``tests/service/test_bad_candidates.py`` shows it.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class Verified:
         self._source = source or os.environ.get("STEERSMAN_REGISTRY") or str(home / "registry")
         self._clock = clock
         self._names: dict[UUID, str] = {}
-        self._consumers: dict[str, tuple[Consumer, threading.Lock]] = {}
+        self._consumers: dict[str, _Consumers] = {}
         # Its own threads: a registry that hangs must not keep states from being made of what is
         # there.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="registry")
@@ -165,7 +167,8 @@ class Verified:
         """
         if sought.found.reason != "published":
             return Prepared(lambda: initial_policy(sought.spec))
-        loaded = await self._call(sought.tenant, lambda consumer: _load(consumer, sought))
+        row = sought.row
+        loaded = await self._load(sought.tenant, row.skill, row.point, row.snapshot)
         return Prepared(lambda: _fitting(loaded, sought))
 
     async def last_good(self, connection: Any, row: PointRow) -> PointRow:
@@ -180,7 +183,7 @@ class Verified:
             StateError: the store knows nothing of it.
         """
         tenant = await self._name(connection, row.tenant)
-        loaded = await self._call(tenant, lambda it: it.load(row.skill, row.point))
+        loaded = await self._load(tenant, row.skill, row.point)
         point = row.tenant, row.skill, row.point
         found = await find_snapshot(connection, point, _description(loaded).version)
         return await of_snapshot(connection, row, found)
@@ -192,18 +195,17 @@ class Verified:
             self._names[tenant] = name
         return name
 
-    async def _call(self, tenant: str, ask: Callable[[Consumer], Any]) -> Any:
+    async def _load(self, tenant: str, *wanted: str) -> Loaded:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._ask, tenant, ask)
+        return await loop.run_in_executor(self._threads, self._load_now, tenant, wanted)
 
-    def _ask(self, tenant: str, ask: Callable[[Consumer], Any]) -> Any:
-        consumer, lock = self._consumers.get(tenant) or self._consumers.setdefault(
-            tenant, (self._consumer(tenant), threading.Lock())
-        )
-        with lock:
-            return ask(consumer)
+    def _load_now(self, tenant: str, wanted: tuple[str, ...]) -> Loaded:
+        known = self._consumers.get(tenant)
+        if known is None:
+            known = self._consumers.setdefault(tenant, _Consumers(self._consumer, tenant))
+        return known.load(*wanted)
 
-    def _consumer(self, tenant: str) -> Consumer:
+    def _consumer(self, tenant: str, timeout_s: float) -> Consumer:
         root = self._home / "trust" / tenant / "root.json"
         if not root.is_file():
             message = f"there is no trusted root {root}; copy it from who holds {tenant}'s keys"
@@ -211,7 +213,27 @@ class Verified:
         source = self._source
         own = f"{source.rstrip('/')}/{tenant}" if "://" in source else Path(source) / tenant
         cache = self._home / "cache" / "registry" / tenant
-        return Consumer(own, root.read_bytes(), cache, keep=_KEEP, clock=self._clock)
+        return Consumer(
+            own, root.read_bytes(), cache, keep=_KEEP, clock=self._clock, timeout_s=timeout_s
+        )
+
+
+class _Consumers:
+    """Two consumers of one tenant's registry and one cache: one that hurries, one that waits."""
+
+    def __init__(self, make: Callable[[str, float], Consumer], tenant: str) -> None:
+        self._quick = make(tenant, _QUICK_S)
+        self._patient = make(tenant, _PATIENT_S)
+        self._lock = threading.Lock()
+
+    def load(self, *wanted: str) -> Loaded:
+        """Load a version; what is not known yet is looked for."""
+        with self._lock:
+            try:
+                return self._quick.load(*wanted)
+            except SnapshotError:
+                self._patient.refresh()
+                return self._patient.load(*wanted)
 
 
 async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> PointRow:
@@ -226,7 +248,7 @@ async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> Poi
         row: the point as it is declared.
         found: the snapshot.
 
-    No doctest: it needs a server; ``tests/service/test_verified.py`` shows it.
+    No doctest: it needs a server; ``tests/service/test_bad_candidates.py`` shows it.
     """
     spec = await spec_of(connection, found.spec_hash)
     same = learned_from(spec) == learned_from(row.spec)
@@ -240,16 +262,6 @@ async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> Poi
         feature_hash=found.feature_hash,
         per_episode=spec.reward.scope == "episode",
     )
-
-
-def _load(consumer: Consumer, sought: Sought) -> Loaded:
-    """Load the version; one that is not known yet is looked for."""
-    row = sought.row
-    try:
-        return consumer.load(row.skill, row.point, row.snapshot)
-    except MissingSnapshotError:
-        consumer.refresh()
-        return consumer.load(row.skill, row.point, row.snapshot)
 
 
 def _description(loaded: Loaded) -> Description:
