@@ -1,0 +1,164 @@
+"""`steersman rollout`, as a person types it: start, plan, move, explain, history; exit status."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from steersman.cli.registries import publisher_of, registry_location
+from steersman.learn import Reason, publish
+from steersman.registry import Keys, Publisher, open_place
+from steersman.store import as_tenant, find_tenant, points_of
+
+ROUTE = Path("configs/assistant/route.yaml")
+
+
+def _ready(database, home, name):
+    """Give a tenant keys and a repository, and publish its point."""
+
+    async def make():
+        tenant = await find_tenant(database, name)
+        connection = await database.connect("app")
+        async with as_tenant(connection, tenant.id):
+            (row,) = await points_of(connection, tenant.id)
+        await connection.close()
+        publisher = Publisher(
+            open_place(f"{registry_location(home)}/{name}"), Keys(home / "keys" / name)
+        )
+        root = publisher.create(name, "correct horse battery staple")
+        trust = home / "trust" / name
+        trust.mkdir(parents=True)
+        (trust / "root.json").write_bytes(root)
+        made = await publish(database, row, publisher_of(home, name), Reason(actor="test"))
+        return made.version
+
+    return asyncio.run(make())
+
+
+@pytest.fixture
+def candidate(command, database, home):
+    """A tenant with one declared point, and a published version of it."""
+    name = f"r-{uuid4().hex[:10]}"
+    command("tenant", "create", name)
+    command("tenant", "declare", name, ROUTE)
+    return name, _ready(database, home, name)
+
+
+def test_a_rollout_from_start_to_rollback(command, candidate):
+    name, version = candidate
+    of = ("--tenant", name)
+    begun = command.json(
+        "rollout", "start", "assistant", "route", version, "--reason", "a week", *of
+    )
+    assert (begun["status"], begun["stage"], begun["candidate"]) == ("running", "shadow", version)
+    (listed,) = command.json("rollout", "status", *of)
+    assert listed["id"] == begun["id"]
+    assert version in command("rollout", "status", *of)
+    short = begun["id"][:13]
+    said = command("rollout", "explain", "assistant/route", *of)
+    assert "pause, promote, rollback, freeze" in said
+    paused = command.json("rollout", "pause", short, "--reason", "lunch", *of)
+    assert paused["status"] == "paused"
+    refused = command("rollout", "promote", short, "--reason", "hurry", *of, status=1)
+    assert "allowed now: resume" in refused
+    command("rollout", "resume", short, "--reason", "back", *of)
+    refused = command("rollout", "promote", short, "--reason", "hurry", *of, status=1)
+    assert "no evidence" in refused
+    forced = command.json("rollout", "promote", short, "--reason", "a drill", "--force", *of)
+    assert forced["stage"] == "canary"
+    frozen = command.json("rollout", "freeze", short, "--reason", "look", *of)
+    assert frozen["status"] == "paused"
+    shown = command.json("rollout", "explain", short, *of)
+    assert (shown["frozen"], shown["legal_actions"]) == (True, ["resume", "rollback"])
+    back = command.json("rollout", "rollback", short, "--reason", "enough", *of)
+    assert back["status"] == "aborted"
+    assert command.json("rollout", "history", short, *of) == []
+    assert "no verdict yet" in command("rollout", "history", short, *of)
+    assert command.json("rollout", "status", *of) == []
+    assert len(command.json("rollout", "status", "--all", *of)) == 1
+
+
+def test_what_cannot_be_has_status_one_and_what_is_no_command_two(command, candidate):
+    name, version = candidate
+    of = ("--tenant", name)
+    assert "0.9.9" in command("rollout", "start", "assistant", "route", "0.9.9", *of, status=1)
+    command("rollout", "start", "assistant", "route", version, "--set", "alpha=7", *of, status=1)
+    command("rollout", "start", "assistant", "route", version, "--set", "alpha", *of, status=2)
+    command("rollout", "pause", "nothing", "--reason", "r", *of, status=1)
+    command("rollout", "pause", "nothing", *of, status=2)  # no reason
+    command("rollout", "explain", "assistant/route", *of, status=1)
+    command("rollout", "plan", "assistant", "route", "--effect", "0", *of, status=2)
+    said = command("rollout", "plan", "assistant", "route", *of, status=1)
+    assert "--sd" in said
+
+
+def test_a_plan_tells_units_and_days(command, candidate):
+    name, _ = candidate
+    arguments = ("rollout", "plan", "assistant", "route", "--sd", 0.25, "--units-per-day", 2000)
+    of = ("--tenant", name)
+    found = command.json(*arguments, "--effect", 0.03, *of)
+    assert [stage["name"] for stage in found["stages"]][::3] == ["shadow", "live"]
+    assert 1000 < found["units"] < 5000
+    larger = command.json(*arguments, "--effect", 0.06, *of)
+    assert larger["units"] <= found["units"]
+    told = command(*arguments, *of)
+    assert "units of each arm" in told
+    assert "canary" in told
+
+
+@pytest.mark.slow
+def test_the_controller_runs_judges_and_stops(command, database, candidate):
+    name, version = candidate
+    of = ("--tenant", name)
+    begun = command.json("rollout", "start", "assistant", "route", version, *of)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "steersman.cli", "rollout", "run", "--home", command.home],
+        env=os.environ | command.environment | {"OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (rows := command.json("rollout", "history", begun["id"], "--recompute", *of)):
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.2)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    assert (rows[0]["verdict"], rows[0]["same"]) == ("hold", True)
+    assert b"Traceback" not in said, said
+    shown = command("rollout", "history", begun["id"], "--recompute", *of)
+    assert "hold" in shown
+    explained = command("rollout", "explain", begun["id"], *of)
+    assert "0 logged decisions have a reward" in explained
+    _forge(database, name, begun["id"])
+    said = command("rollout", "history", begun["id"], "--recompute", *of, status=1)
+    assert "do not follow from their inputs" in said
+
+
+def _forge(database, name, rollout):
+    """Change a stored verdict, as only who owns the table can."""
+
+    async def change():
+        tenant = await find_tenant(database, name)
+        connection = await database.connect("owner")
+        async with as_tenant(connection, tenant.id):
+            await connection.execute(
+                "UPDATE verdict SET verdict = 'promote' WHERE rollout = $1 AND seq = 1", rollout
+            )
+        await connection.close()
+
+    asyncio.run(change())
+
+
+def test_what_is_printed_is_json(command, candidate):
+    name, _ = candidate
+    assert json.loads(command("rollout", "status", "--json", "--tenant", name)) == []
