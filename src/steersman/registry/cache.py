@@ -18,7 +18,8 @@ from uuid import uuid4
 
 import msgspec
 
-from steersman.errors import RegistryError
+from steersman.errors import RegistryError, VerificationError
+from steersman.registry.place import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,9 +143,8 @@ class Cache:
             length: its length.
         """
         try:
-            with (self.folder / "files" / sha256).open("rb") as file:
-                data = file.read(length + 1)
-        except OSError:
+            data = read_file(self.folder / "files" / sha256, length)
+        except (OSError, VerificationError):
             return None
         return data if hashlib.sha256(data).hexdigest() == sha256 else None
 
@@ -198,11 +198,10 @@ class Cache:
     def _read(self, name: str, kind: type[T]) -> T | None:
         """Return what a file of the cache says; None if it is not there, or damaged."""
         try:
-            with (self.folder / name).open("rb") as file:
-                return msgspec.json.decode(file.read(_MAX_STATE), type=kind)
+            return msgspec.json.decode(read_file(self.folder / name, _MAX_STATE), type=kind)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, VerificationError, msgspec.DecodeError) as error:
             _log.warning("%s is damaged, and made anew: %s", self.folder / name, error)
             return None
 

@@ -24,7 +24,7 @@ from steersman.registry.cache import Cache, Good
 from steersman.registry.chain import file_of, releases
 from steersman.registry.description import MAX_DESCRIPTION, Description
 from steersman.registry.fetching import open_source
-from steersman.registry.place import MAX_FILE
+from steersman.registry.place import MAX_FILE, read_file
 from steersman.registry.signing import at
 from steersman.registry.snapshot import check_state, unpack_snapshot
 from steersman.registry.states import unpack_state
@@ -430,8 +430,7 @@ class Consumer:
 
 
 def _read_state(path: Path) -> State:
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE + 1)
+    data = read_file(path, MAX_FILE)
     state = unpack_snapshot(data) if data[:4] == _ZSTD else unpack_state(data)
     check_state(state)
     return state

@@ -146,21 +146,11 @@ class DirectoryPlace:
         """
         target = self._at(path)
         try:
-            # Not blocking: whoever put a pipe there must not make a reader wait for ever.
-            handle = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            data = read_file(target, max_bytes)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _failed("read", target, error) from error
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise VerificationError(f"{target} is no regular file; it was not read")
-            try:
-                data = file.read(max_bytes + 1)
-            except OSError as error:
-                raise _failed("read", target, error) from error
-        if len(data) > max_bytes:
-            raise _too_long(path, max_bytes)
         return Held(data, _tag(data))
 
     def write_new(self, path: str, data: bytes) -> str | None:
@@ -455,6 +445,30 @@ def open_place(where: str | Path, **options: Any) -> DirectoryPlace | BucketPlac
     return DirectoryPlace(text)
 
 
+def read_file(path: Path, max_bytes: int) -> bytes:
+    """Return a regular file, taking no more memory than it has bytes.
+
+    Args:
+        path: of the file.
+        max_bytes: the longest that is read.
+
+    Raises:
+        VerificationError: it is longer, or no regular file.
+        OSError: it is not there, or cannot be read.
+    """
+    # Not blocking: whoever put a pipe there must not make a reader wait for ever.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            message = f"{path} is no regular file; it was not read"
+            raise VerificationError(message)
+        data = file.read(min(found.st_size, max_bytes) + 1)
+    if len(data) > max_bytes:
+        raise _too_long(path, max_bytes)
+    return data
+
+
 def _tag(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -473,6 +487,6 @@ def _failed(verb: str, target: Path, error: OSError) -> RegistryError:
     return RegistryError(message)
 
 
-def _too_long(path: str, max_bytes: int) -> VerificationError:
+def _too_long(path: str | Path, max_bytes: int) -> VerificationError:
     message = f"{path} is longer than {max_bytes:,} bytes; the rest was not read; publish it again"
     return VerificationError(message)

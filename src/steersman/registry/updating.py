@@ -30,6 +30,7 @@ from steersman.registry.chain import (
     read_chain,
     read_root,
 )
+from steersman.registry.place import read_file
 from steersman.registry.signing import at
 
 if TYPE_CHECKING:
@@ -204,10 +205,7 @@ class Following:
         """Return metadata that the updater has verified and kept."""
         plain = name.split(".", 1)[1] if name[0].isdigit() else name
         path = self._cache.trust / ("root_history/" + name if plain == "root.json" else plain)
-        if not path.exists():
-            return None
-        with path.open("rb") as file:
-            return file.read(most + 1)
+        return read_file(path, most) if path.exists() else None
 
     def _believe(self, chain: Chain, now: float, healed: int) -> Memory:
         roots = tuple(text.decode() for text in follow_root(self._root, self._kept))
