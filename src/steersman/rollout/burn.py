@@ -28,6 +28,8 @@ class BurnWindow(NamedTuple):
         short_s: of the short one.
         rate: burn rate that is too fast.
         worse: what follows.
+
+    No doctest: a value; ``tests/rollout/test_burn.py`` shows where it is made.
     """
 
     long_s: float
@@ -43,6 +45,8 @@ class Counts(NamedTuple):
         seconds: length of the stretch.
         bad: decisions with an error.
         total: all decisions.
+
+    No doctest: a value; ``tests/rollout/test_burn.py`` shows where it is made.
     """
 
     seconds: float
@@ -58,6 +62,8 @@ class Burn(NamedTuple):
         long_rate: in the long window.
         short_rate: in the short one.
         bad: errors in the long window.
+
+    No doctest: a value; ``tests/rollout/test_burn.py`` shows where it is made.
     """
 
     window: BurnWindow
@@ -67,10 +73,13 @@ class Burn(NamedTuple):
 
 
 def burn_windows(budget: PlannedBudget) -> tuple[BurnWindow, ...]:
-    """Return the windows of a budget, the fastest first.
+    """Return the windows of a budget.
 
     Args:
         budget: of the plan.
+
+    Returns:
+        Three pairs of windows, the fastest first.
 
     Example:
         >>> from steersman.rollout import PlannedBudget
@@ -92,10 +101,13 @@ def burn_windows(budget: PlannedBudget) -> tuple[BurnWindow, ...]:
 
 
 def stretches(budget: PlannedBudget) -> tuple[float, ...]:
-    """Return the lengths, in seconds, of all stretches whose errors are to be counted.
+    """Return the stretches of time whose errors are to be counted.
 
     Args:
         budget: of the plan.
+
+    Returns:
+        Their lengths in seconds, the shortest first.
 
     Example:
         >>> from steersman.rollout import PlannedBudget
@@ -107,12 +119,15 @@ def stretches(budget: PlannedBudget) -> tuple[float, ...]:
 
 
 def burn_rate(budget: PlannedBudget, bad: float, total: float) -> float:
-    """Return how many times faster than planned errors come; 0 without decisions.
+    """Return how many times faster than planned errors come.
 
     Args:
         budget: of the plan.
         bad: decisions with an error, 0 to ``total``.
         total: all decisions.
+
+    Returns:
+        The rate, 1 where the budget lasts exactly its period; 0 without decisions.
 
     Raises:
         InputError: counts that are none, or more errors than decisions.
@@ -129,11 +144,14 @@ def burn_rate(budget: PlannedBudget, bad: float, total: float) -> float:
 
 
 def burning(budget: PlannedBudget, counts: Iterable[Counts]) -> list[Burn]:
-    """Return the rates that are too fast now, the fastest window first.
+    """Return the rates that are too fast now.
 
     Args:
         budget: of the plan.
         counts: one for each of `stretches`; a stretch without counts has no rate.
+
+    Returns:
+        Windows whose rate is reached in the long and in the short one, the fastest first.
 
     Raises:
         InputError: counts that are none.

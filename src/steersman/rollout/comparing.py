@@ -18,6 +18,8 @@ class MetricEvidence(NamedTuple):
     Attributes:
         candidate: of the candidate's units.
         control: of the control's.
+
+    No doctest: a value; ``tests/rollout/test_judging.py`` shows where it is made.
     """
 
     candidate: Moments
@@ -44,6 +46,8 @@ class Compared(NamedTuple):
         harm_high: upper bound of how much better the candidate is; below 0 it is shown worse.
         gain_low: lower bound of the same, for promotion.
         canary_low: the same, tuned for few units.
+
+    No doctest: a value; ``tests/rollout/test_judging.py`` shows where it is made.
     """
 
     name: str
@@ -70,6 +74,9 @@ def compare(plan: RolloutPlan, metrics: Mapping[str, MetricEvidence]) -> tuple[C
     Args:
         plan: of the rollout.
         metrics: by the guardrail's name; one that is absent has no units.
+
+    Returns:
+        One per guardrail, in the plan's order; without bounds before the first look.
 
     No doctest: evidence is long; ``tests/rollout/test_judging.py`` shows it.
     """

@@ -47,11 +47,14 @@ _NEXT: dict[tuple[Status | None, Action], Status] = {
 
 
 def legal_actions(status: Status | None, *, frozen: bool = False) -> tuple[Action, ...]:
-    """Return the actions that are legal now, in the order of `ACTIONS`.
+    """Return the actions that are legal now.
 
     Args:
         status: of the rollout; None before it was started.
         frozen: whether the decision point is pinned to one state by ``freeze``.
+
+    Returns:
+        Their names, in the order of `ACTIONS`.
 
     Example:
         >>> legal_actions("running")

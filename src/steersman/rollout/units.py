@@ -36,6 +36,8 @@ class Observed(NamedTuple):
         reward: 0 to 1; None if it has none.
         outcomes: raw numbers by name.
         failed: whether the arm could not answer, so that something else did.
+
+    No doctest: a value; ``tests/rollout/test_units.py`` shows where it is made.
     """
 
     unit: str
@@ -47,11 +49,14 @@ class Observed(NamedTuple):
 
 
 def value_of(guardrail: PlannedGuardrail, decision: Observed) -> float | None:
-    """Return a decision's number for a guardrail, 0 to 1, or None where it has none.
+    """Return a decision's number for a guardrail.
 
     Args:
         guardrail: of the plan.
         decision: what came of it. A number that is not finite counts as none.
+
+    Returns:
+        From 0 to 1; None where it has none.
 
     Example:
         >>> from steersman.rollout import PlannedGuardrail
@@ -163,10 +168,13 @@ class Units:
             self._count(unit, decision)
 
     def close(self, now: float) -> int:
-        """Enter the numbers of all units whose windows are over; return how many.
+        """Enter the numbers of all units whose windows are over.
 
         Args:
             now: seconds since 1970. Decisions up to then must have been added.
+
+        Returns:
+            How many they were.
         """
         latest = now - self._plan.closing_s
         # Sorted, so that whoever reads the same decisions again has the same sums to the last bit.

@@ -240,10 +240,13 @@ def _names(guardrails: tuple[Guardrail, ...]) -> list[str]:
 
 
 def guardrail_name(guardrail: Guardrail) -> str:
-    """Return what a guardrail is called: its metric, or its outcome with its target.
+    """Return what a guardrail is called.
 
     Args:
         guardrail: as it was declared.
+
+    Returns:
+        Its metric, or its outcome with its target.
 
     >>> guardrail_name(Guardrail(outcome="latency_ms", above=900))
     'latency_ms>900'
