@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from steersman.errors import InputError
@@ -114,6 +115,12 @@ class _Side:
     first_at: list[float] = field(default_factory=list)  # of closed units, rising
     values: list[_Running] = field(default_factory=list)
 
+    def enter(self, unit: _Open) -> None:
+        insort(self.first_at, unit.first_at)
+        for running, total, count in zip(self.values, unit.sums, unit.counts, strict=True):
+            if count:
+                running.add(total / count)
+
 
 class Units:
     """The units of a rollout, from canary on, over all its steps.
@@ -137,6 +144,9 @@ class Units:
         self._plan = plan
         self._guardrails = plan.guardrails
         self._open: dict[str, _Open] = {}
+        self._next: list[
+            tuple[float, str]
+        ] = []  # a heap of open units; old entries are passed over
         self._closed: set[str] = set()
         self._sides = {arm: _Side(values=[_Running() for _ in plan.guardrails]) for arm in _ARMS}
 
@@ -160,10 +170,13 @@ class Units:
             unit = _Open(decision.arm, decision.at, *zeros)
             self._open[decision.unit] = unit
             self._sides[decision.arm].arrived += 1
+            heappush(self._next, (decision.at, decision.unit))
         if unit.arm != decision.arm:
             message = f"unit {decision.unit!r:.60} is on both arms; a salt belongs to one rollout"
             raise InputError(message)
-        unit.first_at = min(unit.first_at, decision.at)
+        if decision.at < unit.first_at:
+            unit.first_at = decision.at
+            heappush(self._next, (decision.at, decision.unit))
         if decision.at < unit.first_at + self._plan.unit_window_s:
             self._count(unit, decision)
 
@@ -177,19 +190,18 @@ class Units:
             How many they were.
         """
         latest = now - self._plan.closing_s
-        # Sorted, so that whoever reads the same decisions again has the same sums to the last bit.
-        over = sorted(
-            (unit.first_at, name) for name, unit in self._open.items() if unit.first_at <= latest
-        )
-        for first_at, name in over:
-            unit = self._open.pop(name)
-            self._closed.add(name)
-            side = self._sides[unit.arm]
-            insort(side.first_at, first_at)
-            for running, total, count in zip(side.values, unit.sums, unit.counts, strict=True):
-                if count:
-                    running.add(total / count)
-        return len(over)
+        count = 0
+        # By time and name, so that whoever reads the same decisions again has the same sums to
+        # the last bit.
+        while self._next and self._next[0][0] <= latest:
+            first_at, name = heappop(self._next)
+            unit = self._open.get(name)
+            if unit is not None and unit.first_at == first_at:
+                del self._open[name]
+                self._closed.add(name)
+                self._sides[unit.arm].enter(unit)
+                count += 1
+        return count
 
     @property
     def arrived(self) -> tuple[int, int]:
