@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.learn import promote
-from steersman.learn.publishing import Reason, publish
+from steersman.learn.guarding import Reason
+from steersman.learn.publishing import publish
 from steersman.registry import DirectoryPlace, Keys, Publisher
 from steersman.store import as_tenant, base_state, find_snapshot, log_decisions, log_events
 from tests.learn.world import decided, document, happened, point_of

@@ -11,7 +11,7 @@ from steersman.learn.replica import apply_update
 from steersman.policies import load_policy
 from steersman.store import (
     as_tenant,
-    held_out,
+    hold_out,
     initial_policy,
     learned_of,
     log_decisions,
@@ -37,7 +37,7 @@ async def chosen(database, row, **options):
     try:
         async with as_tenant(connection, row.tenant):
             point = row.tenant, row.skill, row.point
-            rows = await held_out(connection, point, **options)
+            rows = await hold_out(connection, point, **options)
             return rows, await learned_of(connection, point, row.snapshot, [one.id for one in rows])
     finally:
         await connection.close()

@@ -22,8 +22,9 @@ from steersman.learn.verify import Verified, verify
 
 if TYPE_CHECKING:
     from steersman.learn.drift import check_drift
+    from steersman.learn.guarding import Reason
     from steersman.learn.held_out import HeldOutReport
-    from steersman.learn.publishing import Reason, Signer, publish
+    from steersman.learn.publishing import Signer, publish
     from steersman.learn.shipping import Registry, Shipped, ShippingSettings, run_shipping
     from steersman.learn.versions import compare_versions
 
@@ -65,7 +66,8 @@ __all__ = [
 _HOMES = {
     "drift": "check_drift",
     "held_out": "HeldOutReport",
-    "publishing": "Reason Signer publish",
+    "guarding": "Reason",
+    "publishing": "Signer publish",
     "shipping": "Registry Shipped ShippingSettings run_shipping",
     "versions": "compare_versions",
 }

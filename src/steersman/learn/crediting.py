@@ -29,6 +29,8 @@ class Credit(NamedTuple):
             else; failed where no reward can be computed.
         terms: raw values by outcome.
         final: whether the window is closed.
+
+    No doctest: a value; ``tests/learn/test_crediting.py`` shows where it is made.
     """
 
     value: float | None

@@ -28,7 +28,7 @@ from steersman.features import FeatureMap
 from steersman.ope import LoggedData
 from steersman.policies import withdraw
 from steersman.registry import off_policy_delta
-from steersman.store import encode, held_out, learned_of
+from steersman.store import encode, hold_out, learned_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -130,7 +130,7 @@ async def compare(
 
     No doctest: it needs a server; ``tests/learn/test_held_out.py`` shows it.
     """
-    rows = await held_out(connection, point, share=share, newest=newest)
+    rows = await hold_out(connection, point, share=share, newest=newest)
     ids = [row.id for row in rows]
     learned = [
         await learned_of(connection, point, one.snapshot, ids, until=one.seq) if ids else {}

@@ -4,34 +4,25 @@ In this order, so that a publisher that is killed anywhere goes on where it was:
 the state; one transaction gives it a version and stores state and description; it is signed and
 laid into the registry; the row says that it was published. Whoever calls again finds the version
 that waits, with its bytes, and signs these before anything newer.
-
-The guard refuses a state whose size or scale left the range of its predecessors
-(`steersman.registry.guard`), and one that decides worse than the version before it on held-out
-decisions (`steersman.learn.held_out`): not one that could not be shown to be better, since then
-there would never be a second version. A person may overrule it, with a reason, which is audited.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import asyncpg
 
-from steersman.errors import GuardError, RaceError
+from steersman.errors import RaceError
 from steersman.learn.candidates import Origin, declared_as, relearn
-from steersman.learn.held_out import LEVEL, Judged, compare
+from steersman.learn.guarding import Made, available, judge
 from steersman.learn.replica import load
-from steersman.policies import load_policy
 from steersman.registry import (
     Description,
     Ingredients,
-    Measures,
     describe,
-    guard,
-    measure,
     next_version,
     pack_snapshot,
     pack_state,
@@ -47,22 +38,19 @@ from steersman.store import (
     hold_point,
     hold_snapshots,
     hold_view,
-    initial_policy,
     last_update,
     mark_published,
     record,
     reserve_snapshot,
     snapshots_of,
-    spec_of,
     tell_services,
     tenant_name,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+    from collections.abc import AsyncIterator, Collection
 
-    from steersman.learn.held_out import HeldOutReport
-    from steersman.policies import ChoicePolicy
+    from steersman.learn.guarding import Reason
     from steersman.store import Database, Point, PointRow, SnapshotRow
 
 _WAIT_S = 60
@@ -84,42 +72,6 @@ class Signer(Protocol):
         Returns:
             The description with size, hash and place.
         """
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Made:
-    """A state that is to become a snapshot.
-
-    Attributes:
-        row: the declaration it was learned under; its snapshot is the line.
-        policy: the state.
-        seq: the last update of the line that it holds.
-        origin: where the line comes from, if it was relearned for this.
-    """
-
-    row: PointRow
-    policy: ChoicePolicy
-    seq: int
-    origin: Origin | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """Why and by whom something is published.
-
-    Attributes:
-        actor: who does it, for the audit.
-        force: why the guard is overruled; None: it is not.
-        evidence: what else is to be signed with it.
-        git_commit: of what publishes it.
-        level: of the interval that must show a loss before held-out decisions refuse a state.
-    """
-
-    actor: str
-    force: str | None = None
-    evidence: Mapping[str, Any] | None = None
-    git_commit: str | None = None
-    level: float = LEVEL
 
 
 async def publish(
@@ -233,55 +185,9 @@ async def _reserve(
             seq = await last_update(connection, point)
             new = await relearn(connection, row, wanted, spec, seq)
             made = Made(new.row, new.policy, new.seq, new.origin)
-        evidence = await _judge(connection, made, reason)
+        evidence = await judge(connection, made, reason)
         await hold_point(connection, point)
         return await _frozen(connection, made, evidence, reason)
-
-
-async def _judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
-    """Return the evidence to be signed.
-
-    Raises:
-        GuardError: there are reasons against publishing, and nobody overrules them.
-    """
-    row = made.row
-    point = row.tenant, row.skill, row.point
-    earlier = available(await snapshots_of(connection, point))
-    measures = [Measures.from_json((one.description or {})["guard"]) for one in earlier]
-    reasons = guard(measure(made.policy.state()), measures)
-    report = await _held_out(connection, made, earlier[-1] if earlier else None, reason.level)
-    if report.is_worse:
-        reasons.append(
-            f"on {report.decisions} held-out decisions it earns {report.difference:+.4f} "
-            f"({report.low:+.4f} to {report.high:+.4f}) against {report.against}"
-        )
-    if reasons and reason.force is None:
-        message = f"{row.skill}/{row.point} is not published: {'; '.join(reasons)}; look at "
-        message += "`steersman snapshot diff`, or overrule it with --force REASON"
-        raise GuardError(message, reasons)
-    evidence = {**(reason.evidence or {}), "held_out": report.to_json()}
-    if made.origin is not None:
-        evidence["relearned"] = made.origin.to_json()
-    if reasons:
-        evidence |= {"overruled": reasons, "force": reason.force}
-    return evidence
-
-
-async def _held_out(
-    connection: Any, made: Made, before: SnapshotRow | None, level: float
-) -> HeldOutReport:
-    """Compare with the version before; the first one, with the line that has learned nothing."""
-    row = made.row
-    point = row.tenant, row.skill, row.point
-    policy = load_policy(made.policy.state())
-    new = Judged(row.spec, policy, row.snapshot, made.seq)
-    if before is None:
-        old = Judged(row.spec, initial_policy(row.spec), row.snapshot, 0)
-    else:
-        state = unpack_state(await base_state(connection, point, before.version))
-        spec = await spec_of(connection, before.spec_hash)
-        old = Judged(spec, load_policy(state), before.version, 0)
-    return await compare(connection, point, new, old, level=level)
 
 
 async def _frozen(
@@ -357,15 +263,3 @@ async def _needed(connection: Any, point: Point) -> set[str]:
         if (one.skill, one.point) == point[1:]
     ]
     return {row.snapshot}.union(*arms)
-
-
-def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:
-    """Return the published versions that were not retracted, in the order of publishing.
-
-    Args:
-        rows: all snapshots of a point.
-
-    No doctest: it needs rows; ``tests/learn/test_publishing.py`` shows it.
-    """
-    found = [one for one in rows if one.is_available]
-    return sorted(found, key=lambda one: one.published_at or one.created_at)

@@ -21,7 +21,8 @@ import asyncpg
 
 from steersman.errors import GuardError, SteersmanError, StoreError, VerificationError
 from steersman.learn.drift import check_drift
-from steersman.learn.publishing import Reason, Signer, available, publish
+from steersman.learn.guarding import Reason, available
+from steersman.learn.publishing import Signer, publish
 from steersman.store import (
     AWAY,
     active_rollouts,
@@ -58,7 +59,11 @@ class Registry(Signer, Protocol):
     """A tenant's repository, as it is kept fresh: `steersman.registry.Publisher`."""
 
     def refresh_timestamp(self) -> Freshness:
-        """Sign a new timestamp."""
+        """Sign a new timestamp.
+
+        Returns:
+            Until when consumers believe it.
+        """
 
     def anchor(self, seq: int, digest: bytes) -> None:
         """Sign the head of the audit log.

@@ -29,7 +29,7 @@ from steersman.store import (
     base_state,
     encode,
     find_snapshot,
-    held_out,
+    hold_out,
     learned_of,
     spec_of,
     tenant_name,
@@ -88,7 +88,7 @@ async def compare_versions(
     try:
         async with as_tenant(connection, point[0]):
             both = [await _version(connection, point, version) for version in (first, second)]
-            rows = await held_out(connection, point, share=share, newest=newest)
+            rows = await hold_out(connection, point, share=share, newest=newest)
             for one in both if rows else ():
                 ids = [row.id for row in rows]
                 version = one.description.version

@@ -26,7 +26,7 @@ from steersman.store.events import EventRow, Verdict, log_events
 from steersman.store.group_commit import Expired, GroupCommit
 from steersman.store.held_out import (
     HeldOut,
-    held_out,
+    hold_out,
 )
 from steersman.store.incidents import IncidentRow, close_incident, incidents_of, open_incident
 from steersman.store.keys import (
@@ -208,8 +208,8 @@ __all__ = [
     "find_snapshot",
     "find_tenant",
     "hash_key",
-    "held_out",
     "history",
+    "hold_out",
     "hold_point",
     "hold_snapshots",
     "hold_view",

@@ -39,7 +39,7 @@ class HeldOut(NamedTuple):
     reward: float
 
 
-async def held_out(connection: Any, point: Point, *, share: float, newest: int) -> list[HeldOut]:
+async def hold_out(connection: Any, point: Point, *, share: float, newest: int) -> list[HeldOut]:
     """Return a share of a point's newest decisions, of those whose windows are closed.
 
     Which ones follows from a hash of their unit, so it is the same in every process and at every

@@ -132,6 +132,9 @@ async def tenant_name(connection: Any, tenant: UUID) -> str:
         connection: of any role, within a transaction of the tenant.
         tenant: whose.
 
+    Returns:
+        As it was made.
+
     Raises:
         StoreError: there is no such tenant.
 
