@@ -240,7 +240,7 @@ def test_one_frame_for_people_without_a_rollout(command, busy):
     assert line.split() == [
         *("depth", "0.1.0", "+0"),
         *line.split()[3:5],  # age
-        *("4/h", line.split()[6], ".600", "50.0", "%", "50.0", "%", "290", "ms", "$1.00"),
+        *("14/h", line.split()[6], ".600", "50.0", "%", "50.0", "%", "290", "ms", "$1.00"),
         *("0.0", "s"),
     ]
 

@@ -140,7 +140,7 @@ def _cells(point: PointView, window_s: float, width: int) -> dict[str, Renderabl
         ),
         "age": words.span(point.snapshot_age_s),
         "learned": words.span(learned),
-        "traffic": words.rate(figures.decisions, window_s),
+        "traffic": words.rate(point.traffic, window_s),
         "_": words.spark(point.traffic, width, style="cyan"),
         "reward": words.reward(figures.reward),
         "__": words.spark(point.rewards, width, style="green"),

@@ -31,21 +31,26 @@ def span(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-def rate(count: int, seconds: float) -> str:
-    """Return how often something happened.
+def rate(counts: Sequence[int], seconds: float) -> str:
+    """Return how often something happened, from when it first did.
 
     Args:
-        count: how often in all.
-        seconds: in how long, above 0.
+        counts: how often, in stretches of equal length, oldest first.
+        seconds: length of all of them together, above 0.
 
-    >>> rate(7200, 3600.0), rate(90, 3600.0), rate(0, 3600.0), rate(2, 3600.0)
-    ('2.0/s', '1.5/min', '0', '2/h')
+    >>> rate([3600, 3600], 3600.0), rate([0, 0, 0, 45], 3600.0), rate([], 3600.0), rate([2], 3600.0)
+    ('2.0/s', '3.0/min', '0', '2/h')
     """
+    begun = next((place for place, count in enumerate(counts) if count), len(counts))
+    total = sum(counts)
+    if not total:
+        return "0"
+    each_s = total / (seconds * (len(counts) - begun) / len(counts))
     for length, unit in ((1.0, "s"), (60.0, "min")):
-        each = count / seconds * length
+        each = each_s * length
         if each >= 1:
             return f"{each:.1f}/{unit}" if each < 100 else f"{each:,.0f}/{unit}"
-    return f"{count / seconds * 3600:.0f}/h" if count else "0"
+    return f"{each_s * 3600:.0f}/h"
 
 
 def share(value: float | None) -> str:
