@@ -18,12 +18,13 @@ from steersman.registry.states import pack_state, unpack_state
 from steersman.registry.versions import Ingredients, Version, change_between, next_version
 
 if TYPE_CHECKING:
+    from steersman.registry.bucket import BucketPlace, open_place
     from steersman.registry.comparing import Diff, diff
     from steersman.registry.consumer import Anchor, Consumer, Loaded
     from steersman.registry.keys import Keys
     from steersman.registry.listing import manifest
     from steersman.registry.paired import OffPolicyDelta, off_policy_delta
-    from steersman.registry.place import BucketPlace, DirectoryPlace, Held, Place, open_place
+    from steersman.registry.place import DirectoryPlace, Held, Place
     from steersman.registry.reference import Reference
     from steersman.registry.repository import Publisher
     from steersman.registry.updating import Refreshed
@@ -73,7 +74,8 @@ _HOMES = {
     "listing": "manifest",
     "updating": "Refreshed",
     "consumer": "Anchor Consumer Loaded",
-    "place": "BucketPlace DirectoryPlace Held Place open_place",
+    "place": "DirectoryPlace Held Place",
+    "bucket": "BucketPlace open_place",
     "keys": "Keys",
     "writing": "Freshness",
     "repository": "Publisher",

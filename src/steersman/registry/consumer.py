@@ -9,8 +9,6 @@ from datetime import datetime  # noqa: TC003 -- of a field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tuf.api.exceptions import DownloadError, LengthOrHashMismatchError
-
 from steersman.errors import (
     InputError,
     MissingSnapshotError,
@@ -21,9 +19,9 @@ from steersman.errors import (
     VerificationError,
 )
 from steersman.registry.cache import Cache, Good
-from steersman.registry.chain import file_of, releases
-from steersman.registry.description import MAX_DESCRIPTION, Description
+from steersman.registry.chain import releases
 from steersman.registry.fetching import open_source
+from steersman.registry.files import SignedFiles
 from steersman.registry.place import MAX_FILE, read_file
 from steersman.registry.signing import at
 from steersman.registry.snapshot import check_state, unpack_snapshot
@@ -36,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from tuf.api.metadata import TargetFile
 
     from steersman.registry.chain import Release
+    from steersman.registry.description import Description
     from steersman.registry.updating import Known, Refreshed
 
     State = Mapping[str, NDArray[Any]]
@@ -130,15 +128,15 @@ class Consumer:
             if not good:
                 message = f"{name} is {value}; it must be above 0, or at least 1 for keep"
                 raise InputError(message)
-        self._fetcher = open_source(source)
+        fetcher = open_source(source)
         self._cache = Cache(Path(cache).expanduser().absolute(), keep)
         self._cache.prepare()
         self._following = Following(
-            trusted_root, self._fetcher, self._cache, clock=clock, timeout_s=timeout_s
+            trusted_root, fetcher, self._cache, clock=clock, timeout_s=timeout_s
         )
+        self._files = SignedFiles(fetcher, self._cache, timeout_s)
         self._max_age_s = max_age_days * _DAY_S
         self._major = major
-        self._timeout_s = timeout_s
         self._refresh_s = refresh_s
 
     def refresh(self) -> Refreshed:
@@ -181,7 +179,8 @@ class Consumer:
             SnapshotError: nothing verified, or there is no such version, or it does not verify.
         """
         known = self._known()
-        return self._description(known, self._named(known, skill, point, version))
+        release = self._named(known, skill, point, version)
+        return self._files.description(known.chain, release, online=self._online(known))
 
     def anchor(self) -> Anchor | None:
         """Return the head of the audit log as it was signed; None if none was.
@@ -363,8 +362,9 @@ class Consumer:
     def _load(
         self, known: Known, release: Release, reasons: tuple[str, ...], *, chosen: bool
     ) -> Loaded:
-        description = self._description(known, release)
-        state = unpack_snapshot(self._file(known, release.state, MAX_FILE))
+        online = self._online(known)
+        description = self._files.description(known.chain, release, online=online)
+        state = unpack_snapshot(self._files.read(release.state, MAX_FILE, online=online))
         check_state(state)
         good = Good(
             str(release.version),
@@ -376,57 +376,8 @@ class Consumer:
             self._cache.note(release.skill, release.point, good)
         except OSError as error:  # it verified: serve it, though it may not be there next time
             _log.warning("%s cannot be noted in the cache: %s", release.state.path, error)
-        source: Literal["registry", "cache"] = "registry" if self._online(known) else "cache"
+        source: Literal["registry", "cache"] = "registry" if online else "cache"
         return Loaded(state, description, source, at(known.verified_at), reasons)
-
-    def _description(self, known: Known, release: Release) -> Description:
-        text = self._file(known, release.description, MAX_DESCRIPTION)
-        found = Description.from_json(text)
-        tenant = known.chain.root.unrecognized_fields.get("tenant")
-        said = found.tenant, found.skill, found.point, found.version, found.sha256
-        wanted = (
-            tenant,
-            release.skill,
-            release.point,
-            str(release.version),
-            release.state.hashes["sha256"],
-        )
-        if said != wanted:
-            message = f"the description says {said}, and is signed as {wanted}; retract it"
-            raise VerificationError(message)
-        return found
-
-    def _file(self, known: Known, target: TargetFile, most: int) -> bytes:
-        """Return a file that is as it was signed, from the cache, or online from the registry."""
-        sha256 = target.hashes["sha256"]
-        if not 0 <= target.length <= most:
-            message = f"{target.path} has {target.length:,} bytes; allowed are {most:,}; retract it"
-            raise VerificationError(message)
-        cached = self._cache.file(sha256, target.length)
-        if cached is not None:
-            return cached
-        if not self._online(known):
-            message = f"{target.path} is not in the cache, and nothing new is loaded offline"
-            raise MissingSnapshotError(message)
-        data = self._download(target)
-        try:
-            self._cache.put(sha256, data)
-        except OSError as error:  # it verified: serve it, though it cannot be kept
-            _log.warning("%s cannot be kept in the cache: %s", target.path, error)
-        return data
-
-    def _download(self, target: TargetFile) -> bytes:
-        try:
-            with self._fetcher.within(self._timeout_s):
-                data = self._fetcher.download_bytes(file_of(target), target.length)
-            target.verify_length_and_hashes(data)
-        except LengthOrHashMismatchError as error:
-            message = f"{target.path} is not what was signed: {error}; publish it again"
-            raise VerificationError(message) from error
-        except DownloadError as error:
-            message = f"{target.path} cannot be fetched: {error}"
-            raise MissingSnapshotError(message) from error
-        return data
 
 
 def _read_state(path: Path) -> State:

@@ -26,7 +26,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from steersman.errors import InputError, RegistryError, VerificationError
-from steersman.registry.place import open_place
+from steersman.registry.bucket import open_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

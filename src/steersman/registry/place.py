@@ -1,4 +1,4 @@
-"""Where a registry lies: a directory, or a prefix of a bucket in any S3.
+"""Where a registry lies: what it needs of a place for files, and a directory that gives it.
 
 A file appears whole or not at all, is flushed before anything that names it is written, and one
 that others write too is replaced only if it still is what was read: compare and swap.
@@ -12,13 +12,11 @@ import os
 import stat
 import time
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import uuid4
 
-from steersman.errors import DataError, InputError, RegistryError, VerificationError
+from steersman.errors import RegistryError, VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -277,174 +275,6 @@ class DirectoryPlace:
                     left.unlink()
 
 
-class BucketPlace:
-    """A prefix of an S3 bucket that supports conditional writes.
-
-    Args:
-        url: ``s3://bucket/prefix``.
-        **options: for ``obstore.store.S3Store``; what is absent is taken from the environment
-            (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and the like).
-
-    Raises:
-        DataError: obstore is not installed.
-
-    No doctest: it needs a bucket; ``tests/registry/test_place.py`` shows it.
-    """
-
-    def __init__(self, url: str, **options: Any) -> None:
-        try:
-            self._obstore: Any = import_module("obstore")
-            store = import_module("obstore.store")
-        except ImportError as error:
-            message = 'a registry in a bucket needs obstore; pip install "steersman[s3]"'
-            raise DataError(message) from error
-        self._errors = self._obstore.exceptions
-        self._store = store.S3Store.from_url(url, **options)
-
-    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
-        """Return an object, or None if there is none.
-
-        Args:
-            path: of the object.
-            max_bytes: the longest that is read.
-
-        Raises:
-            VerificationError: it is longer.
-            RegistryError: the bucket refuses, or does not answer.
-        """
-        try:
-            with self._told(path):
-                found = self._obstore.get(self._store, path)
-                data = bytearray()
-                for piece in found.stream(min_chunk_size=1 << 20):
-                    data += piece
-                    if len(data) > max_bytes:
-                        raise _too_long(path, max_bytes)
-        except FileNotFoundError:
-            return None
-        return Held(bytes(data), str(found.meta["e_tag"]))
-
-    def write_new(self, path: str, data: bytes) -> str | None:
-        """Put an object that is not there yet.
-
-        Args:
-            path: of the object.
-            data: its content.
-
-        Returns:
-            Its tag; None if there is an object already.
-
-        Raises:
-            RegistryError: the bucket refuses, or does not answer.
-        """
-        return self._put(path, data, "create")
-
-    def replace(self, path: str, data: bytes, *, expected_tag: str | None) -> str | None:
-        """Put an object, if it still is what was read.
-
-        Args:
-            path: of the object.
-            data: its new content.
-            expected_tag: of the content that is replaced; None: whatever is there.
-
-        Returns:
-            The new tag; None if it was changed meanwhile.
-
-        Raises:
-            RegistryError: the bucket refuses, or does not answer.
-        """
-        return self._put(
-            path, data, "overwrite" if expected_tag is None else {"e_tag": expected_tag}
-        )
-
-    def list(self, prefix: str) -> Iterator[str]:
-        """Yield the paths of all objects below a prefix, sorted.
-
-        Args:
-            prefix: without the last ``/``; ``""`` for all.
-
-        Raises:
-            RegistryError: the bucket refuses, or does not answer.
-        """
-        with self._told(prefix):
-            pages = self._obstore.list(self._store, prefix or None)
-            found = [str(entry["path"]) for page in pages for entry in page]
-        yield from sorted(found)
-
-    def remove(self, path: str) -> None:
-        """Remove an object if it is there.
-
-        Args:
-            path: of the object.
-
-        Raises:
-            RegistryError: the bucket refuses, or does not answer.
-        """
-        with suppress(FileNotFoundError), self._told(path):
-            self._obstore.delete(self._store, path)
-
-    def _put(self, path: str, data: bytes, mode: str | dict[str, str]) -> str | None:
-        try:
-            with self._told(path):
-                # In one part: an upload in several parts knows no conditions.
-                done = self._obstore.put(self._store, path, data, mode=mode, use_multipart=False)
-        except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
-            return None
-        except FileNotFoundError as error:
-            if isinstance(mode, dict):  # an object that was removed is not what was read
-                return None
-            message = f"there is no bucket for {path}: {error!s:.300}; check its name, endpoint"
-            raise RegistryError(message) from error
-        return str(done["e_tag"])
-
-    @contextmanager
-    def _told(self, path: str) -> Iterator[None]:
-        """Turn what the library raises into an error that says what to check."""
-        expected = (self._errors.AlreadyExistsError, self._errors.PreconditionError)
-        try:
-            yield
-        except (FileNotFoundError, *expected):
-            raise
-        except self._errors.BaseError as error:
-            message = (
-                f"the bucket of the registry failed at {path}: {error!s:.300}; "
-                "check its name, endpoint and credentials, then repeat"
-            )
-            raise RegistryError(message) from error
-
-
-def open_place(where: str | Path, **options: Any) -> DirectoryPlace | BucketPlace:
-    """Return the place that a path or URL names.
-
-    Args:
-        where: a directory, ``file:///…``, or ``s3://bucket/prefix``; with the tenant's name as
-            its last part.
-        **options: for `BucketPlace`.
-
-    Returns:
-        The place; nothing is written yet.
-
-    Raises:
-        InputError: another kind of URL.
-        DataError: a bucket, and obstore is not installed.
-
-    >>> open_place("/srv/registry/acme").root
-    PosixPath('/srv/registry/acme')
-    """
-    text = str(where)
-    if text.startswith("s3://"):
-        return BucketPlace(text, **options)
-    if text.startswith("file://"):
-        return DirectoryPlace(unquote(urlsplit(text).path))
-    if "://" in text:
-        message = (
-            f"a registry cannot be written to {text!r:.200}; allowed are a directory and "
-            "s3://bucket/prefix; consumers may read it over http"
-        )
-        raise InputError(message)
-    return DirectoryPlace(text)
-
-
 def read_file(path: Path, max_bytes: int) -> bytes:
     """Return a regular file, taking no more memory than it has bytes.
 
@@ -465,7 +295,7 @@ def read_file(path: Path, max_bytes: int) -> bytes:
             raise VerificationError(message)
         data = file.read(min(found.st_size, max_bytes) + 1)
     if len(data) > max_bytes:
-        raise _too_long(path, max_bytes)
+        raise too_long(path, max_bytes)
     return data
 
 
@@ -487,6 +317,12 @@ def _failed(verb: str, target: Path, error: OSError) -> RegistryError:
     return RegistryError(message)
 
 
-def _too_long(path: str | Path, max_bytes: int) -> VerificationError:
+def too_long(path: str | Path, max_bytes: int) -> VerificationError:
+    """Return the error for a file that is longer than allowed.
+
+    Args:
+        path: of the file.
+        max_bytes: the longest that is read.
+    """
     message = f"{path} is longer than {max_bytes:,} bytes; the rest was not read; publish it again"
     return VerificationError(message)

@@ -1,0 +1,103 @@
+"""Files as they were signed, or none: from the cache, or from the registry while it verifies."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tuf.api.exceptions import DownloadError, LengthOrHashMismatchError
+
+from steersman.errors import MissingSnapshotError, VerificationError
+from steersman.registry.chain import file_of
+from steersman.registry.description import MAX_DESCRIPTION, Description
+
+if TYPE_CHECKING:
+    from tuf.api.metadata import TargetFile
+
+    from steersman.registry.cache import Cache
+    from steersman.registry.chain import Chain, Release
+    from steersman.registry.fetching import Fetcher
+
+_log = logging.getLogger(__name__)
+
+
+class SignedFiles:
+    """Reads the files that verified targets name.
+
+    Args:
+        fetcher: of the registry.
+        cache: keeps what verified.
+        timeout_s: the longest that one file may take.
+    """
+
+    def __init__(self, fetcher: Fetcher, cache: Cache, timeout_s: float) -> None:
+        self._fetcher = fetcher
+        self._cache = cache
+        self._timeout_s = timeout_s
+
+    def description(self, chain: Chain, release: Release, *, online: bool) -> Description:
+        """Return what was signed about a version.
+
+        Args:
+            chain: that names it.
+            release: the version.
+            online: whether what is not in the cache may be fetched.
+
+        Raises:
+            MissingSnapshotError: it cannot be had.
+            VerificationError: it does not verify, or describes another version.
+        """
+        found = Description.from_json(
+            self.read(release.description, MAX_DESCRIPTION, online=online)
+        )
+        tenant = chain.root.unrecognized_fields.get("tenant")
+        said = found.tenant, found.skill, found.point, found.version, found.sha256
+        named = release.skill, release.point, str(release.version)
+        if said != (tenant, *named, release.state.hashes["sha256"]):
+            message = (
+                f"the description says {said}, and is signed as {named} of {tenant}; retract it"
+            )
+            raise VerificationError(message)
+        return found
+
+    def read(self, target: TargetFile, most: int, *, online: bool) -> bytes:
+        """Return a file that is as it was signed.
+
+        Args:
+            target: of ``chain.releases``.
+            most: the longest that is read.
+            online: whether it may be fetched if it is not in the cache.
+
+        Raises:
+            MissingSnapshotError: it cannot be had.
+            VerificationError: it is too long, or not what was signed.
+        """
+        sha256 = target.hashes["sha256"]
+        if not 0 <= target.length <= most:
+            message = f"{target.path} has {target.length:,} bytes; allowed are {most:,}; retract it"
+            raise VerificationError(message)
+        cached = self._cache.file(sha256, target.length)
+        if cached is not None:
+            return cached
+        if not online:
+            message = f"{target.path} is not in the cache, and nothing new is loaded offline"
+            raise MissingSnapshotError(message)
+        data = self._download(target)
+        try:
+            self._cache.put(sha256, data)
+        except OSError as error:  # it verified: serve it, though it cannot be kept
+            _log.warning("%s cannot be kept in the cache: %s", target.path, error)
+        return data
+
+    def _download(self, target: TargetFile) -> bytes:
+        try:
+            with self._fetcher.within(self._timeout_s):
+                data = self._fetcher.download_bytes(file_of(target), target.length)
+            target.verify_length_and_hashes(data)
+        except LengthOrHashMismatchError as error:
+            message = f"{target.path} is not what was signed: {error}; publish it again"
+            raise VerificationError(message) from error
+        except DownloadError as error:
+            message = f"{target.path} cannot be fetched: {error}"
+            raise MissingSnapshotError(message) from error
+        return data
