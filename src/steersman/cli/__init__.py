@@ -26,6 +26,7 @@ _COMMANDS = {
     "learn": "Run the learner; relearn or verify what was learned.",
     "monitor": "Watch decision points and rollouts.",
     "rollout": "Let a candidate take over in stages, on evidence, or take it back.",
+    "run": "Take what a shipped system learned through gates to what serves.",
     "serve": "Run service processes over a store that is there.",
     "snapshot": "Publish what was learned, signed; compare, make again or take back versions.",
     "status": "Show what the service decides and has learned.",

@@ -1,0 +1,177 @@
+"""``steersman run``: a shipped system's pipeline, from what was logged to what serves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.options import actor, administers, for_tenant, tenant_option
+from steersman.cli.registries import publisher_of
+from steersman.cli.showing import as_text, show_rows
+from steersman.cli.signing import repository_of, trusted_root_of
+from steersman.errors import SigningError
+from steersman.registry import Consumer
+from steersman.service import Verified
+from steersman.systems.pipeline import (
+    STEPS,
+    SYSTEMS,
+    Asked,
+    Workshop,
+    check_pipeline,
+    load_config,
+    run_pipeline,
+    shipped_config,
+)
+
+if TYPE_CHECKING:
+    from steersman.store import Database, Tenant
+    from steersman.systems.pipeline import Check, LoadedConfig, Step, StepReport, System
+
+_GATES = ("gate", "measured", "limit", "passes", "of")
+
+
+@click.command()
+@click.argument("system", type=click.Choice(sorted(SYSTEMS)))
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML or JSON; default: the configuration that is shipped for SYSTEM.",
+)
+@click.option("--step", type=click.Choice(STEPS), help="This one alone; default: all, in order.")
+@click.option("--only", multiple=True, metavar="POINT", help="This decision point; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Count, train and judge; write nothing.")
+@click.option(
+    "--validate-only",
+    is_flag=True,
+    help="Check configuration, declarations, keys and what was published; do nothing.",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="Seconds that `monitor` follows a rollout at most.",
+)
+@tenant_option
+@administers
+def command(
+    system: str,
+    file: Path | None,
+    step: Step | None,
+    only: tuple[str, ...],
+    wait_s: float,
+    tenant_name: str,
+    home: Path,
+    *,
+    dry_run: bool,
+    validate_only: bool,
+    as_json: bool,
+) -> None:
+    """Take what SYSTEM has learned from its log to what serves, through gates.
+
+    Steps: dataset, train, evaluate, package, canary, monitor, promote. Each finds what it needs in
+    the store. A refused gate, a rollout that ended badly, or a promotion that is not due yet make
+    the exit status 1.
+    """
+    shipped = SYSTEMS[system]
+    _check_usage(shipped, only, step, validate_only=validate_only, dry_run=dry_run)
+    loaded = load_config(file or shipped_config(system))
+    if validate_only:
+        checks = _validated(home, tenant_name, shipped, loaded, only)
+        _show_checks(checks, as_json=as_json)
+        sys.exit(0 if all(check.ok for check in checks) else 1)
+    asked = Asked(
+        step=step,
+        only=only,
+        dry_run=dry_run,
+        wait_s=wait_s,
+        tell=(lambda _report: None) if as_json else _show_step,
+        say=lambda line: click.echo(line, err=True),
+    )
+
+    async def work(database: Database, tenant: Tenant) -> list[StepReport]:
+        workshop, bases = _workshop(home, database, tenant)
+        try:
+            return await run_pipeline(workshop, shipped, loaded, asked)
+        finally:
+            bases.close()
+
+    reports = for_tenant(home, tenant_name, work)
+    if as_json:
+        told = {"system": system, "tenant": tenant_name, "dry_run": dry_run}
+        click.echo(as_text({**told, "steps": [report.to_json() for report in reports]}))
+    sys.exit(0 if all(_is_fine(report) for report in reports) else 1)
+
+
+def _check_usage(system: System, only: tuple[str, ...], step: str | None, **flags: bool) -> None:
+    unknown = [name for name in only if name not in system.points]
+    if unknown:
+        message = f"{unknown[0]!r} is no decision point of {system.name}; there are "
+        raise click.BadParameter(message + ", ".join(system.points), param_hint="--only")
+    if flags["validate_only"] and (flags["dry_run"] or step):
+        raise click.UsageError("--validate-only takes no step; leave out --step and --dry-run")
+
+
+def _is_fine(report: StepReport) -> bool:
+    """Following a rollout is done when the time is over; only a promotion that waits is not."""
+    return report.goes_on or (report.step == "monitor" and report.status == "waits")
+
+
+def _workshop(home: Path, database: Database, tenant: Tenant) -> tuple[Workshop, Verified]:
+    bases = Verified(home)
+
+    def consumer(cache: Path) -> Consumer:
+        file = trusted_root_of(home, tenant.name)
+        if not file.is_file():
+            message = f"no root of {tenant.name} is trusted here: there is no {file}; "
+            raise SigningError(message + "`steersman snapshot keys init` makes keys and root")
+        return Consumer(repository_of(home, tenant.name), file.read_bytes(), cache)
+
+    workshop = Workshop(
+        database=database,
+        tenant=tenant,
+        actor=actor(),
+        signer=publisher_of(home, tenant.name),
+        bases=bases,
+        consumer=consumer,
+    )
+    return workshop, bases
+
+
+def _validated(
+    home: Path, tenant_name: str, system: System, loaded: LoadedConfig, only: tuple[str, ...]
+) -> list[Check]:
+    async def work(database: Database, tenant: Tenant) -> list[Check]:
+        workshop, bases = _workshop(home, database, tenant)
+        try:
+            return await check_pipeline(workshop, system, loaded, only)
+        finally:
+            bases.close()
+
+    return for_tenant(home, tenant_name, work)
+
+
+def _show_step(report: StepReport) -> None:
+    click.echo(f"{report.point:<8}{report.step:<10}{report.status:<9}{report.said}")
+    if report.gates and report.step in {"evaluate", "package"}:
+        rows: list[dict[str, Any]] = [
+            {
+                "gate": gate.name,
+                "measured": gate.measured,
+                "limit": f"{'at least' if gate.kind == 'least' else 'at most'} {gate.limit:g}",
+                "passes": gate.passes,
+                "of": gate.of,
+            }
+            for gate in report.gates
+        ]
+        show_rows(rows, _GATES, as_json=False, none="")
+
+
+def _show_checks(checks: list[Check], *, as_json: bool) -> None:
+    rows = [{"check": one.name, "ok": one.ok, "said": one.said} for one in checks]
+    show_rows(rows, ("check", "ok", "said"), as_json=as_json, none="nothing to check")

@@ -1,0 +1,130 @@
+"""Looking before anything is done: configuration, declarations, keys, and what was published."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steersman.errors import SteersmanError, VerificationError
+from steersman.policies import load_policy
+from steersman.registry import pack_state, unpack_state
+from steersman.registry.keys import ONLINE
+from steersman.rollout import plan_of
+from steersman.store import as_tenant, base_state, initial_policy, snapshots_of
+from steersman.systems.pipeline.declaring import candidate_of, check_points
+from steersman.systems.pipeline.reports import Check
+from steersman.systems.pipeline.running import declared_points
+from steersman.systems.pipeline.shipping import overrides_of
+from steersman.systems.pipeline.trying import available
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.registry import Consumer
+    from steersman.store import PointRow
+    from steersman.systems.pipeline.config import LoadedConfig
+    from steersman.systems.pipeline.shipped import System
+    from steersman.systems.pipeline.workshop import Workshop
+
+
+async def check_pipeline(
+    workshop: Workshop, system: System, loaded: LoadedConfig, only: Sequence[str] = ()
+) -> list[Check]:
+    """Look whether a pipeline could run, and whether what it published is what was signed.
+
+    Args:
+        workshop: what there is to work with.
+        system: whose decision points.
+        loaded: its configuration, read already.
+        only: of these decision points; empty: of all.
+
+    Returns:
+        What was looked at, whether it is right or not.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_checking.py`` shows it.
+    """
+    checks = [_configuration(loaded, system), _keys(workshop)]
+    for name in system.points:
+        if only and name not in only:
+            continue
+        try:
+            row = (await declared_points(workshop, system, [name]))[name]
+        except SteersmanError as error:
+            checks.append(Check(f"{name}: declaration", ok=False, said=str(error)))
+            continue
+        checks.append(_declaration(loaded, system, row))
+        checks.append(await _published(workshop, row))
+    return checks
+
+
+def _configuration(loaded: LoadedConfig, system: System) -> Check:
+    try:
+        check_points(loaded, system)
+    except SteersmanError as error:
+        return Check("configuration", ok=False, said=str(error))
+    return Check("configuration", ok=True, said=loaded.source)
+
+
+def _keys(workshop: Workshop) -> Check:
+    name = workshop.tenant.name
+    if workshop.signer is None:
+        said = f"{name} has no signing keys here; `steersman snapshot keys init` makes them"
+        return Check("keys", ok=False, said=said)
+    try:
+        for role in ONLINE:
+            workshop.signer.keys.signer(role)
+    except SteersmanError as error:
+        return Check("keys", ok=False, said=str(error))
+    return Check("keys", ok=True, said=f"{', '.join(ONLINE)} of {name} can sign")
+
+
+def _declaration(loaded: LoadedConfig, system: System, row: PointRow) -> Check:
+    """Make what would be made of it: a policy and a plan."""
+    name = f"{row.point}: declaration"
+    try:
+        spec = candidate_of(loaded, system, row.spec)
+        policy = initial_policy(spec or row.spec)
+        plan_of(row.spec, salt="", overrides=overrides_of(row.spec, loaded.config.deployment))
+    except SteersmanError as error:
+        return Check(name, ok=False, said=str(error))
+    what = "that in force" if spec is None else "another one from the configuration"
+    return Check(name, ok=True, said=f"{policy.algorithm}, the candidate's is {what}")
+
+
+async def _published(workshop: Workshop, row: PointRow) -> Check:
+    """Verify the newest published version, and the one that serves, as nobody had seen them."""
+    name = f"{row.point}: snapshots"
+    point = row.tenant, row.skill, row.point
+    connection = await workshop.database.connect("worker")
+    try:
+        async with as_tenant(connection, row.tenant):
+            known = available(await snapshots_of(connection, point))
+            wanted = {one.version for one in known if one.version == row.snapshot}
+            wanted |= {one.version for one in known[-1:]}
+            if not wanted:
+                return Check(name, ok=True, said="none was published yet")
+            stored = {
+                one.version: await base_state(connection, point, one.version)
+                for one in known
+                if one.version in wanted and one.is_stored
+            }
+        with tempfile.TemporaryDirectory(prefix="steersman-check-") as folder:
+            consumer = workshop.consumer(Path(folder))
+            await asyncio.to_thread(_verify, consumer, row, wanted, stored)
+    except SteersmanError as error:
+        return Check(name, ok=False, said=str(error))
+    finally:
+        await connection.close()
+    return Check(name, ok=True, said=f"{', '.join(sorted(wanted))} verify")
+
+
+def _verify(consumer: Consumer, row: PointRow, wanted: set[str], stored: dict[str, bytes]) -> None:
+    for version in sorted(wanted):
+        signed = pack_state(consumer.load(row.skill, row.point, version).state)
+        if version in stored and pack_state(unpack_state(stored[version])) != signed:
+            message = f"{row.skill}/{row.point} {version} is in the store with another state than "
+            message += "was signed; take the registry's, and look at who may write to the database"
+            raise VerificationError(message)
+        load_policy(unpack_state(signed))

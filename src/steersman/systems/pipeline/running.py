@@ -1,0 +1,361 @@
+"""A pipeline from the log to what serves, step by step, for some decision points of a system.
+
+Each step can be taken alone: whatever it needs of those before, it finds in the store or makes
+again from the log, which gives the same. So nothing is published whose gates did not pass just now,
+whoever asks for which step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from steersman.errors import RolloutError, SteersmanError, StoreError
+from steersman.rollout import RolloutPlan, plan_of
+from steersman.store import as_tenant, points_of
+from steersman.systems.pipeline import shipping
+from steersman.systems.pipeline.dataset import count_log
+from steersman.systems.pipeline.declaring import candidate_of, check_points, document_of
+from steersman.systems.pipeline.reports import STEPS, Gate, Step, StepReport
+from steersman.systems.pipeline.trying import gates_of, try_candidate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steersman.spec import DecisionPoint
+    from steersman.store import PointRow, RolloutRow, VerdictRow
+    from steersman.systems.pipeline.config import LoadedConfig
+    from steersman.systems.pipeline.reports import Status
+    from steersman.systems.pipeline.shipped import System
+    from steersman.systems.pipeline.trying import Trial
+    from steersman.systems.pipeline.workshop import Workshop
+
+_ENDED_BADLY = {"rolled_back", "aborted"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a pipeline is asked to do.
+
+    Attributes:
+        step: that one alone; None: all in their order.
+        only: of these decision points; empty: of all.
+        dry_run: take the first three steps, and say what the others would do.
+        wait_s: how long a rollout is followed, >= 0.
+        tell: gets each report as it is made.
+        say: gets lines for people meanwhile.
+    """
+
+    step: Step | None = None
+    only: Sequence[str] = ()
+    dry_run: bool = False
+    wait_s: float = 60.0
+    tell: Callable[[StepReport], None] = lambda _report: None
+    say: Callable[[str], None] = lambda _line: None
+
+
+async def run_pipeline(
+    workshop: Workshop, system: System, loaded: LoadedConfig, asked: Asked
+) -> list[StepReport]:
+    """Take the steps of a pipeline.
+
+    Where a step refuses, those after it are not taken for that decision point; the others go on.
+
+    Args:
+        workshop: what there is to work with.
+        system: whose decision points.
+        loaded: its configuration.
+        asked: what is to be done.
+
+    Returns:
+        A report of every step that was taken.
+
+    Raises:
+        SpecError: the configuration does not fit what is declared; nothing was done.
+        StoreError: a decision point is not declared; nothing was done.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    check_points(loaded, system)
+    names = [name for name in system.points if not asked.only or name in asked.only]
+    rows = await declared_points(workshop, system, names)
+    candidates = {name: candidate_of(loaded, system, row.spec) for name, row in rows.items()}
+    steps = STEPS if asked.step is None else (asked.step,)
+    if asked.step is None and not loaded.config.deployment.goes_on:
+        steps = tuple(step for step in steps if step != "promote")
+    reports = []
+    for name, row in rows.items():
+        run = _PointRun(workshop, loaded, asked, row, candidates[name])
+        for step in steps:
+            report = await run.take(step)
+            asked.tell(report)
+            reports.append(report)
+            if not report.goes_on and not (step == "monitor" and report.status == "waits"):
+                break
+    return reports
+
+
+async def declared_points(
+    workshop: Workshop, system: System, names: Sequence[str]
+) -> dict[str, PointRow]:
+    """Return decision points of a system as they are declared, by name.
+
+    Args:
+        workshop: what there is to work with.
+        system: whose they are.
+        names: which ones.
+
+    Raises:
+        StoreError: one is not declared.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    connection = await workshop.database.connect("app")
+    try:
+        async with as_tenant(connection, workshop.tenant.id):
+            rows = await points_of(connection, workshop.tenant.id)
+    finally:
+        await connection.close()
+    known = {row.point: row for row in rows if row.skill == system.skill}
+    absent = [name for name in names if name not in known]
+    if absent:
+        raise StoreError(
+            f"{workshop.tenant.name} has not declared {system.skill}/{', '.join(absent)}; "
+            f"`steersman tenant declare` declares configs/{system.name}/{absent[0]}.yaml"
+        )
+    return {name: known[name] for name in names}
+
+
+class _PointRun:
+    """The steps of one decision point."""
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        loaded: LoadedConfig,
+        asked: Asked,
+        row: PointRow,
+        candidate: DecisionPoint | None,
+    ) -> None:
+        self._workshop = workshop
+        self._config = loaded.config
+        self._asked = asked
+        self._row = row
+        self._candidate = candidate
+        self._document = None if candidate is None else document_of(candidate)
+        self._trial: Trial | None = None
+
+    async def take(self, step: Step) -> StepReport:
+        """Take a step; what an error says becomes its report."""
+        taken = {
+            "dataset": self._dataset,
+            "train": self._train,
+            "evaluate": self._evaluate,
+            "package": self._package,
+            "canary": self._canary,
+            "monitor": self._monitor,
+            "promote": self._promote,
+        }
+        try:
+            return await taken[step]()
+        except StoreError:
+            raise  # nothing else can be done either
+        except SteersmanError as error:
+            return StepReport(self._row.point, step, "refused", str(error))
+
+    async def _dataset(self) -> StepReport:
+        asked = self._config.dataset
+        connection = await self._workshop.database.connect("app")
+        try:
+            async with as_tenant(connection, self._row.tenant):
+                now = shipping.moment(self._workshop.clock())
+                found = await count_log(
+                    connection, self._row, now=now, lookback_days=asked.lookback_days
+                )
+        finally:
+            await connection.close()
+        gate = Gate("min_decisions", found.usable, asked.minimum, "least", "usable decisions")
+        said = f"{found.usable:,} of {found.decisions:,} decisions in {asked.lookback_days:g} days "
+        said += "have an exact propensity and a final reward"
+        if not gate.passes:
+            said += f"; {asked.minimum:,} are wanted (dataset.min_decisions)"
+        return StepReport(
+            self._row.point,
+            "dataset",
+            "done" if gate.passes else "refused",
+            said,
+            found.to_json(),
+            (gate,),
+        )
+
+    async def _train(self) -> StepReport:
+        trained = (await self._tried()).trained
+        samples = "" if trained.samples is None else f" from {trained.samples:,} rewards"
+        said = f"{trained.version} ({_CHANGES[trained.change]}){samples} of {trained.line}"
+        if trained.lost:
+            said += f"; {trained.lost:,} could not be learned under its declaration"
+        return StepReport(self._row.point, "train", "done", said, trained.to_json())
+
+    async def _evaluate(self) -> StepReport:
+        found = (await self._tried()).judgement
+        gates = gates_of(self._config.evaluation, self._row.spec.gates, found)
+        failed = [gate.name for gate in gates if not gate.passes]
+        said = "the log cannot tell"
+        if found.value is not None:
+            said = f"value {found.value:.4f} ({found.low:.4f} to {found.high:.4f})"
+        if found.difference is not None:
+            said += f", {found.difference:+.4f} ({found.difference_low:+.4f} to "
+            said += f"{found.difference_high:+.4f}) against {found.against}"
+        said += f", on {found.decisions:,} decisions it has not learned from"
+        if found.reasons:
+            said += f": {'; '.join(found.reasons)}"
+        if failed:
+            said += f"; refused by {', '.join(failed)}"
+        passed = not failed and not found.reasons
+        status: Status = "done" if passed else "refused"
+        return StepReport(self._row.point, "evaluate", status, said, found.to_json(), gates)
+
+    async def _package(self) -> StepReport:
+        judged = await self._evaluate()
+        if not judged.goes_on:
+            return replace(judged, step="package", said=f"not published: {judged.said}")
+        trained = (await self._tried()).trained
+        if self._asked.dry_run:
+            said = f"would publish {trained.version}, signed"
+            if self._workshop.signer is None:
+                said += "; but there are no keys (`steersman snapshot keys init`)"
+            return self._would("package", said)
+        if self._workshop.signer is None:
+            message = f"{self._workshop.tenant.name} has no signing keys here; "
+            message += "`steersman snapshot keys init` makes them"
+            return StepReport(self._row.point, "package", "refused", message)
+        evidence = {"pipeline": {"trained": trained.to_json(), **_signed(judged)}}
+        made = await shipping.package(
+            self._workshop, self._workshop.signer, self._row, self._document, evidence
+        )
+        said = f"published {made['version']}, {made['samples']:,} rewards, {made['size']:,} bytes"
+        values = {name: made[name] for name in ("version", "sha256", "size", "samples", "url")}
+        return StepReport(self._row.point, "package", "done", said, values)
+
+    async def _canary(self) -> StepReport:
+        asked = self._config.deployment
+        plan = plan_of(
+            self._row.spec, salt="", overrides=shipping.overrides_of(self._row.spec, asked)
+        )
+        if self._asked.dry_run:
+            shown = ", ".join(shipping.stages_of(plan))
+            return self._would("canary", f"would start a rollout: {shown}")
+        candidate = await shipping.published(self._workshop.database, self._row, self._candidate)
+        if candidate is None:
+            said = "nothing is published under this declaration; take the step `package` first"
+            return StepReport(self._row.point, "canary", "refused", said)
+        row, new = await shipping.canary(self._workshop, self._row, candidate, asked)
+        known = RolloutPlan.from_json(row.plan)
+        said = f"{'started' if new else 'under way already:'} {row.id} of {row.candidate}: "
+        said += ", ".join(shipping.stages_of(known))
+        return StepReport(self._row.point, "canary", "done", said, _rollout(row, None))
+
+    async def _monitor(self) -> StepReport:
+        if self._asked.dry_run:
+            wait = f"for {self._asked.wait_s:g} s at most"
+            return self._would("monitor", f"would follow the rollout {wait}")
+        known = await shipping.latest_rollout(self._workshop.database, self._row)
+        if known is None:
+            return self._none("monitor")
+        row, verdict = await shipping.follow(
+            self._workshop, known, wait_s=self._asked.wait_s, tell=self._asked.say
+        )
+        said = f"{row.status}, {row.stage} {row.share:.0%}"
+        if verdict is not None:
+            said += f"; verdict {verdict.seq}: {verdict.verdict} ({'; '.join(verdict.reasons)})"
+        elif row.is_under_way:
+            said += "; no verdict yet"
+        status: Status = "done" if row.status == "promoted" else "waits"
+        if row.status in _ENDED_BADLY:
+            status, said = "refused", f"{said}; {row.reason}"
+        values = _rollout(row, verdict)
+        return StepReport(self._row.point, "monitor", status, said, values)
+
+    async def _promote(self) -> StepReport:
+        if self._asked.dry_run:
+            return self._would("promote", "would promote where the last verdict says so")
+        known = await shipping.latest_rollout(self._workshop.database, self._row)
+        if known is None:
+            return self._none("promote")
+        row, verdict = await shipping.last_verdict(self._workshop.database, known)
+        values = _rollout(row, verdict)
+        if row.status == "promoted":
+            return StepReport(
+                self._row.point, "promote", "done", f"{row.candidate} serves already", values
+            )
+        if not row.is_under_way:
+            said = f"{row.candidate} was {row.status.replace('_', ' ')}: {row.reason}"
+            return StepReport(self._row.point, "promote", "refused", said, values)
+        try:
+            moved = await shipping.move_on(self._workshop, row)
+        except RolloutError as error:
+            lacks = shipping.missing(row, verdict, error)
+            if not self._config.deployment.goes_on:
+                lacks.append(
+                    "it stays at the canary (deployment.promote_after_canary); "
+                    "`steersman rollout promote --force` lets it go on"
+                )
+            said = f"not yet, at {row.stage} {row.share:.0%}: {'; '.join(lacks)}"
+            values["missing"] = lacks
+            return StepReport(self._row.point, "promote", "waits", said, values)
+        said = f"{moved.candidate} goes on to {moved.stage} {moved.share:.0%}"
+        if moved.status == "promoted":
+            said = f"{moved.candidate} serves"
+        return StepReport(self._row.point, "promote", "done", said, _rollout(moved, verdict))
+
+    async def _tried(self) -> Trial:
+        if self._trial is None:
+            now = shipping.moment(self._workshop.clock())
+            since = now - timedelta(days=self._config.dataset.lookback_days)
+            self._trial = await try_candidate(
+                self._workshop.database,
+                self._row,
+                self._document,
+                self._config.evaluation,
+                since,
+            )
+        return self._trial
+
+    def _would(self, step: Step, said: str) -> StepReport:
+        return StepReport(self._row.point, step, "would", said)
+
+    def _none(self, step: Step) -> StepReport:
+        said = "there is no rollout of this decision point; take the step `canary` first"
+        return StepReport(self._row.point, step, "refused", said)
+
+
+_CHANGES = {
+    "patch": "patch: more data",
+    "minor": "minor: other parameters",
+    "major": "major: another algorithm",
+}
+
+
+def _signed(judged: StepReport) -> dict[str, object]:
+    return {"judged": judged.values, "gates": [gate.to_json() for gate in judged.gates]}
+
+
+def _rollout(row: RolloutRow, verdict: VerdictRow | None) -> dict[str, object]:
+    found: dict[str, object] = {
+        "rollout": str(row.id),
+        "candidate": row.candidate,
+        "control": row.control,
+        "rollout_status": row.status,
+        "stage": row.stage,
+        "share": row.share,
+    }
+    if verdict is not None:
+        found["verdict"] = {
+            "seq": verdict.seq,
+            "at": verdict.at,
+            "verdict": verdict.verdict,
+            "stage": verdict.stage,
+            "reasons": list(verdict.reasons),
+        }
+    return found

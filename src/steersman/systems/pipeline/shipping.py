@@ -1,0 +1,302 @@
+"""What the last four steps do: publish, start a rollout, follow it, move it on."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from steersman.learn import Reason, publish
+from steersman.rollout import Wanted, act, start
+from steersman.store import (
+    as_tenant,
+    find_rollout,
+    latest_verdict,
+    rollouts_of,
+    snapshots_of,
+)
+from steersman.systems.pipeline.trying import available
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from steersman.errors import RolloutError
+    from steersman.learn import Signer
+    from steersman.rollout import RolloutPlan
+    from steersman.spec import DecisionPoint
+    from steersman.store import Database, PointRow, RolloutRow, SnapshotRow, VerdictRow
+    from steersman.systems.pipeline.config import Deployment
+    from steersman.systems.pipeline.workshop import Workshop
+
+_FOREVER_S = 366 * 86_400.0
+_POLL_S = 0.5
+
+
+async def published(
+    database: Database, row: PointRow, spec: DecisionPoint | None
+) -> SnapshotRow | None:
+    """Return the newest published version of a candidate.
+
+    Args:
+        database: migrated.
+        row: the decision point.
+        spec: the candidate's declaration; None: that in force.
+
+    Returns:
+        The version; None: none was published, or all were retracted.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    wanted = row.spec_hash if spec is None else bytes.fromhex(spec.spec_hash)
+    found = [one for one in await _available(database, row) if one.spec_hash == wanted]
+    return found[-1] if found else None
+
+
+async def package(
+    workshop: Workshop,
+    signer: Signer,
+    row: PointRow,
+    document: str | None,
+    evidence: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Publish a candidate, signed; without anything new, say what was.
+
+    Args:
+        workshop: what there is to work with.
+        signer: of the tenant's repository.
+        row: the decision point.
+        document: the candidate's declaration; None: that in force.
+        evidence: that its gates passed, to be signed with it.
+
+    Returns:
+        The description as it was signed.
+
+    Raises:
+        GuardError: the publish guard refused it.
+        RegistryError: it could not be signed.
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    reason = Reason(actor=workshop.actor, evidence=evidence)
+    made = await publish(workshop.database, row, signer, reason, spec=document)
+    return made.to_json()
+
+
+def overrides_of(declared: DecisionPoint, asked: Deployment) -> dict[str, Any]:
+    """Return what a rollout's plan changes of the declared section ``rollout``.
+
+    It begins with the shadow that is declared, or a short one; its canary has the share that was
+    asked for. Where it may not go on by itself, the canary takes a year: until a person decides.
+
+    Args:
+        declared: the declaration in force.
+        asked: the configuration.
+
+    No doctest: a declaration is long; ``tests/systems/pipeline/test_shipping.py`` shows it.
+    """
+    stages = [stage.model_dump(mode="json") for stage in declared.rollout.stages]
+    by_name = {stage["name"]: stage for stage in stages}
+    shadow = by_name.get("shadow") or {"name": "shadow", "share": 0.0, "min_units": 100}
+    # Whoever declares no canary gets one with the patience of the stage that would have come first.
+    first: dict[str, Any] = next((one for one in stages if one["name"] != "shadow"), shadow)
+    canary = {**by_name.get("canary", first), "name": "canary", "share": asked.share}
+    if not asked.goes_on:
+        canary["min_s"] = _FOREVER_S
+    later = [one for one in stages if one["name"] not in {"shadow", "canary"}]
+    overrides: dict[str, Any] = {"stages": [shadow, canary, *later]}
+    if asked.objective is not None:
+        overrides["objective"] = asked.objective.model_dump(mode="json")
+    return overrides
+
+
+async def canary(
+    workshop: Workshop, row: PointRow, candidate: SnapshotRow, asked: Deployment
+) -> tuple[RolloutRow, bool]:
+    """Start the rollout of a candidate, or find it under way.
+
+    Args:
+        workshop: what there is to work with.
+        row: the decision point.
+        candidate: published.
+        asked: the configuration.
+
+    Returns:
+        The rollout, and whether it was started just now.
+
+    Raises:
+        RolloutError: the candidate does not fit, was rolled back, or another one is under way.
+        SnapshotError: the candidate does not verify.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    known = await latest_rollout(workshop.database, row)
+    if known is not None and known.is_under_way and known.candidate == candidate.version:
+        return known, False
+    wanted = Wanted(
+        skill=row.skill,
+        point=row.point,
+        candidate=candidate.version,
+        reason="pipeline",
+        overrides=overrides_of(row.spec, asked),
+        concurrent=True if asked.concurrent else None,
+    )
+    started = await start(
+        workshop.database,
+        row.tenant,
+        wanted,
+        actor=workshop.actor,
+        clock=workshop.clock,
+        bases=workshop.bases,
+    )
+    return started, True
+
+
+async def latest_rollout(database: Database, row: PointRow) -> RolloutRow | None:
+    """Return the latest rollout of a decision point; None before the first.
+
+    Args:
+        database: migrated.
+        row: the decision point.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, row.tenant):
+            options = {"skill": row.skill, "point": row.point}
+            found = await rollouts_of(connection, row.tenant, **options, limit=1)  # type: ignore[arg-type]
+    finally:
+        await connection.close()
+    return found[0] if found else None
+
+
+async def last_verdict(
+    database: Database, rollout: RolloutRow
+) -> tuple[RolloutRow, VerdictRow | None]:
+    """Return a rollout as it is now, and its last verdict.
+
+    Args:
+        database: migrated.
+        rollout: as it was.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, rollout.tenant):
+            row = await find_rollout(connection, rollout.tenant, rollout.id)
+            return row or rollout, await latest_verdict(connection, rollout.tenant, rollout.id)
+    finally:
+        await connection.close()
+
+
+async def follow(
+    workshop: Workshop,
+    rollout: RolloutRow,
+    *,
+    wait_s: float,
+    tell: Callable[[str], None],
+) -> tuple[RolloutRow, VerdictRow | None]:
+    """Follow a rollout until its next verdict, its next stage or its end, or for a time.
+
+    Args:
+        workshop: what there is to work with.
+        rollout: to be followed.
+        wait_s: the longest that is waited, >= 0.
+        tell: gets a line at the beginning.
+
+    Returns:
+        The rollout with its last verdict.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    row, verdict = await last_verdict(workshop.database, rollout)
+    begun = row.step, row.status, 0 if verdict is None else verdict.seq
+    tell(f"{row.skill}/{row.point} {row.candidate}: {row.status}, {row.stage} {row.share:.0%}")
+    until = workshop.monotonic() + wait_s
+    while row.is_under_way and workshop.monotonic() < until:
+        row, verdict = await last_verdict(workshop.database, row)
+        if (row.step, row.status, 0 if verdict is None else verdict.seq) != begun:
+            break
+        await asyncio.sleep(min(_POLL_S, max(0.0, until - workshop.monotonic())))
+    return row, verdict
+
+
+async def move_on(workshop: Workshop, rollout: RolloutRow) -> RolloutRow:
+    """Promote a rollout by one step, if its last verdict says so.
+
+    Args:
+        workshop: what there is to work with.
+        rollout: under way.
+
+    Returns:
+        The rollout as it is then.
+
+    Raises:
+        RolloutError: the last verdict does not say so, or the rollout is paused.
+        SnapshotError: the candidate does not verify.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    return await act(
+        workshop.database,
+        rollout.tenant,
+        rollout.id,
+        "promote",
+        actor=workshop.actor,
+        reason="pipeline",
+        clock=workshop.clock,
+        bases=workshop.bases,
+    )
+
+
+def missing(rollout: RolloutRow, verdict: VerdictRow | None, refused: RolloutError) -> list[str]:
+    """Return what a rollout still lacks to be promoted.
+
+    Args:
+        rollout: under way.
+        verdict: its last one.
+        refused: why it was not promoted.
+
+    No doctest: it needs rows; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    if rollout.status == "paused":
+        return [str(refused)]
+    if verdict is None:
+        what = "no verdict yet: is a controller running (`steersman up`, `steersman rollout run`)?"
+        return [what]
+    if verdict.step != rollout.step:
+        return [f"no verdict at {rollout.stage} yet; the last one was passed at {verdict.stage}"]
+    return list(verdict.reasons)
+
+
+def stages_of(plan: RolloutPlan) -> list[str]:
+    """Return the stages of a plan for people, as ``canary 5%``.
+
+    Args:
+        plan: of a rollout.
+    """
+    return [f"{stage.name} {stage.share:.3g}" for stage in plan.stages]
+
+
+def moment(seconds: float) -> datetime:
+    """Return a time since 1970 as a date.
+
+    Args:
+        seconds: since 1970.
+
+    >>> moment(0).year
+    1970
+    """
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+async def _available(database: Database, row: PointRow) -> list[SnapshotRow]:
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, row.tenant):
+            point = row.tenant, row.skill, row.point
+            return available(await snapshots_of(connection, point))
+    finally:
+        await connection.close()

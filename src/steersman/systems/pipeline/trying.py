@@ -1,0 +1,367 @@
+"""Trying a candidate: learned and judged as it would be, and nothing of it kept.
+
+What is published later is made again from the same log, which gives the same bits. So a trial is a
+transaction that is always taken back, and there is no state between the steps of a pipeline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import SteersmanError
+from steersman.learn import load
+from steersman.learn.candidates import Origin, declared_as, relearn
+from steersman.learn.held_out import forget
+from steersman.ope import evaluate
+from steersman.policies import load_policy
+from steersman.registry import (
+    Ingredients,
+    change_between,
+    next_version,
+    off_policy_delta,
+    unpack_state,
+)
+from steersman.rollout.evidence import Candidate, LoggedChoice, logged_data
+from steersman.store import (
+    base_state,
+    hold_out,
+    hold_snapshots,
+    initial_policy,
+    last_update,
+    learned_of,
+    snapshots_of,
+    spec_of,
+)
+from steersman.systems.pipeline.reports import Gate
+from steersman.wire import id_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from steersman.policies import ChoicePolicy
+    from steersman.spec import DecisionPoint, Gates
+    from steersman.store import Database, Point, PointRow, SnapshotRow
+    from steersman.systems.pipeline.config import Evaluation
+
+_ROWS_PER_FEATURE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A candidate as it would be published.
+
+    Attributes:
+        version: that it would get.
+        change: what kind of step that is: patch, minor or major.
+        algorithm: of its policy.
+        line: the snapshot that serves, from whose log it learned,
+        seq: and the last update of it.
+        samples: rewards that it learned; None where its policy does not count them.
+        lost: updates that it could not learn under its own declaration.
+    """
+
+    version: str
+    change: str
+    algorithm: str
+    line: str
+    seq: int
+    samples: int | None = None
+    lost: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What held-out decisions say of a candidate.
+
+    Attributes:
+        decisions: that it was judged on; it has learned none of them.
+        against: what it was compared with.
+        value: doubly robust estimate of its reward; None where the log cannot tell.
+        low: lower end of the interval of the value.
+        high: upper end.
+        standard_error: of the value.
+        effective_sample_size: of the importance weights.
+        max_weight_share: of one weight in their sum.
+        difference: value less that of the other; None where the log cannot tell.
+        difference_low: lower end of its interval.
+        difference_high: upper end.
+        level: of both intervals.
+        reasons: why the log cannot tell; empty where it can.
+    """
+
+    decisions: int
+    against: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    standard_error: float | None = None
+    effective_sample_size: float = 0.0
+    max_weight_share: float = 1.0
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
+    level: float = 0.95
+    reasons: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "reasons": list(self.reasons)}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A candidate that was tried.
+
+    Attributes:
+        trained: what was learned.
+        judgement: what it is worth.
+    """
+
+    trained: Trained
+    judgement: Judgement
+
+
+def gates_of(asked: Evaluation, declared: Gates, found: Judgement) -> tuple[Gate, ...]:
+    """Return the gates with what was measured.
+
+    Args:
+        asked: the configuration.
+        declared: what the point declares where the configuration says nothing.
+        found: what was measured.
+
+    Returns:
+        In a fixed order; a number that is not known passes no gate.
+    """
+    least = asked.min_effective_sample_size or declared.min_effective_sample_size
+    share = asked.max_weight_share or declared.max_weight_share
+    value = asked.min_value if asked.min_policy_value is None else asked.min_policy_value
+    value = declared.min_value if value is None else value
+    size = found.effective_sample_size
+    gates = [
+        Gate("min_effective_sample_size", size, least, "least", "effective sample size"),
+        Gate("max_weight_share", found.max_weight_share, share, "most", "largest weight's share"),
+        Gate(
+            "max_standard_error",
+            found.standard_error,
+            asked.max_standard_error,
+            "most",
+            "standard error of the value",
+        ),
+        Gate(
+            "max_loss",
+            None if found.difference_high is None else max(0.0, -found.difference_high),
+            asked.max_loss,
+            "most",
+            f"loss shown against {found.against}",
+        ),
+    ]
+    if value is not None:
+        gates.insert(2, Gate("min_value", found.low, value, "least", "lower bound of the value"))
+    return tuple(gates)
+
+
+async def try_candidate(
+    database: Database, row: PointRow, document: str | None, asked: Evaluation, since: datetime
+) -> Trial:
+    """Learn and judge a candidate, and keep nothing.
+
+    Args:
+        database: migrated.
+        row: the decision point.
+        document: the candidate's declaration; None: that of the serving line.
+        asked: how it is judged.
+        since: decisions before are not judged on.
+
+    Returns:
+        What was learned and measured, the same for the same log.
+
+    Raises:
+        InputError: a candidate that cannot be compared with what serves.
+        SteersmanError: the log or a snapshot is damaged.
+
+    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    point = row.tenant, row.skill, row.point
+    connection = await database.connect("worker")
+    try:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            held = await hold_snapshots(connection, point)
+            learned = await _learned(connection, held, document)
+            other = await _other(connection, held, relearned=document is not None)
+            rows = [
+                one
+                for one in await hold_out(
+                    connection, point, share=asked.held_out_share, newest=asked.newest
+                )
+                if id_time(one.id) >= since.timestamp()
+            ]
+            for state in (learned, other):
+                await _forget(connection, point, state, rows)
+        finally:
+            await transaction.rollback()
+    finally:
+        await connection.close()
+    logged = [LoggedChoice(*one) for one in rows]
+    found = await asyncio.to_thread(_judged, learned, other, logged, asked.level)
+    return Trial(learned.trained, found)
+
+
+def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:
+    """Return the published versions that were not retracted, in the order of publishing.
+
+    Args:
+        rows: all snapshots of a point.
+
+    No doctest: it needs rows; ``tests/systems/pipeline/test_running.py`` shows it.
+    """
+    found = [one for one in rows if one.is_available]
+    return sorted(found, key=lambda one: one.published_at or one.created_at)
+
+
+def _relearned_from(
+    rows: Iterable[SnapshotRow], spec_hash: bytes, line: str, seq: int
+) -> SnapshotRow | None:
+    """Return the version that was relearned from a line under a declaration, if there is one."""
+    for one in reversed(available(rows)):
+        origin = Origin.of((one.description or {}).get("evidence"))
+        began = None if origin is None else (origin.line, origin.seq)
+        if one.spec_hash == spec_hash and began == (line, seq):
+            return one
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class _State:
+    """A state, as far as it is judged; what it learned of held-out decisions is taken out."""
+
+    name: str
+    spec: DecisionPoint
+    policy: ChoicePolicy
+    snapshot: str
+    seq: int
+    trained: Trained = Trained("", "", "", "", 0)
+    trouble: str = ""
+
+
+async def _learned(connection: Any, row: PointRow, document: str | None) -> _State:
+    """Return the candidate with the version that it would get."""
+    point = row.tenant, row.skill, row.point
+    origin: Origin | None = None
+    if document is None:
+        replica = await load(connection, row)
+        made, policy, seq, last = row, replica.policy, replica.seq, replica.seq
+    else:
+        last = await last_update(connection, point)
+        wanted = declared_as(row, document)
+        new = await relearn(connection, row, wanted, document, last)
+        made, policy, seq, origin = new.row, new.policy, new.seq, new.origin
+    own = Ingredients.of(made.spec, made.snapshot)
+    known = await snapshots_of(connection, point)
+    if document is None:
+        line = made.snapshot, seq
+        same = next((one for one in available(known) if (one.line, one.line_seq) == line), None)
+    else:
+        same = _relearned_from(known, made.spec_hash, row.snapshot, last)
+    version = same.version if same else next_version(own, own, [one.version for one in known])
+    state = policy.state()
+    trained = Trained(
+        version=version,
+        change=change_between(Ingredients.of(row.spec), own),
+        algorithm=made.spec.policy.algorithm,
+        line=row.snapshot,
+        seq=last,
+        samples=seq if origin is None else origin.kept,
+        lost=0 if origin is None else origin.lost,
+    )
+    return _State(version, made.spec, load_policy(state), made.snapshot, seq, trained)
+
+
+async def _other(connection: Any, row: PointRow, *, relearned: bool) -> _State:
+    """Return what a candidate is compared with.
+
+    Under another declaration that is what serves now. With more data alone the candidate is what
+    serves now, so it is the version before it, or the line when it had learned nothing.
+    """
+    point = row.tenant, row.skill, row.point
+    if relearned:
+        replica = await load(connection, row)
+        name = f"{row.snapshot} after {replica.seq} updates, which serves"
+        policy = load_policy(replica.policy.state())
+        return _State(name, row.spec, policy, row.snapshot, replica.seq)
+    earlier: list[SnapshotRow] = [
+        one for one in available(await snapshots_of(connection, point)) if one.is_stored
+    ]
+    if not earlier:
+        name = f"{row.snapshot}, which has learned nothing"
+        return _State(name, row.spec, initial_policy(row.spec), row.snapshot, 0)
+    version = earlier[-1].version
+    spec = await spec_of(connection, earlier[-1].spec_hash)
+    policy = load_policy(unpack_state(await base_state(connection, point, version)))
+    return _State(version, spec, policy, version, 0)
+
+
+async def _forget(connection: Any, point: Point, state: _State, rows: Sequence[Any]) -> None:
+    ids = [one.id for one in rows]
+    if not ids:
+        return
+    try:
+        known = await learned_of(connection, point, state.snapshot, ids, until=state.seq)
+        await asyncio.to_thread(forget, state.policy, known.values())
+    except SteersmanError as error:
+        state.trouble = f"what it learned of held-out decisions cannot be taken out: {error!s:.300}"
+
+
+def _judged(new: _State, old: _State, logged: Sequence[LoggedChoice], level: float) -> Judgement:
+    found = Judgement(len(logged), old.name, level=level)
+    troubles = [f"{one.name}: {one.trouble}" for one in (new, old) if one.trouble]
+    if new.spec.explore == "none":
+        troubles.append("the point declares explore: none, so its log cannot tell")
+    if len(logged) < 2:
+        troubles.append(f"{len(logged)} held-out decisions have a reward that stands")
+    if troubles:
+        return replace(found, reasons=tuple(troubles))
+    try:
+        data, other = (
+            logged_data(Candidate.of(one.policy, one.spec), logged) for one in (new, old)
+        )
+        return _measured(found, data, other, level)
+    except SteersmanError as error:
+        return replace(found, reasons=(f"the candidate cannot be judged: {error!s:.300}",))
+
+
+def _measured(found: Judgement, data: Any, other: Any, level: float) -> Judgement:
+    contexts = data.contexts
+    if contexts is not None and len(data) < _ROWS_PER_FEATURE * contexts.shape[1]:
+        contexts = None  # too few rows for a model of rewards
+    data, other = (replace(one, contexts=contexts) for one in (data, other))
+    report = evaluate(data, estimators=("dr",), level=level, adaptive=True)
+    value = report["dr"]
+    found = replace(
+        found,
+        value=value.value,
+        low=value.low,
+        high=value.high,
+        standard_error=value.standard_error,
+        effective_sample_size=float(report.ess),
+        max_weight_share=float(report.diagnostics.max_weight_share),
+        reasons=tuple(report.reasons),
+    )
+    if report.reasons:
+        return found
+    delta = off_policy_delta(other, data, adaptive=True, level=level)
+    return replace(
+        found,
+        difference=delta.delta,
+        difference_low=delta.low,
+        difference_high=delta.high,
+        reasons=delta.reasons,
+    )
