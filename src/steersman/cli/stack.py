@@ -19,7 +19,9 @@ import urllib3
 from steersman.cli.options import actor
 from steersman.cli.supervising import Child
 from steersman.errors import StoreError
+from steersman.spec import loads
 from steersman.store import (
+    as_tenant,
     create_key,
     create_tenant,
     declare,
@@ -27,6 +29,7 @@ from steersman.store import (
     list_tenants,
     load_secret,
     migrate,
+    points_of,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +68,8 @@ async def prepare(
         database: that answers.
         home: holds the secret.
         tenant_name: of the tenant, made if it is not there.
-        documents: its declarations, in YAML; the same again changes nothing.
+        documents: its declarations, in YAML, for points that are not there yet: what became of
+            the others, by hand or by a promotion, stays.
 
     Returns:
         What is there now.
@@ -79,7 +83,7 @@ async def prepare(
     tenant = known.get(tenant_name)
     if tenant is None:
         tenant = await create_tenant(database, tenant_name, actor=actor())
-    rows = [await declare(database, tenant.id, text, actor=actor()) for text in documents]
+    rows = [await _declared(database, tenant, text) for text in documents]
     key = None
     if not await list_keys(database, tenant.id):
         _, key = await create_key(
@@ -91,6 +95,19 @@ async def prepare(
             scopes=_SCOPES,
         )
     return Prepared(tenant, tuple(rows), key, tuple(migrations))
+
+
+async def _declared(database: Database, tenant: Tenant, document: str) -> PointRow:
+    spec = loads(document, source="declaration")
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, tenant.id):
+            for row in await points_of(connection, tenant.id):
+                if (row.skill, row.point) == (spec.skill, spec.decision):
+                    return row
+    finally:
+        await connection.close()
+    return await declare(database, tenant.id, document, actor=actor())
 
 
 def service_child(
