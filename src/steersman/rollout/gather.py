@@ -276,7 +276,7 @@ def first_id(moment: datetime) -> UUID:
 
     >>> from datetime import UTC, datetime
     >>> first_id(datetime(2026, 1, 1, 0, 1, tzinfo=UTC)).hex[:12]
-    '019b76da8400'
+    '019b76daa800'
     """
     moment -= _LATE
     return UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)
