@@ -196,6 +196,22 @@ def test_a_revoked_key_signs_nothing_that_is_believed(world, knowing):
         world.publish("0.2.0")
 
 
+def test_a_thief_who_counted_ahead_is_outlived_by_changing_the_key(world, knowing):
+    """Fast-forward: the highest number there is, so that nothing later would be believed."""
+    metadata, path = newest(world, "timestamp")
+    metadata.signed.version = 10**30
+    sign(world, metadata, "timestamp")
+    path.write_bytes(metadata.to_bytes())
+    assert knowing.refresh().online
+    ours = world.copy("ahead") / "metadata/timestamp.json"
+    world.publisher().rotate("timestamp", PASSPHRASE)
+    world.publish("0.2.0")
+    assert knowing.refresh().online
+    assert knowing.load("assistant", "route").description.version == "0.2.0"
+    path.write_bytes(ours.read_bytes())
+    refused(world, knowing, "timestamp was signed by 0/1 keys", serves="0.2.0")
+
+
 def test_the_revoked_key_of_a_tampered_registry_is_not_believed_after_a_sleep(world, knowing):
     """The consumer slept through the rotation, and the thief serves what was before it."""
     world.publisher().rotate("timestamp", PASSPHRASE)

@@ -234,5 +234,5 @@ def _wanted(fetch: Fetch, name: str, most: int) -> bytes:
 
 
 def _refused(why: object) -> VerificationError:
-    message = f"the registry's metadata is refused: {why}; restore it, or publish again"
+    message = f"the registry's metadata is refused: {why}; restore it from a copy"
     return VerificationError(message)

@@ -174,6 +174,11 @@ def write_private(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(handle)
         draft.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)  # a root that names a key must not outlive it
+        finally:
+            os.close(folder)
     except OSError as error:
         message = f"the key {path} cannot be written: {error.strerror}; see to it, then repeat"
         raise SigningError(message) from error

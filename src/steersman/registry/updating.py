@@ -50,6 +50,7 @@ _CONFIG = UpdaterConfig(
     targets_max_length=MAX_TARGETS,
 )
 _FAILURES = (RepositoryError, DownloadError, SteersmanError, OSError, ValueError)
+_MOST = 1 << 53  # a thief of the timestamp's key may count as high as they like
 _NAMES = ("timestamp.json", "snapshot.json", "targets.json")
 
 
@@ -175,7 +176,7 @@ class Following:
             reasons.append(_told(error))
             self._recall(memory, reasons)
         self._high, self._healed = now, memory.healed
-        self._cache.remember(msgspec.structs.replace(memory, high=now, seen=max(seen)))
+        self._cache.remember(msgspec.structs.replace(memory, high=now, seen=min(max(seen), _MOST)))
         return Refreshed(at(now), online=not reasons, reasons=tuple(reasons))
 
     def _newest(self, now: float, seen: int, found: list[int]) -> tuple[Chain, float]:
