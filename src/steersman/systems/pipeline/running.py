@@ -18,7 +18,8 @@ from steersman.systems.pipeline import shipping
 from steersman.systems.pipeline.dataset import count_log
 from steersman.systems.pipeline.declaring import candidate_of, check_points, document_of
 from steersman.systems.pipeline.reports import STEPS, Gate, Step, StepReport
-from steersman.systems.pipeline.trying import gates_of, try_candidate
+from steersman.systems.pipeline.trials import gates_of
+from steersman.systems.pipeline.trying import try_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from steersman.systems.pipeline.config import LoadedConfig
     from steersman.systems.pipeline.reports import Status
     from steersman.systems.pipeline.shipped import System
-    from steersman.systems.pipeline.trying import Trial
+    from steersman.systems.pipeline.trials import Trial
     from steersman.systems.pipeline.workshop import Workshop
 
 _ENDED_BADLY = {"rolled_back", "aborted"}
@@ -120,10 +121,9 @@ async def declared_points(
     known = {row.point: row for row in rows if row.skill == system.skill}
     absent = [name for name in names if name not in known]
     if absent:
-        raise StoreError(
-            f"{workshop.tenant.name} has not declared {system.skill}/{', '.join(absent)}; "
-            f"`steersman tenant declare` declares configs/{system.name}/{absent[0]}.yaml"
-        )
+        tenant, file = workshop.tenant.name, f"configs/{system.name}/{absent[0]}.yaml"
+        message = f"{tenant} has not declared {system.skill}/{', '.join(absent)}; "
+        raise StoreError(message + f"`steersman tenant declare {tenant} {file}` declares it")
     return {name: known[name] for name in names}
 
 

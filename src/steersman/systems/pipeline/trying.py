@@ -7,7 +7,7 @@ transaction that is always taken back, and there is no state between the steps o
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import SteersmanError
@@ -34,7 +34,7 @@ from steersman.store import (
     snapshots_of,
     spec_of,
 )
-from steersman.systems.pipeline.reports import Gate
+from steersman.systems.pipeline.trials import Judgement, Trained, Trial
 from steersman.wire import id_time
 
 if TYPE_CHECKING:
@@ -42,129 +42,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from steersman.policies import ChoicePolicy
-    from steersman.spec import DecisionPoint, Gates
+    from steersman.spec import DecisionPoint
     from steersman.store import Database, Point, PointRow, SnapshotRow
     from steersman.systems.pipeline.config import Evaluation
 
 _ROWS_PER_FEATURE = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """A candidate as it would be published.
-
-    Attributes:
-        version: that it would get.
-        change: what kind of step that is: patch, minor or major.
-        algorithm: of its policy.
-        line: the snapshot that serves, from whose log it learned,
-        seq: and the last update of it.
-        samples: rewards that it learned; None where its policy does not count them.
-        lost: updates that it could not learn under its own declaration.
-    """
-
-    version: str
-    change: str
-    algorithm: str
-    line: str
-    seq: int
-    samples: int | None = None
-    lost: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What held-out decisions say of a candidate.
-
-    Attributes:
-        decisions: that it was judged on; it has learned none of them.
-        against: what it was compared with.
-        value: doubly robust estimate of its reward; None where the log cannot tell.
-        low: lower end of the interval of the value.
-        high: upper end.
-        standard_error: of the value.
-        effective_sample_size: of the importance weights.
-        max_weight_share: of one weight in their sum.
-        difference: value less that of the other; None where the log cannot tell.
-        difference_low: lower end of its interval.
-        difference_high: upper end.
-        level: of both intervals.
-        reasons: why the log cannot tell; empty where it can.
-    """
-
-    decisions: int
-    against: str
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    standard_error: float | None = None
-    effective_sample_size: float = 0.0
-    max_weight_share: float = 1.0
-    difference: float | None = None
-    difference_low: float | None = None
-    difference_high: float | None = None
-    level: float = 0.95
-    reasons: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {**asdict(self), "reasons": list(self.reasons)}
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A candidate that was tried.
-
-    Attributes:
-        trained: what was learned.
-        judgement: what it is worth.
-    """
-
-    trained: Trained
-    judgement: Judgement
-
-
-def gates_of(asked: Evaluation, declared: Gates, found: Judgement) -> tuple[Gate, ...]:
-    """Return the gates with what was measured.
-
-    Args:
-        asked: the configuration.
-        declared: what the point declares where the configuration says nothing.
-        found: what was measured.
-
-    Returns:
-        In a fixed order; a number that is not known passes no gate.
-    """
-    least = asked.min_effective_sample_size or declared.min_effective_sample_size
-    share = asked.max_weight_share or declared.max_weight_share
-    value = asked.min_value if asked.min_policy_value is None else asked.min_policy_value
-    value = declared.min_value if value is None else value
-    size = found.effective_sample_size
-    gates = [
-        Gate("min_effective_sample_size", size, least, "least", "effective sample size"),
-        Gate("max_weight_share", found.max_weight_share, share, "most", "largest weight's share"),
-        Gate(
-            "max_standard_error",
-            found.standard_error,
-            asked.max_standard_error,
-            "most",
-            "standard error of the value",
-        ),
-        Gate(
-            "max_loss",
-            None if found.difference_high is None else max(0.0, -found.difference_high),
-            asked.max_loss,
-            "most",
-            f"loss shown against {found.against}",
-        ),
-    ]
-    if value is not None:
-        gates.insert(2, Gate("min_value", found.low, value, "least", "lower bound of the value"))
-    return tuple(gates)
 
 
 async def try_candidate(
@@ -195,7 +77,7 @@ async def try_candidate(
         await transaction.start()
         try:
             held = await hold_snapshots(connection, point)
-            learned = await _learned(connection, held, document)
+            learned, trained = await _learned(connection, held, document)
             other = await _other(connection, held, relearned=document is not None)
             rows = [
                 one
@@ -212,7 +94,7 @@ async def try_candidate(
         await connection.close()
     logged = [LoggedChoice(*one) for one in rows]
     found = await asyncio.to_thread(_judged, learned, other, logged, asked.level)
-    return Trial(learned.trained, found)
+    return Trial(trained, found)
 
 
 def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:
@@ -248,12 +130,11 @@ class _State:
     policy: ChoicePolicy
     snapshot: str
     seq: int
-    trained: Trained = Trained("", "", "", "", 0)
     trouble: str = ""
 
 
-async def _learned(connection: Any, row: PointRow, document: str | None) -> _State:
-    """Return the candidate with the version that it would get."""
+async def _learned(connection: Any, row: PointRow, document: str | None) -> tuple[_State, Trained]:
+    """Return the candidate, and what it would be published as."""
     point = row.tenant, row.skill, row.point
     origin: Origin | None = None
     if document is None:
@@ -282,7 +163,7 @@ async def _learned(connection: Any, row: PointRow, document: str | None) -> _Sta
         samples=seq if origin is None else origin.kept,
         lost=0 if origin is None else origin.lost,
     )
-    return _State(version, made.spec, load_policy(state), made.snapshot, seq, trained)
+    return _State(version, made.spec, load_policy(state), made.snapshot, seq), trained
 
 
 async def _other(connection: Any, row: PointRow, *, relearned: bool) -> _State:
