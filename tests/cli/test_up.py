@@ -109,6 +109,9 @@ def test_everything_runs_learns_stops_and_goes_on(home):
     with Up(home, "--port", "0", "--json") as up:
         told = up.told()
         key = told["key"]
+        assert (home / "trust" / "sample" / "root.json").exists()
+        assert "move" in up.said()
+        assert (home / "root-passphrase").stat().st_mode & 0o77 == 0
         assert set(told["processes"]) == {"service", "learner", "controller", "keeper"}
         decision = _decide(told, key)
         assert decision["logged"] is True

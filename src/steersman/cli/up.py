@@ -10,6 +10,7 @@ import click
 
 from steersman.cli import stack
 from steersman.cli.options import close, home_option, host_option, json_option, port_option, run
+from steersman.cli.signing import make_sample_registry
 from steersman.cli.supervising import Supervisor, stop_on_signals, stop_with_parent
 from steersman.store import Database
 from steersman.systems.assistant.points import point_documents
@@ -17,6 +18,10 @@ from steersman.systems.assistant.points import point_documents
 if TYPE_CHECKING:
     from pathlib import Path
 
+_MADE_KEYS = (
+    "made signing keys of {name}; before production move {home}/keys/{name}/root.pem offline, and "
+    "the passphrase in {file} elsewhere"
+)
 _CONTEXT = {"intent": "weather", "language": "latin", "text_len": 42, "score_gap": 0.3}
 
 
@@ -61,8 +66,8 @@ def command(
 
     The store (embedded, unless DATABASE_URL names a server), service processes on one port, the
     learner, the controller (rollouts, publishing), and the keeper (partitions, daily compaction).
-    The first time a tenant is made with the shipped assistant's decision points and an API key,
-    whose text is printed once.
+    The first time a tenant is made with the shipped assistant's decision points, signing keys, and
+    an API key, whose text is printed once.
     """
     if supervised:
         stop_with_parent()
@@ -72,6 +77,11 @@ def command(
         database = Database.open(home)
         try:
             prepared = run(stack.prepare(database, home, tenant_name, point_documents()))
+            passphrase = make_sample_registry(home, tenant_name)
+            if passphrase is not None:
+                click.echo(
+                    _MADE_KEYS.format(home=home, name=tenant_name, file=passphrase), err=True
+                )
             children = (
                 stack.service_child(home, host, port, processes=processes),
                 stack.learner_child(home),
