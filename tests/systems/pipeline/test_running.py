@@ -1,5 +1,7 @@
 """A pipeline over simulated assistant traffic: gates, packages, canaries, nothing by accident."""
 
+import asyncio
+
 from steersman.store import (
     add_verdict,
     as_tenant,
@@ -116,7 +118,7 @@ async def test_the_same_log_gives_the_same_numbers_and_a_dry_run_writes_nothing(
     assert "would publish 0.2.1" in first[3].said
     second = await run(made, loaded, dry_run=True)
     assert first[1:] == second[1:]
-    for step in STEPS:
+    for step in STEPS[3:]:
         assert (await take(made, loaded, step, dry_run=True)).goes_on
     assert await tables(database, tenant.id) == before
     assert sorted(tmp_path.rglob("*")) == files
@@ -258,6 +260,22 @@ async def test_a_promotion_waits_for_a_verdict_that_says_so(database, tenant, tm
     assert last.values["rollout_status"] == "promoted"
     assert (await take(made, loaded, "promote")).said == "0.2.1 serves already"
     assert (await take(made, loaded, "monitor")).status == "done"
+
+
+async def test_following_ends_with_the_next_verdict(database, tenant, tmp_path):
+    made = await assistant(database, tenant, tmp_path)
+    loaded = config(tmp_path, OTHER)
+    for step in ("package", "canary"):
+        await take(made, loaded, step)
+    lines = []
+    following = asyncio.create_task(take(made, loaded, "monitor", wait_s=3600.0, say=lines.append))
+    while not lines:
+        await asyncio.sleep(0.01)
+    assert lines == ["assistant/route 0.2.1: running, shadow 0%"]
+    await judged(made, "hold", "no decision for 4000 s")
+    report = await asyncio.wait_for(following, 60)
+    assert report.status == "waits"
+    assert report.values["verdict"]["reasons"] == ["no decision for 4000 s"]
 
 
 async def test_what_was_rolled_back_is_told(database, tenant, tmp_path):
