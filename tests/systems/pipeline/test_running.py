@@ -267,10 +267,14 @@ async def test_following_ends_with_the_next_verdict(database, tenant, tmp_path):
     loaded = config(tmp_path, OTHER)
     for step in ("package", "canary"):
         await take(made, loaded, step)
-    lines = []
-    following = asyncio.create_task(take(made, loaded, "monitor", wait_s=3600.0, say=lines.append))
-    while not lines:
-        await asyncio.sleep(0.01)
+    lines, begun = [], asyncio.Event()
+
+    def say(line):
+        lines.append(line)
+        begun.set()
+
+    following = asyncio.create_task(take(made, loaded, "monitor", wait_s=3600.0, say=say))
+    await asyncio.wait_for(begun.wait(), 60)
     assert lines == ["assistant/route 0.2.1: running, shadow 0%"]
     await judged(made, "hold", "no decision for 4000 s")
     report = await asyncio.wait_for(following, 60)
