@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ import pytest
 from steersman.cli.registries import publisher_of, registry_location
 from steersman.learn import Reason, publish
 from steersman.registry import Keys, Publisher, open_place
-from steersman.store import as_tenant, find_tenant, points_of
+from steersman.store import as_tenant, find_tenant, open_incident, points_of
 
 ROUTE = Path("configs/assistant/route.yaml")
 
@@ -162,3 +163,28 @@ def _forge(database, name, rollout):
 def test_what_is_printed_is_json(command, candidate):
     name, _ = candidate
     assert json.loads(command("rollout", "status", "--json", "--tenant", name)) == []
+
+
+def test_incidents_are_listed_and_closed(command, database, candidate):
+    name, _ = candidate
+    of = ("--tenant", name)
+    assert "no open incident" in command("rollout", "incidents", *of)
+
+    async def open_one():
+        tenant = await find_tenant(database, name)
+        connection = await database.connect("worker")
+        async with as_tenant(connection, tenant.id):
+            now = datetime.now(UTC)
+            await open_incident(
+                connection, tenant.id, kind="drill", summary="a drill", detail={}, at=now
+            )
+        await connection.close()
+
+    asyncio.run(open_one())
+    (shown,) = command.json("rollout", "incidents", *of)
+    assert (shown["kind"], shown["closed_at"]) == ("drill", None)
+    closed = command.json("rollout", "close", shown["id"], "--reason", "it was one", *of)
+    assert closed["closed_at"] is not None
+    assert command.json("rollout", "incidents", *of) == []
+    assert len(command.json("rollout", "incidents", "--all", *of)) == 1
+    command("rollout", "close", uuid4(), "--reason", "r", *of, status=1)

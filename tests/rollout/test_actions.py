@@ -4,7 +4,7 @@ import pytest
 
 from steersman.errors import ActionNotAllowedError, InputError, RolloutError, StateError
 from steersman.learn import Reason, publish
-from steersman.rollout import act, explain
+from steersman.rollout import act, close_incident, explain
 from steersman.store import declare, history
 from tests.rollout.world import NoSigner, another, check_history, document, world
 
@@ -152,3 +152,19 @@ async def test_another_tenants_rollout_is_not_there(database, tenant):
         await act(database, other.tenant, begun.id, "rollback", **who(w))
     with pytest.raises(RolloutError, match="there is no rollout"):
         await other.read(lambda it: explain(it, other.tenant, begun.id))
+
+
+async def test_an_incident_is_closed_once_with_a_reason(database, tenant):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    await act(database, tenant.id, begun.id, "promote", **who(w), force=True)
+    await w.arrive(await w.rollout(begun.id), 50)
+    await act(database, tenant.id, begun.id, "rollback", **who(w))
+    (incident,) = await w.incidents()
+    with pytest.raises(InputError, match="reason"):
+        await close_incident(database, tenant.id, incident.id, **who(w, " "))
+    closed = await close_incident(database, tenant.id, incident.id, **who(w, "a typo"))
+    w.clock.pass_(9.0)
+    again = await close_incident(database, tenant.id, incident.id, **who(w, "again"))
+    assert closed.closed_at == again.closed_at
+    assert (await w.read(history))[1].detail == {"kind": "manual_rollback", "reason": "a typo"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steersman.rollout.actions import Explained, act, explain
+from steersman.rollout.actions import Explained, act, close_incident, explain
 from steersman.rollout.arms import Arm, Placed, place, position
 from steersman.rollout.burn import (
     Burn,
@@ -88,6 +88,7 @@ __all__ = [
     "burn_rate",
     "burn_windows",
     "burning",
+    "close_incident",
     "compare",
     "explain",
     "forecast",

@@ -27,7 +27,9 @@ from steersman.store import (
     latest_verdict,
     move_rollout,
     pin_point,
+    record,
 )
+from steersman.store import close_incident as close
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +166,47 @@ async def explain(connection: Any, tenant: UUID, identifier: UUID) -> Explained:
         await latest_verdict(connection, tenant, identifier),
         await incidents_of(connection, tenant, rollout=identifier),
     )
+
+
+async def close_incident(
+    database: Database,
+    tenant: UUID,
+    identifier: UUID,
+    *,
+    actor: str,
+    reason: str,
+    clock: Callable[[], float],
+) -> IncidentRow:
+    """Close an incident, with who and why; again changes nothing.
+
+    Args:
+        database: migrated.
+        tenant: whose.
+        identifier: of the incident.
+        actor: who, for the audit.
+        reason: what was found and done, 1 to 500 characters.
+        clock: seconds since 1970.
+
+    Returns:
+        The incident.
+
+    Raises:
+        StateError: this tenant has no such incident.
+        InputError: no reason.
+
+    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
+    """
+    reason = checked_reason(reason)
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, tenant):
+            now = datetime.fromtimestamp(clock(), UTC)
+            row = await close(connection, tenant, identifier, at=now)
+            detail = {"kind": row.kind, "reason": reason}
+            await record(connection, tenant, actor, "incident.close", str(identifier), detail)
+            return row
+    finally:
+        await connection.close()
 
 
 def checked_reason(reason: str) -> str:

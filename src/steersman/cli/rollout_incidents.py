@@ -1,0 +1,62 @@
+"""``steersman rollout incidents|close``: what went wrong, until somebody says it is over."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.options import actor, administers, for_tenant, tenant_option
+from steersman.cli.rollout_reading import reading
+from steersman.cli.showing import as_fields, show, show_rows
+from steersman.rollout import close_incident
+from steersman.store import incidents_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from uuid import UUID
+
+    from steersman.store import Database, IncidentRow, Tenant
+
+_COLUMNS = ("id", "at", "kind", "summary", "closed_at")
+
+
+@click.command("incidents")
+@click.option("--all", "every", is_flag=True, help="Those that were closed too.")
+@tenant_option
+@administers
+def incidents_command(tenant_name: str, home: Path, *, every: bool, as_json: bool) -> None:
+    """Show what went wrong and that nobody has closed yet."""
+
+    async def work(database: Database, tenant: Tenant) -> list[IncidentRow]:
+        return await reading(
+            database,
+            tenant,
+            lambda connection: incidents_of(connection, tenant.id, open_only=not every),
+        )
+
+    rows = [_shown(row) for row in for_tenant(home, tenant_name, work)]
+    show_rows(rows, _COLUMNS, as_json=as_json, none=f"{tenant_name} has no open incident")
+
+
+@click.command("close")
+@click.argument("incident", type=click.UUID)
+@click.option("--reason", required=True, help="What was found and done; kept in the audit.")
+@tenant_option
+@administers
+def close_command(
+    incident: UUID, reason: str, tenant_name: str, home: Path, *, as_json: bool
+) -> None:
+    """Close INCIDENT: somebody has found out what it was, and done something about it."""
+
+    async def work(database: Database, tenant: Tenant) -> IncidentRow:
+        return await close_incident(
+            database, tenant.id, incident, actor=actor(), reason=reason, clock=time.time
+        )
+
+    show(_shown(for_tenant(home, tenant_name, work)), as_json=as_json)
+
+
+def _shown(row: IncidentRow) -> dict[str, Any]:
+    return {name: value for name, value in as_fields(row).items() if name != "tenant"}
