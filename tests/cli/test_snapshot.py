@@ -80,7 +80,12 @@ def test_bytes_are_made_again_from_the_log(shell, ready, database, tmp_path):
     found = shell.json(
         *("snapshot", "reproduce", *POINT, made["version"], "--tenant", ready, "--out", file)
     )
-    assert found == {"version": "0.1.1", "same": True, "bytes": made["size"]}
+    assert found == {
+        "version": "0.1.1",
+        "same": True,
+        "same_state": True,
+        "bytes": made["size"],
+    }
     assert file.stat().st_size == made["size"]
 
     async def damage():
@@ -91,6 +96,8 @@ def test_bytes_are_made_again_from_the_log(shell, ready, database, tmp_path):
         await connection.close()
 
     asyncio.run(damage())
+    base = shell.json("snapshot", "reproduce", *POINT, "0.1.0", "--tenant", ready)
+    assert base["same"]  # it has learned nothing
     said = shell("snapshot", "reproduce", *POINT, "0.1.1", "--tenant", ready, status=1)
     assert "does not follow from the log" in said
 

@@ -141,7 +141,8 @@ async def _waiting(connection: Any, row: PointRow, wanted: PointRow) -> Snapshot
     async with as_tenant(connection, row.tenant):
         known = {one.version: one for one in await snapshots_of(connection, point)}
     for one in known.values():
-        if one.reason != "published" or one.published_at or one.retracted_at or not one.description:
+        given_out = one.reason == "published" and one.description is not None and one.is_stored
+        if not given_out or one.published_at is not None or one.retracted_at is not None:
             continue
         line = known.get(one.line or "")
         own = one.line == row.snapshot
