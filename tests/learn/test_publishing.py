@@ -1,8 +1,10 @@
 """Versions are given out once, in order, by what changed; the guard refuses what got worse."""
 
+import asyncio
+
 import pytest
 
-from steersman.errors import GuardError, InputError, SpecError, StateError
+from steersman.errors import GuardError, InputError, SigningError, SpecError, StateError
 from steersman.learn import Reason, publish, rebuild
 from steersman.registry import Publisher, unpack_state
 from tests.learn.shipping_world import (
@@ -171,3 +173,32 @@ async def test_what_serves_stays_where_services_find_it(database, tenant, tmp_pa
             await promote_point(database, tenant.id, made.version)
     found = {path.split("/")[3] for path in publisher.place.list("targets")}
     assert found == {"0.1.1", "0.1.4", "0.1.5"}
+
+
+async def test_who_publishes_at_the_same_time_gets_the_same_version(database, tenant, signer):
+    row = await declared(database, tenant.id)
+    await traffic(database, row, 12)
+    await learn_all(database)
+    both = [publish_point(database, tenant.id, signer(tenant)) for _ in range(3)]
+    made = await asyncio.gather(*both)
+    assert made[0] == made[1] == made[2]
+    query = "SELECT count(*) FROM audit WHERE action = 'snapshot.publish'"
+    assert (await rows(database, tenant.id, query))[0][0] == 1
+
+
+async def test_what_could_not_be_signed_waits_with_its_evidence(database, tenant, signer):
+    row = await declared(database, tenant.id)
+    await traffic(database, row, 12)
+    await learn_all(database)
+    key = signer(tenant).keys.path_of("targets")
+    kept = key.read_bytes()
+    key.unlink()
+    with pytest.raises(SigningError):
+        await publish_point(database, tenant.id, signer(tenant))
+    key.write_bytes(kept)
+    await traffic(database, row, 5, seed=1)
+    await learn_all(database)
+    first = await publish_point(database, tenant.id, signer(tenant))
+    assert (first.version, first.line_seq) == ("0.1.1", 12)
+    second = await publish_point(database, tenant.id, signer(tenant))
+    assert (second.version, second.line_seq) == ("0.1.2", 17)
