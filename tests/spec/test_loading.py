@@ -22,7 +22,7 @@ from steersman.spec import (
 )
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-POINTS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if path.stem != "pipeline"]
+POINTS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if path.parent.name != "pipelines"]
 
 ROUTE = """
 format: 1

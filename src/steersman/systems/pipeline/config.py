@@ -208,11 +208,11 @@ def shipped_config(system: str) -> Path:
         Its file, in the package or in a checkout.
 
     >>> shipped_config("assistant").name
-    'pipeline.yaml'
+    'assistant.yaml'
     """
     packaged = Path(__file__).parents[2] / "configs"
     folder = packaged if packaged.is_dir() else Path(__file__).parents[4] / "configs"
-    return folder / system / "pipeline.yaml"
+    return folder / "pipelines" / f"{system}.yaml"
 
 
 def problems_at(problems: Iterable[Problem]) -> ValidationError:

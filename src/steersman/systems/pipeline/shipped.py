@@ -11,7 +11,7 @@ class System:
     """A shipped system, as its pipeline sees it.
 
     Attributes:
-        name: as commands call it; ``configs/<name>/pipeline.yaml`` is its configuration.
+        name: as commands call it; ``configs/pipelines/<name>.yaml`` is its configuration.
         skill: its application capability.
         points: its decision points, in the order in which a request meets them.
         old_names: what points were called in configurations before, and are called now.
