@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import InputError, RolloutError
+from steersman.errors import RolloutError
 from steersman.learn import StoredBases
 from steersman.rollout.machine import Action, Status, legal_actions, next_of
 from steersman.rollout.moves import audit, finish, next_stage, roll_back, take_back
 from steersman.rollout.plan import RolloutPlan
+from steersman.rollout.reasons import checked_reason
 from steersman.rollout.starting import candidate_of
 from steersman.store import (
     as_tenant,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
     from steersman.learn import Bases
     from steersman.store import Database, IncidentRow, PointRow, RolloutRow, VerdictRow
-
-_LONGEST_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +81,14 @@ async def act(
     reason: str,
     clock: Callable[[], float],
     force: bool = False,
+    step: int | None = None,
     bases: Bases | None = None,
 ) -> RolloutRow:
     """Pause, resume, promote, roll back or freeze a rollout.
 
     ``promote`` goes on to the next step, or from the last one lets the candidate take over. The
-    last verdict of the step must say so unless it is forced; the candidate must verify always.
+    last verdict of the step must say so unless it is forced; the candidate must verify always. Of
+    two that promote at once one does: the other wanted to leave the same step.
     ``rollback`` ends it: control serves everybody, the candidate is frozen, an incident is opened.
     ``freeze`` pins what control serves to one state until ``resume``.
 
@@ -100,6 +101,7 @@ async def act(
         reason: why, 1 to 500 characters.
         clock: seconds since 1970.
         force: promote without evidence.
+        step: only if it is on this step of its plan, from 0; None: on any.
         bases: verifies the candidate; default: the store's own rows are believed.
 
     Returns:
@@ -107,7 +109,8 @@ async def act(
 
     Raises:
         ActionNotAllowedError: not legal now; the message names what is.
-        RolloutError: there is no such rollout, or no evidence for promoting it.
+        RolloutError: there is no such rollout, no evidence for promoting it, or it has moved on
+            meanwhile.
         SnapshotError: the candidate does not verify.
         InputError: no reason.
 
@@ -128,6 +131,9 @@ async def act(
             row = await claim_rollout(connection, tenant, identifier, "", idle_s=None)
             if row is None:
                 raise _unknown(identifier)
+            wanted = known.step if step is None and action == "promote" else step
+            if wanted is not None and row.step != wanted:
+                raise _moved_on(row, wanted)
             deed = _Deed(connection, row, point, actor, reason, now)
             return await deed.do(action, force=force)
     finally:
@@ -207,25 +213,6 @@ async def close_incident(
             return row
     finally:
         await connection.close()
-
-
-def checked_reason(reason: str) -> str:
-    """Return a reason without spaces around it.
-
-    Args:
-        reason: what somebody gave.
-
-    Raises:
-        InputError: it is empty or too long.
-
-    >>> checked_reason(" the latency alert ")
-    'the latency alert'
-    """
-    shown = reason.strip()
-    if not 1 <= len(shown) <= _LONGEST_REASON:
-        message = f"the reason has {len(shown)} characters; allowed are 1 to {_LONGEST_REASON}"
-        raise InputError(message + "; say why, for whoever reads the audit")
-    return shown
 
 
 class _Deed:
@@ -347,3 +334,8 @@ async def _known(connection: Any, tenant: UUID, identifier: UUID) -> RolloutRow:
 def _unknown(identifier: UUID) -> RolloutError:
     message = f"there is no rollout {identifier}; `steersman rollout status` lists those there are"
     return RolloutError(message)
+
+
+def _moved_on(row: RolloutRow, wanted: int) -> RolloutError:
+    message = f"the rollout is on step {row.step} ({row.stage}) by now, and step {wanted} was meant"
+    return RolloutError(message + "; look again, and say what should be done now")

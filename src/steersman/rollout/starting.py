@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import RolloutError
-from steersman.learn import StoredBases
+from steersman.learn import StoredBases, check_promotable
 from steersman.rollout.evidence import Candidate, logged_choices, off_policy
 from steersman.rollout.moves import audit
 from steersman.rollout.plan import RolloutPlan, plan_of
+from steersman.rollout.reasons import checked_reason
 from steersman.store import (
     find_snapshot,
     hold_point,
@@ -87,11 +88,13 @@ async def start(
     Raises:
         RolloutError: the candidate does not fit, was rolled back, or another one is under way.
         SnapshotError: the candidate does not verify.
-        StateError: there is no such decision point or snapshot.
-        InputError: the overrides are no valid section.
+        StateError: there is no such decision point or snapshot, or it could never be promoted from
+            what serves now: it has served before, or comes from a line that does not serve.
+        InputError: the overrides are no valid section, or a reason is none.
 
     No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
+    wanted = _with_reasons(wanted)
     key = tenant, wanted.skill, wanted.point
     connection = await database.connect("worker")
     try:
@@ -100,6 +103,7 @@ async def start(
         async with connection.transaction():
             point = await hold_point(connection, key)
             await _check_history(connection, key, wanted)
+            await check_promotable(connection, point, wanted.candidate)
             stage = checked.plan.stages[0]
             seq = point.pinned_seq
             row = await start_rollout(
@@ -129,6 +133,16 @@ async def start(
             return row
     finally:
         await connection.close()
+
+
+def _with_reasons(wanted: Wanted) -> Wanted:
+    """Check what reasons there are: one of spaces alone would open the gates as a true one does."""
+    checked: dict[str, Any] = {}
+    for name in ("reason", "again", "force"):
+        given: str = getattr(wanted, name)
+        if given:
+            checked[name] = checked_reason(given, name=name)
+    return replace(wanted, **checked)
 
 
 async def candidate_of(

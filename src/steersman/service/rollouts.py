@@ -64,10 +64,13 @@ class RolloutAct(msgspec.Struct, forbid_unknown_fields=True):
     Attributes:
         reason: kept in the audit.
         force: promote though there is no evidence.
+        step: act only on this step of the plan, from 0, so that the same request twice acts once;
+            absent: on any.
     """
 
     reason: Reason
     force: bool = False
+    step: Annotated[int, Meta(ge=0, le=1000)] | None = None
 
 
 class ShownVerdict(msgspec.Struct, omit_defaults=True):
@@ -311,6 +314,7 @@ class Rollouts:
                     actor=f"key {request.key.id}",
                     reason=asked.reason,
                     force=asked.force,
+                    step=asked.step,
                     clock=self._clock,
                     bases=self._bases,
                 )

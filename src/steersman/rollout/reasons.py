@@ -1,0 +1,39 @@
+"""The reasons that people give: one line of text, since they are printed wherever rollouts are."""
+
+from __future__ import annotations
+
+from unicodedata import category
+
+from steersman.errors import InputError
+
+_LONGEST = 500
+_NEVER = frozenset({"Cc", "Zl", "Zp"})
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def checked_reason(reason: str, *, name: str = "reason") -> str:
+    """Return a reason without spaces around it.
+
+    What a terminal would obey rather than show is refused: who reads the audit must see what was
+    written, and nothing else.
+
+    Args:
+        reason: what somebody gave.
+        name: what the message calls it.
+
+    Raises:
+        InputError: it is empty or too long, has more than one line, or characters that steer a
+            terminal.
+
+    >>> checked_reason(" the latency alert ")
+    'the latency alert'
+    """
+    shown = reason.strip()
+    if not 1 <= len(shown) <= _LONGEST:
+        message = f"the {name} has {len(shown)} characters; allowed are 1 to {_LONGEST}"
+        raise InputError(message + "; say why, for whoever reads the audit")
+    bad = next((it for it in shown if category(it) in _NEVER or it in _TURNING), None)
+    if bad is not None:
+        message = f"the {name} has the character {bad!a}; allowed is one line of plain text"
+        raise InputError(message + "; take it out")
+    return shown
