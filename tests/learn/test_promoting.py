@@ -7,7 +7,7 @@ import pytest
 
 from steersman.errors import StateError
 from steersman.learn import rebuild, verify
-from steersman.store import create_tenant, erase
+from steersman.store import as_tenant, create_tenant, erase, take_back_snapshot
 from tests.learn.shipping_world import promote_point, publish_point
 from tests.learn.world import (
     POLICIES,
@@ -137,6 +137,24 @@ async def test_what_may_not_serve_is_refused(database, tenant, signer):
     await learn_all(database)
     with pytest.raises(StateError, match="publish anew"):
         await promote_point(database, tenant.id, first.version)
+
+
+async def test_what_served_before_and_learned_further_is_not_promoted_again(
+    database, tenant, signer
+):
+    row = await declared(database, tenant.id)
+    await traffic(database, row, 20)
+    await learn_all(database)
+    made = await publish_point(database, tenant.id, signer(tenant))
+    await promote_point(database, tenant.id, made.version)
+    await traffic(database, row, 5, seed=2)
+    await learn_all(database)
+    connection = await database.connect("worker")
+    async with as_tenant(connection, tenant.id):
+        await take_back_snapshot(connection, (row.tenant, row.skill, row.point), "0.1.0")
+    await connection.close()
+    with pytest.raises(StateError, match="under a new version"):
+        await promote_point(database, tenant.id, made.version)
 
 
 async def test_a_promotion_is_audited(database, tenant, signer):

@@ -6,6 +6,7 @@ from steersman.errors import ActionNotAllowedError, InputError, RolloutError, St
 from steersman.learn import Reason, publish
 from steersman.rollout import act, close_incident, explain
 from steersman.store import declare, history
+from tests.learn.world import learn_all
 from tests.rollout.world import NoSigner, another, check_history, document, world
 
 
@@ -132,6 +133,25 @@ async def test_what_was_promoted_can_be_taken_back(database, tenant):
     assert [one.kind for one in await w.incidents()] == ["manual_rollback"]
     with pytest.raises(RolloutError, match="was rolled back"):
         await w.start()
+
+
+async def test_what_could_never_be_promoted_does_not_start(database, tenant):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    options = {**who(w), "force": True}
+    for _ in range(5):
+        await act(database, tenant.id, begun.id, "promote", **options)
+    await w.arrive(begun, 5)
+    await learn_all(database)
+    other = await publish(database, await w.point(), NoSigner(), Reason(actor="test"))
+    await act(database, tenant.id, begun.id, "rollback", **who(w, "complaints"))
+    with pytest.raises(StateError, match="has served before"):
+        await w.start(again="the complaints were about something else")
+    with pytest.raises(StateError, match="comes from 0.1.1"):
+        await w.start(candidate=other.version)
+    await learn_all(database)
+    anew = await publish(database, await w.point(), NoSigner(), Reason(actor="test"))
+    assert (await w.start(candidate=anew.version)).control == "0.1.0"
 
 
 async def test_a_promotion_by_hand_needs_the_verdict_of_this_step(database, tenant):

@@ -14,7 +14,7 @@ from steersman.learn.batch import BatchDone
 from steersman.learn.crediting import Credit, credit_of
 from steersman.learn.evidence import Evidence, read_evidence
 from steersman.learn.learner import LearnerSettings, run_learner
-from steersman.learn.promoting import Promoted, promote
+from steersman.learn.promoting import Promoted, check_promotable, promote
 from steersman.learn.rebuild import Rebuilt, rebuild
 from steersman.learn.replica import Replica, catch_up, follow, load, replay, state_at
 from steersman.learn.reproduce import reproduce
@@ -47,6 +47,7 @@ __all__ = [
     "Verified",
     "catch_up",
     "check_drift",
+    "check_promotable",
     "compare_versions",
     "credit_of",
     "follow",

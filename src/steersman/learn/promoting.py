@@ -90,6 +90,7 @@ async def promote(
     """
     row = await hold_point(connection, point)
     target = await find_snapshot(connection, point, version)
+    await _check_new(connection, row, target)
     if await _continues(connection, row, target):
         seq = await promote_snapshot(connection, point, version)
         await _carry_checkpoint(connection, point, target)
@@ -104,6 +105,36 @@ async def promote(
     name = f"{row.skill}/{row.point}"
     await record(connection, row.tenant, actor, "snapshot.promote", name, detail)
     return done
+
+
+async def check_promotable(connection: Any, row: PointRow, version: str) -> None:
+    """Refuse a version that could never be promoted from what serves now.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        row: the decision point.
+        version: of the snapshot.
+
+    Raises:
+        StateError: there is no such version, it has served before, or it comes from a line that
+            does not serve any more.
+
+    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
+    """
+    point = row.tenant, row.skill, row.point
+    target = await find_snapshot(connection, point, version)
+    await _check_new(connection, row, target)
+    await _tail(connection, point, row.snapshot, target)
+
+
+async def _check_new(connection: Any, row: PointRow, target: SnapshotRow) -> None:
+    point = row.tenant, row.skill, row.point
+    is_other = target.version != row.snapshot  # what serves already is told so by the store
+    if is_other and await last_number(connection, point, target.version):
+        raise StateError(
+            f"{row.skill}/{row.point} {target.version} has served before and learned further; "
+            "publish what you want to go back to under a new version"
+        )
 
 
 async def _continues(connection: Any, row: PointRow, target: SnapshotRow) -> bool:
@@ -125,11 +156,6 @@ async def _carry_checkpoint(connection: Any, point: Point, target: SnapshotRow) 
 
 async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promoted:
     point = row.tenant, row.skill, row.point
-    if await last_number(connection, point, target.version):
-        raise StateError(
-            f"{row.skill}/{row.point} {target.version} has served before and learned further; "
-            "publish what you want to go back to under a new version"
-        )
     spec = await spec_of(connection, target.spec_hash)
     features = FeatureMap(spec.context)
     if bytes.fromhex(features.hash) != target.feature_hash:
