@@ -147,7 +147,7 @@ async def test_what_could_never_be_promoted_does_not_start(database, tenant):
     await act(database, tenant.id, begun.id, "rollback", **who(w, "complaints"))
     with pytest.raises(StateError, match="has served before"):
         await w.start(again="the complaints were about something else")
-    with pytest.raises(StateError, match="comes from 0.1.1"):
+    with pytest.raises(StateError, match=r"comes from 0\.1\.1"):
         await w.start(candidate=other.version)
     await learn_all(database)
     anew = await publish(database, await w.point(), NoSigner(), Reason(actor="test"))
