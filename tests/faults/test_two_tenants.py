@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from steersman.wire import new_id
 from tests.faults.harness import POINT, installation
+from tests.faults.rollout_rules import RolloutRules, rolled_out
 
 CALLS = 10_000
 NAMES = st.sampled_from([f"n-{n}" for n in range(6)])
@@ -67,15 +68,20 @@ class Model:
         self.episodes = set()
         self.records = []
         self.key_ids = []
+        self.rollout, self.candidate = "", f"0.1.{1000 + next(_numbers)}"
+        self.status, self.acts = "running", 0
 
 
-class TwoTenants(RuleBasedStateMachine):
+class TwoTenants(RolloutRules, RuleBasedStateMachine):
     """What two tenants do to each other; every example has two new ones."""
 
     def __init__(self, made, http):
         super().__init__()
         self.made, self.http = made, http
         self.tenants = [Model(self._tenant(number)) for number in range(2)]
+        for model in self.tenants:
+            begun = rolled_out(made.database, model.access.tenant, model.candidate)
+            model.rollout = asyncio.run(begun)
 
     def _tenant(self, number):
         points = (POINT, SECRET) if number == 0 else (POINT,)
@@ -271,6 +277,7 @@ class TwoTenants(RuleBasedStateMachine):
                 assert decisions.get(name, answer["action"]) == answer["action"]
                 assert name in decisions or answer["logged"] != True  # noqa: E712 (may be a text)
             assert sorted(row["id"] for row in events) == sorted(model.events)
+            await self.compare_rollouts(connection, model)
 
 
 @pytest.fixture(scope="module")
