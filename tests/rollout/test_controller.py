@@ -120,10 +120,10 @@ async def test_units_that_get_lost_stop_the_rollout(database, tenant):
             lose=lambda arm: 0.7 if arm == "candidate" else 0.0,
             until=lambda row: row.status != "running",
         )
-        assert (now.status, now.stage) == ("paused", "canary")
+        assert (now.status, now.stage != "live") == ("paused", True)
         assert "no even split" in now.reason
         later = await w.drive(begun.id, steps=3, candidate=0.9)
-    assert (later.status, later.stage) == ("paused", "canary")
+    assert (later.status, later.step) == ("paused", now.step)
     (incident,) = await w.incidents()
     assert incident.kind == "sample_ratio"
     await check_history(w, begun.id)

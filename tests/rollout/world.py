@@ -168,7 +168,8 @@ class World:
                 **changes,
             }
         )
-        return await start(self.database, self.tenant, wanted, actor="test", clock=self.clock.wall)
+        who = {"actor": "test", "clock": self.clock.wall}
+        return await start(self.database, self.tenant, wanted, salt="as always", **who)
 
     async def rollout(self, identifier: UUID) -> RolloutRow:
         """Return a rollout as it stands."""

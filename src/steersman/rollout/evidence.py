@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from steersman.errors import InputError, SteersmanError
+from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.rollout.judging import OffPolicyEvidence, ShadowEvidence
 from steersman.store import encode
@@ -185,8 +185,8 @@ def off_policy(
     try:
         data = logged_data(candidate, rewarded)
         report = evaluate(data, estimators=("dr",), level=level, adaptive=True)
-    except SteersmanError as error:
-        reason = f"the candidate cannot be evaluated on the log: {error!s:.300}"
+    except Exception as error:  # noqa: BLE001 (whatever it raises, it is not shown to be good)
+        reason = f"the candidate cannot be evaluated on the log: {error!r:.300}"
         return OffPolicyEvidence(reasons=(reason,))
     found = report["dr"]
     measured = OffPolicyEvidence(

@@ -215,11 +215,13 @@ async def _page(
         "SELECT id, coalesce(unit, episode, id::text) AS unit, arm, stage, window_ends "
         "FROM decision WHERE tenant = $1 AND rollout = $2 AND skill = $3 AND point = $4 "
         "AND stage <> 'shadow' AND window_ends <= $5 "
-        "AND ($6::timestamptz IS NULL OR window_ends >= $6) AND id >= $7 "
-        "AND ($8::timestamptz IS NULL OR (window_ends, id) > ($8, $9::uuid)) "
-        "ORDER BY window_ends, id LIMIT $10",
+        "AND ($6::timestamptz IS NULL OR window_ends >= $6) AND id >= $7 AND id < $8 "
+        "AND ($9::timestamptz IS NULL OR (window_ends, id) > ($9, $10::uuid)) "
+        "ORDER BY window_ends, id LIMIT $11",
         *(row.tenant, str(row.id), row.skill, row.point, closed, since),
-        *(_first_id(row.started_at, since, point), *(gathering.page or (None, None)), _PAGE),
+        # The bounds let the planner pass over all that is too old, or too new to be closed.
+        *(_first_id(row.started_at, since, point), _end(point, closed)),
+        *(*(gathering.page or (None, None)), _PAGE),
     )
     return rows
 
@@ -266,6 +268,12 @@ def _first_id(started: datetime, since: datetime | None, point: PointRow | None)
         return first_id(started)
     window_s = 0.0 if point is None else point.spec.reward.window_s
     return first_id(max(started, since - timedelta(seconds=window_s)))
+
+
+def _end(point: PointRow, closed: datetime) -> UUID:
+    """Return an id that all decisions come before whose windows are closed."""
+    latest = closed - timedelta(seconds=point.spec.reward.window_s) + 2 * _LATE
+    return first_id(latest)
 
 
 def first_id(moment: datetime) -> UUID:

@@ -80,6 +80,7 @@ class Looking:
         self._last_at: datetime | None = None
         self._candidate: Candidate | None = None
         self._off_policy: OffPolicyEvidence | None = None
+        self._asking: asyncio.Task[OffPolicyEvidence] | None = None
         self._asked_at: float | None = None
         self._loaded_at: float | None = None
         self._step: int | None = None
@@ -102,6 +103,7 @@ class Looking:
         await self._verify(connection, row, moment.now)
         if row.stage == "shadow":
             await self._ask_the_log(connection, moment.now)
+            await self._watch_shadow(connection, row, moment.now)
 
     async def look(
         self,
@@ -124,8 +126,6 @@ class Looking:
             self._step, self._elapsed_s = row.step, 0.0
         now = datetime.fromtimestamp(moment.now, UTC)
         closed = now - timedelta(seconds=self._paces.settle_s)
-        if row.stage == "shadow":
-            await self._watch_shadow(connection, row, now)
         await self._watch_units(connection, row, point, closed)
         self._last_at = await last_decision_at(connection, row, self._last_at)
         return Evidence(
@@ -179,6 +179,10 @@ class Looking:
             self.trouble = ""
 
     async def _ask_the_log(self, connection: Any, now: float) -> None:
+        if self._asking is not None:
+            if self._asking.done():
+                self._off_policy, self._asking = self._asking.result(), None
+            return
         found = self._off_policy
         # A shadow that may be left after seconds must not wait half a minute for its evidence.
         pace = min(self._paces.evidence_s, max(1.0, self.plan.stages[self._step or 0].min_s))
@@ -189,14 +193,17 @@ class Looking:
         closed = datetime.fromtimestamp(now - self._paces.settle_s, UTC)
         async with as_tenant(connection, self._point[0]):
             logged = await logged_choices(connection, self._point, closed=closed)
-        self._off_policy = await asyncio.to_thread(
-            off_policy, self._candidate, logged, gates=self.plan
+        # It may take seconds, and other rollouts are not to wait for it.
+        self._asking = asyncio.create_task(
+            asyncio.to_thread(off_policy, self._candidate, logged, gates=self.plan)
         )
 
-    async def _watch_shadow(self, connection: Any, row: RolloutRow, until: datetime) -> None:
+    async def _watch_shadow(self, connection: Any, row: RolloutRow, now: float) -> None:
         if self._candidate is None or self._shadow.decisions >= _MOST_SHADOWED:
             return
-        logged = await shadowed(connection, row, self._shadowing, until)
+        async with as_tenant(connection, row.tenant):
+            until = datetime.fromtimestamp(now, UTC)
+            logged = await shadowed(connection, row, self._shadowing, until)
         target_ms = self._candidate.spec.budgets.deadline_ms
         await asyncio.to_thread(shadow, self._candidate, logged, self._shadow, target_ms=target_ms)
 

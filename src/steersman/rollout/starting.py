@@ -67,6 +67,7 @@ async def start(
     actor: str,
     clock: Callable[[], float],
     bases: Bases | None = None,
+    salt: str | None = None,
 ) -> RolloutRow:
     """Start a rollout.
 
@@ -81,6 +82,7 @@ async def start(
         actor: who, for the audit.
         clock: seconds since 1970.
         bases: verifies the candidate; default: the store's own rows are believed.
+        salt: of the hash that places units; default: a random one, as it should be.
 
     Returns:
         The rollout, running, on its first step.
@@ -99,6 +101,8 @@ async def start(
     connection = await database.connect("worker")
     try:
         checked = await _verified(connection, key, wanted, clock, bases or StoredBases())
+        if salt is not None:
+            checked = replace(checked, plan=replace(checked.plan, salt=salt))
         now = datetime.fromtimestamp(clock(), UTC)
         async with connection.transaction():
             point = await hold_point(connection, key)
