@@ -62,6 +62,9 @@ def test_a_rollout_from_start_to_rollback(command, candidate):
     (listed,) = command.json("rollout", "status", *of)
     assert listed["id"] == begun["id"]
     assert version in command("rollout", "status", *of)
+    for vague in ("", begun["id"][:3]):  # a variable that is not set must not pause anything
+        said = command("rollout", "pause", vague, "--reason", "lunch", *of, status=1)
+        assert "too short" in said
     short = begun["id"][:13]
     said = command("rollout", "explain", "assistant/route", *of)
     assert "pause, promote, rollback, freeze" in said
@@ -94,6 +97,11 @@ def test_what_cannot_be_has_status_one_and_what_is_no_command_two(command, candi
     command("rollout", "start", "assistant", "route", version, "--set", "alpha", *of, status=2)
     command("rollout", "pause", "nothing", "--reason", "r", *of, status=1)
     command("rollout", "pause", "nothing", *of, status=2)  # no reason
+    broken = "stages=[{name: canary, share: 0.05}]"
+    said = command(
+        "rollout", "start", "assistant", "route", version, "--set", broken, *of, status=2
+    )
+    assert "no JSON" in said
     command("rollout", "explain", "assistant/route", *of, status=1)
     command("rollout", "plan", "assistant", "route", "--effect", "0", *of, status=2)
     said = command("rollout", "plan", "assistant", "route", *of, status=1)

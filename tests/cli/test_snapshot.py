@@ -236,3 +236,23 @@ def test_an_unknown_point_is_refused(shell, ready, what):
         assert shell.json(*arguments) == []
     else:
         assert "tenant points" in shell(*arguments, status=1)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [("retract", *POINT, "0.1.1", "--reason", " "), ("unpin", *POINT, "--reason", "")]
+    + [("publish", *POINT, "--force", "")],
+    ids=lambda what: what[0],
+)
+def test_nothing_is_done_without_a_reason(shell, ready, what):
+    shell("snapshot", "publish", *POINT, "--tenant", ready)
+    assert "allowed are 1 to 500" in shell("snapshot", *what, "--tenant", ready, status=1)
+
+
+def test_a_file_that_cannot_be_written_is_told(shell, ready, tmp_path):
+    shell("snapshot", "publish", *POINT, "--tenant", ready)
+    out = ("--out", tmp_path / "nowhere" / "it")
+    for command in ("reproduce", "fetch"):
+        version = ("0.1.1",)
+        said = shell("snapshot", command, *POINT, *version, *out, "--tenant", ready, status=1)
+        assert "name a file in a folder that is there" in said

@@ -107,6 +107,8 @@ async def test_the_guard_refuses_what_decides_worse_unless_it_is_overruled(
     assert len(refused.value.reasons) == 1
     query = "SELECT count(*) FROM snapshot"
     assert (await rows(database, tenant.id, query))[0][0] == 2  # it left nothing behind
+    with pytest.raises(GuardError):
+        await publish(database, row, signer(tenant), Reason(actor="ann", force=" "), spec=bad)
     force = Reason(actor="ann", force="to be rolled back in the demo")
     forced = await publish(database, row, signer(tenant), force, spec=bad)
     assert forced.version == "1.0.1"

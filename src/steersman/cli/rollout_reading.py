@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_FEWEST = 8
+
 which_argument = click.argument("which", metavar="ROLLOUT")
 skill_argument = click.argument("skill")
 point_argument = click.argument("point")
@@ -218,7 +220,11 @@ async def find(connection: Any, tenant: Tenant, which: str) -> RolloutRow:
 
     Raises:
         RolloutError: there is none, or more than one.
+        InputError: too few characters to mean one; a variable that is not set has none.
     """
+    if len(which) < _FEWEST and "/" not in which:
+        message = f"{which!r} is too short to name a rollout; give {_FEWEST} characters of its id "
+        raise InputError(message + "or more, or skill/point")
     try:
         row = await find_rollout(connection, tenant.id, UUID(which))
     except ValueError:
@@ -257,7 +263,10 @@ def overrides_of(changes: tuple[str, ...]) -> dict[str, Any]:
         name, sign, text = change.partition("=")
         try:
             found[name] = msgspec.json.decode(text.encode())
-        except msgspec.DecodeError:
+        except msgspec.DecodeError as error:
+            if text.startswith(("[", "{", '"')):
+                message = f"the value of {name} is no JSON ({error}); names and texts are quoted"
+                raise click.BadParameter(message, param_hint="--set") from error
             found[name] = text
         if not sign:
             raise click.BadParameter(f"{change!r} is no FIELD=JSON", param_hint="--set")

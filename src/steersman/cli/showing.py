@@ -36,6 +36,23 @@ def show(result: Mapping[str, Any], *, as_json: bool) -> None:
         click.echo(f"{name.replace('_', ' '):<{width}}{_cell(value)}")
 
 
+def write_file(file: Path, content: bytes) -> None:
+    """Write what a person wants to have in a file of its own.
+
+    Args:
+        file: written over where it is there.
+        content: what to write.
+
+    Raises:
+        click.FileError: it cannot be written; the exit status is 1.
+    """
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        hint = f"{error.strerror}; name a file in a folder that is there and may be written"
+        raise click.FileError(str(file), hint) from error
+
+
 def show_rows(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, none: str
 ) -> None:

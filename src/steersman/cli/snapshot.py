@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
-from steersman.cli.showing import show
+from steersman.cli.showing import show, write_file
 from steersman.cli.signing import git_commit, need_publisher
 from steersman.cli.snapshot_keys import keys
 from steersman.cli.snapshot_listing import list_command, show_command
@@ -17,6 +17,7 @@ from steersman.cli.snapshot_reading import diff_command, fetch_command, manifest
 from steersman.errors import MissingSnapshotError, StateError
 from steersman.learn import Reason, publish, reproduce
 from steersman.registry import pack_state, unpack_snapshot
+from steersman.rollout import checked_reason
 from steersman.store import as_tenant, find_snapshot, pin_point, record, retract
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def publish_command(
     """
     publisher = need_publisher(home, tenant_name)
     document = None if spec is None else spec.read_text(encoding="utf-8")
-    why = Reason(actor=actor(), force=force, git_commit=git_commit())
+    overruled = None if force is None else checked_reason(force, name="force")
+    why = Reason(actor=actor(), force=overruled, git_commit=git_commit())
 
     async def work(database: Database, tenant: Tenant) -> Description:
         row = await find_point(database, tenant, skill, point)
@@ -112,7 +114,7 @@ def reproduce_command(
 
     made, row = for_tenant(home, tenant_name, work)
     if out is not None:
-        out.write_bytes(made)
+        write_file(out, made)
     same_state = sha256(pack_state(unpack_snapshot(made))).digest() == row.sha256
     signed = (row.description or {}).get("sha256")
     same = same_state and signed in {None, sha256(made).hexdigest()}
@@ -146,6 +148,7 @@ def retract_command(
 
     What serves, or is on its way in a rollout, is not retracted: roll it back first.
     """
+    reason = checked_reason(reason)
     publisher = need_publisher(home, tenant_name)
 
     async def work(database: Database, tenant: Tenant) -> SnapshotRow:
@@ -188,6 +191,7 @@ def unpin_command(
     skill: str, point: str, reason: str, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
     """Let POINT serve what it learns again, after the drift guard sent it back to its base."""
+    reason = checked_reason(reason)
 
     async def work(database: Database, tenant: Tenant) -> None:
         connection = await database.connect("worker")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steersman.cli.options import administers, find_point, for_tenant, tenant_option
-from steersman.cli.showing import as_text, show
+from steersman.cli.showing import as_text, show, write_file
 from steersman.cli.signing import consumer_of
 from steersman.learn import compare_versions
 from steersman.registry import manifest, pack_snapshot
@@ -117,7 +117,7 @@ def fetch_command(
     described = loaded.description
     data = pack_snapshot(loaded.state)
     if out is not None:
-        out.write_bytes(data)
+        write_file(out, data)
     shown = {
         "version": None if described is None else described.version,
         "source": loaded.source,

@@ -89,7 +89,7 @@ async def judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
             f"on {report.decisions} held-out decisions it earns {report.difference:+.4f} "
             f"({report.low:+.4f} to {report.high:+.4f}) against {report.against}"
         )
-    if reasons and reason.force is None:
+    if reasons and not (reason.force or "").strip():
         message = f"{row.skill}/{row.point} is not published: {'; '.join(reasons)}; look at "
         message += "`steersman snapshot diff`, or overrule it with --force REASON"
         raise GuardError(message, reasons)

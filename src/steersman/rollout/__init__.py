@@ -43,6 +43,7 @@ from steersman.rollout.plan import (
     RolloutPlan,
     plan_of,
 )
+from steersman.rollout.reasons import checked_reason
 from steersman.rollout.recomputing import recompute
 from steersman.rollout.sources import PrometheusSource, Source, StoreSource
 from steersman.rollout.starting import Wanted, start
@@ -88,6 +89,7 @@ __all__ = [
     "burn_rate",
     "burn_windows",
     "burning",
+    "checked_reason",
     "close_incident",
     "compare",
     "explain",

@@ -100,7 +100,8 @@ async def close_incident(
         *(tenant, identifier, at),
     )
     if row is None:
-        raise StateError(f"there is no incident {identifier}; list them and retry")
+        message = f"there is no incident {identifier}; "
+        raise StateError(message + "`steersman rollout incidents` lists those there are")
     return IncidentRow(*row)
 
 

@@ -134,7 +134,8 @@ async def base_state(connection: Any, point: Point, snapshot: str) -> bytes:
         *(*point, snapshot),
     )
     if found is None:
-        raise StateError(f"{point[1]}/{point[2]} has no snapshot {snapshot!r}; list them and retry")
+        message = f"{point[1]}/{point[2]} has no snapshot {snapshot!r}; "
+        raise StateError(message + "`steersman snapshot list` shows those there are")
     return _whole(found, point, snapshot)
 
 

@@ -297,7 +297,8 @@ async def retract(connection: Any, point: Point, version: str) -> SnapshotRow:
     )
     if row is None:
         raise StateError(
-            f"{point[1]}/{point[2]} has no published snapshot {version!r}; list them and retry"
+            f"{point[1]}/{point[2]} has no published snapshot {version!r}; "
+            "`steersman snapshot list` shows those there are"
         )
     return SnapshotRow(*row)
 
@@ -321,4 +322,5 @@ async def store_spec(connection: Any, point: Point, spec_hash: bytes, document: 
 
 
 def _unknown(point: Point, version: str) -> StateError:
-    return StateError(f"{point[1]}/{point[2]} has no snapshot {version!r}; list them and retry")
+    message = f"{point[1]}/{point[2]} has no snapshot {version!r}; "
+    return StateError(message + "`steersman snapshot list` shows those there are")
