@@ -240,8 +240,11 @@ def test_an_unknown_point_is_refused(shell, ready, what):
 
 @pytest.mark.parametrize(
     "what",
-    [("retract", *POINT, "0.1.1", "--reason", " "), ("unpin", *POINT, "--reason", "")]
-    + [("publish", *POINT, "--force", "")],
+    [
+        ("retract", *POINT, "0.1.1", "--reason", " "),
+        ("unpin", *POINT, "--reason", ""),
+        ("publish", *POINT, "--force", ""),
+    ],
     ids=lambda what: what[0],
 )
 def test_nothing_is_done_without_a_reason(shell, ready, what):
@@ -253,6 +256,5 @@ def test_a_file_that_cannot_be_written_is_told(shell, ready, tmp_path):
     shell("snapshot", "publish", *POINT, "--tenant", ready)
     out = ("--out", tmp_path / "nowhere" / "it")
     for command in ("reproduce", "fetch"):
-        version = ("0.1.1",)
-        said = shell("snapshot", command, *POINT, *version, *out, "--tenant", ready, status=1)
+        said = shell("snapshot", command, *POINT, "0.1.1", *out, "--tenant", ready, status=1)
         assert "name a file in a folder that is there" in said
