@@ -5,11 +5,13 @@ import threading
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 import pytest
 
 from steersman.errors import InputError
 from steersman.rollout import PrometheusSource, StoreSource, act
+from steersman.store import create_tenant
 from tests.rollout.world import check_history, world
 
 STRETCHES = (10.0, 600.0)
@@ -156,7 +158,9 @@ async def test_a_rollout_holds_while_prometheus_is_dead_and_goes_on_with_it(
     w = await world(database, tenant.id)
     begun = await w.start()
     prometheus.status = 500
-    async with w.controlled(sources=[PrometheusSource(prometheus.url)]):
+    source = PrometheusSource(prometheus.url)
+    source.tells_tenants_apart = True  # the server of these tests has many tenants
+    async with w.controlled(sources=[source]):
         now = await w.drive(begun.id, steps=5)
         assert (now.stage, w.last.judgement.verdict) == ("shadow", "hold")
         assert any("source prometheus is dead" in it for it in w.last.judgement.reasons)
@@ -168,3 +172,19 @@ async def test_a_rollout_holds_while_prometheus_is_dead_and_goes_on_with_it(
         assert ended.status == "rolled_back"
         assert "says prometheus" in ended.reason
     await check_history(w, begun.id)
+
+
+async def test_what_counts_for_all_tenants_is_not_read_where_there_are_several(
+    database, tenant, prometheus
+):
+    """Neither for a verdict, nor into its inputs; and nothing tells what the others do."""
+    await create_tenant(database, f"t-{uuid4().hex}", actor="test")
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    async with w.controlled(sources=[PrometheusSource(prometheus.url)]):
+        await w.drive(begun.id, steps=3)
+    assert prometheus.asked == []
+    (row, *_) = await check_history(w, begun.id)
+    (said,) = [one for one in row.inputs["evidence"]["sources"] if one["name"] == "prometheus"]
+    assert (said["alive"], said["candidate"], said["control"]) == (False, [], [])
+    assert said["reason"].startswith("it counts for all tenants together, and there are several")

@@ -28,7 +28,7 @@ from steersman.rollout.looking import Looking
 from steersman.rollout.sources import StoreSource
 from steersman.rollout.timing import SteadyClock
 from steersman.rollout.turns import Turn, TurnDone, take_turn
-from steersman.store import AWAY, due_rollouts
+from steersman.store import AWAY, due_rollouts, list_tenants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +45,8 @@ _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _BROKEN_S = 10.0
 _EVER = datetime(9999, 1, 1, tzinfo=UTC)  # whichever clock is wrong, what is under way is looked at
 _WITH_TRANSACTION_TIMEOUT = 17
+_TENANTS_S = 5.0  # a new tenant takes longer to count anything
+_MIXED = "it counts for all tenants together, and there are several; run without it"
 _TRY_AGAIN = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 
@@ -146,6 +148,7 @@ class _Controller:
         self._settings = settings
         self._wake = asyncio.Event()
         self._looking: dict[Task, Looking] = {}
+        self._tenants, self._tenants_until = 0, float("-inf")
 
     async def serve(self) -> None:
         """Work over one set of connections, until told to stop or one of them is lost."""
@@ -209,7 +212,7 @@ class _Controller:
             looking = self._looking[task] = Looking(row, self._bases, self._settings)
         try:
             await looking.prepare(connection, row, moment)
-            said = await self._ask(connection, claims, row, looking, moment)
+            said = await self._ask(connection, row, looking, moment)
             done = await take_turn(connection, Turn(row, looking, said, moment, self._settings))
         except FencedError as error:
             _log.info("%s", error)
@@ -233,27 +236,29 @@ class _Controller:
             self._watch(done)
 
     async def _ask(
-        self,
-        connection: Any,
-        claims: Claims,
-        row: RolloutRow,
-        looking: Looking,
-        moment: Moment,
+        self, connection: Any, row: RolloutRow, looking: Looking, moment: Moment
     ) -> list[SourceEvidence]:
         """Ask the sources, outside of the transaction that judges: some of them may hang."""
-        name = row.skill, row.point
-        namesakes = {
-            other.tenant for other in claims.held.values() if (other.skill, other.point) == name
-        }
         now = datetime.fromtimestamp(moment.now, UTC)
         said = []
         for source in self._sources:
-            if len(namesakes) > 1 and not source.tells_tenants_apart:
-                reason = f"it mixes the {len(namesakes)} tenants that roll out {'/'.join(name)} now"
-                said.append(SourceEvidence(source.name, alive=False, reason=reason))
-            else:
+            if source.tells_tenants_apart or await self._is_only_tenant():
                 said.append(await source.read(connection, row, looking.stretches, now))
+            else:
+                said.append(SourceEvidence(source.name, alive=False, reason=_MIXED))
         return said
+
+    async def _is_only_tenant(self) -> bool:
+        """Return whether counts of all tenants are those of one.
+
+        Which other tenants have a point of the same name, now or in the stretch that is counted,
+        is not asked: a tenant that reads its verdicts would learn it.
+        """
+        now = asyncio.get_running_loop().time()
+        if now >= self._tenants_until:
+            self._tenants = len(await list_tenants(self._database))
+            self._tenants_until = now + _TENANTS_S
+        return self._tenants == 1
 
     async def _let_go(self, claims: Claims, task: Task, *, pause_s: float = 0.0) -> None:
         self._looking.pop(task, None)

@@ -42,7 +42,7 @@ class Source(Protocol):
 
     name: str
     tells_tenants_apart: bool
-    """Whether its counts are those of one tenant, though another has a point of the same name."""
+    """Whether its counts are those of one tenant; if not, it is asked only where there is one."""
 
     async def read(
         self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
@@ -126,8 +126,8 @@ class StoreSource:
 class PrometheusSource:
     """Counts from a Prometheus that scrapes the service processes, by its HTTP interface.
 
-    No label of the metrics names a tenant, so where two tenants have rollouts of points of the same
-    name their counts are mixed, and it is not believed.
+    No label of the metrics names a tenant, so it is asked only where there is one; where there are
+    several, a verdict could follow from, and would show, what another's candidate did.
 
     Args:
         url: of Prometheus, such as ``http://127.0.0.1:9090``.
