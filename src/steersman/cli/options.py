@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 import click
 
-from steersman.errors import StoreError
-from steersman.store import Database, as_tenant, find_tenant, points_of
+from steersman.errors import InputError, StoreError
+from steersman.store import Database, as_tenant, check_tenant_name, find_tenant, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,8 +31,24 @@ home_option = click.option(
     help="Directory of all state.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def _checked_name(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001 (click's)
+    """Refuse a name that would be another folder's where keys and registries lie."""
+    try:
+        check_tenant_name(value)
+    except InputError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
 tenant_option = click.option(
-    "--tenant", "tenant_name", default="sample", show_default=True, help="Whose it is."
+    "--tenant",
+    "tenant_name",
+    default="sample",
+    show_default=True,
+    callback=_checked_name,
+    help="Whose it is.",
 )
 host_option = click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on."

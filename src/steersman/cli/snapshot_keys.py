@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +47,13 @@ def init_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
     key signs changes of keys and nothing else: move root.pem offline.
     """
     passphrase = ask_passphrase(home, new=True)
-    root = make_registry(home, tenant_name, passphrase)
-    _write_down(home, tenant_name, "keys.init", {})
+
+    async def work(database: Database, tenant: Tenant) -> Path:
+        root = await asyncio.to_thread(make_registry, home, tenant.name, passphrase)
+        await _record(database, tenant, "keys.init", {})
+        return root
+
+    root = for_tenant(home, tenant_name, work)  # nothing is made for a tenant that is not there
     shown = {
         "registry": repository_of(home, tenant_name),
         "keys": str(keys_of(home, tenant_name).folder),
@@ -116,12 +122,15 @@ def _replace(
 
 
 def _write_down(home: Path, tenant_name: str, action: str, detail: dict[str, str]) -> None:
-    async def work(database: Database, tenant: Tenant) -> None:
-        connection = await database.connect("worker")
-        try:
-            async with as_tenant(connection, tenant.id):
-                await record(connection, tenant.id, actor(), action, tenant_name, detail)
-        finally:
-            await connection.close()
+    for_tenant(
+        home, tenant_name, lambda database, tenant: _record(database, tenant, action, detail)
+    )
 
-    for_tenant(home, tenant_name, work)
+
+async def _record(database: Database, tenant: Tenant, action: str, detail: dict[str, str]) -> None:
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, tenant.id):
+            await record(connection, tenant.id, actor(), action, tenant.name, detail)
+    finally:
+        await connection.close()

@@ -110,6 +110,7 @@ from steersman.store.snapshots import (
 )
 from steersman.store.tenants import (
     Tenant,
+    check_tenant_name,
     create_tenant,
     find_tenant,
     list_tenants,
@@ -178,6 +179,7 @@ __all__ = [
     "backup",
     "base_state",
     "check_settled",
+    "check_tenant_name",
     "claim",
     "claim_rollout",
     "close_incident",

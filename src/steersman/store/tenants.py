@@ -37,6 +37,27 @@ class Tenant:
     created_at: datetime
 
 
+def check_tenant_name(name: str) -> None:
+    """Refuse what is no tenant's name: folders are called by it, so no other may be a path.
+
+    Args:
+        name: 1 to 63 small letters, digits and ``-``, not beginning with ``-``.
+
+    Raises:
+        InputError: it is not.
+
+    >>> check_tenant_name("../other")
+    Traceback (most recent call last):
+    steersman.errors.InputError: the tenant's name is '../other'; allowed are ...
+    """
+    if not _NAME.fullmatch(name):
+        message = (
+            f"the tenant's name is {name!r:.80}; allowed are 1 to 63 small letters, digits and "
+            "'-', not beginning with '-'; choose another"
+        )
+        raise InputError(message)
+
+
 async def create_tenant(database: Database, name: str, *, actor: str) -> Tenant:
     """Make a tenant.
 
@@ -54,12 +75,7 @@ async def create_tenant(database: Database, name: str, *, actor: str) -> Tenant:
 
     No doctest: it needs a server; ``tests/store/test_tenants.py`` shows it.
     """
-    if not _NAME.fullmatch(name):
-        message = (
-            f"the tenant's name is {name!r:.80}; allowed are 1 to 63 small letters, digits and "
-            "'-', not beginning with '-'; choose another"
-        )
-        raise InputError(message)
+    check_tenant_name(name)
     identifier = uuid4()
     connection = await database.connect("owner")
     try:
