@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from steersman.errors import FencedError, SteersmanError, StoreError
+from steersman.errors import FencedError, StoreError
 from steersman.learn import StoredBases
 from steersman.rollout.claims import Claims
 from steersman.rollout.judging import SourceEvidence
@@ -47,6 +47,7 @@ _EVER = datetime(9999, 1, 1, tzinfo=UTC)  # whichever clock is wrong, what is un
 _WITH_TRANSACTION_TIMEOUT = 17
 _TENANTS_S = 5.0  # a new tenant takes longer to count anything
 _MIXED = "it counts for all tenants together, and there are several; run without it"
+_BAD_DATA = {"22", "23", "42"}  # data exceptions, violated constraints, what may not be done
 _TRY_AGAIN = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 
@@ -72,7 +73,7 @@ class ControllerSettings:
     keep_s: float = 60.0
     settle_s: float = 1.0
     evidence_s: float = 30.0
-    reload_s: float = 15.0
+    reload_s: float = 30.0
     clock_tolerance_s: float = 2.0
     clock_steady_s: float = 60.0
     holder: str = ""
@@ -220,14 +221,12 @@ class _Controller:
         except _TRY_AGAIN as error:
             _log.info("rollout %s is being changed by somebody else: %r", row.id, error)
             self._looking.pop(task, None)
-        except StoreError:
-            raise
-        except SteersmanError:
+        except Exception as error:
+            self._looking.pop(task, None)  # it may be ahead of what was committed
+            if isinstance(error, _AWAY) and not _is_broken(error):
+                raise
             _log.exception("rollout %s is not looked at for %g s", row.id, _BROKEN_S)
             await self._let_go(claims, task, pause_s=_BROKEN_S)
-        except BaseException:  # whatever it was, it is raised again
-            self._looking.pop(task, None)  # it may be ahead of what was committed
-            raise
         else:
             self.did_work = True
             claims.held[task] = done.row
@@ -263,6 +262,11 @@ class _Controller:
     async def _let_go(self, claims: Claims, task: Task, *, pause_s: float = 0.0) -> None:
         self._looking.pop(task, None)
         await claims.give_up(task, pause_s=pause_s)
+
+
+def _is_broken(error: Exception) -> bool:
+    """Return whether it is this one rollout that cannot be looked at, and the store is well."""
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] in _BAD_DATA
 
 
 async def _close(connection: Any) -> None:
