@@ -3,6 +3,7 @@
 import time
 from datetime import timedelta
 
+import numpy as np
 import pytest
 
 from steersman.errors import StateError
@@ -13,6 +14,7 @@ from tests.learn.world import (
     POLICIES,
     bits,
     corrections,
+    decided,
     declared,
     happened,
     learn_all,
@@ -149,6 +151,8 @@ async def test_what_served_before_and_learned_further_is_not_promoted_again(
     await promote_point(database, tenant.id, made.version)
     await traffic(database, row, 5, seed=2)
     await learn_all(database)
+    with pytest.raises(StateError, match="serves already"):
+        await promote_point(database, tenant.id, made.version)
     connection = await database.connect("worker")
     async with as_tenant(connection, tenant.id):
         await take_back_snapshot(connection, (row.tenant, row.skill, row.point), "0.1.0")
@@ -167,3 +171,27 @@ async def test_a_promotion_is_audited(database, tenant, signer):
     published, promoted = await rows(database, tenant.id, query)
     assert published["detail"]["version"] == promoted["detail"]["snapshot"] == "0.1.1"
     assert promoted["detail"]["reason"] == "shown to be better"
+
+
+async def test_a_reward_that_sums_leave_by_a_digit_is_taken_back(database, tenant, signer):
+    row = await declared(database, tenant.id, policy="beta")
+    both = [decided(row, np.random.default_rng(0)) for _ in range(2)]
+    await write(database, both)
+    earned = (0.3, 0.4, 0.1, 0.0)
+    assert 0.3 + (0.4 - 0.3) + (0.1 - 0.4) + (0.0 - 0.1) < 0.0
+    for after, value in enumerate(earned):
+        moment = timedelta(seconds=after + 1)
+        events = [happened(one, {"success": value}, at=one.at + moment) for one in both]
+        await write(database, [], events)
+        await learn_all(database)
+    await publish_point(database, tenant.id, signer(tenant))
+    await promote_point(database, tenant.id, "0.1.1")
+    later = both[0].at + timedelta(seconds=9)
+    await write(database, [], [happened(both[0], action_taken="shallow", at=later)])
+    await learn_all(database)
+    made = await rebuild(database, await point_of(database, tenant.id), actor="test")
+    assert made.lost == 0
+    assert (await verify(database, await point_of(database, tenant.id))).not_learned == []
+    await erase(database, tenant.id, decisions=[both[1].id], reason="asked to", actor="test")
+    await learn_all(database)
+    assert (await replica_of(database, tenant.id)).policy.updates == 0

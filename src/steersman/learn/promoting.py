@@ -90,6 +90,8 @@ async def promote(
     """
     row = await hold_point(connection, point)
     target = await find_snapshot(connection, point, version)
+    if version == row.snapshot:
+        raise StateError(f"{point[1]}/{point[2]} {version} serves already; publish what is new")
     await _check_new(connection, row, target)
     if await _continues(connection, row, target):
         seq = await promote_snapshot(connection, point, version)
@@ -113,7 +115,7 @@ async def check_promotable(connection: Any, row: PointRow, version: str) -> None
     Args:
         connection: of role worker, within a transaction of the tenant.
         row: the decision point.
-        version: of the snapshot.
+        version: of the snapshot; what serves already passes, and is not started or promoted.
 
     Raises:
         StateError: there is no such version, it has served before, or it comes from a line that
@@ -123,14 +125,14 @@ async def check_promotable(connection: Any, row: PointRow, version: str) -> None
     """
     point = row.tenant, row.skill, row.point
     target = await find_snapshot(connection, point, version)
-    await _check_new(connection, row, target)
+    if version != row.snapshot:
+        await _check_new(connection, row, target)
     await _tail(connection, point, row.snapshot, target)
 
 
 async def _check_new(connection: Any, row: PointRow, target: SnapshotRow) -> None:
     point = row.tenant, row.skill, row.point
-    is_other = target.version != row.snapshot  # what serves already is told so by the store
-    if is_other and await last_number(connection, point, target.version):
+    if await last_number(connection, point, target.version):
         raise StateError(
             f"{row.skill}/{row.point} {target.version} has served before and learned further; "
             "publish what you want to go back to under a new version"

@@ -97,7 +97,8 @@ class Relearning:
             change = update.reward_change - held
             update = update._replace(reward_change=change, weight_change=0.0)
         elif held is not None and update.weight_change < 0:
-            update = update._replace(reward_change=-held)
+            # A sum of corrections may leave the range of a reward by its last digit.
+            update = update._replace(reward_change=-min(1.0, max(0.0, held)))
         return update
 
     def _belongs(self, logged: Logged) -> bool:

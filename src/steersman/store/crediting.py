@@ -271,7 +271,7 @@ async def learned_of(
     line = await line_of(connection, point, snapshot, until=until)
     rows = await connection.fetch(
         "SELECT u.decision, u.x, u.key, u.action, u.weight, u.bucket, "
-        "CASE WHEN u.held > 0 THEN coalesce(r.value, u.reward) END FROM ("
+        "CASE WHEN u.held > 0 THEN coalesce(r.value, least(1, greatest(0, u.reward))) END FROM ("
         "  SELECT DISTINCT ON (decision) *, sum(weight_change) OVER each AS held, "
         "  sum(reward_change) OVER each AS reward FROM update "
         "  WHERE tenant = $1 AND skill = $2 AND point = $3 AND decision = ANY($4) "
