@@ -1,4 +1,4 @@
-"""Rollouts over HTTP: started, moved and read by who may, legal actions only, of one's own tenant."""
+"""Rollouts over HTTP: started, moved and read by who may, legal actions only, each its own."""
 
 from __future__ import annotations
 
