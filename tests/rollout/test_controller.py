@@ -7,7 +7,7 @@ import pytest
 from steersman.errors import MissingSnapshotError, RolloutError
 from steersman.learn import StoredBases
 from steersman.rollout import SourceEvidence, act
-from steersman.store import history
+from steersman.store import as_tenant, history
 from tests.rollout.world import another, check_history, world
 
 EVERY_STEP = [
@@ -215,6 +215,21 @@ async def test_while_paused_it_goes_no_further_but_may_be_taken_back(database, t
         ended = await w.drive(begun.id, steps=20, candidate=0.1, control=0.9)
     assert ended.status == "rolled_back"
     await check_history(w, begun.id)
+
+
+async def test_a_rollout_that_cannot_be_read_keeps_no_other_waiting(database, tenant, caplog):
+    good = await world(database, tenant.id)
+    broken = await another(database, f"{tenant.name}-b")
+    begun, other = await good.start(), await broken.start()
+    connection = await database.connect("owner")
+    async with as_tenant(connection, broken.tenant):
+        await connection.execute("UPDATE rollout SET plan = '{}' WHERE id = $1", other.id)
+    await connection.close()
+    async with good.controlled():
+        now = await good.drive(begun.id, steps=10, until=at("canary"))
+    assert now.stage == "canary"
+    assert (await broken.rollout(other.id)).stage == "shadow"
+    assert f"rollout {other.id} is not looked at" in caplog.text
 
 
 @pytest.mark.slow

@@ -208,10 +208,10 @@ class _Controller:
     ) -> None:
         """Take one turn, or find out why not."""
         task = row.tenant, row.id
-        looking = self._looking.get(task)
-        if looking is None:
-            looking = self._looking[task] = Looking(row, self._bases, self._settings)
         try:
+            looking = self._looking.get(task)
+            if looking is None:
+                looking = self._looking[task] = Looking(row, self._bases, self._settings)
             await looking.prepare(connection, row, moment)
             said = await self._ask(connection, row, looking, moment)
             done = await take_turn(connection, Turn(row, looking, said, moment, self._settings))
