@@ -52,6 +52,16 @@ async def test_two_starts_at_once_make_one_rollout(serving, database, tenant) ->
         assert len((await s.ask("GET", "/v1/rollouts")).body["rollouts"]) == 1
 
 
+async def test_a_refusal_does_not_tell_where_files_lie(serving, database, tenant) -> None:
+    async with serving() as s:
+        new = await _published(s, database, tenant)
+        (s.home / "trust" / tenant.name / "root.json").unlink()
+        answer = await s.ask("POST", "/v1/rollouts", new)
+        assert (answer.status, answer.body["code"]) == (409, "not_allowed")
+        assert "no trusted root" in answer.body["detail"]
+        assert str(s.home) not in answer.body["detail"]
+
+
 @pytest.mark.parametrize("field", ["reason", "again", "force"])
 @pytest.mark.parametrize(
     "text", ["  ", "\u001b[2Jgone", "one\nrow: 2", "\u202etxt.exe", "a\u2028b", "\u009b31m"]

@@ -21,6 +21,9 @@ def checked_reason(reason: str, *, name: str = "reason") -> str:
         reason: what somebody gave.
         name: what the message calls it.
 
+    Returns:
+        What is to be kept.
+
     Raises:
         InputError: it is empty or too long, has more than one line, or characters that steer a
             terminal.

@@ -208,8 +208,9 @@ class Verified:
     def _consumer(self, tenant: str, timeout_s: float) -> Consumer:
         root = self._home / "trust" / tenant / "root.json"
         if not root.is_file():
-            message = f"there is no trusted root {root}; copy it from who holds {tenant}'s keys"
-            raise VerificationError(message)
+            # Tenants read this over HTTP: where the home is does not concern them.
+            message = f"there is no trusted root trust/{tenant}/root.json in the service's home; "
+            raise VerificationError(message + "copy it from who holds the keys")
         source = self._source
         own = f"{source.rstrip('/')}/{tenant}" if "://" in source else Path(source) / tenant
         cache = self._home / "cache" / "registry" / tenant
