@@ -1,4 +1,4 @@
-"""Rollouts over HTTP: started, moved and read by who may, legal actions only, each its own."""
+"""Rollouts over HTTP: started, moved, read by who may; legal actions of one's own tenant."""
 
 from __future__ import annotations
 
