@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from steersman.store import Decided, PointRow, RolloutRow
 
 _LATE = timedelta(seconds=60)
+_TICK = timedelta(seconds=1)
 _PAGE = 1_000
 _MOST_PAGES = 20
 
@@ -109,6 +110,8 @@ async def observe(
     No doctest: it needs a server; ``tests/rollout/test_gather.py`` shows it.
     """
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
+    if since is not None and await _nothing_late(connection, row, point, gathering, since):
+        since = gathering.closed_until
     observed: list[Observed] = []
     misplaced, behind = 0, True
     for _ in range(_MOST_PAGES):
@@ -177,7 +180,7 @@ async def last_decision_at(
     last: datetime | None = await connection.fetchval(
         "SELECT max(at) FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "
         "AND rollout = $4 AND id >= $5",
-        *(row.tenant, row.skill, row.point, str(row.id), first_id(known or row.started_at)),
+        *(row.tenant, row.skill, row.point, str(row.id), first_id(known or row.started_at - _LATE)),
     )
     return max((at for at in (known, last) if at is not None), default=None)
 
@@ -201,6 +204,22 @@ async def _credited(
         if seen is not None:
             observed.append(seen._replace(failed=decided.degraded or fallen))
     return observed, misplaced
+
+
+async def _nothing_late(
+    connection: Any, row: RolloutRow, point: PointRow, gathering: Gathering, since: datetime
+) -> bool:
+    """Return whether what was read is all there is: counting is quicker than reading it again."""
+    if gathering.page is not None or gathering.closed_until is None:
+        return False
+    found = await connection.fetchval(
+        "SELECT count(*) FROM decision WHERE tenant = $1 AND rollout = $2 AND skill = $3 "
+        "AND point = $4 AND stage <> 'shadow' AND window_ends >= $5 AND window_ends <= $6 "
+        "AND id >= $7 AND id < $8",
+        *(row.tenant, str(row.id), row.skill, row.point, since, gathering.closed_until),
+        *(_first_id(row.started_at, since, point), _end(point, gathering.closed_until)),
+    )
+    return bool(found == len(gathering.ids))
 
 
 async def _page(
@@ -265,26 +284,26 @@ def _observed(
 def _first_id(started: datetime, since: datetime | None, point: PointRow | None) -> UUID:
     """Return an id that lets the planner pass over the partitions of days that are read."""
     if since is None:
-        return first_id(started)
+        return first_id(started - _LATE)  # other machines' clocks may be behind
     window_s = 0.0 if point is None else point.spec.reward.window_s
-    return first_id(max(started, since - timedelta(seconds=window_s)))
+    return first_id(max(started - _LATE, since - timedelta(seconds=window_s)))
 
 
 def _end(point: PointRow, closed: datetime) -> UUID:
     """Return an id that all decisions come before whose windows are closed."""
-    latest = closed - timedelta(seconds=point.spec.reward.window_s) + 2 * _LATE
-    return first_id(latest)
+    return first_id(closed - timedelta(seconds=point.spec.reward.window_s), later=True)
 
 
-def first_id(moment: datetime) -> UUID:
+def first_id(moment: datetime, *, later: bool = False) -> UUID:
     """Return an id that all decisions made from a time on come after.
 
     Args:
-        moment: the time; the clocks of who decides may be a minute behind.
+        moment: the time, on the clock of who decides.
+        later: return one that all decisions made until then come before.
 
     >>> from datetime import UTC, datetime
-    >>> first_id(datetime(2026, 1, 1, 0, 1, tzinfo=UTC)).hex[:12]
+    >>> first_id(datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)).hex[:12]
     '019b76daa800'
     """
-    moment -= _LATE
+    moment += _TICK if later else -_TICK
     return UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)

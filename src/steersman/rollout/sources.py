@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
-from math import ceil, isfinite
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
 import urllib3
 
 from steersman.errors import InputError, StoreError
 from steersman.rollout.burn import Counts
-from steersman.rollout.gather import first_id
 from steersman.rollout.judging import SourceEvidence
-from steersman.rollout.plan import RolloutPlan
+from steersman.rollout.tallying import Tally
 from steersman.store import as_tenant
 
 if TYPE_CHECKING:
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 METRIC = "steersman_arm_decisions_total"
 _MOST_BYTES = 1 << 20
 _MOST_KNOWN = 10_000
+_MOST_TALLIES = 1_000
 _FRESH = 60
 """A stretch is counted again after this part of its length."""
 _ARMS = ("candidate", "control")
@@ -100,7 +99,7 @@ class StoreSource:
     tells_tenants_apart = True
 
     def __init__(self) -> None:
-        self._known = _Known()
+        self._tallies: dict[UUID, Tally] = {}
 
     async def read(
         self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
@@ -110,17 +109,25 @@ class StoreSource:
         Args:
             connection: of role worker, not within a transaction.
             row: the rollout.
-            stretches: lengths in seconds, above 0.
+            stretches: lengths in seconds, above 0; the same at every call.
             now: where they end.
 
         Returns:
             Counts for each of the stretches; always alive.
         """
-        due = self._known.due(row, stretches, now)
-        if due:
-            async with as_tenant(connection, row.tenant):
-                self._known.keep(row, await _errors(connection, row, due, now), now)
-        return self._known.evidence(self.name, row, stretches)
+        tally = self._tallies.pop(row.id, None) or Tally(row, stretches)
+        moment = now.timestamp()
+        async with as_tenant(connection, row.tenant):
+            await tally.look(connection, moment)
+        self._tallies[row.id] = tally  # the latest last: the first ones are of rollouts that ended
+        while len(self._tallies) > _MOST_TALLIES:
+            self._tallies.pop(next(iter(self._tallies)))
+        counts = [tally.counts(length, moment) for length in stretches]
+        return SourceEvidence(
+            self.name,
+            candidate=tuple(candidate for candidate, _ in counts),
+            control=tuple(control for _, control in counts),
+        )
 
 
 class PrometheusSource:
@@ -258,42 +265,3 @@ def _values(body: bytes) -> dict[str, float]:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise StoreError(f"it answered what is no result: {body[:100]!r}") from error
     return {arm: value for arm, value in found.items() if isfinite(value) and value >= 0}
-
-
-async def _errors(
-    connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
-) -> dict[float, tuple[Counts, Counts]]:
-    plan = RolloutPlan.from_json(row.plan)
-    rows = await connection.fetch(
-        "WITH own AS (SELECT d.at, d.degraded, d.arm, EXISTS ("
-        "  SELECT FROM event AS e WHERE e.tenant = $1 AND e.decision = d.id AND "
-        "  CASE jsonb_typeof(e.outcomes -> 'error') WHEN 'number' "
-        "  THEN (e.outcomes ->> 'error')::float8 > 0 END) AS failed, "
-        # As `position` places a unit: the first eight bytes, compared as they are.
-        "  substr(sha256(convert_to($7, 'UTF8') || '\\x00'::bytea || "
-        "    convert_to(coalesce(d.unit, d.episode, d.id::text), 'UTF8')), 1, 8) "
-        "  < CASE d.stage WHEN 'live' THEN $8::bytea ELSE $9::bytea END AS candidate "
-        "FROM decision AS d WHERE d.tenant = $1 AND d.rollout = $2 AND d.skill = $3 "
-        "AND d.point = $4 AND d.stage <> 'shadow' AND d.id >= $5 AND d.at <= $6) "
-        "SELECT s.s, o.candidate, count(*), "
-        "count(*) FILTER (WHERE o.degraded OR o.failed OR (o.candidate AND o.arm = 'control')) "
-        "FROM unnest($10::float8[]) AS s JOIN own AS o "
-        "ON o.at > $6::timestamptz - s.s * interval '1 second' GROUP BY s.s, o.candidate",
-        *(row.tenant, str(row.id), row.skill, row.point),
-        *(first_id(now - timedelta(seconds=max(stretches))), now, row.salt),
-        *(_below(1.0 - plan.holdback), _below(0.5), list(stretches)),
-    )
-    found = {(length, arm): (bad, total) for length, arm, total, bad in rows}
-    return {
-        length: (
-            Counts(length, *found.get((length, True), (0, 0))),
-            Counts(length, *found.get((length, False), (0, 0))),
-        )
-        for length in stretches
-    }
-
-
-def _below(place: float) -> bytes:
-    """Return the bytes below which the hashes of the units before a place are."""
-    end = ceil(place * (1 << 53)) << 11
-    return end.to_bytes(8) if end < 1 << 64 else b"\xff" * 9

@@ -1,0 +1,132 @@
+"""Errors per stretch of time, from the store's rows, without reading old rows again and again.
+
+Rows are counted by the database into buckets of time. New buckets are counted at every look, older
+ones less often the older they are, since errors are reported late; what was before the first look
+is read bit by bit.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from math import ceil, floor
+from typing import TYPE_CHECKING, Any
+
+from steersman.rollout.burn import Counts
+from steersman.rollout.gather import first_id
+from steersman.rollout.plan import RolloutPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.store import RolloutRow
+
+_PARTS = 10
+_AGAIN = 5
+"""A tier of so many seconds is counted again after this part of them."""
+_TIERS_S = (10.0, 300.0, 3600.0)
+_STEP_S = 600.0
+
+_Bucket = tuple[int, int]  # errors, decisions
+
+
+class Tally:
+    """Errors of one rollout's arms, by time.
+
+    Args:
+        row: the rollout.
+        stretches: lengths in seconds that will be asked for.
+
+    No doctest: it needs a server; ``tests/rollout/test_sources.py`` shows it.
+    """
+
+    def __init__(self, row: RolloutRow, stretches: Sequence[float]) -> None:
+        self._row = row
+        self._width_s = min(stretches) / _PARTS
+        self._longest_s = max(stretches)
+        self._candidate: dict[int, _Bucket] = {}
+        self._control: dict[int, _Bucket] = {}
+        self._counted = dict.fromkeys(_TIERS_S, float("-inf"))
+        self._known_from: float | None = None
+        holdback = RolloutPlan.from_json(row.plan).holdback
+        self._places = _below(1.0 - holdback), _below(0.5)
+
+    async def look(self, connection: Any, now: float) -> None:
+        """Count what is new, and what is due again.
+
+        Args:
+            connection: within a transaction of the tenant.
+            now: seconds since 1970.
+        """
+        due = [span for span in _TIERS_S if not 0 <= now - self._counted[span] < span / _AGAIN]
+        span = max([_TIERS_S[0], *due])
+        first = self._known_from is None
+        begin = now - (min(_STEP_S, self._longest_s) if first else span)
+        if self._known_from is not None:
+            begin = max(begin, self._known_from)  # what is before comes bit by bit
+        await self._count(connection, begin, now + 1.0)
+        for known in _TIERS_S if first else due:
+            self._counted[known] = now
+        if self._known_from is None:
+            self._known_from = begin
+        oldest = max(now - self._longest_s, self._row.started_at.timestamp() - 60.0)
+        if self._known_from > oldest:
+            earlier = max(oldest, self._known_from - _STEP_S)
+            await self._count(connection, earlier, self._known_from)
+            self._known_from = earlier
+        self._forget(now - self._longest_s)
+
+    def counts(self, length: float, now: float) -> tuple[Counts, Counts]:
+        """Return errors of candidate and control in a stretch that ends now.
+
+        Args:
+            length: in seconds.
+            now: seconds since 1970.
+        """
+        begin = floor((now - length) / self._width_s)
+        return self._sum(self._candidate, begin, length), self._sum(self._control, begin, length)
+
+    def _sum(self, buckets: dict[int, _Bucket], begin: int, length: float) -> Counts:
+        found = [bucket for place, bucket in buckets.items() if place >= begin]
+        return Counts(length, sum(bad for bad, _ in found), sum(total for _, total in found))
+
+    async def _count(self, connection: Any, begin: float, end: float) -> None:
+        first, last = floor(begin / self._width_s), ceil(end / self._width_s)
+        rows = await connection.fetch(
+            "SELECT floor(extract(epoch FROM o.at) / $8::float8)::bigint, o.candidate, "
+            "count(*) FILTER (WHERE o.degraded OR o.failed OR (o.candidate AND o.arm = 'control')),"
+            " count(*) FROM (SELECT d.at, d.degraded, d.arm, EXISTS ("
+            "  SELECT FROM event AS e WHERE e.tenant = $1 AND e.decision = d.id AND "
+            "  CASE jsonb_typeof(e.outcomes -> 'error') WHEN 'number' "
+            "  THEN (e.outcomes ->> 'error')::float8 > 0 END) AS failed, "
+            # As `position` places a unit: the first eight bytes, compared as they are.
+            "  substr(sha256(convert_to($5, 'UTF8') || '\\x00'::bytea || "
+            "    convert_to(coalesce(d.unit, d.episode, d.id::text), 'UTF8')), 1, 8) "
+            "  < CASE d.stage WHEN 'live' THEN $6::bytea ELSE $7::bytea END AS candidate "
+            "FROM decision AS d WHERE d.tenant = $1 AND d.rollout = $2 AND d.skill = $3 "
+            "AND d.point = $4 AND d.stage <> 'shadow' AND d.id >= $9 AND d.id < $10 "
+            "AND d.at >= $11 AND d.at < $12) AS o GROUP BY 1, 2",
+            *(self._row.tenant, str(self._row.id), self._row.skill, self._row.point),
+            *(self._row.salt, *self._places, self._width_s),
+            *(first_id(self._time(first)), first_id(self._time(last), later=True)),
+            *(self._time(first), self._time(last)),
+        )
+        for buckets in (self._candidate, self._control):
+            for place in [place for place in buckets if first <= place < last]:
+                del buckets[place]
+        for place, candidate, bad, total in rows:
+            (self._candidate if candidate else self._control)[place] = bad, total
+
+    def _time(self, place: int) -> datetime:
+        return datetime.fromtimestamp(place * self._width_s, UTC)
+
+    def _forget(self, begin: float) -> None:
+        first = floor(begin / self._width_s)
+        for buckets in (self._candidate, self._control):
+            for place in [place for place in buckets if place < first]:
+                del buckets[place]
+
+
+def _below(place: float) -> bytes:
+    """Return the bytes below which the hashes of the units before a place are."""
+    end = ceil(place * (1 << 53)) << 11
+    return end.to_bytes(8) if end < 1 << 64 else b"\xff" * 9
