@@ -142,12 +142,13 @@ def test_the_controller_runs_judges_and_stops(command, database, candidate):
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
     assert process.returncode == 0, said
-    assert (rows[0]["verdict"], rows[0]["same"]) == ("hold", True)
+    assert rows[0]["verdict"] in {"hold", "not_enough_data"}  # the log is asked beside the turns
+    assert rows[0]["same"] is True
     assert b"Traceback" not in said, said
     shown = command("rollout", "history", begun["id"], "--recompute", *of)
-    assert "hold" in shown
+    assert rows[0]["verdict"] in shown
     explained = command("rollout", "explain", begun["id"], *of)
-    assert "0 logged decisions have a reward" in explained
+    assert "decisions in shadow" in explained
     _forge(database, name, begun["id"])
     said = command("rollout", "history", begun["id"], "--recompute", *of, status=1)
     assert "do not follow from their inputs" in said

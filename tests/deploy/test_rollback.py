@@ -27,7 +27,7 @@ def test_it_is_rolled_back_within_ten_seconds_of_its_first_failure(found):
     assert 0 < found.rolled_back_s < 10
     assert found.served_s < found.rolled_back_s + 2  # and every process knows soon
     assert "burns the error budget" in found.reason
-    assert "says prometheus" in found.reason
+    assert re.search("says (store|prometheus)", found.reason)  # whichever counted it first
 
 
 @pytest.mark.slow
