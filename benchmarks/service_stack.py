@@ -218,8 +218,8 @@ class Stack:
 
     def _spawn(self, name: str, call: list[str], *, core: int) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        log = (self.home / f"{name}.log").open("wb")
-        process = subprocess.Popen(call, stdout=log, stderr=log, env=environment, cwd=ROOT)
+        with (self.home / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(call, stdout=log, stderr=log, env=environment, cwd=ROOT)
         _pin(process.pid, core)
         self.processes[name] = process
 

@@ -7,15 +7,41 @@ import json
 import os
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 
 from steersman.registry import DirectoryPlace
 from steersman.service.controlling import ControllerMetrics
 from steersman.service.exposition import Exchange
-from steersman.store import add_verdict, claim_rollout, move_rollout, start_rollout
+from steersman.store import (
+    Database,
+    add_verdict,
+    claim_rollout,
+    migrate,
+    move_rollout,
+    start_rollout,
+)
 from tests.store.published import declared, learn, published
 from tests.store.rows import connected
+
+
+@pytest.fixture(scope="module")
+def database(database):
+    """Return a database without the rollouts of other tests: what is counted has no tenant."""
+    name = f"own_{uuid4().hex[:12]}"
+    own = Database(urlsplit(database.url)._replace(path=f"/{name}").geturl())
+
+    async def execute(statement):
+        connection = await database.connect(None)
+        await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(execute(f'CREATE DATABASE "{name}"'))
+    asyncio.run(migrate(own))
+    yield own
+    asyncio.run(execute(f'DROP DATABASE "{name}" WITH (FORCE)'))
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MADE_KEYS = (
-    "made signing keys of {name}; before production move {home}/keys/{name}/root.pem offline, and "
-    "the passphrase in {file} elsewhere"
+    "made signing keys of {name}; before production move root.pem from {home}/keys/{name} offline, "
+    "and the passphrase in {file} elsewhere"
 )
 _CONTEXT = {"intent": "weather", "language": "latin", "text_len": 42, "score_gap": 0.3}
 
