@@ -209,8 +209,8 @@ class Verified:
         root = self._home / "trust" / tenant / "root.json"
         if not root.is_file():
             # Tenants read this over HTTP: where the home is does not concern them.
-            message = f"there is no trusted root trust/{tenant}/root.json in the service's home; "
-            raise VerificationError(message + "copy it from who holds the keys")
+            message = f"there is no trusted root of {tenant} in the service's home; "
+            raise VerificationError(message + "copy root.json there from who holds the keys")
         source = self._source
         own = f"{source.rstrip('/')}/{tenant}" if "://" in source else Path(source) / tenant
         cache = self._home / "cache" / "registry" / tenant
