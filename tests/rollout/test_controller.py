@@ -1,12 +1,14 @@
 """Controllers on simulated traffic: what is good is promoted, what is bad is taken back."""
 
 import asyncio
+import shutil
 
 import pytest
 
-from steersman.errors import MissingSnapshotError, RolloutError
-from steersman.learn import StoredBases
+from steersman.errors import RolloutError
+from steersman.registry import DirectoryPlace, Keys, Publisher
 from steersman.rollout import SourceEvidence, act
+from steersman.service import Verified
 from steersman.store import as_tenant, history
 from tests.rollout.world import another, check_history, world
 
@@ -153,24 +155,20 @@ async def test_a_clock_that_jumps_shortens_no_stage(database, tenant):
     await check_history(w, begun.id)
 
 
-class Deletable(StoredBases):
-    """A registry from which the candidate may be deleted."""
-
-    gone = False
-
-    async def base(self, connection, row):
-        if self.gone:
-            raise MissingSnapshotError(f"there is no {row.snapshot} any more; publish it again")
-        return await super().base(connection, row)
-
-
-async def test_a_candidate_that_is_deleted_goes_no_further_and_people_are_told(database, tenant):
-    w = await world(database, tenant.id)
+async def test_a_candidate_that_is_deleted_goes_no_further_and_people_are_told(
+    database, tenant, tmp_path
+):
+    registry, trust = tmp_path / "registry" / tenant.name, tmp_path / "trust" / tenant.name
+    publisher = Publisher(DirectoryPlace(registry), Keys(tmp_path / "keys" / tenant.name))
+    trust.mkdir(parents=True)
+    (trust / "root.json").write_bytes(publisher.create(tenant.name, "correct horse battery"))
+    w = await world(database, tenant.id, signer=publisher)
     begun = await w.start()
-    bases = Deletable()
+    bases = Verified(tmp_path)
     async with w.controlled(bases=bases):
         await w.drive(begun.id, steps=10, until=at("canary"))
-        bases.gone = True
+        shutil.move(registry, tmp_path / "elsewhere")
+        shutil.rmtree(tmp_path / "cache")
         now = await w.drive(begun.id, steps=5, candidate=0.9)
         assert (now.status, now.stage) == ("running", "canary")
         rows = await check_history(w, begun.id)
@@ -178,9 +176,10 @@ async def test_a_candidate_that_is_deleted_goes_no_further_and_people_are_told(d
         assert "cannot be loaded" in rows[-1].reasons[0]
         (incident,) = await w.incidents()
         assert incident.kind == "candidate"
-        bases.gone = False
-        now = await w.drive(begun.id, steps=20, candidate=0.9, until=at("ab"))
+        shutil.move(tmp_path / "elsewhere", registry)
+        now = await w.drive(begun.id, steps=30, candidate=0.9, until=at("ab"))
         assert now.stage == "ab"
+    bases.close()
 
 
 class Dead:

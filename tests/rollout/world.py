@@ -325,7 +325,9 @@ class World:
             await running
 
 
-async def world(database: Database, tenant: UUID, *, log: int = 400, **declared: Any) -> World:
+async def world(
+    database: Database, tenant: UUID, *, log: int = 400, signer: Any = None, **declared: Any
+) -> World:
     """Return a point that has learned from a log, with a candidate published from it."""
     row = await declare(database, tenant, document(**declared), actor="test")
     rng = np.random.default_rng(7)
@@ -343,7 +345,7 @@ async def world(database: Database, tenant: UUID, *, log: int = 400, **declared:
     finally:
         await connection.close()
     await learn_all(database)
-    version = (await publish(database, row, NoSigner(), Reason(actor="test"))).version
+    version = (await publish(database, row, signer or NoSigner(), Reason(actor="test"))).version
     return World(database, tenant, row, version, Clock(time.time()))
 
 
