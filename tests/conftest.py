@@ -61,6 +61,14 @@ def database() -> Iterator[Database]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def database_alone(database: Database) -> Iterator[Database]:
+    """Return a migrated database for one file: some commands and counts look at all tenants."""
+    with _own_database(database.url) as made:
+        asyncio.run(migrate(made))
+        yield made
+
+
 @pytest.fixture
 def tenant(database: Database) -> Tenant:
     """Return a new tenant of `database`, which nobody else knows."""

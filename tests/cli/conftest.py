@@ -1,38 +1,22 @@
 """A home with a short path (a socket's may have a hundred characters), and a service to talk to."""
 
-import asyncio
 import json
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
 from steersman.cli.serving import Served, served
-from steersman.store import Database, migrate
 from steersman.systems.assistant.points import point_documents
 
 
 @pytest.fixture(scope="module")
-def database(database):
-    """Return a database for the tests of one file: some commands look at all tenants there are."""
-    name = f"own_{uuid4().hex[:12]}"
-    own = Database(urlsplit(database.url)._replace(path=f"/{name}").geturl())
-
-    async def execute(statement):
-        connection = await database.connect(None)
-        await connection.execute(statement)
-        await connection.close()
-
-    asyncio.run(execute(f'CREATE DATABASE "{name}"'))
-    asyncio.run(migrate(own))
-    yield own
-    asyncio.run(execute(f'DROP DATABASE "{name}" WITH (FORCE)'))
+def database(database_alone):
+    return database_alone
 
 
 @pytest.fixture(scope="module")

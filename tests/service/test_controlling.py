@@ -7,8 +7,6 @@ import json
 import os
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 
@@ -19,7 +17,6 @@ from steersman.store import (
     Database,
     add_verdict,
     claim_rollout,
-    migrate,
     move_rollout,
     start_rollout,
 )
@@ -28,20 +25,8 @@ from tests.store.rows import connected
 
 
 @pytest.fixture(scope="module")
-def database(database):
-    """Return a database without the rollouts of other tests: what is counted has no tenant."""
-    name = f"own_{uuid4().hex[:12]}"
-    own = Database(urlsplit(database.url)._replace(path=f"/{name}").geturl())
-
-    async def execute(statement):
-        connection = await database.connect(None)
-        await connection.execute(statement)
-        await connection.close()
-
-    asyncio.run(execute(f'CREATE DATABASE "{name}"'))
-    asyncio.run(migrate(own))
-    yield own
-    asyncio.run(execute(f'DROP DATABASE "{name}" WITH (FORCE)'))
+def database(database_alone):
+    return database_alone
 
 
 @pytest.fixture
@@ -194,7 +179,6 @@ async def test_numbers_are_left_while_it_runs_and_taken_back_when_it_stops(datab
 
 
 async def test_a_store_that_is_away_is_told_in_the_log_and_asked_again(tmp_path, caplog):
-    from steersman.store import Database  # noqa: PLC0415
 
     stop = asyncio.Event()
     nowhere = Database(f"postgresql://u@/d?host={tmp_path}")

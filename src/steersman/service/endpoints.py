@@ -11,6 +11,7 @@ from steersman.service.guard import LARGE_BATCH
 from steersman.service.http import (
     Answer,
     check_media_type,
+    converted,
     json_answer,
     problem_answer,
     read_body,
@@ -130,7 +131,7 @@ class Endpoints:
         return json_answer(decision)
 
     async def _decide_many(self, request: Request, body: Any) -> Answer:
-        bodies = _converted(body, BatchRequest).requests
+        bodies = converted(body, BatchRequest).requests
         if len(bodies) > LARGE_BATCH and self._guard.state:
             self._guard.refuse("large_batch")
         answers = await self._deciding.decide_many(
@@ -157,7 +158,7 @@ class Endpoints:
             ``{"results": [...]}``: of the records, then of the events, in order.
         """
         body = await read_json(request, BATCH_BYTES)
-        batch = _converted(body, EventBatch)
+        batch = converted(body, EventBatch)
         if len(batch.events) + len(batch.records) > LARGE_BATCH and self._guard.state:
             self._guard.refuse("large_batch")
         self._check_storing()
@@ -189,11 +190,3 @@ class Endpoints:
         if not self._storing():
             detail = "the store does not answer; keep the events and send them again"
             raise Refused.of("unavailable", detail, retry_after_s=2.0)
-
-
-def _converted(body: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(body, kind)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise Refused.of("invalid", what, field=where.strip("`.")) from None

@@ -9,6 +9,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from steersman.wire import Problem, Refused, read, write
 
 if TYPE_CHECKING:
@@ -153,6 +155,26 @@ def check_media_type(headers: Mapping[bytes, bytes]) -> None:
     if headers.get(b"content-encoding", b"identity") != b"identity":
         detail = "the body is compressed; send it as it is"
         raise Refused.of("unsupported_media_type", detail)
+
+
+def converted(body: Any, kind: Any) -> Any:
+    """Return what `read_json` returned as a message.
+
+    Args:
+        body: plain values.
+        kind: the message's type.
+
+    Raises:
+        Refused: a field is missing, unknown or of another type.
+
+    >>> converted([1, 2], list[int])
+    [1, 2]
+    """
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise Refused.of("invalid", what, field=where.strip("`.")) from None
 
 
 def json_answer(value: Any, status: int = 200) -> Answer:

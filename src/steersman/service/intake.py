@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steersman.service.http import converted
 from steersman.service.records import verify
 from steersman.store import DecisionRow, EventRow, Expired
 from steersman.wire import (
@@ -160,7 +161,7 @@ class Intake:
 
     async def _local(self, tenant: UUID, raw: Any) -> DecisionRow:
         """Return the row of a decision that the client answered with its own default."""
-        local: LocalDecision = _converted(raw, LocalDecision)
+        local: LocalDecision = converted(raw, LocalDecision)
         # A process that has just started has loaded nothing yet; its client's queue comes first.
         served = await self._replicas.get(tenant, local.skill, local.decision)
         made = id_time(local.decision_id)
@@ -244,7 +245,7 @@ def _refused(identifier: str, problem: Problem) -> EventResult:
 def _event_row(
     tenant: UUID, raw: Any, fixed_type: EventType | None, traceparent: str | None, *, now: float
 ) -> EventRow:
-    event: Event = _converted(raw, Event)
+    event: Event = converted(raw, Event)
     kind = event.type or fixed_type
     if kind is None or (fixed_type is not None and kind != fixed_type):
         detail = f"type is {event.type!r}, wanted is {fixed_type or 'one of the four event types'}"
@@ -274,11 +275,3 @@ def _event_row(
         canonical_hash({**raw, "type": kind}),  # the same event, whichever path it took
         traceparent,
     )
-
-
-def _converted(raw: Mapping[str, Any], kind: Any) -> Any:
-    try:
-        return msgspec.convert(raw, kind)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise Refused.of("invalid", what, field=where.strip("`.")) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import msgspec
@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from steersman.errors import InputError, StoreError
 from steersman.service.app import Route
-from steersman.service.http import Answer, json_answer, read_json
+from steersman.service.http import Answer, converted, json_answer, read_json
 from steersman.store import KeyRow, create_key, list_keys, revoke_key, rotate_key
 from steersman.wire import Refused
 
@@ -126,7 +126,7 @@ class KeyAdmin:
         Raises:
             Refused: what is asked for is not allowed.
         """
-        asked = _converted(await read_json(request, _BYTES), NewKey)
+        asked = converted(await read_json(request, _BYTES), NewKey)
         expires = (
             None if asked.expires_at is None else datetime.fromtimestamp(asked.expires_at, UTC)
         )
@@ -159,7 +159,7 @@ class KeyAdmin:
         Raises:
             Refused: there is no such key that is good.
         """
-        asked = _converted(await read_json(request, _BYTES), Rotation)
+        asked = converted(await read_json(request, _BYTES), Rotation)
         identifier = _identifier(request)
         try:
             row, text = await self._breaker.call(
@@ -223,11 +223,3 @@ def _identifier(request: Request) -> UUID:
 
 def _no_such_key() -> Refused:
     return Refused.of("not_found", "this tenant has no such key that is good; GET /v1/keys lists")
-
-
-def _converted(body: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(body, kind)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise Refused.of("invalid", what, field=where.strip("`.")) from None

@@ -12,7 +12,7 @@ from msgspec import Meta
 from steersman.errors import InputError, RolloutError, SnapshotError, StateError
 from steersman.rollout import Wanted, act, explain, start
 from steersman.service.app import Route
-from steersman.service.http import Answer, json_answer, read_json
+from steersman.service.http import Answer, converted, json_answer, read_json
 from steersman.store import as_tenant, find_rollout, rollouts_of, verdicts_of
 from steersman.wire import Refused
 
@@ -276,7 +276,7 @@ class Rollouts:
         Raises:
             Refused: the candidate does not fit or verify, or another rollout is under way.
         """
-        asked = _converted(await read_json(request, _BYTES), NewRollout)
+        asked = converted(await read_json(request, _BYTES), NewRollout)
         wanted = Wanted(
             skill=asked.skill,
             point=asked.decision,
@@ -301,7 +301,7 @@ class Rollouts:
 
     def _acts(self, action: Any) -> Callable[[Request], Awaitable[Answer]]:
         async def handle(request: Request) -> Answer:
-            asked = _converted(await read_json(request, _BYTES), RolloutAct)
+            asked = converted(await read_json(request, _BYTES), RolloutAct)
             tenant, identifier = request.key.tenant, _identifier(request)
             if await self._read(tenant, lambda it: find_rollout(it, tenant, identifier)) is None:
                 raise _no_such_rollout()
@@ -396,11 +396,3 @@ def _identifier(request: Request) -> UUID:
 
 def _no_such_rollout() -> Refused:
     return Refused.of("not_found", "this tenant has no such rollout; GET /v1/rollouts lists all")
-
-
-def _converted(body: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(body, kind)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise Refused.of("invalid", what, field=where.strip("`.")) from None
