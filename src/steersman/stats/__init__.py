@@ -20,6 +20,7 @@ from steersman.stats.power import (
     required_sample_size,
 )
 from steersman.stats.sequential import asymptotic_confidence_sequence, msprt
+from steersman.stats.survival import Estimate, SurvivalCurve, kaplan_meier
 from steersman.stats.two_arms import (
     Moments,
     sequential_sample_ratio_test,
@@ -28,9 +29,11 @@ from steersman.stats.two_arms import (
 
 __all__ = [
     "Comparison",
+    "Estimate",
     "Interval",
     "Moments",
     "SampleRatio",
+    "SurvivalCurve",
     "achieved_power",
     "asymptotic_confidence_sequence",
     "bca_interval",
@@ -38,6 +41,7 @@ __all__ = [
     "cuped_adjust",
     "empirical_bernstein",
     "group_sequential_bounds",
+    "kaplan_meier",
     "minimum_detectable_effect",
     "msprt",
     "non_inferiority_test",

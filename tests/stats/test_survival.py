@@ -1,0 +1,159 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from steersman.errors import InputError
+from steersman.stats import kaplan_meier
+
+# A geometric law cut off at 10, with some cases cut off before: drawn once with numpy's
+# default_rng(7).
+TIMES = [
+    *(
+        5,
+        7,
+        4,
+        6,
+        2,
+        10,
+        1,
+        10,
+        4,
+        2,
+        4,
+        2,
+        6,
+        7,
+        10,
+        2,
+        10,
+        5,
+        3,
+        6,
+        1,
+        1,
+        8,
+        5,
+        10,
+        3,
+        4,
+        8,
+        4,
+        1,
+    ),
+    *(2, 7, 4, 9, 1, 6, 2, 3, 10, 9, 10, 10, 10, 1, 2, 2, 8, 8, 1, 3, 7, 1, 1, 6, 10, 10, 5, 9, 5),
+    6,
+]
+ENDED = [
+    *(1, 1, 1, 1, 0, 0, 1, 0, 1, 1, 1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1),
+    *(1, 1, 1, 0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1),
+]
+
+
+def test_the_curve_and_its_interval_are_those_of_lifelines():
+    # lifelines 0.30.3: KaplanMeierFitter().fit(times, ended), survival and confidence_interval_;
+    # statsmodels 0.15.0 SurvfuncRight gives the same survival.
+    curve = kaplan_meier(TIMES, ENDED)
+    assert curve.times.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert curve.survival == pytest.approx(
+        [
+            *(0.866666666666667, 0.7816993464052292, 0.7089831281349752, 0.5999088007295945),
+            *(0.5090135278917771, 0.41811825505395983, 0.3420967541350579, 0.2850806284458816),
+            0.264717726414033,
+        ],
+        abs=1e-9,
+    )
+    assert curve.low == pytest.approx(
+        [
+            *(0.751025941164768, 0.6538493791454587, 0.5737576215825676, 0.4610202965586185),
+            *(0.3724726072136686, 0.2884089778699565, 0.22092242010961402, 0.17288199695984197),
+            0.15596875187704887,
+        ],
+        abs=1e-9,
+    )
+    assert curve.high == pytest.approx(
+        [
+            *(0.9309757182064672, 0.8669606456702826, 0.8082264982512823, 0.7137663229232939),
+            *(0.6301903945922052, 0.5425172545956649, 0.46672399664331937, 0.407647886134557),
+            0.3864728665344776,
+        ],
+        abs=1e-9,
+    )
+
+
+def test_the_median_and_its_interval_are_those_of_lifelines():
+    # lifelines 0.30.3: median_survival_time_ and median_survival_times(confidence_interval_).
+    median = kaplan_meier(TIMES, ENDED).median
+    assert (median.value, *median.interval) == (6.0, 4.0, 7.0)
+
+
+def test_the_restricted_mean_is_that_of_lifelines():
+    # lifelines 0.30.3: restricted_mean_survival_time(fitted, t=10).
+    assert kaplan_meier(TIMES, ENDED).restricted_mean(10.0).value == pytest.approx(
+        5.776284833877176, abs=1e-9
+    )
+
+
+def test_without_censoring_it_is_the_empirical_law():
+    times = np.random.default_rng(3).integers(1, 8, 200).astype(float)
+    curve = kaplan_meier(times, np.ones(200, bool))
+    assert curve.survival == pytest.approx([(times > t).mean() for t in curve.times])
+    mean = curve.restricted_mean(8.0)
+    assert mean.value == pytest.approx(times.mean())
+    # Greenwood's variance is then that of the mean, with n in the denominator.
+    assert mean.interval.width / 2 == pytest.approx(norm.ppf(0.975) * times.std() / math.sqrt(200))
+
+
+def test_intervals_cover_what_they_say():
+    rng = np.random.default_rng(11)
+    runs, covered_mean, covered_median = 600, 0, 0
+    truth = sum(0.85**k for k in range(10))  # of min(geometric(.15), 10)
+    for _ in range(runs):
+        times = rng.geometric(0.15, 120)
+        limits = np.minimum(rng.geometric(0.04, 120), 10)
+        curve = kaplan_meier(np.minimum(times, limits), times <= limits)
+        covered_mean += truth in curve.restricted_mean(10.0).interval
+        covered_median += 5.0 in curve.median.interval
+    assert 0.925 < covered_mean / runs < 0.975
+    assert covered_median / runs > 0.93  # a discrete law: the interval cannot be narrower
+
+
+def test_where_censoring_hides_it_the_median_is_infinite():
+    curve = kaplan_meier([2, 3, 9, 9, 9, 9], [True, True, False, False, False, False])
+    assert math.isinf(curve.median.value)
+    assert math.isinf(curve.median.interval.high)
+
+
+def test_where_nothing_ended_the_curve_is_empty_and_the_mean_is_the_horizon():
+    curve = kaplan_meier([10, 10], [False, False])
+    assert curve.times.size == 0
+    assert math.isinf(curve.median.value)
+    assert curve.restricted_mean(10).value == 10.0
+    assert tuple(curve.restricted_mean(10).interval) == (10.0, 10.0)
+
+
+def test_one_cut_off_when_another_ends_is_still_watched_then():
+    curve = kaplan_meier([2, 2], [True, False])
+    assert curve.at_risk.tolist() == [2]
+    assert curve.survival.tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("times", "ended", "says"),
+    [
+        ([1, -1], [1, 1], "times holds -1.0"),
+        ([1, math.nan], [1, 1], "times\\[1\\] is nan"),
+        ([1, 2], [1], "shape \\(1,\\)"),
+        ([1, 2], [1, 2], "True or False"),
+        ([1], [1], "at least 2"),
+    ],
+)
+def test_bad_input_is_refused(times, ended, says):
+    with pytest.raises(InputError, match=says):
+        kaplan_meier(times, ended)
+
+
+def test_a_horizon_is_above_zero():
+    with pytest.raises(InputError, match="until is 0"):
+        kaplan_meier([1, 2], [1, 1]).restricted_mean(0)
