@@ -145,7 +145,7 @@ def kaplan_meier(times: ArrayLike, ended: ArrayLike, *, level: float = 0.95) -> 
         raise InputError(message)
     points, deaths = np.unique(watched[happened], return_counts=True)
     at_risk = watched.size - np.searchsorted(np.sort(watched), points, side="left")
-    survival = np.cumprod(1.0 - deaths / at_risk)
+    survival = np.cumprod(1.0 - deaths / at_risk, dtype=np.float64)
     low, high = _log_log(survival, np.cumsum(_greenwood_terms(at_risk, deaths)), trust)
     return SurvivalCurve(points, survival, low, high, at_risk, deaths, trust)
 
