@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -38,6 +38,31 @@ _MAX_TOKENS = 256
 """The length the published model was trained and evaluated with."""
 
 
+class Embedder(Protocol):
+    """Whatever gives texts vectors of length one: `MiniLM`, or a model of your own.
+
+    No doctest: it is an interface; ``tests/retrieval/hashed_words.py`` is another embedder.
+    """
+
+    @property
+    def name(self) -> str:
+        """Return what tells it from every other embedder, its weights included."""
+
+    @property
+    def size(self) -> int:
+        """Return how many numbers a vector has, ≥ 1."""
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of some texts.
+
+        Args:
+            texts: any texts.
+
+        Returns:
+            (texts, size) float32, each row of length one; the same for the same text always.
+        """
+
+
 class MiniLM:
     """Unit vectors of texts whose dot product says how close their meanings are.
 
@@ -57,6 +82,7 @@ class MiniLM:
     scaling to length one, as the model's own card does it.
     """
 
+    name = "all-minilm-l6-v2-int8"
     size = 384
 
     def __init__(self, home: Path | None = None) -> None:

@@ -1,0 +1,156 @@
+"""Vectors of texts kept by content, so that a machine embeds no text twice."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sqlite3
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.retrieval.vector_file import PAGE, VectorFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.retrieval.dense import Embedder
+
+_log = logging.getLogger(__name__)
+_BATCH = 256
+
+
+class CachedEmbedder:
+    """An embedder that looks a text up before it embeds it.
+
+    Vectors are kept in 16-bit floats and given back so whether they were found or computed, hence
+    the same text has the same bits always. The file may be used by several processes at once, and
+    a process may die at any moment. Without room for more, it goes on and stores nothing; that is
+    counted, and logged once.
+
+    Args:
+        embedder: computes what is not there.
+        file: of the cache, made with its folder if it is not there; any number of embedders may
+            share it, told apart by their names.
+        max_bytes: the most that the file may take, ≥ 65,536; what comes later is not stored.
+
+    Attributes:
+        computed: texts that were embedded.
+        found: texts that had not to be.
+        unstored: texts that were embedded and could not be stored.
+
+    Raises:
+        InputError: `max_bytes` is too small.
+        DataError: the file is no such cache or is damaged, or its folder cannot be written.
+
+    No doctest: it needs a file; ``tests/retrieval/test_embeddings.py`` shows it.
+    """
+
+    def __init__(self, embedder: Embedder, file: Path, *, max_bytes: int = 4_000_000_000) -> None:
+        if max_bytes < 16 * PAGE:
+            raise InputError(f"max_bytes is {max_bytes!r}; allowed is {16 * PAGE:,} or more")
+        self.name = embedder.name
+        self.size = embedder.size
+        self.computed = self.found = self.unstored = 0
+        self._embedder = embedder
+        self._file = VectorFile(file, max_bytes // PAGE)
+        self._told = False
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of some texts, embedding those that are not known yet.
+
+        Args:
+            texts: any texts; one that is there twice is embedded once.
+
+        Returns:
+            (texts, size) float32, each row of length one to within the 16-bit rounding.
+
+        Raises:
+            InputError: `texts` is no sequence of texts, or the embedder gave something else than
+                finite rows of length one and of its size; nothing of that is stored.
+            DataError: the cache is damaged.
+        """
+        if isinstance(texts, str):
+            raise InputError(f"texts is the text {texts[:40]!r}; put it in a list")
+        rows = [self._encode_batch(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
+        return np.concatenate(rows) if rows else np.zeros((0, self.size), np.float32)
+
+    def close(self) -> None:
+        """Close the file; it is opened again when it is needed."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _encode_batch(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+        vectors = self._look_up(keys)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        if missing:
+            rows = unit_rows(self._embedder.encode(list(missing.values())), len(missing), self)
+            computed = dict(zip(missing, rows.astype(np.float16), strict=True))
+            self._store(computed)
+            vectors |= computed
+        self.computed += len(missing)
+        self.found += len(texts) - len(missing)
+        return np.stack([vectors[key] for key in keys]).astype(np.float32)
+
+    def _look_up(self, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float16]]:
+        try:
+            return self._file.read(self.name, keys, self.size)
+        except (OSError, sqlite3.Error) as error:
+            self._tell(error)
+            return {}
+
+    def _store(self, vectors: Mapping[bytes, NDArray[np.float16]]) -> None:
+        try:
+            self._file.write(self.name, vectors)
+        except (OSError, sqlite3.Error) as error:
+            self.unstored += len(vectors)
+            self._tell(error)
+        else:
+            self._told = False
+
+    def _tell(self, error: Exception) -> None:
+        if not self._told:
+            message = "embeddings are not stored in %s now, and computed again next time: %s"
+            _log.warning(message, self._file.path, error)
+        self._told = True
+
+
+def unit_rows(rows: NDArray[np.float32], count: int, embedder: Embedder) -> NDArray[np.float32]:
+    """Return what an embedder gave, if it is what an embedder has to give.
+
+    Args:
+        rows: what it gave.
+        count: how many texts it was given.
+        embedder: whose it is.
+
+    Returns:
+        (count, size) float32.
+
+    Raises:
+        InputError: another shape, or rows that are not finite or not of length one.
+    """
+    found = np.asarray(rows, np.float32)
+    if found.shape != (count, embedder.size):
+        raise InputError(
+            f"the embedder {embedder.name} gave an array of shape {found.shape} for {count} texts; "
+            f"it must be ({count}, {embedder.size})"
+        )
+    lengths = np.linalg.norm(found, axis=1)
+    # Written so that NaN is refused as well.
+    if not (np.abs(lengths - 1.0) <= 1e-3).all():
+        worst = lengths[np.argmax(np.where(np.isfinite(lengths), np.abs(lengths - 1), np.inf))]
+        raise InputError(
+            f"the embedder {embedder.name} gave a vector of length {worst}; it must give finite "
+            "rows of length one: divide each by its norm"
+        )
+    return found

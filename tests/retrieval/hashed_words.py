@@ -1,0 +1,28 @@
+"""An embedder of its own for tests: every word adds a fixed direction, as small as one likes."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from steersman.retrieval import words
+
+
+class HashedWords:
+    """Texts that share words are close; no model and no download are needed."""
+
+    def __init__(self, size=32, name="hashed-words"):
+        self.name = name
+        self.size = size
+        self.asked = []
+
+    def encode(self, texts):
+        self.asked.extend(texts)
+        rows = [sum(self._direction(word) for word in [*words(text), "·"]) for text in texts]
+        found = np.array(rows, np.float64).reshape(len(texts), self.size)
+        return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+    def _direction(self, word):
+        seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+        return np.random.default_rng(seed).standard_normal(self.size)
