@@ -1,0 +1,90 @@
+"""The interrogator (system 003): what text is behind this embedding, and which question next?
+
+`investigate` puts questions to a target until its answers, appended to one text, come close to it.
+A `Chooser` picks each question: the `Heuristic`, or the `Learned` policy of the decision point. See
+README.md in this folder.
+"""
+
+from __future__ import annotations
+
+from steersman.systems.interrogator.answer_cache import (
+    AnswerCache,
+    MemoryCache,
+    cache_key,
+    text_key,
+)
+from steersman.systems.interrogator.answers import (
+    Answer,
+    Answerer,
+    OptionAnswerer,
+    embedded,
+    similarities,
+)
+from steersman.systems.interrogator.choosers import (
+    Chooser,
+    Drawn,
+    Heuristic,
+    Learned,
+    Uniform,
+    certain,
+    worth,
+)
+from steersman.systems.interrogator.exhaustive import Exhaustive
+from steersman.systems.interrogator.investigation import (
+    LIMIT,
+    MISS_COST,
+    STOP_AT,
+    Investigation,
+    Step,
+    investigate,
+)
+from steersman.systems.interrogator.nearest import Nearest
+from steersman.systems.interrogator.point import load_point, point_document
+from steersman.systems.interrogator.questions import Questions, Template, load_questions
+from steersman.systems.interrogator.situation import Situation
+from steersman.systems.interrogator.step_log import StepLog, load_steps, record_steps, warm
+from steersman.systems.interrogator.target_sets import SETS, load_targets
+from steersman.systems.interrogator.targets import Target, normalised, part_of, unit_vector
+
+__all__ = [
+    "LIMIT",
+    "MISS_COST",
+    "SETS",
+    "STOP_AT",
+    "Answer",
+    "AnswerCache",
+    "Answerer",
+    "Chooser",
+    "Drawn",
+    "Exhaustive",
+    "Heuristic",
+    "Investigation",
+    "Learned",
+    "MemoryCache",
+    "Nearest",
+    "OptionAnswerer",
+    "Questions",
+    "Situation",
+    "Step",
+    "StepLog",
+    "Target",
+    "Template",
+    "Uniform",
+    "cache_key",
+    "certain",
+    "embedded",
+    "investigate",
+    "load_point",
+    "load_questions",
+    "load_steps",
+    "load_targets",
+    "normalised",
+    "part_of",
+    "point_document",
+    "record_steps",
+    "similarities",
+    "text_key",
+    "unit_vector",
+    "warm",
+    "worth",
+]

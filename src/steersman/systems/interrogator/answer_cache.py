@@ -1,0 +1,127 @@
+"""Answers that were embedded before: the seam of the caches, and the one in memory.
+
+What is cached does not depend on the target: the vectors of all options of a template after one
+hypothesis. So an answer found by one investigation serves every later one that comes by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from steersman.systems.interrogator.questions import Template
+
+_MAX_BYTES = 1 << 28
+
+
+class AnswerCache(Protocol):
+    """Keeps the vectors of answers; it may forget any of them at any time."""
+
+    def get(self, key: str) -> NDArray[np.float16] | None:
+        """Return the vectors kept under a key, or None.
+
+        Args:
+            key: As `cache_key` makes it.
+        """
+
+    def put(self, key: str, vectors: NDArray[np.float16]) -> None:
+        """Keep vectors under a key; what was there is replaced.
+
+        Args:
+            key: As `cache_key` makes it.
+            vectors: (options, size) float16.
+        """
+
+
+class MemoryCache:
+    """An `AnswerCache` in this process; what was used longest ago goes first.
+
+    Args:
+        max_bytes: Of all vectors together, ≥ 0; 256 MiB hold about 30,000 answers.
+
+    Raises:
+        InputError: ``max_bytes`` is below zero.
+
+    >>> import numpy as np
+    >>> cache = MemoryCache(max_bytes=8)
+    >>> cache.put("a", np.zeros((1, 4), np.float16))
+    >>> cache.put("b", np.ones((1, 4), np.float16))
+    >>> cache.get("a") is None, len(cache)
+    (True, 1)
+    """
+
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
+        if max_bytes < 0:
+            message = f"max_bytes is {max_bytes}; allowed is 0 or more; 0 keeps nothing"
+            raise InputError(message)
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._kept: OrderedDict[str, NDArray[np.float16]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many answers are kept."""
+        return len(self._kept)
+
+    def get(self, key: str) -> NDArray[np.float16] | None:
+        """See `AnswerCache.get`."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: str, vectors: NDArray[np.float16]) -> None:
+        """See `AnswerCache.put`."""
+        before = self._kept.pop(key, None)
+        self._bytes -= 0 if before is None else before.nbytes
+        self._kept[key] = vectors
+        self._bytes += vectors.nbytes
+        while self._bytes > self._max_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= oldest.nbytes
+
+
+def cache_key(
+    template: Template, hypothesis: str, embedder: str, slots: Mapping[str, str] | None = None
+) -> str:
+    """Return the key of an answer: what it says and after what, never for which target.
+
+    Args:
+        template: The question; its name, phrase and options count, so that a changed template
+            finds nothing of what it was.
+        hypothesis: The text that the answer is appended to.
+        embedder: Name of the embedder.
+        slots: What is filled; only the slot that the template needs counts.
+
+    Returns:
+        64 hex digits.
+    """
+    options = template.options
+    plain: Any = options if isinstance(options, tuple) else sorted(options.items())
+    held = (slots or {}).get(template.needs or "")
+    return _digest(["answer", template.name, template.phrase, plain, held, hypothesis, embedder])
+
+
+def text_key(text: str, embedder: str) -> str:
+    """Return the key of a text's own vector, such as that of the opening.
+
+    Args:
+        text: The text.
+        embedder: Name of the embedder.
+
+    Returns:
+        64 hex digits.
+    """
+    return _digest(["text", text, embedder])
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()

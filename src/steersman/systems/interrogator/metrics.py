@@ -1,0 +1,117 @@
+"""What investigations did, counted in the format of Prometheus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from steersman.systems.interrogator.cache_in_line import CacheInLine
+    from steersman.systems.interrogator.investigation import Investigation, Step
+
+End = Literal["solved", "exhausted", "drifted"]
+_GAINS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
+_SIMILARITIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
+_STEPS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50)
+
+
+class InterrogatorMetrics:
+    """Counts of investigations; `on_step` goes to `investigate`, `on_end` is told its result.
+
+    No label names a tenant or a target: whoever reads these must not be able to count another's
+    traffic.
+
+    Args:
+        registry: where the numbers are found by whoever exposes them, such as
+            ``prometheus_client.start_http_server``.
+        cache: whose hits, misses and fallbacks are shown as well; default: none.
+
+    No doctest: it needs an investigation; ``tests/systems/interrogator/test_metrics.py`` shows it.
+    """
+
+    def __init__(self, registry: CollectorRegistry, cache: CacheInLine | None = None) -> None:
+        self._questions = Counter(
+            "steersman_interrogator_questions",
+            "Questions asked.",
+            ("template", "chooser", "cache"),
+            registry=registry,
+        )
+        self._calls = Counter(
+            "steersman_interrogator_embedder_calls",
+            "Texts embedded because no cache had them.",
+            registry=registry,
+        )
+        self._gain = Histogram(
+            "steersman_interrogator_similarity_gain",
+            "Cosine similarity gained by a question.",
+            ("chooser",),
+            buckets=_GAINS,
+            registry=registry,
+        )
+        self._sessions = Counter(
+            "steersman_interrogator_sessions", "Investigations by end.", ("end",), registry=registry
+        )
+        self._reached = Histogram(
+            "steersman_interrogator_similarity",
+            "Cosine similarity at the end of an investigation.",
+            buckets=_SIMILARITIES,
+            registry=registry,
+        )
+        self._length = Histogram(
+            "steersman_interrogator_steps",
+            "Questions of an investigation.",
+            buckets=_STEPS,
+            registry=registry,
+        )
+        if cache is not None:
+            registry.register(_CacheCounts(cache))
+
+    def on_step(self, step: Step) -> None:
+        """Count a question.
+
+        Args:
+            step: as `investigate` made it.
+        """
+        hit = "hit" if step.answer.cache_hit else "miss"
+        self._questions.labels(step.drawn.action, step.drawn.by, hit).inc()
+        self._calls.inc(step.answer.embedder_calls)
+        self._gain.labels(step.drawn.by).observe(step.gain)
+
+    def on_end(self, investigation: Investigation, *, drifted: bool = False) -> None:
+        """Count an investigation that is over.
+
+        Args:
+            investigation: as `investigate` returned it.
+            drifted: whether a drift guard took the choosing over.
+        """
+        end: End = "solved" if investigation.solved else "drifted" if drifted else "exhausted"
+        self._sessions.labels(end).inc()
+        self._calls.inc(investigation.opening.embedder_calls)
+        self._reached.observe(investigation.similarity)
+        self._length.observe(len(investigation.steps))
+
+
+class _CacheCounts:
+    """Reads a cache's own counts when somebody asks."""
+
+    def __init__(self, cache: CacheInLine) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yield the counts by cache."""
+        for name, about, counts in (
+            ("hits", "Answers that a cache had.", self._cache.hits),
+            ("misses", "Answers that a cache did not have.", self._cache.misses),
+            ("fallbacks", "Calls that a cache could not take.", self._cache.fallbacks),
+            ("damaged", "Answers of a cache that could not be read.", self._cache.damaged),
+        ):
+            family = CounterMetricFamily(
+                f"steersman_interrogator_cache_{name}", about, labels=["cache"]
+            )
+            for cache in self._cache.names:
+                family.add_metric([cache], counts[cache])
+            yield family

@@ -1,0 +1,60 @@
+"""The strong rival: the question whose vocabulary has the option nearest to the target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.systems.interrogator.answers import similarities
+from steersman.systems.interrogator.choosers import certain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from steersman.retrieval import Embedder
+    from steersman.systems.interrogator.choosers import Drawn
+    from steersman.systems.interrogator.questions import Template
+    from steersman.systems.interrogator.situation import Situation
+
+
+class Nearest:
+    """Asks the eligible question with the option, alone in its phrase, nearest to the target.
+
+    Args:
+        embedder: Embeds each option once, when its vocabulary is first looked at.
+
+    Attributes:
+        embedder_calls: Texts embedded for choosing; they count beside those of the answers.
+
+    No doctest: it needs an embedder; ``tests/systems/interrogator/test_choosers.py`` shows it.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[tuple[str, ...], NDArray[np.float16]] = {}
+        self.embedder_calls = 0
+
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+        """See `Chooser.choose`; of equally near ones the first in declared order."""
+        near = [self._near(name, situation) for name in situation.eligible]
+        return certain(situation.eligible[int(np.argmax(near))], situation, rng, by="nearest")
+
+    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+        """Learns nothing."""
+
+    def _near(self, name: str, situation: Situation) -> float:
+        template = situation.questions[name]
+        vectors = self._vectors(template, situation.slots)
+        if len(vectors) == 0:  # only a language model can answer, so nothing is known of it
+            return -1.0
+        return float(similarities(vectors, situation.target).max())
+
+    def _vectors(self, template: Template, slots: Mapping[str, str]) -> NDArray[np.float16]:
+        texts = tuple(template.extend("", option, slots) for option in template.vocabulary(slots))
+        if texts not in self._known:
+            self._known[texts] = np.asarray(self._embedder.encode(texts), np.float16)
+            self.embedder_calls += len(texts)
+        return self._known[texts]

@@ -1,0 +1,343 @@
+"""The questions that an unknown embedding can be asked, as ``questions.yaml`` declares them.
+
+A template is a question with the words it is answered in: its options are put into its phrase, and
+the phrase is appended to the hypothesis. A template may fill a slot with its answer, and another
+may need that slot: then it is asked only once the slot is filled, and its options may differ by
+what the slot holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag, ValidationError
+
+from steersman.errors import ActionError, SpecError
+from steersman.spec.base import Declared, Identifier, Problem, repeated
+from steersman.spec.complaints import Complaint, complaints, dotted, report
+from steersman.spec.document import MAX_BYTES, Document, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+OPTION, SLOT = "{option}", "{slot}"
+PHASES = ("broad", "narrow", "detail")
+MAX_OPTIONS = 64
+Phase = Literal["broad", "narrow", "detail"]
+
+_PACKAGED = Path(__file__).parents[2] / "configs" / "interrogator"
+_CHECKOUT = Path(__file__).parents[4] / "configs" / "interrogator"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One question, and the words it is answered in.
+
+    Args:
+        name: Its name as an action of the decision point.
+        question: What a person, or a language model, is asked.
+        phase: Where in an investigation it belongs.
+        phrase: What an answer appends to the hypothesis: holds ``{option}``, and may hold
+            ``{slot}`` for what the needed slot holds.
+        options: Answers that can be tried, in any order; by what the needed slot holds where they
+            differ; empty where only a language model can answer.
+        fills: Slot that the answer is kept in; ``None`` for none.
+        needs: Slot that must be filled before it is asked; ``None`` for none.
+
+    >>> colour = Template("colour", "What colour?", "broad", "in {option}", ("red", "blue"))
+    >>> colour.extend("A hat", "red", {})
+    'A hat in red'
+    """
+
+    name: str
+    question: str
+    phase: Phase
+    phrase: str
+    options: tuple[str, ...] | Mapping[str, tuple[str, ...]]
+    fills: str | None = None
+    needs: str | None = None
+
+    def vocabulary(self, slots: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the options that can be tried now.
+
+        Args:
+            slots: What is filled, by slot.
+
+        Returns:
+            The options; none where it has none, or none for what its slot holds.
+        """
+        if isinstance(self.options, tuple):
+            return self.options
+        return self.options.get(slots.get(self.needs or "", ""), ())
+
+    @property
+    def asks(self) -> bool:
+        """Whether it has no options at all, so that only a language model can answer it."""
+        return not self.options
+
+    def extend(self, hypothesis: str, option: str, slots: Mapping[str, str]) -> str:
+        """Return the hypothesis with one answer appended.
+
+        Args:
+            hypothesis: What is known so far; may be empty.
+            option: The answer.
+            slots: What is filled, by slot.
+        """
+        held = slots.get(self.needs, "") if self.needs else ""
+        said = self.phrase.replace(SLOT, held).replace(OPTION, option)
+        return f"{hypothesis} {said}".strip()
+
+
+@dataclass(frozen=True)
+class Questions:
+    """All templates, in the order in which the heuristic asks them.
+
+    Args:
+        opening: The hypothesis before anything was asked.
+        templates: Different names.
+
+    >>> questions = load_questions()
+    >>> "topic" in questions.eligible((), {}), "topic" in questions.eligible((), {"field": "money"})
+    (False, True)
+    """
+
+    opening: str
+    templates: tuple[Template, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the templates: the actions of the decision point."""
+        return tuple(template.name for template in self.templates)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Template]:
+        return {template.name: template for template in self.templates}
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of everything declared: a log made with other questions is of no use."""
+        meaning = [self.opening, [asdict(template) for template in self.templates]]
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
+
+    def __getitem__(self, name: str) -> Template:
+        """Return the template of a name.
+
+        Raises:
+            ActionError: there is none.
+        """
+        if name not in self._by_name:
+            message = f"unknown question {name!r}; allowed are {', '.join(self.names)}"
+            raise ActionError(message)
+        return self._by_name[name]
+
+    def eligible(self, asked: Collection[str], slots: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the names that can be asked now, in declared order.
+
+        Args:
+            asked: Names that were asked already; no question is asked twice.
+            slots: What is filled, by slot.
+
+        Returns:
+            Names not asked yet whose slot is filled, with options for what it holds.
+        """
+        return tuple(
+            template.name
+            for template in self.templates
+            if template.name not in asked
+            and (template.needs is None or template.needs in slots)
+            and (template.asks or template.vocabulary(slots))
+        )
+
+
+def load_questions(path: Path | None = None) -> Questions:
+    """Return the questions that a YAML file declares.
+
+    Args:
+        path: UTF-8, at most 256 KiB; ``None`` for the shipped ones.
+
+    Raises:
+        SpecError: the file cannot be read, or what it says is wrong; all problems are listed, one a
+            line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
+
+    >>> len(load_questions().templates)
+    50
+    """
+    path = path or shipped("questions.yaml")
+    source = str(path)
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{source}: cannot be read: {error}; check the path, and save it as UTF-8"
+        raise SpecError(message) from None
+    return _checked(parse(text, source), source)
+
+
+def shipped(name: str) -> Path:
+    """Return a file of the shipped configuration, in the package or in a checkout.
+
+    Args:
+        name: such as ``questions.yaml``.
+    """
+    return (_PACKAGED if _PACKAGED.is_dir() else _CHECKOUT) / name
+
+
+def _checked(document: Document, source: str) -> Questions:
+    found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
+    try:
+        declared = _File.model_validate(document.root)
+    except ValidationError as error:
+        found |= complaints(error, document, _File.model_json_schema())
+    if found:
+        raise SpecError(report(source, found))
+    return Questions(declared.opening, tuple(_template(one) for one in declared.questions))
+
+
+def _template(declared: _Question) -> Template:
+    options = declared.options
+    plain = () if options is None or isinstance(options, str) else options
+    kept = declared.model_dump(exclude={"options"})
+    return Template(**kept, options=plain)
+
+
+# -- what a file may say --------------------------------------------------------------------------
+
+
+def _options_tag(value: object) -> str:
+    kinds = {str: "#ask", dict: "#by_slot"}
+    return kinds.get(type(value), "#list")
+
+
+Words = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+_List = Annotated[tuple[Words, ...], Field(strict=False, max_length=MAX_OPTIONS)]
+_Options = Annotated[
+    Annotated[_List, Tag("#list")]
+    | Annotated[dict[Words, _List], Tag("#by_slot")]
+    | Annotated[Literal["ask"], Tag("#ask")],
+    Discriminator(_options_tag),
+]
+
+
+class _Question(Declared):
+    name: Identifier
+    question: Words
+    phase: Phase
+    phrase: Words
+    options: _Options | None = None
+    fills: Identifier | None = None
+    needs: Identifier | None = None
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from self._phrase_problems()
+        yield from self._option_problems()
+        if self.fills is not None and self.fills == self.needs:
+            advice = "let another question fill it"
+            yield Problem(("needs",), "needs what it fills", self.needs, "another slot", advice)
+
+    def _phrase_problems(self) -> Iterator[Problem]:
+        if self.phrase.count(OPTION) != 1:
+            allowed = f"words with {OPTION} once"
+            advice = f"put {OPTION} where the answer goes"
+            yield Problem(("phrase",), f"no place for the answer: {OPTION}", self.phrase, allowed,
+                          advice)  # fmt: skip
+        if SLOT in self.phrase and self.needs is None:
+            advice = "say which slot under needs, or leave it out"
+            yield Problem(("phrase",), f"{SLOT} of no slot", self.phrase, "no slot", advice)
+
+    def _option_problems(self) -> Iterator[Problem]:
+        options = self.options
+        if isinstance(options, str):
+            return
+        if not options:
+            what = "a question without options"
+            advice = "list some; options: ask, if only a language model is to answer it"
+            yield Problem(("options",), what, options, f"1 to {MAX_OPTIONS} options", advice)
+            return
+        if isinstance(options, tuple):
+            yield from _word_problems(options, ("options",))
+            return
+        if self.needs is None:
+            advice = "say which slot under needs, or write one list"
+            yield Problem(("options",), "options by the value of no slot", list(options),
+                          "a list", advice)  # fmt: skip
+        for value, listed in options.items():
+            if not listed:
+                advice = "list some, or remove the value"
+                yield Problem(("options", value), "no options", [], "1 or more", advice)
+            yield from _word_problems(listed, ("options", value))
+
+    def answers(self) -> frozenset[str] | None:
+        """Return every answer it can have; None: any."""
+        options = self.options
+        if options is None or isinstance(options, str):
+            return None
+        return frozenset(options if isinstance(options, tuple) else sum(options.values(), ()))
+
+
+class _File(Declared):
+    format: Literal[1]
+    opening: Words
+    questions: Annotated[tuple[_Question, ...], Field(strict=False, min_length=1, max_length=1000)]
+
+    def _problems(self) -> Iterator[Problem]:
+        for field in ("name", "fills"):
+            yield from self._repeated(field)
+        fillers = {one.fills: one for one in self.questions if one.fills is not None}
+        for place, one in enumerate(self.questions):
+            if one.needs is not None:
+                yield from _slot_problems(place, one, fillers)
+
+    def _repeated(self, field: str) -> Iterator[Problem]:
+        values = [(place, getattr(one, field)) for place, one in enumerate(self.questions)]
+        given = [(place, value) for place, value in values if value is not None]
+        for at, value in repeated(value for _, value in given):
+            path = ("questions", given[at][0], field)
+            yield Problem(path, "was there before", value, "each once", "rename or remove it")
+
+
+def _slot_problems(
+    place: int, one: _Question, fillers: Mapping[str, _Question]
+) -> Iterator[Problem]:
+    path = ("questions", place, "needs")
+    filler = fillers.get(one.needs or "")
+    if filler is None:
+        known = ", ".join(sorted(fillers)) or "none: no question fills a slot"
+        advice = "let a question fill it, or correct the name"
+        yield Problem(path, "a slot that no question fills", one.needs, known, advice)
+        return
+    if one.fills in _chain(one, fillers):
+        advice = "let one of them need nothing"
+        yield Problem(path, "slots that wait for each other", one.needs, "no circle", advice)
+    possible = filler.answers()
+    if isinstance(one.options, dict) and possible is not None:
+        for value in one.options:
+            if value not in possible:
+                at = ("questions", place, "options", value)
+                allowed = ", ".join(sorted(possible))
+                advice = f"use an option of {filler.name}"
+                yield Problem(at, f"{filler.name} is never answered so", value, allowed, advice)
+
+
+def _chain(one: _Question, fillers: Mapping[str, _Question]) -> set[str]:
+    """Return the slots that must be filled, directly or not, before this question is asked."""
+    chain: set[str] = set()
+    needed = one.needs
+    while needed is not None and needed not in chain:
+        chain.add(needed)
+        needed = fillers[needed].needs if needed in fillers else None
+    return chain
+
+
+def _word_problems(options: Iterable[str], path: tuple[str | int, ...]) -> Iterator[Problem]:
+    counted = Counter(option.casefold() for option in options)
+    for place, option in enumerate(options):
+        if not option.strip():
+            yield Problem((*path, place), "an empty option", option, "words", "remove it")
+        elif counted[option.casefold()] > 1:
+            yield Problem((*path, place), "an option twice", option, "each once", "remove one")

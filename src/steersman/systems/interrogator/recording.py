@@ -1,0 +1,99 @@
+"""The log that ships with the package: how it is recorded, and where it came from."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.retrieval.dense import MODEL, TOKENIZER
+from steersman.systems.assistant.requests import WHEEL
+from steersman.systems.interrogator.answer_cache import MemoryCache
+from steersman.systems.interrogator.answers import OptionAnswerer
+from steersman.systems.interrogator.step_log import record_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.retrieval import Embedder
+    from steersman.systems.interrogator.questions import Questions
+    from steersman.systems.interrogator.step_log import StepLog
+    from steersman.systems.interrogator.targets import Target
+
+SEED = 3
+STEPS = 10_000
+
+
+def record(
+    questions: Questions, targets: Sequence[Target], embedder: Embedder, *, steps: int = STEPS
+) -> StepLog:
+    """Return a log of uniform choices, from an empty cache and a fixed seed.
+
+    Args:
+        questions: What can be asked.
+        targets: What is investigated; the log names them by their rows.
+        embedder: Embeds the answers.
+        steps: Least number of steps.
+
+    Returns:
+        The log; its targets are the rows of ``targets``, not their places.
+
+    No doctest: it needs a model; ``tests/systems/interrogator/test_recording.py`` shows it.
+    """
+    answerer = OptionAnswerer(embedder, MemoryCache())
+    rng = np.random.default_rng(SEED)
+    log = record_steps(targets, answerer, questions=questions, rng=rng, steps=steps)
+    rows = np.array([target.row for target in targets], np.int32)
+    return replace(log, target=rows[log.target])
+
+
+def provenance(log: StepLog, content: bytes, questions: Questions, embedder: str) -> dict[str, Any]:
+    """Return where a log came from, for the file that lies beside it.
+
+    Args:
+        log: The log.
+        content: Its `StepLog.to_bytes`.
+        questions: Those it was recorded with.
+        embedder: Name of the embedder.
+
+    Returns:
+        A mapping for JSON: hashes of the arrays and of the questions, sources with their hashes,
+        libraries, machine, and what the sessions reached.
+
+    No doctest: it tells of the machine; the committed ``steps.json`` is one.
+    """
+    last = np.append(log.session[1:] != log.session[:-1], [True])
+    return {
+        "made_by": "steersman data record interrogator",
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "questions": questions.sha256,
+        "embedder": embedder,
+        "seed": SEED,
+        "steps": len(log),
+        "sessions": len(np.unique(log.session)),
+        "targets": len(np.unique(log.target)),
+        "sources": [
+            {"wheel": wheel.filename, "sha256": wheel.sha256, "licence": wheel.licence}
+            for wheel in (WHEEL, MODEL, TOKENIZER)
+        ],
+        "libraries": {
+            name: importlib.metadata.version(name)
+            for name in ("numpy", "onnxruntime", "tokenizers")
+        },
+        "machine": {
+            "architecture": platform.machine(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+        },
+        "similarity": {
+            "opening": round(float(log.opening[last].mean()), 4),
+            "reached": round(float(log.after[last].mean()), 4),
+        },
+        "mean_gain": round(float(log.gain.mean()), 5),
+        "cache_hit_rate": round(float(1.0 - log.missed.mean()), 4),
+    }

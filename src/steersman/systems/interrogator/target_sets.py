@@ -1,0 +1,166 @@
+"""Sets of targets: real requests, questions and claims in English.
+
+============ ================================== =============================================
+set          texts                              from
+============ ================================== =============================================
+bfcl         1,311 requests to tools            the assistant's catalogue and its recording
+clapnq       300 questions                      ``DIR/clapnq/questions.jsonl.gz``
+scifact      1,109 scientific claims            ``DIR/scifact/queries.jsonl.gz``
+metatool     20,614 requests to plugins         ``DIR/metatool/metatool_single.parquet``
+============ ================================== =============================================
+
+bfcl needs no model: its embeddings are in the recording that ships with the package. The others
+are read from a directory that the user names (``--data`` or ``STEERSMAN_DATA``); none is shipped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import DataError, InputError
+from steersman.systems.assistant import Recording, load_catalogue, load_router
+from steersman.systems.interrogator.targets import Target, part_of, place_of, without_repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from steersman.retrieval import Embedder
+    from steersman.systems.interrogator.targets import Part
+
+_CAP = 50_000_000
+_ORIGINALS = {
+    "clapnq": "CLAPNQ, github.com/primeqa/clapnq",
+    "scifact": "SciFact, github.com/allenai/scifact, as BEIR has it",
+    "metatool": "MetaTool, github.com/HowieHwong/MetaTool",
+}
+SETS = ("bfcl", *_ORIGINALS)
+
+
+def load_targets(
+    names: Sequence[str] = ("bfcl",),
+    *,
+    part: Part | None = None,
+    most: int | None = None,
+    data: Path | None = None,
+    embedder: Embedder | None = None,
+    home: Path | None = None,
+) -> tuple[Target, ...]:
+    """Return the targets of some sets; equal texts are one target, and in one part, whatever set.
+
+    Args:
+        names: Any of bfcl, clapnq, scifact and metatool.
+        part: Those to learn from beforehand (``warm``), those to be judged on (``ab``), or all.
+        most: Targets of each set, ≥ 1, chosen by the hash of their texts; ``None`` for all.
+        data: Directory that holds the folders; not needed for bfcl.
+        embedder: Embeds the texts; not needed for bfcl.
+        home: Directory of the caches, see `steersman.retrieval.state_directory`.
+
+    Returns:
+        The targets, set by set, in the order of their source.
+
+    Raises:
+        InputError: An unknown set, ``most`` below 1, or no embedder where one is needed.
+        DataError: A file is missing or of another format, or pyarrow is not installed.
+
+    No doctest: it needs the requests; ``tests/systems/interrogator/test_target_sets.py`` shows it.
+    """
+    if most is not None and most < 1:
+        message = f"most is {most}; allowed is 1 or more; leave it out for all targets"
+        raise InputError(message)
+    seen: list[Target] = []
+    for name in names:
+        if name not in SETS:
+            message = f"targets {name!r} are unknown; allowed: {', '.join(SETS)}"
+            raise InputError(message)
+        seen += _bfcl(home) if name == "bfcl" else _texts(name, data)
+    chosen = [target for target in without_repeats(seen) if part in (None, _part(target))]
+    return tuple(_embedded(target, embedder) for target in _sample(chosen, names, most))
+
+
+def _part(target: Target) -> Part:
+    return part_of(target.text or "")
+
+
+def _sample(targets: list[Target], names: Sequence[str], most: int | None) -> list[Target]:
+    kept: list[Target] = []
+    for name in names:
+        own = [target for target in targets if target.name.startswith(f"{name}:")]
+        first = sorted(own, key=lambda target: place_of(f"{target.text} sample"))[:most]
+        kept += sorted(first, key=lambda target: target.row)
+    return kept
+
+
+def _embedded(target: Target, embedder: Embedder | None) -> Target:
+    if target.vector.size:
+        return target
+    if embedder is None:
+        message = f"{target.name} has no embedding yet; give an embedder, or take bfcl alone"
+        raise InputError(message)
+    # As the answers' vectors, so that a target's own text reaches similarity 1.
+    vector = embedder.encode([target.text or ""])[0].astype(np.float16)
+    return Target.of_vector(vector, name=target.name, text=target.text, row=target.row)
+
+
+def _bfcl(home: Path | None) -> list[Target]:
+    requests = load_catalogue(home).requests
+    vectors = Recording.load().request_embedding
+    return [
+        Target.of_vector(vector, name=f"bfcl:{request.id}", text=request.text, row=row)
+        for row, (request, vector) in enumerate(zip(requests, vectors, strict=True))
+    ]
+
+
+def _texts(name: str, data: Path | None) -> list[Target]:
+    folder = None if data is None else data / name
+    if folder is None or not folder.is_dir():
+        where = f"{folder} is missing" if folder else f"{name} needs a directory of data"
+        message = f"{where}; put {_ORIGINALS[name]} there, or name its parent with --data DIR"
+        raise DataError(message)
+    try:
+        texts = _READERS[name](folder)
+    except (OSError, EOFError, zlib.error, KeyError, TypeError, ValueError) as wrong:
+        message = f"{folder} is not in the expected format: {wrong!r}; compare it with its original"
+        raise DataError(message) from wrong
+    unknown = np.zeros(0)
+    return [Target(unknown, f"{name}:{row}", text, row) for row, text in enumerate(texts)]
+
+
+def _clapnq(folder: Path) -> list[str]:
+    return [_text(row["question"]) for row in _lines(folder / "questions.jsonl.gz")]
+
+
+def _scifact(folder: Path) -> list[str]:
+    return [_text(row["text"]) for row in _lines(folder / "queries.jsonl.gz")]
+
+
+def _metatool(folder: Path) -> list[str]:
+    return list(load_router("metatool", folder.parent).texts)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path) as file:
+        content = file.read(_CAP + 1)
+    if len(content) > _CAP:
+        message = f"{path} unpacks to more than the {_CAP} bytes accepted"
+        raise DataError(message)
+    return [json.loads(line) for line in content.decode().splitlines() if line.strip()]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        message = f"a text is {value!r}"
+        raise TypeError(message)
+    return value
+
+
+_READERS: dict[str, Callable[[Path], list[str]]] = {
+    "clapnq": _clapnq,
+    "scifact": _scifact,
+    "metatool": _metatool,
+}

@@ -1,0 +1,151 @@
+"""What is investigated: unit vectors, told apart by their texts where those are known."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+from unicodedata import normalize
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+WARM_SHARE = 0.6
+"""Share of texts whose investigations may be learned from beforehand."""
+Part = Literal["warm", "ab"]
+
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """An embedding to be investigated.
+
+    Args:
+        vector: (size,) float64 unit vector.
+        name: What reports call it.
+        text: What was embedded; ``None`` where nobody knows.
+        row: Its place in the set it came from.
+    """
+
+    vector: NDArray[np.float64]
+    name: str = ""
+    text: str | None = None
+    row: int = 0
+
+    @classmethod
+    def of_vector(
+        cls, vector: Any, *, name: str = "", text: str | None = None, row: int = 0
+    ) -> Self:
+        """Return the target of any vector; its direction is what counts.
+
+        Args:
+            vector: (size,) finite numbers, not all zero, of the embedder that answers.
+            name: What reports call it.
+            text: What was embedded, where it is known.
+            row: Its place in the set it came from.
+
+        Raises:
+            InputError: another shape, NaN or infinite numbers, or the zero vector.
+
+        >>> Target.of_vector([3.0, 4.0]).vector.tolist()
+        [0.6, 0.8]
+        """
+        return cls(unit_vector(vector), name, text, row)
+
+
+def unit_vector(vector: Any) -> NDArray[np.float64]:
+    """Return a vector scaled to length one.
+
+    Args:
+        vector: (size,) finite numbers, not all zero.
+
+    Returns:
+        (size,) float64.
+
+    Raises:
+        InputError: another shape, NaN or infinite numbers, or the zero vector.
+    """
+    try:
+        wide = np.array(vector, np.float64)
+    except (TypeError, ValueError) as wrong:
+        message = f"the target is no vector ({wrong}); allowed are finite numbers; send a flat list"
+        raise InputError(message) from None
+    if wide.ndim != 1 or wide.size == 0:
+        message = f"the target has shape {wide.shape}; allowed is one row of numbers"
+        raise InputError(f"{message}; investigate one embedding at a time")
+    bad = np.flatnonzero(~np.isfinite(wide))
+    if len(bad):
+        message = (
+            f"the target holds {wide[bad[0]]} at place {bad[0]} ({len(bad)} such in all); allowed "
+            "are finite numbers; embed the text again, or leave this target out"
+        )
+        raise InputError(message)
+    # Scaled first, as squares of very small or large numbers leave the range of float64.
+    largest = float(np.abs(wide).max())
+    if largest == 0.0:
+        message = (
+            "the target is the zero vector, which has no direction; allowed is any other; embed a "
+            "text that is not empty, or leave this target out"
+        )
+        raise InputError(message)
+    scaled = wide / largest
+    direction: NDArray[np.float64] = scaled / np.sqrt((scaled * scaled).sum())
+    return direction
+
+
+def normalised(text: str) -> str:
+    """Return a text's words alone, so that texts that differ in case or punctuation are equal.
+
+    Args:
+        text: Any text.
+
+    >>> normalised("What's  up?") == normalised("what s up")
+    True
+    """
+    folded = normalize("NFKC", text).casefold()
+    # A text without any word is still told from every other such text.
+    return " ".join(_WORD.findall(folded)) or folded
+
+
+def part_of(text: str) -> Part:
+    """Return which part a text belongs to, by a hash: equal texts of any sets are in the same.
+
+    Args:
+        text: Any text; what counts is `normalised`.
+
+    >>> part_of("Hello, world"), part_of("hello world!")
+    ('warm', 'warm')
+    """
+    return "warm" if place_of(text) < WARM_SHARE else "ab"
+
+
+def place_of(text: str) -> float:
+    """Return a number in [0, 1) that depends on nothing but the normalised text.
+
+    Args:
+        text: Any text.
+    """
+    digest = hashlib.sha256(normalised(text).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+def without_repeats(targets: Iterable[Target]) -> tuple[Target, ...]:
+    """Return the targets in order, the first of those with equal normalised texts.
+
+    Args:
+        targets: Those without a text are all kept.
+    """
+    first: dict[str, Target] = {}
+    for place, target in enumerate(targets):
+        # No normalised text holds a null character.
+        key = f"\0{place}" if target.text is None else normalised(target.text)
+        first.setdefault(key, target)
+    return tuple(first.values())
