@@ -9,27 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.features import FeatureMap
 from steersman.learn import LearnerSettings, load, run_learner
-from steersman.store import (
-    DecisionRow,
-    EventRow,
-    as_tenant,
-    declare,
-    encode,
-    log_decisions,
-    log_events,
-    points_of,
-    rounded,
-)
-from steersman.wire import new_id
+from steersman.store import declare, log_decisions, log_events, points_of, rounded
+from tests.store.rows import connected, decision_of, event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from steersman.learn import Bases, Replica
-    from steersman.store import Database, PointRow
+    from steersman.store import Database, DecisionRow, EventRow, PointRow
 
 NAMES = ("shallow", "middle", "deep")
 POLICIES = {
@@ -83,46 +72,12 @@ def decided(
     """Return a decision of a point over a random context, as the service would write it."""
     at = time.time() if at is None else at
     context = {"intent": str(rng.integers(4)), "length": round(float(rng.normal()), 3)}
-    x, key = encode(row.spec, FeatureMap(row.spec.context), context)
     action = str(rng.choice(NAMES))
-    features = None
+    made = decision_of(row, context, action, at=at, distribution=[0.3, 0.3, 0.4], p=0.3)
     if row.spec.policy.algorithm.startswith("joint_"):
-        rows = rounded(rng.normal(size=(3, 2)))
-        x, features = rows[NAMES.index(action)], rows.ravel().tolist()
-    moment = datetime.fromtimestamp(at, UTC)
-    made = DecisionRow(
-        tenant=row.tenant,
-        id=new_id(at),
-        skill=row.skill,
-        point=row.point,
-        episode=None,
-        parent=None,
-        unit=None,
-        rollout=None,
-        stage="live",
-        arm="control",
-        snapshot=row.snapshot,
-        update_seq=0,
-        spec_hash=row.spec_hash,
-        feature_hash=row.feature_hash,
-        context=context,
-        eligible=None,
-        distribution=[0.3, 0.3, 0.4],
-        action=action,
-        p=0.3,
-        p_kind="exact",
-        x=None if x is None else x.tolist(),
-        key=key,
-        features=features,
-        u=0.5,
-        degraded=False,
-        weight=1.0,
-        idempotency_key=None,
-        body_hash=None,
-        traceparent=None,
-        at=moment,
-        window_ends=moment + timedelta(seconds=row.spec.reward.window_s),
-    )
+        features = rounded(rng.normal(size=(3, 2)))
+        x = features[NAMES.index(action)].tolist()
+        made = made._replace(x=x, features=features.ravel().tolist())
     return made._replace(**changes)
 
 
@@ -131,21 +86,7 @@ def happened(
 ) -> EventRow:
     """Return an event about a decision, a second after it."""
     at = row.at + timedelta(seconds=1)
-    made = EventRow(
-        tenant=row.tenant,
-        id=str(new_id()),
-        decision=row.id,
-        episode=None,
-        type="feedback.submit",
-        schema_version=1,
-        at=at,
-        received_at=at,
-        outcomes=outcomes,
-        action_taken=None,
-        body=None,
-        body_hash=bytes(16),
-        traceparent=None,
-    )
+    made = event(row.tenant, row.id, at=at, received_at=at, outcomes=outcomes, body=None)
     return made._replace(**changes)
 
 
@@ -153,14 +94,11 @@ async def write(
     database: Database, decisions: Sequence[DecisionRow] = (), events: Sequence[EventRow] = ()
 ) -> None:
     """Write decisions in one transaction and each event in one of its own, in their order."""
-    connection = await database.connect("app")
-    try:
+    async with connected(database) as connection:
         if decisions:
             await log_decisions(connection, list(decisions))
-        for event in events:
-            assert await log_events(connection, [event]) == {}
-    finally:
-        await connection.close()
+        for one in events:
+            assert await log_events(connection, [one]) == {}
 
 
 async def traffic(
@@ -213,49 +151,34 @@ async def nothing_due(
     within_s: float = 60.0,
 ) -> None:
     """Wait until no work is due."""
-    connection = await database.connect("worker")
     until = time.monotonic() + within_s
-    try:
+    async with connected(database, "worker") as connection:
         while await connection.fetchval(
             "SELECT count(*) FROM work WHERE due_at <= $1", datetime.fromtimestamp(clock(), UTC)
         ):
             assert time.monotonic() < until, "work is left undone"
             assert running is None or not running.done(), running
             await asyncio.sleep(0.01)
-    finally:
-        await connection.close()
 
 
 async def point_of(database: Database, tenant: UUID) -> PointRow:
     """Return the one point of a tenant."""
-    connection = await database.connect("worker")
-    try:
-        async with as_tenant(connection, tenant):
-            (row,) = await points_of(connection, tenant)
-            return row
-    finally:
-        await connection.close()
+    async with connected(database, "worker", tenant) as connection:
+        (row,) = await points_of(connection, tenant)
+        return row
 
 
 async def replica_of(database: Database, tenant: UUID) -> Replica:
     """Return a fresh replica of the one point of a tenant."""
-    connection = await database.connect("worker")
-    try:
-        async with as_tenant(connection, tenant):
-            (row,) = await points_of(connection, tenant)
-            return await load(connection, row)
-    finally:
-        await connection.close()
+    async with connected(database, "worker", tenant) as connection:
+        (row,) = await points_of(connection, tenant)
+        return await load(connection, row)
 
 
 async def rows(database: Database, tenant: UUID, query: str, *arguments: Any) -> list[Any]:
     """Return the rows of a query that runs as a tenant."""
-    connection = await database.connect("worker")
-    try:
-        async with as_tenant(connection, tenant):
-            return list(await connection.fetch(query, *arguments))
-    finally:
-        await connection.close()
+    async with connected(database, "worker", tenant) as connection:
+        return list(await connection.fetch(query, *arguments))
 
 
 def bits(policy: Any) -> dict[str, bytes]:

@@ -6,17 +6,19 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from steersman.store import DecisionRow, EventRow, as_tenant
+from steersman.features import FeatureMap
+from steersman.store import DecisionRow, EventRow, as_tenant, encode
 from steersman.wire import id_time, new_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
-    from steersman.store import Database
+    from steersman.store import Database, PointRow
 
 # Every table that holds rows of tenants.
 TABLES = (
+    "answer_cache",
     "api_key",
     "audit",
     "checkpoint",
@@ -78,6 +80,30 @@ def decision(tenant: UUID, **changes: Any) -> DecisionRow:
         window_ends=at + timedelta(minutes=10),
     )
     return row._replace(**changes)
+
+
+def decision_of(
+    row: PointRow, context: dict[str, Any], action: str, *, at: float, **changes: Any
+) -> DecisionRow:
+    """Return a decision of a declared point over a context."""
+    x, key = encode(row.spec, FeatureMap(row.spec.context), context)
+    moment = datetime.fromtimestamp(at, UTC)
+    made = decision(
+        row.tenant,
+        id=new_id(at),
+        skill=row.skill,
+        point=row.point,
+        snapshot=row.snapshot,
+        spec_hash=row.spec_hash,
+        feature_hash=row.feature_hash,
+        context=context,
+        action=action,
+        x=None if x is None else x.tolist(),
+        key=key,
+        at=moment,
+        window_ends=moment + timedelta(seconds=row.spec.reward.window_s),
+    )
+    return made._replace(**changes)
 
 
 def event(tenant: UUID, decision: UUID | None, **changes: Any) -> EventRow:

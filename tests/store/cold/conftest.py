@@ -21,6 +21,7 @@ from steersman.store import (
     log_events,
 )
 from steersman.store.cold import Directory
+from tests.store.rows import decision, event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,56 +124,38 @@ class Past:
 
     def decision(self, at: datetime) -> DecisionRow:
         number = self.rng.randrange(10**6)
-        return DecisionRow(
-            tenant=self.tenant,
+        return decision(
+            self.tenant,
             id=decision_id(at, self.rng),
             skill="assistant",
             point="route",
             episode=f"e{number}",
-            parent=None,
             unit=f"u{number % 7}",
-            rollout=None,
-            stage="live",
-            arm="control",
-            snapshot="0.1.0",
             update_seq=number,
             spec_hash=bytes(range(32)),
-            feature_hash=bytes(32),
             context={"question": f"what is {number}?", "score": number / 7, "é": ["ü", None]},
             eligible=None if number % 2 else ["a", "b"],
-            distribution=[0.25, 0.75],
             action="ab"[number % 2],
             p=self.rng.random() * 0.9 + 0.1,
-            p_kind="exact",
             x=[0.5, float(number % 97), -1.25],
-            key=None,
-            features=None,
             u=self.rng.random(),
-            degraded=False,
-            weight=1.0,
-            idempotency_key=None,
-            body_hash=None,
-            traceparent=None,
             at=at,
             window_ends=at + timedelta(minutes=10),
         )
 
     def event(self, row: DecisionRow) -> EventRow:
         whole = self.rng.random() < 0.2
-        return EventRow(
-            tenant=self.tenant,
+        return event(
+            self.tenant,
+            None if whole else row.id,
             id=f"event-{row.id.hex}",
-            decision=None if whole else row.id,
             episode=row.episode if whole else None,
             type="task_result",
-            schema_version=1,
             at=row.at,
             received_at=row.at + timedelta(milliseconds=1),
             outcomes={"ok": 1, "latency_ms": row.update_seq / 3},
-            action_taken=None,
             body={"note": f"of {row.id}"},
             body_hash=hashlib.blake2b(row.id.bytes, digest_size=16).digest(),
-            traceparent=None,
         )
 
     def keys(self) -> dict[str, list[str]]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.features import FeatureMap
 from steersman.learn import StoredBases
 from steersman.registry import Consumer
-from steersman.store import DecisionRow, as_tenant, declare, encode, log_decisions, log_events
+from steersman.store import declare, log_decisions, log_events
 from steersman.systems.assistant.points import point_documents
 from steersman.systems.pipeline import SYSTEMS, Workshop, load_config
-from steersman.wire import new_id
 from tests.learn.shipping_world import registry_of
 from tests.learn.world import happened, learn_all
+from tests.store.rows import connected, decision_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,60 +67,20 @@ async def traffic(
     """Write requests that were routed evenly over some days; all succeed as often as ``earns``."""
     rng = np.random.default_rng(seed)
     begun = time.time() - days * 86_400.0
+    even: dict[str, Any] = {"distribution": [1 / 3] * 3, "p": 1 / 3}
     made, events = [], []
     for place in range(n):
         context, route = asked(rng), str(rng.choice(ROUTES))
         at = begun + place * days * 86_400.0 / n - 1000.0
-        one = _decided(row, context, route, at)._replace(**changes)
+        one = decision_of(row, context, route, at=at, **(even | changes))
         outcomes = came_of(context, route, rng)
         if earns is not None:
             outcomes |= dict.fromkeys(("success", "tool_ok"), float(rng.random() < earns))
         made.append(one)
         events.append(happened(one, outcomes, received_at=one.at))
-    connection = await database.connect("app")
-    try:
+    async with connected(database) as connection:
         await log_decisions(connection, made)
         await log_events(connection, events)
-    finally:
-        await connection.close()
-
-
-def _decided(row: PointRow, context: dict[str, Any], route: str, at: float) -> DecisionRow:
-    x, key = encode(row.spec, FeatureMap(row.spec.context), context)
-    moment = datetime.fromtimestamp(at, UTC)
-    return DecisionRow(
-        tenant=row.tenant,
-        id=new_id(at),
-        skill=row.skill,
-        point=row.point,
-        episode=None,
-        parent=None,
-        unit=None,
-        rollout=None,
-        stage="live",
-        arm="control",
-        snapshot=row.snapshot,
-        update_seq=0,
-        spec_hash=row.spec_hash,
-        feature_hash=row.feature_hash,
-        context=context,
-        eligible=None,
-        distribution=[1 / 3] * 3,
-        action=route,
-        p=1 / 3,
-        p_kind="exact",
-        x=x.tolist(),
-        key=key,
-        features=None,
-        u=0.5,
-        degraded=False,
-        weight=1.0,
-        idempotency_key=None,
-        body_hash=None,
-        traceparent=None,
-        at=moment,
-        window_ends=moment + timedelta(seconds=row.spec.reward.window_s),
-    )
 
 
 async def assistant(
@@ -162,19 +120,15 @@ def config(root: Path, text: str = "", name: str = "pipeline.yaml") -> Any:
 
 async def tables(database: Database, tenant: UUID) -> dict[str, Any]:
     """Return every row of every table, as the owner of the database sees them."""
-    connection = await database.connect("owner")
-    try:
+    async with connected(database, "owner", tenant) as connection:
         names = await connection.fetch(
             "SELECT c.relname AS name FROM pg_class AS c JOIN pg_namespace AS n "
             "ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition "
             "AND n.nspname = current_schema() ORDER BY 1"
         )
-        found = {}
-        async with as_tenant(connection, tenant):
-            for (name,) in names:
-                found[name] = await connection.fetchval(
-                    f"SELECT md5(string_agg(t::text, '|' ORDER BY t::text)) FROM \"{name}\" AS t"
-                )
-        return found
-    finally:
-        await connection.close()
+        return {
+            name: await connection.fetchval(
+                f"SELECT md5(string_agg(t::text, '|' ORDER BY t::text)) FROM \"{name}\" AS t"
+            )
+            for (name,) in names
+        }
