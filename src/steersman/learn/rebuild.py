@@ -24,7 +24,9 @@ from steersman.store import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from steersman.policies import ChoicePolicy
     from steersman.store import Database, PointRow
@@ -87,19 +89,11 @@ async def rebuild(
         async with connection.transaction():
             row = await hold_point(connection, point)
             await check_settled(connection, point)
-            segments = await lineage(connection, point, row.snapshot)
-            policy = initial_policy(row.spec)
-            snapshot = await add_snapshot(connection, row, pack_state(policy.state()))
-            sources = [segment.id for segment in segments]
-            await exclude_decisions(connection, point, sources, snapshot, unwanted)
-            relearning = Relearning(connection, row, snapshot, policy)
-            for segment in segments:
-                await relearning.follow(segment, until=until)
-            made = Rebuilt(snapshot, relearning.seq, relearning.excluded, relearning.lost)
+            made, policy = await _relearned(connection, row, unwanted, until)
             await _serve(connection, row, made, policy)
             detail = {
                 "from": row.snapshot,
-                "to": snapshot,
+                "to": made.snapshot,
                 "kept": made.kept,
                 "lost": made.lost,
                 "excluded": made.excluded,
@@ -111,6 +105,22 @@ async def rebuild(
     finally:
         await connection.close()
     return made
+
+
+async def _relearned(
+    connection: Any, row: PointRow, unwanted: Sequence[UUID], until: datetime | None
+) -> tuple[Rebuilt, ChoicePolicy]:
+    """Make a snapshot that has learned nothing, and learn again what led to the one that serves."""
+    point = row.tenant, row.skill, row.point
+    segments = await lineage(connection, point, row.snapshot)
+    policy = initial_policy(row.spec)
+    snapshot = await add_snapshot(connection, row, pack_state(policy.state()))
+    sources = [segment.id for segment in segments]
+    await exclude_decisions(connection, point, sources, snapshot, unwanted)
+    relearning = Relearning(connection, row, snapshot, policy)
+    for segment in segments:
+        await relearning.follow(segment, until=until)
+    return Rebuilt(snapshot, relearning.seq, relearning.excluded, relearning.lost), policy
 
 
 async def _serve(connection: Any, row: PointRow, made: Rebuilt, policy: ChoicePolicy) -> None:
