@@ -13,20 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from steersman.cli.options import run
 from steersman.cli.serving import served
 from steersman.store import as_tenant
+from tests.service.points import POINT
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-POINT = """
-format: 1
-skill: search
-decision: depth
-context: {dim: 8, fields: {intent: {type: category}}}
-actions: {kind: choice, names: [shallow, deep]}
-policy: {algorithm: lin_ucb}
-floor: 0.02
-fallback: {rules: [], otherwise: shallow}
-budgets: {deadline_ms: 20000}
-reward: {terms: {clicked: {weight: 1}}}
-"""
 
 
 @pytest.fixture

@@ -17,23 +17,14 @@ import pytest
 
 from steersman.service import HttpServer, Limits, Service, Settings, assemble
 from steersman.store import Database, Tenant, create_key, create_tenant, declare, load_secret
+from tests.service.points import POINT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
-POINT = """
-format: 1
-skill: search
-decision: depth
-context: {dim: 8, fields: {intent: {type: category}}}
-actions: {kind: choice, names: [shallow, deep]}
-policy: {algorithm: lin_ucb}
-floor: 0.02
-fallback: {rules: [], otherwise: shallow}
-budgets: {deadline_ms: 20000}
-reward: {terms: {clicked: {weight: 1}}}
-"""
+    from steersman.store import KeyRow
+
 DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
 
 
@@ -75,6 +66,19 @@ class Serving:
             body = json.loads(raw) if is_json else raw
             lower = {name.lower(): value for name, value in answer.headers.items()}
             return Answered(answer.status, lower, body)
+
+    async def new_key(
+        self, database: Database, owner: Tenant, *, name: str = "k", **what: Any
+    ) -> tuple[KeyRow, str]:
+        """Make another key: an operator's, unless role or scopes are named."""
+        return await create_key(
+            database,
+            owner.id,
+            secret=load_secret(self.home),
+            name=name,
+            actor="test",
+            **(what or {"role": "operator"}),
+        )
 
     def replica(self, skill: str, point: str) -> Any:
         """Return what the service serves a decision point from."""

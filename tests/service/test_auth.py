@@ -167,12 +167,9 @@ async def test_keys_that_are_not_used_are_forgotten(database, tenant) -> None:
 
 async def test_scopes_are_checked_for_every_route(serving, database, tenant) -> None:
     async with serving() as s:
-        secret = s.service.keys._secret
         texts = {}
         for scope in ("decide", "events", "read", "admin"):
-            _, texts[scope] = await create_key(
-                database, tenant.id, secret=secret, name=scope, scopes=[scope], actor="test"
-            )
+            _, texts[scope] = await s.new_key(database, tenant, name=scope, scopes=[scope])
         asked = [
             ("POST", "/v1/decide", DECIDE, "decide", 200),
             ("POST", "/v1/events", {}, "events", 200),
@@ -193,14 +190,7 @@ async def test_scopes_are_checked_for_every_route(serving, database, tenant) -> 
 
 async def test_a_revoked_key_is_out_within_a_second(serving, database, tenant) -> None:
     async with serving() as s:
-        row, text = await create_key(
-            database,
-            tenant.id,
-            secret=s.service.keys._secret,
-            name="k",
-            role="application",
-            actor="test",
-        )
+        row, text = await s.new_key(database, tenant, role="application")
         assert (await s.ask("POST", "/v1/decide", DECIDE, key=text)).status == 200
         await revoke_key(database, tenant.id, row.id, actor="test")
         begun = time.monotonic()
@@ -212,14 +202,7 @@ async def test_a_revoked_key_is_out_within_a_second_even_if_nobody_tells(
     serving, database, tenant
 ) -> None:
     async with serving() as s:
-        row, text = await create_key(
-            database,
-            tenant.id,
-            secret=s.service.keys._secret,
-            name="k",
-            role="application",
-            actor="test",
-        )
+        row, text = await s.new_key(database, tenant, role="application")
         assert (await s.ask("POST", "/v1/decide", DECIDE, key=text)).status == 200
         connection = await database.connect("owner")
         async with connection.transaction():
@@ -234,14 +217,7 @@ async def test_a_revoked_key_is_out_within_a_second_even_if_nobody_tells(
 async def test_another_tenants_key_sees_nothing_of_ours(serving, database) -> None:
     async with serving() as s:
         other = await create_tenant(database, f"o-{time.time_ns()}", actor="test")
-        _, text = await create_key(
-            database,
-            other.id,
-            secret=s.service.keys._secret,
-            name="k",
-            role="operator",
-            actor="test",
-        )
+        _, text = await s.new_key(database, other)
         decided = await s.ask("POST", "/v1/decide", DECIDE)
         path = f"/v1/decisions/{decided.body['decision_id']}/explain"
         event = {"event_id": "e", "decision_id": decided.body["decision_id"]}

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.store import create_key, create_tenant, declare, load_secret
+from steersman.store import create_tenant, declare
 from steersman.wire import new_id
-from tests.service.conftest import POINT
+from tests.service.points import POINT
 from tests.service.shipping import Shipping
 
 NEW = {"skill": "search", "decision": "depth", "reason": "a test"}
@@ -20,13 +20,6 @@ ACTIONS = ("pause", "resume", "promote", "rollback", "freeze")
 async def _published(s, database, tenant) -> dict[str, str]:
     shipping = Shipping(database, tenant.id, tenant.name, s.home)
     return {**NEW, "candidate": (await shipping.publish()).version}
-
-
-async def _key(s, database, owner, **what) -> str:
-    made = await create_key(
-        database, owner.id, secret=load_secret(s.home), name="k", actor="test", **what
-    )
-    return made[1]
 
 
 async def test_the_same_promotion_twice_goes_one_step(serving, database, tenant) -> None:
@@ -83,8 +76,8 @@ async def test_other_keys_and_other_tenants_can_do_nothing(serving, database, te
         new = await _published(s, database, tenant)
         made = (await s.ask("POST", "/v1/rollouts", new)).body
         path = f"/v1/rollouts/{made['id']}"
-        decides = await _key(s, database, tenant, role="application")
-        acts = await _key(s, database, tenant, scopes=["admin"])
+        _, decides = await s.new_key(database, tenant, role="application")
+        _, acts = await s.new_key(database, tenant, scopes=["admin"])
         for method, asked, body, keys in (
             ("GET", "/v1/rollouts", None, [decides, acts]),
             ("GET", path, None, [decides, acts]),
@@ -99,7 +92,7 @@ async def test_other_keys_and_other_tenants_can_do_nothing(serving, database, te
             assert (await s.ask(method, asked, body, key=None)).status == 401
         stranger = await create_tenant(database, f"t-{uuid4().hex}", actor="test")
         await declare(database, stranger.id, POINT, actor="test")
-        key = await _key(s, database, stranger, role="operator")
+        _, key = await s.new_key(database, stranger)
         answers = []
         for candidate in (new["candidate"], "0.7.7"):  # of another tenant; of nobody
             answer = await s.ask("POST", "/v1/rollouts", {**new, "candidate": candidate}, key=key)

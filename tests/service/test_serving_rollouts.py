@@ -15,7 +15,7 @@ from steersman.registry import Consumer
 from steersman.rollout import place, position
 from steersman.spec import loads
 from steersman.store import DecisionRow, as_tenant, declare, encode
-from tests.service.conftest import POINT
+from tests.service.points import POINT
 from tests.service.rollouts import DECIDE, decision, teach, until
 from tests.service.shipping import Shipping
 

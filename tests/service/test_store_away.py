@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.store import Database, create_key, create_tenant, migrate
+from steersman.store import Database, create_tenant, migrate
 
 DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
 
@@ -32,14 +32,7 @@ def test_the_store_goes_and_comes_back(own, starter) -> None:
         await migrate(own)
         tenant = await create_tenant(own, f"t-{uuid4().hex}", actor="test")
         async with starter(own, tenant)() as s:
-            _, unseen = await create_key(
-                own,
-                tenant.id,
-                secret=s.service.keys._secret,
-                name="unseen",
-                role="operator",
-                actor="test",
-            )
+            _, unseen = await s.new_key(own, tenant, name="unseen")
             decided = (await s.ask("POST", "/v1/decide", DECIDE)).body
             assert decided["logged"] is True
             await asyncio.to_thread(own.server.stop)
