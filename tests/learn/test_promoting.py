@@ -78,6 +78,69 @@ async def test_a_promoted_candidate_has_learned_all_of_the_log(database, signer,
     assert states[0] == states[1]
 
 
+@pytest.mark.parametrize("candidate", [{}, {"dim": 16}, {"policy": "beta"}])
+async def test_what_an_earlier_promotion_copied_is_learned_once(database, signer, candidate):
+    """Frozen from the line that both stand on, later than the version that was promoted first."""
+    states = []
+    for promoted in (True, False):
+        tenant = await create_tenant(database, f"o-{time.time_ns()}", actor="test")
+        row = await declared(database, tenant.id)
+        first = await traffic(database, row, 20)
+        await learn_all(database)
+        if promoted:
+            earlier = await publish_point(database, tenant.id, signer(tenant))
+        for step in (1, 2):
+            await earn(database, first[:6], step)
+        if promoted:
+            later = await publish_point(database, tenant.id, signer(tenant), **candidate)
+            await promote_point(database, tenant.id, earlier.version)
+        await earn(database, first[3:9], 3)
+        if promoted:
+            done = await promote_point(database, tenant.id, later.version)
+            assert (done.seq, done.lost) == (6, 0)
+        elif candidate:
+            new = await declared(database, tenant.id, **candidate)
+            await rebuild(database, new, actor="test")
+        found = await verify(database, await point_of(database, tenant.id))
+        assert (found.holds, found.not_learned) == (True, [])
+        states.append(bits((await replica_of(database, tenant.id)).policy))
+    assert states[0] == states[1]
+
+
+async def test_a_version_is_published_anew_where_what_came_since_cannot_be_told(
+    database, tenant, signer
+):
+    row = await declared(database, tenant.id)
+    first = await traffic(database, row, 20)
+    await learn_all(database)
+    versions = []
+    for step in range(3):
+        versions.append((await publish_point(database, tenant.id, signer(tenant))).version)
+        await earn(database, first[step : step + 6], step)
+    await promote_point(database, tenant.id, versions[0])
+    ids = [first[1].id]
+    await erase(database, tenant.id, decisions=ids, reason="asked to", actor="test")
+    await learn_all(database)
+    await promote_point(database, tenant.id, versions[1])
+    with pytest.raises(StateError, match="left out some of these"):
+        await promote_point(database, tenant.id, versions[2])
+    await promote_point(
+        database, tenant.id, (await publish_point(database, tenant.id, signer(tenant))).version
+    )
+    assert (await verify(database, await point_of(database, tenant.id))).not_learned == []
+
+
+async def earn(database, decisions, step):
+    """Correct the rewards of decisions, and learn it."""
+    rng = np.random.default_rng(step)
+    moment = timedelta(seconds=2 + step)
+    events = [
+        happened(one, {"success": float(rng.random())}, at=one.at + moment) for one in decisions
+    ]
+    await write(database, [], events)
+    await learn_all(database)
+
+
 async def test_what_was_erased_after_freezing_is_taken_out_of_a_candidate(database, tenant, signer):
     row = await declared(database, tenant.id)
     first = await traffic(database, row, 20)

@@ -31,6 +31,7 @@ from steersman.store import (
     newest_checkpoint,
     promote_snapshot,
     record,
+    same_update,
     spec_of,
     write_checkpoint,
 )
@@ -193,7 +194,11 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
 async def _tail(
     connection: Any, point: Point, serving: str, target: SnapshotRow
 ) -> list[tuple[Stretch, int]]:
-    """Return what the serving line has learned that the snapshot was not made from."""
+    """Return what the serving line has learned that the snapshot was not made from.
+
+    A line that was promoted after the snapshot was frozen begins with copies of what the line
+    before learned in between; the snapshot holds these already.
+    """
     origin = Origin.of((target.description or {}).get("evidence"))
     line, seq = (target.line, target.line_seq) if origin is None else (origin.line, origin.seq)
     stretches = await line_of(connection, point, serving)
@@ -203,8 +208,24 @@ async def _tail(
             f"{point[1]}/{point[2]} {target.version} comes from {line}, and {serving}, which "
             "serves, does not: what was learned since cannot be carried over; publish anew"
         )
-    first, *others = stretches[names.index(line) :]
-    return [(first, seq or 0), *((one, 0) for one in others)]
+    tail: list[tuple[Stretch, int]] = []
+    after = seq or 0
+    for stretch in stretches[names.index(line) :]:
+        if (
+            tail
+            and after
+            and not await same_update(
+                connection, point, (line, seq or 0), (stretch.snapshot, after)
+            )
+        ):
+            raise StateError(
+                f"{point[1]}/{point[2]} {target.version} was made from {line} after {seq} updates, "
+                f"and {stretch.snapshot} left out some of these when it was promoted: what was "
+                "learned since cannot be told apart; publish anew"
+            )
+        tail.append((stretch, after))
+        after = max(0, after - (stretch.last or 0))
+    return tail
 
 
 async def _segment(connection: Any, point: Point, stretch: Stretch) -> Segment:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from steersman.store.answer_cache import (
+    AnswerLimits,
+    TableCache,
+    trim_all_answers,
+    trim_answers,
+)
 from steersman.store.audit import AuditRow, history, record
 from steersman.store.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.store.backup import Backup, backup, restore
+from steersman.store.breaker import Breaker, store_is_away
 from steersman.store.crediting import (
     Decided,
     Happened,
@@ -53,14 +60,18 @@ from steersman.store.lines import (
     Stretch,
     decisions_learned,
     line_of,
+    same_update,
 )
 from steersman.store.migrate import make_partitions, migrate
 from steersman.store.points import (
     PointRow,
+    UnreadablePoint,
     check_settled,
     declare,
+    find_declared,
     initial_policy,
     learned_from,
+    points_as_they_are,
     points_of,
     tell_services,
 )
@@ -69,7 +80,9 @@ from steersman.store.promoting import (
     pin_point,
     promote_snapshot,
     take_back_snapshot,
+    unpin_point,
 )
+from steersman.store.redis_cache import RedisCache
 from steersman.store.relearning import (
     Logged,
     Segment,
@@ -105,6 +118,7 @@ from steersman.store.snapshots import (
     mark_published,
     reserve_snapshot,
     retract,
+    retracted_of,
     snapshots_of,
     store_spec,
 )
@@ -137,8 +151,10 @@ __all__ = [
     "ROLES",
     "SCOPES",
     "Anchor",
+    "AnswerLimits",
     "AuditRow",
     "Backup",
+    "Breaker",
     "ChainReport",
     "Database",
     "Decided",
@@ -158,13 +174,16 @@ __all__ = [
     "Logged",
     "Point",
     "PointRow",
+    "RedisCache",
     "RewardRow",
     "RolloutRow",
     "Segment",
     "SnapshotRow",
     "Stretch",
+    "TableCache",
     "Taken",
     "Tenant",
+    "UnreadablePoint",
     "UpdateRow",
     "Verdict",
     "VerdictRow",
@@ -205,6 +224,7 @@ __all__ = [
     "fence",
     "fence_rollout",
     "find_decision",
+    "find_declared",
     "find_keys",
     "find_rollout",
     "find_snapshot",
@@ -241,6 +261,7 @@ __all__ = [
     "newest_state",
     "open_incident",
     "pin_point",
+    "points_as_they_are",
     "points_of",
     "promote_snapshot",
     "queue_work",
@@ -248,15 +269,18 @@ __all__ = [
     "reserve_snapshot",
     "restore",
     "retract",
+    "retracted_of",
     "revoke_key",
     "rollouts_of",
     "rotate_key",
     "rounded",
+    "same_update",
     "set_tenant",
     "snapshots_of",
     "spec_of",
     "start_rollout",
     "state_home",
+    "store_is_away",
     "store_spec",
     "switch_snapshot",
     "take_back_snapshot",
@@ -265,7 +289,10 @@ __all__ = [
     "tell_replicas",
     "tell_services",
     "tenant_name",
+    "trim_all_answers",
+    "trim_answers",
     "unfinished",
+    "unpin_point",
     "updates_after",
     "verdicts_of",
     "verify_chain",

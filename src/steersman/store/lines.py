@@ -91,3 +91,29 @@ async def decisions_learned(
         *(*point, stretch.snapshot, after, stretch.last),
     )
     return [row["decision"] for row in rows]
+
+
+async def same_update(
+    connection: Any, point: Point, one: tuple[str, int], other: tuple[str, int]
+) -> bool:
+    """Return whether two updates are one: written for a snapshot, and copied for another.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        one: a snapshot and a number of its log.
+        other: likewise.
+
+    Returns:
+        False where there is no such number.
+
+    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
+    """
+    same: bool = await connection.fetchval(
+        "SELECT EXISTS (SELECT FROM update AS a JOIN update AS b "
+        "USING (tenant, skill, point, decision, revision, at) "
+        "WHERE a.tenant = $1 AND a.skill = $2 AND a.point = $3 "
+        "AND a.snapshot = $4 AND a.seq = $5 AND b.snapshot = $6 AND b.seq = $7)",
+        *(*point, *one, *other),
+    )
+    return same
