@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from steersman.store.answer_cache import (
-    AnswerLimits,
-    TableCache,
-    trim_all_answers,
-    trim_answers,
-)
 from steersman.store.audit import AuditRow, history, record
 from steersman.store.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.store.backup import Backup, backup, restore
-from steersman.store.breaker import Breaker, store_is_away
 from steersman.store.crediting import (
     Decided,
     Happened,
@@ -65,13 +58,10 @@ from steersman.store.lines import (
 from steersman.store.migrate import make_partitions, migrate
 from steersman.store.points import (
     PointRow,
-    UnreadablePoint,
     check_settled,
     declare,
-    find_declared,
     initial_policy,
     learned_from,
-    points_as_they_are,
     points_of,
     tell_services,
 )
@@ -80,9 +70,7 @@ from steersman.store.promoting import (
     pin_point,
     promote_snapshot,
     take_back_snapshot,
-    unpin_point,
 )
-from steersman.store.redis_cache import RedisCache
 from steersman.store.relearning import (
     Logged,
     Segment,
@@ -118,7 +106,6 @@ from steersman.store.snapshots import (
     mark_published,
     reserve_snapshot,
     retract,
-    retracted_of,
     snapshots_of,
     store_spec,
 )
@@ -151,10 +138,8 @@ __all__ = [
     "ROLES",
     "SCOPES",
     "Anchor",
-    "AnswerLimits",
     "AuditRow",
     "Backup",
-    "Breaker",
     "ChainReport",
     "Database",
     "Decided",
@@ -174,16 +159,13 @@ __all__ = [
     "Logged",
     "Point",
     "PointRow",
-    "RedisCache",
     "RewardRow",
     "RolloutRow",
     "Segment",
     "SnapshotRow",
     "Stretch",
-    "TableCache",
     "Taken",
     "Tenant",
-    "UnreadablePoint",
     "UpdateRow",
     "Verdict",
     "VerdictRow",
@@ -224,7 +206,6 @@ __all__ = [
     "fence",
     "fence_rollout",
     "find_decision",
-    "find_declared",
     "find_keys",
     "find_rollout",
     "find_snapshot",
@@ -261,7 +242,6 @@ __all__ = [
     "newest_state",
     "open_incident",
     "pin_point",
-    "points_as_they_are",
     "points_of",
     "promote_snapshot",
     "queue_work",
@@ -269,7 +249,6 @@ __all__ = [
     "reserve_snapshot",
     "restore",
     "retract",
-    "retracted_of",
     "revoke_key",
     "rollouts_of",
     "rotate_key",
@@ -280,7 +259,6 @@ __all__ = [
     "spec_of",
     "start_rollout",
     "state_home",
-    "store_is_away",
     "store_spec",
     "switch_snapshot",
     "take_back_snapshot",
@@ -289,10 +267,7 @@ __all__ = [
     "tell_replicas",
     "tell_services",
     "tenant_name",
-    "trim_all_answers",
-    "trim_answers",
     "unfinished",
-    "unpin_point",
     "updates_after",
     "verdicts_of",
     "verify_chain",
