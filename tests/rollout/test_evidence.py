@@ -8,7 +8,8 @@ import pytest
 from steersman.learn import Reason, publish
 from steersman.policies import Fixed, build
 from steersman.rollout import plan_of
-from steersman.rollout.evidence import Candidate, Shadow, logged_choices, off_policy, shadow
+from steersman.rollout.candidate import Candidate
+from steersman.rollout.evidence import Shadow, logged_choices, off_policy, shadow
 from steersman.spec import loads
 from tests.rollout.world import NoSigner, check_history, document, world
 

@@ -15,17 +15,14 @@ from steersman.rollout.burn import (
 )
 from steersman.rollout.comparing import Compared, MetricEvidence, compare
 from steersman.rollout.controller import ControllerSettings, run_controller
-from steersman.rollout.forecasting import Forecast, StageForecast, forecast
-from steersman.rollout.judging import (
+from steersman.rollout.counted import (
     Evidence,
-    Judgement,
     OffPolicyEvidence,
     ShadowEvidence,
     SourceEvidence,
-    Verdict,
-    judge,
-    rejudge,
 )
+from steersman.rollout.forecasting import Forecast, StageForecast, forecast
+from steersman.rollout.judging import Judgement, Verdict, judge, rejudge
 from steersman.rollout.logged import Traffic, traffic_of
 from steersman.rollout.machine import (
     ACTIONS,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import RolloutError
 from steersman.learn import StoredBases
+from steersman.rollout.candidate import candidate_of
 from steersman.rollout.machine import Action, Status, legal_actions, next_of
 from steersman.rollout.moves import audit, finish, next_stage, roll_back, take_back
 from steersman.rollout.plan import RolloutPlan
 from steersman.rollout.reasons import checked_reason
-from steersman.rollout.starting import candidate_of
 from steersman.store import (
     as_tenant,
     claim_rollout,

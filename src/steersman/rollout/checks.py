@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from steersman.rollout.comparing import Compared
-    from steersman.rollout.judging import Evidence, OffPolicyEvidence, SourceEvidence
+    from steersman.rollout.counted import Evidence, OffPolicyEvidence, SourceEvidence
     from steersman.rollout.plan import PlannedStage, RolloutPlan
 
 Weight = Literal["roll_back", "stop", "hold", "wait"]

@@ -23,7 +23,7 @@ import asyncpg
 from steersman.errors import FencedError, StoreError
 from steersman.learn import StoredBases
 from steersman.rollout.claims import Claims
-from steersman.rollout.judging import SourceEvidence
+from steersman.rollout.counted import SourceEvidence
 from steersman.rollout.looking import Looking
 from steersman.rollout.sources import StoreSource
 from steersman.rollout.timing import SteadyClock

@@ -8,117 +8,24 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import InputError
-from steersman.features import FeatureMap
-from steersman.rollout.judging import OffPolicyEvidence, ShadowEvidence
-from steersman.store import encode
+from steersman.rollout.candidate import LoggedChoice
+from steersman.rollout.counted import OffPolicyEvidence, ShadowEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
-    from uuid import UUID
-
-    from numpy.typing import NDArray
 
     from steersman.ope import LoggedData
-    from steersman.policies import ChoicePolicy
+    from steersman.rollout.candidate import Candidate
     from steersman.rollout.plan import RolloutPlan
-    from steersman.spec import DecisionPoint, Gates
+    from steersman.spec import Gates
     from steersman.store import Point
 
-    Floats = NDArray[np.float64]
-
 MOST_ROWS = 5_000
-
-
-class LoggedChoice(NamedTuple):
-    """A decision of the control, as another policy has to see it.
-
-    Attributes:
-        id: of the decision.
-        unit: what it belongs to.
-        context: what was known.
-        eligible: names allowed; None: all that are declared.
-        features: of the eligible actions, row after row; None without.
-        action: what was drawn.
-        p: with which probability.
-        reward: 0 to 1; None if it has none.
-
-    No doctest: a value; ``tests/rollout/test_evidence.py`` shows where it is made.
-    """
-
-    id: UUID
-    unit: str
-    context: Any
-    eligible: list[str] | None
-    features: list[float] | None
-    action: str
-    p: float
-    reward: float | None
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A policy that is to be judged, with what it takes to ask it.
-
-    Attributes:
-        policy: as it was published.
-        spec: the declaration that it was made under.
-        features: the map of that declaration's context.
-    """
-
-    policy: ChoicePolicy
-    spec: DecisionPoint
-    features: FeatureMap
-
-    @classmethod
-    def of(cls, policy: ChoicePolicy, spec: DecisionPoint) -> Candidate:
-        """Return a candidate.
-
-        Args:
-            policy: as it was published.
-            spec: the declaration that it was made under.
-        """
-        return cls(policy, spec, FeatureMap(spec.context))
-
-    def names(self, logged: LoggedChoice) -> Sequence[str]:
-        """Return the actions that its distribution is over.
-
-        Args:
-            logged: the decision.
-        """
-        if logged.eligible is not None and getattr(self.spec.actions, "open", False):
-            return logged.eligible
-        return tuple(getattr(self.spec.actions, "names", ()))
-
-    def distribution(self, logged: LoggedChoice) -> tuple[Floats, Floats | None]:
-        """Return what it would have drawn from, and the vector that it would have seen.
-
-        Args:
-            logged: the decision.
-
-        Returns:
-            Probabilities over `names`, and ``x`` or None.
-
-        Raises:
-            SteersmanError: it cannot decide this one.
-        """
-        x, key = encode(self.spec, self.features, logged.context)
-        seen: Any = x if x is not None else key if key is not None else logged.context
-        names = self.names(logged)
-        rows = None
-        if logged.features is not None:
-            rows = np.asarray(logged.features, dtype=np.float64)
-            rows = rows.reshape(len(logged.eligible or names), -1)
-        found = self.policy.distribution(seen, eligible=logged.eligible, features=rows)
-        if len(found) != len(names) or not np.isclose(found.sum(), 1.0, atol=1e-6):
-            message = f"the distribution of {len(found)} actions sums to {found.sum()!r}; wanted "
-            raise InputError(message + f"are {len(names)} probabilities that sum to 1")
-        return found, x
 
 
 @dataclass(slots=True)

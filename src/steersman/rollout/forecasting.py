@@ -115,22 +115,14 @@ def forecast(
     Simulated rollouts take as many: ``python -m benchmarks.rollout``.
     """
     spreads = {} if spreads is None else spreads
-    _check(sd, units_per_day, power, spreads)
-    if not math.isfinite(effect):
-        message = f"effect is {effect!r}; allowed is a finite difference of rewards, e.g. 0.03"
-        raise InputError(message)
-    reward, *others = plan.guardrails
+    _check(sd, effect, units_per_day, power, spreads)
     loss = plan.objective_margin if plan.objective == "non_inferior" else 0.0
-    objective = _Claim(sd, effect + loss)
-    margins = {
-        each.name: _Claim(spreads[each.name], each.margin)
-        for each in others
-        if each.name in spreads and each.worse == "roll_back"
-    }
+    objective, margins = _Claim(sd, effect + loss), _margins(plan, spreads)
     planned, early = 2 * plan.planned_units, 2 * plan.harm_units
     units = _needed([objective, *margins.values()], power, plan.alpha, planned)
     canary = _needed([_Claim(sd, max(effect, 0.0) + plan.canary_margin)], power, plan.alpha, early)
-    harm = _needed([_Claim(sd, abs(effect) or loss)], _HARM_POWER, reward.alpha, early)
+    harm_alpha = plan.guardrails[0].alpha
+    harm = _needed([_Claim(sd, abs(effect) or loss)], _HARM_POWER, harm_alpha, early)
     stages = _stages(plan, max(units, plan.first_look_units), canary, units_per_day)
     tested = sum(stage.units for stage in stages if stage.name in {"canary", "ab"})
     return Forecast(
@@ -154,7 +146,9 @@ class _Claim(NamedTuple):
     distance: float
 
 
-def _check(sd: float, units_per_day: float, power: float, spreads: Mapping[str, float]) -> None:
+def _check(
+    sd: float, effect: float, units_per_day: float, power: float, spreads: Mapping[str, float]
+) -> None:
     for name, value in (("sd", sd), ("units_per_day", units_per_day)):
         if not (math.isfinite(value) and value > 0.0):
             message = f"{name} is {value!r}; allowed is a finite number above 0; measure it"
@@ -166,6 +160,18 @@ def _check(sd: float, units_per_day: float, power: float, spreads: Mapping[str, 
     if not 0.0 < power < 1.0:
         message = f"power is {power!r}; allowed is 0 < power < 1; take e.g. 0.8"
         raise InputError(message)
+    if not math.isfinite(effect):
+        message = f"effect is {effect!r}; allowed is a finite difference of rewards, e.g. 0.03"
+        raise InputError(message)
+
+
+def _margins(plan: RolloutPlan, spreads: Mapping[str, float]) -> dict[str, _Claim]:
+    """Return what is to be shown of the guardrails besides the reward whose spread is known."""
+    return {
+        each.name: _Claim(spreads[each.name], each.margin)
+        for each in plan.guardrails[1:]
+        if each.name in spreads and each.worse == "roll_back"
+    }
 
 
 def _needed(claims: Sequence[_Claim], power: float, alpha: float, n_star: int) -> int:

@@ -16,7 +16,7 @@ from uuid import UUID
 from steersman.errors import SteersmanError
 from steersman.learn import credit_of, read_evidence
 from steersman.rollout.arms import place, position
-from steersman.rollout.evidence import LoggedChoice
+from steersman.rollout.candidate import LoggedChoice
 from steersman.rollout.plan import RolloutPlan
 from steersman.rollout.units import Observed
 

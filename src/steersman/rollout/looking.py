@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from steersman.errors import SteersmanError
 from steersman.rollout.burn import stretches
+from steersman.rollout.candidate import candidate_of
+from steersman.rollout.counted import Evidence
 from steersman.rollout.evidence import Shadow, logged_choices, off_policy, shadow
 from steersman.rollout.gather import Gathering, last_decision_at, observe, shadowed
-from steersman.rollout.judging import Evidence
 from steersman.rollout.plan import RolloutPlan
-from steersman.rollout.starting import candidate_of
 from steersman.rollout.units import Units
 from steersman.store import as_tenant, hold_view, latest_verdict
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steersman.learn import Bases
-    from steersman.rollout.evidence import Candidate
-    from steersman.rollout.judging import OffPolicyEvidence, SourceEvidence
+    from steersman.rollout.candidate import Candidate
+    from steersman.rollout.counted import OffPolicyEvidence, SourceEvidence
     from steersman.rollout.timing import Moment
     from steersman.store import PointRow, RolloutRow, VerdictRow
 

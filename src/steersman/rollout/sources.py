@@ -16,7 +16,7 @@ import urllib3
 
 from steersman.errors import InputError, StoreError
 from steersman.rollout.burn import Counts
-from steersman.rollout.judging import SourceEvidence
+from steersman.rollout.counted import SourceEvidence
 from steersman.rollout.tallying import Tally
 from steersman.store import as_tenant
 

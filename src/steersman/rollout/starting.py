@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import RolloutError
 from steersman.learn import StoredBases, check_promotable
-from steersman.rollout.evidence import Candidate, logged_choices, off_policy
+from steersman.rollout.candidate import candidate_of
+from steersman.rollout.evidence import logged_choices, off_policy
 from steersman.rollout.moves import audit
 from steersman.rollout.plan import RolloutPlan, plan_of
 from steersman.rollout.reasons import checked_reason
 from steersman.store import (
-    find_snapshot,
     hold_point,
     hold_view,
     last_update,
     rollouts_of,
-    spec_of,
     start_rollout,
 )
 
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.learn import Bases
-    from steersman.rollout.judging import OffPolicyEvidence
+    from steersman.rollout.counted import OffPolicyEvidence
     from steersman.spec import DecisionPoint
-    from steersman.store import Database, Point, PointRow, RolloutRow, SnapshotRow
+    from steersman.store import Database, Point, PointRow, RolloutRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,40 +99,15 @@ async def start(
     key = tenant, wanted.skill, wanted.point
     connection = await database.connect("worker")
     try:
-        checked = await _verified(connection, key, wanted, clock, bases or StoredBases())
-        if salt is not None:
-            checked = replace(checked, plan=replace(checked.plan, salt=salt))
+        placing = os.urandom(16).hex() if salt is None else salt
+        checked = await _verified(connection, key, wanted, clock, bases or StoredBases(), placing)
         now = datetime.fromtimestamp(clock(), UTC)
         async with connection.transaction():
             point = await hold_point(connection, key)
             await _check_history(connection, key, wanted)
             await check_promotable(connection, point, wanted.candidate)
-            stage = checked.plan.stages[0]
-            seq = point.pinned_seq
-            row = await start_rollout(
-                connection,
-                key,
-                candidate=wanted.candidate,
-                control=point.snapshot,
-                control_seq=await last_update(connection, key) if seq is None else seq,
-                stage=stage.name,
-                share=stage.share,
-                salt=checked.plan.salt,
-                plan=checked.plan.to_json(),
-                now=now,
-                concurrent=checked.plan.concurrent,
-                reason=wanted.reason,
-            )
-            evidence = checked.evidence
-            detail = {
-                "again": wanted.again,
-                "force": wanted.force,
-                "control": row.control,
-                "evidence": None if evidence is None else asdict(evidence),
-            }
-            await audit(
-                connection, row, "rollout.start", actor=actor, reason=wanted.reason, detail=detail
-            )
+            row = await _write(connection, point, wanted, checked.plan, now)
+            await _tell(connection, row, wanted, checked.evidence, actor)
             return row
     finally:
         await connection.close()
@@ -147,44 +121,6 @@ def _with_reasons(wanted: Wanted) -> Wanted:
         if given:
             checked[name] = checked_reason(given, name=name)
     return replace(wanted, **checked)
-
-
-async def candidate_of(
-    connection: Any, point: PointRow, version: str, bases: Bases
-) -> tuple[SnapshotRow, Candidate]:
-    """Return a candidate that verified.
-
-    Args:
-        connection: within a transaction of the tenant.
-        point: its decision point.
-        version: of the candidate.
-        bases: verifies it.
-
-    Returns:
-        Its row, and the policy with the declaration that it was made under.
-
-    Raises:
-        RolloutError: it was never published, or was retracted.
-        SnapshotError: it does not verify.
-        StateError: there is no such snapshot.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
-    """
-    found = await find_snapshot(connection, (point.tenant, point.skill, point.point), version)
-    if not found.is_available:
-        why = "was retracted" if found.retracted_at is not None else "was never published"
-        message = f"{point.skill}/{point.point} {version} {why}; publish a version and name it"
-        raise RolloutError(message)
-    spec = await spec_of(connection, found.spec_hash)
-    row = replace(
-        point,
-        snapshot=version,
-        spec=spec,
-        spec_hash=found.spec_hash,
-        feature_hash=found.feature_hash,
-    )
-    await bases.check(connection, row)
-    return found, Candidate.of(await bases.base(connection, row), spec)
 
 
 def check_fits(declared: DecisionPoint, candidate: DecisionPoint) -> None:
@@ -222,7 +158,12 @@ class _Checked:
 
 
 async def _verified(
-    connection: Any, key: Point, wanted: Wanted, clock: Callable[[], float], bases: Bases
+    connection: Any,
+    key: Point,
+    wanted: Wanted,
+    clock: Callable[[], float],
+    bases: Bases,
+    salt: str,
 ) -> _Checked:
     """Verify and compare before anything is held: a registry may be slow."""
     now = datetime.fromtimestamp(clock(), UTC)
@@ -230,7 +171,7 @@ async def _verified(
         point = await hold_view(connection, key)
         _, candidate = await candidate_of(connection, point, wanted.candidate, bases)
         check_fits(point.spec, candidate.spec)
-        plan = plan_of(point.spec, salt=os.urandom(16).hex(), overrides=wanted.overrides)
+        plan = plan_of(point.spec, salt=salt, overrides=wanted.overrides)
         if wanted.concurrent is not None:
             plan = replace(plan, concurrent=wanted.concurrent)
         if plan.stages[0].name == "shadow" or wanted.force:
@@ -252,3 +193,40 @@ async def _check_history(connection: Any, key: Point, wanted: Wanted) -> None:
                 f"{skill}/{point} {wanted.candidate} was rolled back ({row.reason:.200}) and is "
                 "frozen; publish a new version, or say why it should be tried again (--again)"
             )
+
+
+async def _write(
+    connection: Any, point: PointRow, wanted: Wanted, plan: RolloutPlan, now: datetime
+) -> RolloutRow:
+    key = point.tenant, point.skill, point.point
+    stage, seq = plan.stages[0], point.pinned_seq
+    return await start_rollout(
+        connection,
+        key,
+        candidate=wanted.candidate,
+        control=point.snapshot,
+        control_seq=await last_update(connection, key) if seq is None else seq,
+        stage=stage.name,
+        share=stage.share,
+        salt=plan.salt,
+        plan=plan.to_json(),
+        now=now,
+        concurrent=plan.concurrent,
+        reason=wanted.reason,
+    )
+
+
+async def _tell(
+    connection: Any,
+    row: RolloutRow,
+    wanted: Wanted,
+    evidence: OffPolicyEvidence | None,
+    actor: str,
+) -> None:
+    detail = {
+        "again": wanted.again,
+        "force": wanted.force,
+        "control": row.control,
+        "evidence": None if evidence is None else asdict(evidence),
+    }
+    await audit(connection, row, "rollout.start", actor=actor, reason=wanted.reason, detail=detail)

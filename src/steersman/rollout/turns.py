@@ -24,7 +24,8 @@ from steersman.store import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.rollout.judging import Judgement, SourceEvidence
+    from steersman.rollout.counted import SourceEvidence
+    from steersman.rollout.judging import Judgement
     from steersman.rollout.looking import Looking, Paces
     from steersman.rollout.timing import Moment
     from steersman.store import RolloutRow

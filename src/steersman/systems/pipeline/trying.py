@@ -23,7 +23,8 @@ from steersman.registry import (
     off_policy_delta,
     unpack_state,
 )
-from steersman.rollout.evidence import Candidate, LoggedChoice, logged_data
+from steersman.rollout.candidate import Candidate, LoggedChoice
+from steersman.rollout.evidence import logged_data
 from steersman.store import (
     base_state,
     hold_out,

@@ -1,0 +1,149 @@
+"""A candidate that verified, and what it would have drawn where the control did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from steersman.errors import InputError, RolloutError
+from steersman.features import FeatureMap
+from steersman.store import encode, find_snapshot, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from numpy.typing import NDArray
+
+    from steersman.learn import Bases
+    from steersman.policies import ChoicePolicy
+    from steersman.spec import DecisionPoint
+    from steersman.store import PointRow, SnapshotRow
+
+    Floats = NDArray[np.float64]
+
+
+class LoggedChoice(NamedTuple):
+    """A decision of the control, as another policy has to see it.
+
+    Attributes:
+        id: of the decision.
+        unit: what it belongs to.
+        context: what was known.
+        eligible: names allowed; None: all that are declared.
+        features: of the eligible actions, row after row; None without.
+        action: what was drawn.
+        p: with which probability.
+        reward: 0 to 1; None if it has none.
+
+    No doctest: a value; ``tests/rollout/test_evidence.py`` shows where it is made.
+    """
+
+    id: UUID
+    unit: str
+    context: Any
+    eligible: list[str] | None
+    features: list[float] | None
+    action: str
+    p: float
+    reward: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy that is to be judged, with what it takes to ask it.
+
+    Attributes:
+        policy: as it was published.
+        spec: the declaration that it was made under.
+        features: the map of that declaration's context.
+    """
+
+    policy: ChoicePolicy
+    spec: DecisionPoint
+    features: FeatureMap
+
+    @classmethod
+    def of(cls, policy: ChoicePolicy, spec: DecisionPoint) -> Candidate:
+        """Return a candidate.
+
+        Args:
+            policy: as it was published.
+            spec: the declaration that it was made under.
+        """
+        return cls(policy, spec, FeatureMap(spec.context))
+
+    def names(self, logged: LoggedChoice) -> Sequence[str]:
+        """Return the actions that its distribution is over.
+
+        Args:
+            logged: the decision.
+        """
+        if logged.eligible is not None and getattr(self.spec.actions, "open", False):
+            return logged.eligible
+        return tuple(getattr(self.spec.actions, "names", ()))
+
+    def distribution(self, logged: LoggedChoice) -> tuple[Floats, Floats | None]:
+        """Return what it would have drawn from, and the vector that it would have seen.
+
+        Args:
+            logged: the decision.
+
+        Returns:
+            Probabilities over `names`, and ``x`` or None.
+
+        Raises:
+            SteersmanError: it cannot decide this one.
+        """
+        x, key = encode(self.spec, self.features, logged.context)
+        seen: Any = x if x is not None else key if key is not None else logged.context
+        names = self.names(logged)
+        rows = None
+        if logged.features is not None:
+            rows = np.asarray(logged.features, dtype=np.float64)
+            rows = rows.reshape(len(logged.eligible or names), -1)
+        found = self.policy.distribution(seen, eligible=logged.eligible, features=rows)
+        if len(found) != len(names) or not np.isclose(found.sum(), 1.0, atol=1e-6):
+            message = f"the distribution of {len(found)} actions sums to {found.sum()!r}; wanted "
+            raise InputError(message + f"are {len(names)} probabilities that sum to 1")
+        return found, x
+
+
+async def candidate_of(
+    connection: Any, point: PointRow, version: str, bases: Bases
+) -> tuple[SnapshotRow, Candidate]:
+    """Return a candidate that verified.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: its decision point.
+        version: of the candidate.
+        bases: verifies it.
+
+    Returns:
+        Its row, and the policy with the declaration that it was made under.
+
+    Raises:
+        RolloutError: it was never published, or was retracted.
+        SnapshotError: it does not verify.
+        StateError: there is no such snapshot.
+
+    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
+    """
+    found = await find_snapshot(connection, (point.tenant, point.skill, point.point), version)
+    if not found.is_available:
+        why = "was retracted" if found.retracted_at is not None else "was never published"
+        message = f"{point.skill}/{point.point} {version} {why}; publish a version and name it"
+        raise RolloutError(message)
+    spec = await spec_of(connection, found.spec_hash)
+    row = replace(
+        point,
+        snapshot=version,
+        spec=spec,
+        spec_hash=found.spec_hash,
+        feature_hash=found.feature_hash,
+    )
+    await bases.check(connection, row)
+    return found, Candidate.of(await bases.base(connection, row), spec)
