@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from steersman.client.delivery import MOST_BYTES, batch_request, settle
-from steersman.client.disk_queue import Item, Row
 from steersman.client.exchange import Answer, Failure
+from steersman.client.items import Item, Row
 from steersman.client.lease import Lease
 from steersman.errors import InputError, QueueFullError
 

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from steersman.client.disk_queue import DiskQueue, Item, Settlement
+from steersman.client.disk_queue import DiskQueue
+from steersman.client.items import Item, Settlement
 from steersman.client.lease import Lease
 from steersman.errors import QueueError, QueueFullError
 
@@ -175,7 +176,7 @@ def test_a_file_that_is_no_queue_is_left_alone_and_named(tmp_path):
 
 
 def test_a_queue_locked_for_long_by_another_says_so(path, queue, monkeypatch):
-    monkeypatch.setattr("steersman.client.disk_queue.BUSY_S", 0.05)
+    monkeypatch.setattr("steersman.client.queue_file.BUSY_S", 0.05)
     queue.put([event(1)])
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

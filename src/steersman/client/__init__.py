@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from steersman.client.asking import Ask
 from steersman.client.async_client import AsyncClient
-from steersman.client.disk_queue import Backlog, RefusedItem
+from steersman.client.items import Backlog, RefusedItem
 from steersman.client.sync_client import Client
 
 __all__ = ["Ask", "AsyncClient", "Backlog", "Client", "RefusedItem"]

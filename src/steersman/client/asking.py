@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from steersman import wire
-from steersman.client.disk_queue import Item
+from steersman.client.items import Item
 from steersman.errors import InputError
 
 _MOST_BODY_BYTES = 16 << 20

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
-    from steersman.client.disk_queue import Drop
+    from steersman.client.items import Drop
 
 
 class Options(TypedDict, total=False):

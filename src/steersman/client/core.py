@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.client.asking import Ask
-    from steersman.client.disk_queue import Item
     from steersman.client.exchange import Heard, Steps
+    from steersman.client.items import Item
     from steersman.client.judging import Verdict
     from steersman.client.outbox import Outbox
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from steersman import wire
-from steersman.client.disk_queue import Settlement
 from steersman.client.exchange import Answer, Request
+from steersman.client.items import Settlement
 from steersman.client.judging import Again, Done, judge, read_problem
 from steersman.client.retrying import RETRIED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.client.disk_queue import Row
     from steersman.client.exchange import Heard
+    from steersman.client.items import Row
 
 MOST_ROWS = 500
 FEW_ROWS = 64

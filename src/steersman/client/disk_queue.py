@@ -7,24 +7,22 @@ last rows, and never corrupts the rest.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
-import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from steersman.client.items import Backlog, Item, RefusedItem, Row
+from steersman.client.queue_file import open_file, queue_error
 from steersman.errors import QueueError, QueueFullError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-Kind = Literal["record", "event"]
-Drop = Literal["never", "oldest"]
+    from steersman.client.items import Drop, Kind, Settlement
+
 REFUSED_KEPT = 1000
-BUSY_S = 5.0
 _PAGE = 4096
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS record(
@@ -38,82 +36,6 @@ CREATE TABLE IF NOT EXISTS counter(name TEXT PRIMARY KEY, value INTEGER NOT NULL
 PRAGMA user_version = 1;
 """
 # AUTOINCREMENT: a number is never given twice, so settling a batch cannot remove a newer row.
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One thing to deliver.
-
-    Attributes:
-        kind: a record (a decision to be stored late) or an event.
-        id: of the decision or event.
-        body: JSON, as it will be sent.
-    """
-
-    kind: Kind
-    id: str
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An item in the queue, with its number there."""
-
-    seq: int
-    item: Item
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedItem:
-    """An item that the service refused for good; it is kept so that somebody can look at it.
-
-    Attributes:
-        kind: ``record`` or ``event``.
-        id: of the decision or event.
-        body: the JSON that was sent.
-        problem: the JSON that the service answered.
-        at: when, in seconds since 1970.
-    """
-
-    kind: Kind
-    id: str
-    body: bytes
-    problem: bytes
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """What is done with the rows of a batch; those not named stay where they are.
-
-    Attributes:
-        done: delivered, to be removed.
-        refused: to be set aside, each with the problem.
-        later: to be put at the end, so that they hold up nothing.
-    """
-
-    done: tuple[Row, ...] = ()
-    refused: tuple[tuple[Row, bytes], ...] = ()
-    later: tuple[Row, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """What is in the queue, of all processes that share it.
-
-    Attributes:
-        records: decisions to be stored late.
-        events: events not yet delivered.
-        bytes: used on disk.
-        refused: items the service refused so far; the last 1,000 can be looked at.
-        dropped: items given up because the queue was full, with ``drop="oldest"``.
-    """
-
-    records: int
-    events: int
-    bytes: int
-    refused: int
-    dropped: int
 
 
 class DiskQueue:
@@ -287,62 +209,13 @@ class DiskQueue:
         if self._closed:
             raise QueueError(f"the queue {self.path} was closed with its client; make a new client")
         if self._open is None:
-            self._open = _open(self.path)
+            self._open = open_file(self.path, _SCHEMA)
         return self._open
 
     def _disconnect(self) -> None:
         connection, self._open = self._open, None
         if connection is not None:
             connection.close()
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    connection = connect_to(path, BUSY_S)
-    try:
-        _prepare(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def connect_to(path: Path, timeout_s: float) -> sqlite3.Connection:
-    """Return a connection to a file that is made for this user alone, if it is not there.
-
-    Args:
-        path: of the file.
-        timeout_s: how long to wait for a lock of another.
-
-    Returns:
-        A connection without transactions of its own making, for any thread.
-
-    Raises:
-        QueueError: the file cannot be made.
-    """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite gives its journals the mode of the file.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise queue_error(path, error) from error
-    return sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
-
-
-def _prepare(connection: sqlite3.Connection) -> None:
-    until = time.monotonic() + BUSY_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            break
-        except sqlite3.OperationalError:
-            # Changing the mode does not wait for other openers, whatever the timeout.
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.01)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA journal_size_limit = 4194304")
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-        connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
 
 
 def _used_bytes(connection: sqlite3.Connection) -> int:
@@ -389,14 +262,4 @@ def _count(connection: sqlite3.Connection, name: str, more: int) -> None:
     connection.execute(
         "INSERT INTO counter VALUES (?, ?) ON CONFLICT(name) DO UPDATE SET value = value + ?",
         (name, more, more),
-    )
-
-
-def queue_error(path: Path, error: Exception) -> QueueError:
-    """Return the error that tells what is wrong with a file of the queue."""
-    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
-        return QueueFullError(f"the disk of the queue {path} is full ({error}); free some space")
-    return QueueError(
-        f"the queue {path} cannot be used: {error}; check that its folder is writable by this "
-        "user and the disk is sound, or name another queue_dir"
     )

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from typing import TYPE_CHECKING
 
-from steersman.client.disk_queue import connect_to, queue_error
+from steersman.client.queue_file import connect_to, queue_error
 
 if TYPE_CHECKING:
     from pathlib import Path

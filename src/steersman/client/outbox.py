@@ -19,7 +19,7 @@ from steersman.errors import QueueError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from steersman.client.disk_queue import Backlog, Item, RefusedItem
+    from steersman.client.items import Backlog, Item, RefusedItem
     from steersman.client.sender import Transport
     from steersman.client.settings import Settings
 

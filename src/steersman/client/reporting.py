@@ -8,7 +8,7 @@ import msgspec
 
 from steersman import wire
 from steersman.client.asking import decision_id, encode
-from steersman.client.disk_queue import Item
+from steersman.client.items import Item
 from steersman.errors import InputError
 
 if TYPE_CHECKING:

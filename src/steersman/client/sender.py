@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steersman.client.delivery import Outcome
-    from steersman.client.disk_queue import DiskQueue, Row
+    from steersman.client.disk_queue import DiskQueue
     from steersman.client.exchange import Heard
+    from steersman.client.items import Row
     from steersman.client.lease import Lease
 
 _log = logging.getLogger("steersman.client")

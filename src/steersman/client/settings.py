@@ -15,7 +15,7 @@ from steersman.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from steersman.client.disk_queue import Drop
+    from steersman.client.items import Drop
 
 LEAST_QUEUE_BYTES = 256 << 10
 _KEY = re.compile(r"[\x21-\x7e]{1,512}")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.client.base import Options
-    from steersman.client.disk_queue import Backlog, RefusedItem
     from steersman.client.exchange import Steps
+    from steersman.client.items import Backlog, RefusedItem
     from steersman.errors import ServiceError
     from steersman.wire import Decision
 
