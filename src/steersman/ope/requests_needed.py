@@ -21,6 +21,7 @@ from steersman.ope.estimators import ESTIMATORS, Log
 from steersman.ope.intervals import standard_error
 
 if TYPE_CHECKING:
+    from steersman.ope.diagnostics import Diagnostics
     from steersman.ope.logged_data import LoggedData
 
 # Square root of the most rows that a forecast may name.
@@ -92,10 +93,22 @@ def requests_needed(
         Normal power of a Wald interval, n = ((z_{1-alpha/2} + z_power) sd / effect)^2, with the
         pilot's linearised sd. Against simulated power: ``tests/ope/test_requests_needed.py``.
     """
-    wanted = _quantiles(effect, power, level)
+    quantiles = _quantiles(effect, power, level)
     if estimator not in {"ips", "snips", "dr"}:
         message = f"estimator is {estimator!r}; allowed are 'ips', 'snips' and 'dr'"
         raise InputError(message)
+    found = _diagnosed(pilot)
+    rounds = ESTIMATORS[estimator].rounds(Log(pilot, adaptive=adaptive, seed=seed))
+    row_sd = standard_error(rounds, pilot.units) * math.sqrt(len(pilot))
+    by_power = _rows_by_power(quantiles, row_sd, effect)
+    by_size = math.ceil(MIN_EFFECTIVE_SAMPLE_SIZE * len(pilot) / found.ess)
+    by_share = math.ceil(found.max_weight_share * len(pilot) / MAX_WEIGHT_SHARE)
+    hopeless = mean_weight_is_off(found) or found.unsupported > MAX_UNSUPPORTED
+    rows = None if hopeless else max(2, by_power, by_size, by_share)
+    return RequestsNeeded(rows, by_power, by_size, by_share)
+
+
+def _diagnosed(pilot: LoggedData) -> Diagnostics:
     found = diagnose(pilot)
     if found.ess == 0.0 or found.units < 2:
         message = (
@@ -103,21 +116,18 @@ def requests_needed(
             "allowed is above 0 over at least 2 rows (or units); log actions that the target takes"
         )
         raise InputError(message)
-    rounds = ESTIMATORS[estimator].rounds(Log(pilot, adaptive=adaptive, seed=seed))
-    row_sd = standard_error(rounds, pilot.units) * math.sqrt(len(pilot))
-    root = abs(wanted * row_sd / float(effect))
+    return found
+
+
+def _rows_by_power(quantiles: float, row_sd: float, effect: float) -> int:
+    root = abs(quantiles * row_sd / float(effect))
     if not root < _LARGEST_ROOT:
         message = (
             f"effect is {effect!r} at a standard deviation of {row_sd:.4g}: no number of "
             f"rows up to {_LARGEST_ROOT**2:.0e} shows it; allowed are larger effects"
         )
         raise InputError(message)
-    by_power = math.ceil(root * root)
-    by_size = math.ceil(MIN_EFFECTIVE_SAMPLE_SIZE * len(pilot) / found.ess)
-    by_share = math.ceil(found.max_weight_share * len(pilot) / MAX_WEIGHT_SHARE)
-    hopeless = mean_weight_is_off(found) or found.unsupported > MAX_UNSUPPORTED
-    rows = None if hopeless else max(2, by_power, by_size, by_share)
-    return RequestsNeeded(rows, by_power, by_size, by_share)
+    return math.ceil(root * root)
 
 
 def _quantiles(effect: float, power: float, level: float) -> float:
