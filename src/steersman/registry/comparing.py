@@ -10,6 +10,7 @@ import numpy as np
 from steersman.errors import InputError
 from steersman.ope import LoggedData
 from steersman.policies import load_policy
+from steersman.registry.changes import Changed, Shift, Traffic
 from steersman.registry.headers import state_header
 from steersman.registry.paired import OffPolicyDelta, off_policy_delta
 from steersman.registry.picture import draw_diff
@@ -45,51 +46,6 @@ class Described(Protocol):
 
 
 @dataclass(frozen=True)
-class Changed:
-    """One entry that differs.
-
-    Args:
-        before: in the first snapshot; None where it has none.
-        after: in the second.
-    """
-
-    before: Any
-    after: Any
-
-
-@dataclass(frozen=True)
-class Shift:
-    """Share of the reference log's requests that an action gets.
-
-    Args:
-        action: its name.
-        before: share under the first snapshot, in [0, 1].
-        after: share under the second.
-    """
-
-    action: str
-    before: float
-    after: float
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """How requests move between actions.
-
-    Args:
-        shifts: by action, the largest change first.
-        moved: mean probability that has to move from one action to another, in [0, 1].
-        flipped: share of requests whose likeliest action is another, in [0, 1].
-        rows: requests compared.
-    """
-
-    shifts: tuple[Shift, ...]
-    moved: float
-    flipped: float
-    rows: int
-
-
-@dataclass(frozen=True)
 class Diff:
     """What lies between two snapshots.
 
@@ -122,13 +78,21 @@ class Diff:
             "about": _pairs(self.about),
             "parameters": _pairs(self.parameters),
             "actions": {"added": list(self.added), "removed": list(self.removed)},
-            "traffic": None if self.traffic is None else _traffic_json(self.traffic),
+            "traffic": None if self.traffic is None else self.traffic.to_json(),
             "off_policy": None if self.off_policy is None else self.off_policy.to_json(),
         }
 
     def text(self) -> str:
         """Return the difference for people to read, in lines of at most 100 columns."""
-        return diff_text(self)
+        return diff_text(
+            self.names,
+            self.change,
+            {"snapshot": self.about, "parameters": self.parameters},
+            added=self.added,
+            removed=self.removed,
+            traffic=self.traffic,
+            off_policy=self.off_policy,
+        )
 
     def picture(self, file: Path) -> None:
         """Write traffic and off-policy difference as a picture.
@@ -140,7 +104,7 @@ class Diff:
             DataError: matplotlib is not installed.
             InputError: there was no reference log, so there is nothing to draw.
         """
-        draw_diff(self, file)
+        draw_diff(file, self.names, self.traffic, self.off_policy)
 
 
 def diff(first: Described, second: Described, reference: Reference | None = None) -> Diff:
@@ -266,19 +230,4 @@ def _off_policy(before: Decided, after: Decided, reference: Reference) -> OffPol
 
 
 def _pairs(changes: Mapping[str, Changed]) -> dict[str, dict[str, Any]]:
-    return {
-        name: {"before": change.before, "after": change.after} for name, change in changes.items()
-    }
-
-
-def _traffic_json(traffic: Traffic) -> dict[str, Any]:
-    shifts = [
-        {"action": shift.action, "before": shift.before, "after": shift.after}
-        for shift in traffic.shifts
-    ]
-    return {
-        "rows": traffic.rows,
-        "moved": traffic.moved,
-        "flipped": traffic.flipped,
-        "actions": shifts,
-    }
+    return {name: change.to_json() for name, change in changes.items()}

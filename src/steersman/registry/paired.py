@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.ope import Rounds
+    from steersman.ope import Report, Rounds
 
     Floats = NDArray[np.float64]
 
@@ -109,22 +109,13 @@ def off_policy_delta(
         policy improvement", section 4, here with the linearised errors of
         ``steersman.ope.Rounds``. Coverage: ``tests/registry/test_paired.py``.
     """
-    if len(first) != len(second) or not np.array_equal(first.actions, second.actions):
-        raise InputError("the two logs differ; give the same rows with two targets")
-    if estimator not in ESTIMATORS:
-        message = f"no estimator {estimator!r}; there are {', '.join(ESTIMATORS)}"
-        raise InputError(message)
+    _check(first, second, estimator)
     reports = [
         evaluate(data, estimators=(estimator,), level=level, adaptive=adaptive, seed=seed)
         for data in (first, second)
     ]
     ess = reports[0].ess, reports[1].ess
-    reasons = tuple(
-        f"{name} snapshot: {reason}"
-        for name, report in zip(("first", "second"), reports, strict=True)
-        for reason in report.reasons
-    )
-    if reasons:
+    if reasons := _reasons(reports):
         return OffPolicyDelta(estimator, level, len(first), ess, reasons=reasons)
     method = ESTIMATORS[estimator]
     rounds = [method.rounds(Log(data, adaptive=adaptive, seed=seed)) for data in (first, second)]
@@ -141,6 +132,23 @@ def off_policy_delta(
         low=delta - half,
         high=delta + half,
         standard_error=error,
+    )
+
+
+def _check(first: LoggedData, second: LoggedData, estimator: str) -> None:
+    if len(first) != len(second) or not np.array_equal(first.actions, second.actions):
+        raise InputError("the two logs differ; give the same rows with two targets")
+    if estimator not in ESTIMATORS:
+        message = f"no estimator {estimator!r}; there are {', '.join(ESTIMATORS)}"
+        raise InputError(message)
+
+
+def _reasons(reports: Sequence[Report]) -> tuple[str, ...]:
+    """Return why the log is no evidence about one of the two, and about which."""
+    return tuple(
+        f"{name} snapshot: {reason}"
+        for name, report in zip(("first", "second"), reports, strict=True)
+        for reason in report.reasons
     )
 
 

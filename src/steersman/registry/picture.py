@@ -9,19 +9,23 @@ from steersman.errors import DataError, InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steersman.registry.comparing import Diff, Traffic
+    from steersman.registry.changes import Traffic
     from steersman.registry.paired import OffPolicyDelta
 
 _MOST_ACTIONS = 12
 _BEFORE, _AFTER = "#999999", "#0b6e4f"
 
 
-def draw_diff(found: Diff, file: Path) -> None:
+def draw_diff(
+    file: Path, names: tuple[str, str], traffic: Traffic | None, off_policy: OffPolicyDelta | None
+) -> None:
     """Write traffic by action, before and after, and the off-policy difference below.
 
     Args:
-        found: as ``diff`` returned it, with a reference log.
         file: to be written; its ending decides the format.
+        names: both versions.
+        traffic: on a reference log; None: there was none.
+        off_policy: likewise.
 
     Raises:
         DataError: matplotlib is not installed.
@@ -29,19 +33,19 @@ def draw_diff(found: Diff, file: Path) -> None:
 
     No doctest: it writes a file; ``tests/registry/test_diff.py`` shows it.
     """
-    if found.traffic is None:
+    if traffic is None:
         raise InputError("there is nothing to draw: compare the snapshots on a reference log")
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
     except ImportError as error:
         message = "matplotlib is not installed; pictures need: pip install 'steersman[demo]'"
         raise DataError(message) from error
-    count = min(len(found.traffic.shifts), _MOST_ACTIONS)
+    count = min(len(traffic.shifts), _MOST_ACTIONS)
     figure = Figure(figsize=(8.0, 2.6 + 0.4 * count), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=[0.6 + 0.4 * count, 0.7])
-    _draw_traffic(upper, found.traffic, found.names)
-    _draw_delta(lower, found.off_policy)
-    figure.suptitle(f"{found.names[0]} → {found.names[1]}")
+    _draw_traffic(upper, traffic, names)
+    _draw_delta(lower, off_policy)
+    figure.suptitle(f"{names[0]} → {names[1]}")
     # No date and no random ids, so that one difference is one file.
     figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
 

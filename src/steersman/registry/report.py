@@ -7,33 +7,49 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from steersman.registry.comparing import Changed, Diff, Traffic
+    from steersman.registry.changes import Changed, Traffic
     from steersman.registry.paired import OffPolicyDelta
+    from steersman.registry.versions import Change
 
 _MOST_ACTIONS = 20
 _WIDTH = 24
 
 
-def diff_text(found: Diff) -> str:
+def diff_text(
+    names: tuple[str, str],
+    change: Change,
+    changed: Mapping[str, Mapping[str, Changed]],
+    *,
+    added: tuple[str, ...],
+    removed: tuple[str, ...],
+    traffic: Traffic | None,
+    off_policy: OffPolicyDelta | None,
+) -> str:
     """Return a difference for people to read.
 
     Args:
-        found: as ``diff`` returned it.
+        names: both versions.
+        change: what kind of version step it is.
+        changed: entries that differ, by the title they stand under.
+        added: actions that only the second knows.
+        removed: actions that only the first knows.
+        traffic: on a reference log; None: there was none.
+        off_policy: likewise.
 
     Returns:
         Lines of at most 100 columns, without one at the end.
 
     No doctest: it needs two snapshots; ``tests/registry/test_diff.py`` shows it.
     """
-    lines = [f"{found.names[0]} → {found.names[1]}  ({_KINDS[found.change]})"]
-    lines += _section("snapshot", found.about)
-    lines += _section("parameters", found.parameters)
-    for sign, names in (("+", found.added), ("-", found.removed)):
-        lines += [f"  {sign} action {_brief(name, 80)}" for name in names]
-    if found.traffic is not None:
-        lines += _traffic(found.traffic)
-    if found.off_policy is not None:
-        lines += _off_policy(found.off_policy)
+    lines = [f"{names[0]} → {names[1]}  ({_KINDS[change]})"]
+    for title, entries in changed.items():
+        lines += _section(title, entries)
+    for sign, actions in (("+", added), ("-", removed)):
+        lines += [f"  {sign} action {_brief(action, 80)}" for action in actions]
+    if traffic is not None:
+        lines += _traffic(traffic)
+    if off_policy is not None:
+        lines += _off_policy(off_policy)
     return "\n".join(lines)
 
 
