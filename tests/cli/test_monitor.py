@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -271,6 +272,44 @@ def test_one_frame_shows_the_rollout_its_arms_its_verdict_and_the_incident(comma
 def test_all_tenants_are_shown_unless_one_is_named(command, busy, trying):
     shown = {view["tenant"] for view in command.json("monitor", "--once")["tenants"]}
     assert {busy.name, trying.name} <= shown
+
+
+@pytest.fixture
+def broken(database):
+    """A tenant of two points, of which one was declared as no version can read."""
+
+    async def make():
+        tenant = await create_tenant(database, f"broken-{new_id().hex}", actor="test")
+        for name in ("depth", "width"):
+            await declare(database, tenant.id, POINT.replace("depth", name), actor="test")
+        await traffic(database, tenant.id, [decided(30, point="width")])
+        await spoil("document || 'sails: 3'", tenant)
+        return tenant
+
+    async def spoil(text, tenant):
+        async with connected(database, "owner", tenant.id) as connection:
+            await connection.execute(f"UPDATE spec SET document = {text} WHERE point = 'depth'")
+
+    tenant = asyncio.run(make())
+    yield tenant
+    asyncio.run(spoil("replace(document, 'sails: 3', '')", tenant))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_declaration_that_cannot_be_read_is_said_and_all_others_are_shown(
+    command, busy, broken, width, monkeypatch
+):
+    shown = {view["tenant"]: view for view in command.json("monitor", "--once")["tenants"]}
+    assert shown[busy.name]["points"][0]["figures"]["decisions"] == 4
+    assert shown[busy.name]["unreadable"] == []
+    (point,), (lost,) = shown[broken.name]["points"], shown[broken.name]["unreadable"]
+    assert (point["decision"], point["figures"]["decisions"]) == ("width", 1)
+    assert (lost["skill"], lost["decision"], lost["snapshot"]) == ("search", "depth", "0.1.0")
+    monkeypatch.setattr("steersman.cli.monitor._PIPE_COLUMNS", width)
+    said = " ".join(command("monitor", "--once").split())
+    assert re.search(r"width (lin_ucb )?0\.1\.0 \+0", said)
+    for words in (busy.name, "▲ search/depth", "sails", "steersman tenant declare"):
+        assert words in said
 
 
 def test_a_tenant_that_is_not_there_is_refused(command):

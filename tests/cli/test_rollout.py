@@ -83,6 +83,13 @@ def test_a_rollout_from_start_to_rollback(command, candidate):
     assert (shown["frozen"], shown["legal_actions"]) == (True, ["resume", "rollback"])
     back = command.json("rollout", "rollback", short, "--reason", "enough", *of)
     assert back["status"] == "aborted"
+    point = ("assistant", "route")
+    said = command("snapshot", "unpin", *point, "--reason", "hurry", *of, status=1)
+    assert f"steersman rollout resume {begun['id']}" in " ".join(said.split())
+    command("rollout", "resume", short, "--reason", "looked", *of)
+    command("snapshot", "unpin", *point, "--reason", "nothing to do", *of)
+    acts = [row["action"] for row in command.json("audit", "list", *of)]
+    assert ("rollout.resume" in acts, "point.unpin" in acts) == (True, False)
     assert command.json("rollout", "history", short, *of) == []
     assert "no verdict yet" in command("rollout", "history", short, *of)
     assert command.json("rollout", "status", *of) == []

@@ -1,11 +1,13 @@
 """What people may do: legal actions only, with a reason, audited; and only with what fits."""
 
+import asyncio
+
 import pytest
 
 from steersman.errors import ActionNotAllowedError, InputError, RolloutError, StateError
 from steersman.learn import Reason, publish
 from steersman.rollout import act, close_incident, explain
-from steersman.store import declare, history
+from steersman.store import declare, history, hold_point, pin_point, unpin_point
 from tests.learn.world import learn_all
 from tests.rollout.world import NoSigner, another, check_history, document, world
 
@@ -117,6 +119,89 @@ async def test_only_what_is_legal_is_done_and_all_of_it_is_audited(database, ten
     assert rows[3].detail["reason"] == "forced: a test"
     (incident,) = await w.incidents()
     assert (incident.kind, incident.detail["actor"]) == ("manual_rollback", "ann")
+
+
+def point_of(w):
+    return w.tenant, w.row.skill, w.row.point
+
+
+async def test_a_rollout_keeps_its_point_where_it_is_and_lets_it_go_itself(database, tenant):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    with pytest.raises(RolloutError, match=f"{begun.id} of search/depth .* is under way"):
+        await w.read(lambda it: unpin_point(it, point_of(w)))
+    await act(database, tenant.id, begun.id, "freeze", **who(w))
+    pinned = await w.point()
+    assert (pinned.pinned_seq, pinned.pinned_by) == (begun.control_seq, begun.id)
+    ended = await act(database, tenant.id, begun.id, "rollback", **who(w))
+    assert ended.status == "aborted"  # nobody was served
+    with pytest.raises(RolloutError, match=f"steersman rollout resume {begun.id}"):
+        await w.read(lambda it: unpin_point(it, point_of(w)))
+    assert await w.point() == pinned
+    assert (await act(database, tenant.id, begun.id, "resume", **who(w))).status == "aborted"
+    assert (await w.point()).pinned_seq is None
+
+
+async def test_resuming_a_rollout_leaves_what_the_drift_guard_pinned_before_it(database, tenant):
+    w = await world(database, tenant.id)
+    await w.read(lambda it: pin_point(it, point_of(w), 0))
+    begun = await w.start()
+    assert begun.control_seq == 0
+    for action in ("pause", "resume"):
+        await act(database, tenant.id, begun.id, action, **who(w))
+        assert (await w.point()).pinned_seq == 0
+    await act(database, tenant.id, begun.id, "rollback", **who(w))
+    assert await w.read(lambda it: unpin_point(it, point_of(w)))
+
+
+@pytest.mark.parametrize("first", ["unpin", "freeze"])
+async def test_who_unpins_and_who_freezes_take_turns(database, tenant, first):
+    """Whoever is second sees what the first did: nothing is let go that was just frozen."""
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    await act(database, tenant.id, begun.id, "promote", **who(w), force=True)
+    await w.arrive(await w.rollout(begun.id), 50)
+    await act(database, tenant.id, begun.id, "rollback", **who(w))
+    await w.read(lambda it: pin_point(it, point_of(w), 0))
+    if first == "freeze":
+        await w.read(lambda it: pin_point(it, point_of(w), None))
+
+    async def unpin():
+        await w.read(lambda it: unpin_point(it, point_of(w)))
+
+    async def freeze():
+        await act(database, tenant.id, begun.id, "freeze", **who(w))
+
+    holding = await database.connect("worker")
+    try:
+        async with holding.transaction():
+            await hold_point(holding, point_of(w))
+            deeds = {"unpin": unpin, "freeze": freeze}
+            running = [asyncio.create_task(deeds.pop(first)())]
+            await waiting(holding, 1)
+            running += [asyncio.create_task(deed()) for deed in deeds.values()]
+            await waiting(holding, 2)
+        done = await asyncio.gather(*running, return_exceptions=True)
+    finally:
+        await holding.close()
+    point = await w.point()
+    assert done[0] is None
+    if first == "unpin":
+        assert (done[1], point.pinned_by) == (None, begun.id)
+    else:
+        assert str(begun.id) in str(done[1])
+        assert (type(done[1]), point.pinned_by) == (RolloutError, begun.id)
+
+
+async def waiting(connection, n):
+    """Wait until so many wait for an advisory lock of this database."""
+    asked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    database = " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    for _ in range(1000):
+        if await connection.fetchval(asked + database) == n:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(n)
 
 
 async def test_what_was_promoted_can_be_taken_back(database, tenant):

@@ -9,7 +9,15 @@ import pytest
 from steersman.errors import InputError, SpecError
 from steersman.policies import load_policy
 from steersman.registry import unpack_state
-from steersman.store import as_tenant, declare, history, points_of
+from steersman.store import (
+    as_tenant,
+    declare,
+    find_declared,
+    history,
+    hold_view,
+    points_as_they_are,
+    points_of,
+)
 
 DOCUMENT = """
 format: 1
@@ -137,3 +145,54 @@ async def test_what_cannot_be_served_is_refused(database, tenant, before, after,
     with pytest.raises(error, match=message):
         await declare(database, tenant.id, text, actor="me")
     assert await points(database, tenant) == []
+
+
+async def unreadable(database, tenant, point="depth"):
+    """Make the stored text of a point one that another version might have written."""
+    connection = await database.connect("owner")
+    try:
+        async with as_tenant(connection, tenant.id):
+            await connection.execute(
+                "UPDATE spec SET document = document || 'sails: 3\n' WHERE point = $1", point
+            )
+    finally:
+        await connection.close()
+
+
+async def test_a_point_that_cannot_be_read_is_told_and_the_others_are_there(database, tenant):
+    await declare(database, tenant.id, DOCUMENT, actor="me")
+    await declare(database, tenant.id, DOCUMENT.replace("depth", "width"), actor="me")
+    await unreadable(database, tenant)
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, tenant.id):
+            (row,), (broken,) = await points_as_they_are(connection, tenant.id)
+            assert (row.point, broken.point, broken.snapshot) == ("width", "depth", "0.1.0")
+            assert "sails" in broken.why
+            assert "steersman tenant declare" in broken.why
+            with pytest.raises(SpecError, match="search/depth cannot be read: declaration:"):
+                await points_of(connection, tenant.id)
+            found = await find_declared(connection, (tenant.id, "search", "width"))
+            assert found == row
+            assert await find_declared(connection, (tenant.id, "search", "speed")) is None
+        async with connection.transaction():
+            assert await hold_view(connection, (tenant.id, "search", "width")) == row
+    finally:
+        await connection.close()
+
+
+async def test_declaring_the_same_again_mends_what_cannot_be_read(database, tenant):
+    first = await declare(database, tenant.id, DOCUMENT, actor="me")
+    await unreadable(database, tenant)
+    assert await declare(database, tenant.id, DOCUMENT, actor="me") == first
+    assert await points(database, tenant) == [first]
+
+
+async def test_declaring_something_else_begins_anew_after_what_cannot_be_read(database, tenant):
+    await declare(database, tenant.id, DOCUMENT, actor="me")
+    await unreadable(database, tenant)
+    row = await declare(database, tenant.id, DOCUMENT.replace("0.02", "0.05"), actor="me")
+    assert row.snapshot == "0.2.0"
+    assert await points(database, tenant) == [row]
+    made = await rows(database, tenant, "SELECT id, parent FROM snapshot ORDER BY id")
+    assert [tuple(one) for one in made] == [("0.1.0", None), ("0.2.0", "0.1.0")]

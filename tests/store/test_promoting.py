@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.errors import InputError, StateError
+from steersman.errors import InputError, RolloutError, StateError
 from steersman.spec import loads
 from steersman.store import (
     as_tenant,
@@ -23,6 +23,7 @@ from steersman.store import (
     retract,
     switch_snapshot,
     take_back_snapshot,
+    unpin_point,
     updates_after,
 )
 from tests.store.published import declared, frozen, learn, published
@@ -192,6 +193,47 @@ async def test_a_pin_holds_a_number_until_it_is_taken_off(database, point):
     async with connected(database, "worker", point[0]) as connection:
         await pin_point(connection, point, None)
     assert (await point_row(database, point)).pinned_seq is None
+
+
+async def unpinned(database, point):
+    async with connected(database, "worker") as connection, connection.transaction():
+        return await unpin_point(connection, point)
+
+
+async def test_what_the_drift_guard_pinned_is_let_go_once(database, point):
+    async with connected(database, "worker", point[0]) as connection:
+        await pin_point(connection, point, 0)
+    assert await unpinned(database, point)
+    assert (await point_row(database, point)).pinned_seq is None
+    assert not await unpinned(database, point)
+    with pytest.raises(StateError, match="there is no decision point search/width"):
+        await unpinned(database, (*point[:2], "width"))
+
+
+async def test_what_a_rollout_froze_only_that_lets_go(database, point):
+    await learn(database, point, 3)
+    frozen_by = uuid4()
+    async with connected(database, "worker", point[0]) as connection:
+        await pin_point(connection, point, 2, rollout=frozen_by)
+    row = await point_row(database, point)
+    assert (row.pinned_seq, row.pinned_by) == (2, frozen_by)
+    with pytest.raises(RolloutError, match=f"steersman rollout resume {frozen_by}"):
+        await unpinned(database, point)
+    assert await point_row(database, point) == row
+    async with connected(database, "worker", point[0]) as connection:
+        await pin_point(connection, point, None)
+    assert not await unpinned(database, point)
+
+
+async def test_who_is_forgotten_with_the_pin(database, point):
+    async with connected(database, "worker", point[0]) as connection:
+        await pin_point(connection, point, 0, rollout=uuid4())
+    changed = await declare(database, point[0], DOCUMENT.replace("dim: 8", "dim: 9"), actor="x")
+    assert (changed.pinned_seq, changed.pinned_by) == (None, None)
+    assert await point_row(database, point) == changed
+    async with connected(database, "worker", point[0]) as connection:
+        await pin_point(connection, point, 0)
+    assert await unpinned(database, point)
 
 
 async def test_another_snapshot_takes_the_pin_off(database, point):

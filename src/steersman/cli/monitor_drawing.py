@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from steersman.cli.monitor_reading import Frame, IncidentView, PointView, TenantView
+    from steersman.cli.monitor_reading import (
+        Frame,
+        IncidentView,
+        PointView,
+        TenantView,
+        UnreadableView,
+    )
 
 _STATES = {"NORMAL": "green", "BROWNOUT": "yellow", "LOCKDOWN": "bold red"}
 _NARROW, _WIDE, _WIDEST, _ROOMY = 100, 120, 156, 176
@@ -74,10 +80,13 @@ def _tenant(view: TenantView, width: int) -> Iterator[RenderableType]:
         about += f", its newest {MOST:,} decisions"
     title = Text.assemble((f" {view.tenant} ", "bold"), (f"{about} ", "dim"))
     yield Padding(Rule(title, align="left", style="dim"), (1, 0, 0, 0))
-    if not view.points:
+    if view.points:
+        yield _points(view, width)
+    elif not view.unreadable:
         yield Text(" nothing declared yet: `steersman tenant declare`", style="dim")
         return
-    yield _points(view, width)
+    for point in view.unreadable:
+        yield _unreadable(point)
     for rollout in view.rollouts:
         yield rollout_panel(rollout, width)
     for incident in view.incidents:
@@ -151,6 +160,12 @@ def _cells(point: PointView, window_s: float, width: int) -> dict[str, Renderabl
         "lag": Text(words.span(point.lag_s), style="yellow" if point.lag_s > _LATE_S else ""),
         "learner": point.learner or "nobody",
     }
+
+
+def _unreadable(point: UnreadableView) -> Text:
+    """Return why a point is not shown, in full: there is something to do about it."""
+    name = f"{point.skill}/{point.decision}"
+    return Text.assemble((" ▲ ", "bold red"), (name, "bold red"), f"  {point.why}", overflow="fold")
 
 
 def _incident(incident: IncidentView) -> Text:

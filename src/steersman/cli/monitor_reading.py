@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steersman.cli.monitor_counts import BUCKETS, Figures, count
-from steersman.store import as_tenant, points_of
+from steersman.store import as_tenant, points_as_they_are
 
 if TYPE_CHECKING:
     from steersman.cli.monitor_counts import Counts
@@ -58,6 +58,23 @@ class PointView:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableView:
+    """A decision point whose stored declaration cannot be read.
+
+    Attributes:
+        skill: the application capability.
+        decision: the decision point.
+        snapshot: the state that served when it could be read.
+        why: what is wrong, and what to do.
+    """
+
+    skill: str
+    decision: str
+    snapshot: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class IncidentView:
     """Something that went wrong and was not closed.
 
@@ -83,6 +100,7 @@ class TenantView:
         incidents: open, the latest first.
         window_s: how far back its figures go.
         capped: whether that is less than was asked, since it made too many decisions.
+        unreadable: points whose declaration cannot be read, with why and what to do.
     """
 
     tenant: str
@@ -91,6 +109,7 @@ class TenantView:
     incidents: tuple[IncidentView, ...]
     window_s: float
     capped: bool
+    unreadable: tuple[UnreadableView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +145,7 @@ async def read_tenant(
     """
     moment = datetime.fromtimestamp(now, UTC)
     async with as_tenant(connection, tenant.id):
-        rows = await points_of(connection, tenant.id)
+        rows, unreadable = await points_as_they_are(connection, tenant.id)
         counts = await count(connection, now, window_s)
         standing = await _standing(connection)
         under_way, incidents = await rollouts(connection, tenant.id, moment, counts)
@@ -138,6 +157,7 @@ async def read_tenant(
         tuple(incidents),
         counts.window_s,
         counts.capped,
+        tuple(UnreadableView(it.skill, it.point, it.snapshot, it.why) for it in unreadable),
     )
 
 

@@ -11,7 +11,7 @@ import asyncpg
 import click
 
 from steersman.errors import InputError, StoreError
-from steersman.store import Database, as_tenant, check_tenant_name, find_tenant, points_of
+from steersman.store import Database, as_tenant, check_tenant_name, find_declared, find_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -175,15 +175,16 @@ async def find_point(database: Database, tenant: Tenant, skill: str, point: str)
 
     Raises:
         StoreError: there is no such point.
+        SpecError: its declaration cannot be read.
     """
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, tenant.id):
-            for row in await points_of(connection, tenant.id):
-                if (row.skill, row.point) == (skill, point):
-                    return row
+            row = await find_declared(connection, (tenant.id, skill, point))
     finally:
         await connection.close()
+    if row is not None:
+        return row
     message = f"{tenant.name} has no decision point {skill}/{point}; "
     raise StoreError(message + f"`steersman tenant points {tenant.name}` shows those there are")
 

@@ -18,7 +18,7 @@ from steersman.errors import MissingSnapshotError, StateError
 from steersman.learn import Reason, publish, reproduce
 from steersman.registry import pack_state, unpack_snapshot
 from steersman.rollout import checked_reason
-from steersman.store import as_tenant, find_snapshot, pin_point, record, retract
+from steersman.store import as_tenant, find_snapshot, record, retract, unpin_point
 
 if TYPE_CHECKING:
     from steersman.registry import Description
@@ -190,17 +190,20 @@ def refresh_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
 def unpin_command(
     skill: str, point: str, reason: str, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Let POINT serve what it learns again, after the drift guard sent it back to its base."""
+    """Let POINT serve what it learns again, after the drift guard sent it back to its base.
+
+    What a rollout froze, or has under way, is refused: `steersman rollout resume` lets it go.
+    """
     reason = checked_reason(reason)
 
     async def work(database: Database, tenant: Tenant) -> None:
         connection = await database.connect("worker")
         try:
             async with as_tenant(connection, tenant.id):
-                await pin_point(connection, (tenant.id, skill, point), None)
-                detail = {"reason": reason}
-                name = f"{skill}/{point}"
-                await record(connection, tenant.id, actor(), "point.unpin", name, detail)
+                if await unpin_point(connection, (tenant.id, skill, point)):
+                    detail = {"reason": reason}
+                    name = f"{skill}/{point}"
+                    await record(connection, tenant.id, actor(), "point.unpin", name, detail)
         finally:
             await connection.close()
 

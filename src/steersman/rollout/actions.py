@@ -250,13 +250,19 @@ class _Deed:
             return await self._roll_back(after)
         if action == "freeze":
             await self._freeze()
-        elif action == "resume" and self._point.pinned_seq is not None:
+        elif action == "resume" and self._lifts_pin:
             await pin_point(self._connection, self._key, None)
         return await self._to(after, action)
 
     @property
     def _key(self) -> tuple[UUID, str, str]:
         return self._row.tenant, self._row.skill, self._row.point
+
+    @property
+    def _lifts_pin(self) -> bool:
+        """Whether what is pinned is let go: not what the drift guard pinned before it started."""
+        ended = not self._row.is_under_way
+        return self._point.pinned_by is not None or (ended and self._point.pinned_seq is not None)
 
     async def _served(self) -> bool:
         """Return whether the candidate has answered anybody."""
@@ -320,7 +326,7 @@ class _Deed:
         seq = self._row.control_seq
         if not self._row.is_under_way or self._row.control != self._point.snapshot:
             seq = await last_update(self._connection, self._key)
-        await pin_point(self._connection, self._key, seq)
+        await pin_point(self._connection, self._key, seq, rollout=self._row.id)
 
 
 async def _known(connection: Any, tenant: UUID, identifier: UUID) -> RolloutRow:

@@ -9,7 +9,7 @@ r"""Which action is legal when, and what it leads to. Nobody moves a rollout but
      paused        –         –       running   –                     rolled_back †  paused ‡
      promoted      –         –       ‡         –                     rolled_back    promoted ‡
      rolled_back   –         –       ‡         –                     –              rolled_back ‡
-     aborted       –         –       –         –                     –              –
+     aborted       –         –       ‡         –                     –              –
 
 \* ``promote`` goes on to the next stage; on the last one it ends the rollout. † ``aborted`` where
 the candidate has answered nobody yet. ‡ A frozen decision point serves one state until somebody
@@ -108,6 +108,6 @@ promoted; allowed now: rollback, freeze
 def _after(status: Status | None, action: Action, frozen: bool) -> Status | None:  # noqa: FBT001
     if action == "freeze" and frozen:
         return None
-    if action == "resume" and frozen and status in {"promoted", "rolled_back"}:
+    if action == "resume" and frozen and status is not None and status not in UNDER_WAY:
         return status
     return _NEXT.get((status, action))

@@ -58,10 +58,13 @@ from steersman.store.lines import (
 from steersman.store.migrate import make_partitions, migrate
 from steersman.store.points import (
     PointRow,
+    UnreadablePoint,
     check_settled,
     declare,
+    find_declared,
     initial_policy,
     learned_from,
+    points_as_they_are,
     points_of,
     tell_services,
 )
@@ -166,6 +169,7 @@ __all__ = [
     "Stretch",
     "Taken",
     "Tenant",
+    "UnreadablePoint",
     "UpdateRow",
     "Verdict",
     "VerdictRow",
@@ -206,6 +210,7 @@ __all__ = [
     "fence",
     "fence_rollout",
     "find_decision",
+    "find_declared",
     "find_keys",
     "find_rollout",
     "find_snapshot",
@@ -242,6 +247,7 @@ __all__ = [
     "newest_state",
     "open_incident",
     "pin_point",
+    "points_as_they_are",
     "points_of",
     "promote_snapshot",
     "queue_work",

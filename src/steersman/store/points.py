@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import InputError, RolloutError
+from steersman.errors import InputError, RolloutError, SpecError
 from steersman.features import FeatureMap
 from steersman.policies import build
 from steersman.registry import Ingredients, next_version, pack_state
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 _JOINED = (
     "SELECT p.tenant, p.skill, p.point, p.spec_hash, p.feature_hash, p.snapshot, p.per_episode, "
-    "p.pinned_seq, s.document FROM decision_point AS p JOIN spec AS s ON s.tenant = p.tenant "
+    "p.pinned_seq, CASE WHEN p.pinned_seq IS NOT NULL THEN p.pinned_by END AS pinned_by, "
+    "s.document FROM decision_point AS p JOIN spec AS s ON s.tenant = p.tenant "
     "AND s.hash = p.spec_hash "
 )
 _READ_NUMBERS = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
-_parsed = lru_cache(maxsize=1024)(loads)
+_parsed = lru_cache(maxsize=1024)(partial(loads, source="declaration"))
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class PointRow:
         snapshot: the policy state that serves, by its version.
         per_episode: whether outcomes credit every decision of the episode.
         pinned_seq: the update after which it serves, whatever is learned; None: it follows.
+        pinned_by: the rollout that froze it there; None: it is not pinned, or the drift guard did.
     """
 
     tenant: UUID
@@ -56,6 +58,24 @@ class PointRow:
     snapshot: str
     per_episode: bool
     pinned_seq: int | None = None
+    pinned_by: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadablePoint:
+    """A decision point whose stored declaration this version cannot read.
+
+    Attributes:
+        skill: the application capability.
+        point: the decision point's name.
+        snapshot: the policy state that served when it could be read.
+        why: what is wrong, and what to do.
+    """
+
+    skill: str
+    point: str
+    snapshot: str
+    why: str
 
 
 async def declare(database: Database, tenant: UUID, document: str, *, actor: str) -> PointRow:
@@ -63,7 +83,8 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
 
     Where context, actions, policy or exploration differ from what was declared before, what was
     learned does not fit: a new snapshot begins that has learned nothing (``learn rebuild`` relearns
-    it from the log). Any other change keeps the snapshot.
+    it from the log). Any other change keeps the snapshot. What was declared before need not be
+    readable: the same declaration mends it, and another one begins anew.
 
     Args:
         database: migrated.
@@ -90,10 +111,14 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
     try:
         async with as_tenant(connection, tenant):
             await _take_turns(connection, tenant, spec)
-            old = await _find(connection, spec)
-            if old is not None and old.spec_hash == bytes.fromhex(spec.spec_hash):
-                return old
-            await check_settled(connection, (tenant, spec.skill, spec.decision))
+            point = tenant, spec.skill, spec.decision
+            found = await _find(connection, point)
+            old = None if found is None else _read(found)
+            if found is not None and found["spec_hash"] == bytes.fromhex(spec.spec_hash):
+                if isinstance(old, PointRow):
+                    return old
+                return await _mend(connection, point, found, document, actor)
+            await check_settled(connection, point)
             return await _store(connection, tenant, document, spec, policy, old, actor)
     finally:
         await connection.close()
@@ -109,10 +134,50 @@ async def points_of(connection: Any, tenant: UUID) -> list[PointRow]:
     Returns:
         Rows by skill and name.
 
+    Raises:
+        SpecError: the declaration of one of them cannot be read; the message names it.
+
     No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
-    rows = await connection.fetch(_JOINED + "WHERE p.tenant = $1 ORDER BY p.skill, p.point", tenant)
-    return [_row(row) for row in rows]
+    return [_row(row) for row in await _all(connection, tenant)]
+
+
+async def points_as_they_are(
+    connection: Any, tenant: UUID
+) -> tuple[list[PointRow], list[UnreadablePoint]]:
+    """Return the decision points of a tenant, and those whose declaration cannot be read.
+
+    Args:
+        connection: of any role, within a transaction of that tenant.
+        tenant: whose.
+
+    Returns:
+        Each by skill and name.
+
+    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
+    """
+    found = [_read(row) for row in await _all(connection, tenant)]
+    readable = [one for one in found if isinstance(one, PointRow)]
+    return readable, [one for one in found if isinstance(one, UnreadablePoint)]
+
+
+async def find_declared(connection: Any, point: Point) -> PointRow | None:
+    """Return one decision point, whatever others of the tenant are like.
+
+    Args:
+        connection: of any role, within a transaction of that tenant.
+        point: tenant, skill and decision point.
+
+    Returns:
+        The row; None: nobody declared it.
+
+    Raises:
+        SpecError: its declaration cannot be read.
+
+    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
+    """
+    found = await _find(connection, point)
+    return None if found is None else _row(found)
 
 
 def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
@@ -212,11 +277,25 @@ async def _take_turns(connection: Any, tenant: UUID, spec: DecisionPoint) -> Non
     )
 
 
-async def _find(connection: Any, spec: DecisionPoint) -> PointRow | None:
-    row = await connection.fetchrow(
-        _JOINED + "WHERE p.skill = $1 AND p.point = $2", spec.skill, spec.decision
+async def _all(connection: Any, tenant: UUID) -> Any:
+    return await connection.fetch(_JOINED + "WHERE p.tenant = $1 ORDER BY p.skill, p.point", tenant)
+
+
+async def _find(connection: Any, point: Point) -> Any:
+    where = "WHERE p.tenant = $1 AND p.skill = $2 AND p.point = $3"
+    return await connection.fetchrow(_JOINED + where, *point)
+
+
+async def _mend(connection: Any, point: Point, found: Any, document: str, actor: str) -> PointRow:
+    """Store a readable text of the same meaning; what was learned stays."""
+    await connection.execute(
+        "UPDATE spec SET document = $3 WHERE tenant = $1 AND hash = $2",
+        *(point[0], found["spec_hash"], document),
     )
-    return None if row is None else _row(row)
+    detail = {"spec_hash": found["spec_hash"].hex(), "snapshot": found["snapshot"]}
+    await record(connection, point[0], actor, "point.declare", "/".join(point[1:]), detail)
+    await tell_services(connection, point)
+    return _row({**found, "document": document})
 
 
 async def _store(
@@ -225,7 +304,7 @@ async def _store(
     document: str,
     spec: DecisionPoint,
     policy: ChoicePolicy,
-    old: PointRow | None,
+    old: PointRow | UnreadablePoint | None,
     actor: str,
 ) -> PointRow:
     row = PointRow(
@@ -238,8 +317,8 @@ async def _store(
         await _version(connection, spec, old),
         spec.reward.scope == "episode",
     )
-    if old is not None and row.snapshot == old.snapshot:
-        row = replace(row, pinned_seq=old.pinned_seq)
+    if isinstance(old, PointRow) and row.snapshot == old.snapshot:
+        row = replace(row, pinned_seq=old.pinned_seq, pinned_by=old.pinned_by)
     await connection.execute(
         "INSERT INTO spec (tenant, hash, skill, point, document) VALUES ($1, $2, $3, $4, $5) "
         "ON CONFLICT DO NOTHING",
@@ -264,14 +343,17 @@ async def _store(
     return row
 
 
-async def _version(connection: Any, spec: DecisionPoint, old: PointRow | None) -> str:
+async def _version(
+    connection: Any, spec: DecisionPoint, old: PointRow | UnreadablePoint | None
+) -> str:
     """Return the snapshot that serves from now on: the old one, or a new version."""
-    if old is not None and learned_from(spec) == learned_from(old.spec):
-        return old.snapshot
+    readable = old if isinstance(old, PointRow) else None
+    if readable is not None and learned_from(spec) == learned_from(readable.spec):
+        return readable.snapshot
     taken = await connection.fetch(
         "SELECT id FROM snapshot WHERE skill = $1 AND point = $2", spec.skill, spec.decision
     )
-    before = None if old is None else Ingredients.of(old.spec, old.snapshot)
+    before = None if readable is None else Ingredients.of(readable.spec, readable.snapshot)
     return next_version(before, Ingredients.of(spec), [row["id"] for row in taken])
 
 
@@ -311,15 +393,30 @@ async def _begin(connection: Any, row: PointRow, policy: ChoicePolicy, parent: s
     )
 
 
+def _read(row: Any) -> PointRow | UnreadablePoint:
+    try:
+        return _row(row)
+    except SpecError as error:
+        return UnreadablePoint(row["skill"], row["point"], row["snapshot"], str(error))
+
+
 def _row(row: Any) -> PointRow:
+    try:
+        spec = _parsed(row["document"])
+    except SpecError as error:
+        name = f"{row['skill']}/{row['point']}"
+        message = f"what was declared of {name} cannot be read: {str(error).splitlines()[0]:.300}; "
+        hint = "declare it again with `steersman tenant declare`, or use the version that stored it"
+        raise SpecError(message + hint) from error
     return PointRow(
         row["tenant"],
         row["skill"],
         row["point"],
-        _parsed(row["document"]),
+        spec,
         row["spec_hash"],
         row["feature_hash"],
         row["snapshot"],
         row["per_episode"],
         row["pinned_seq"],
+        row["pinned_by"],
     )

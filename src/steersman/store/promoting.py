@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import InputError, StateError
+from steersman.errors import InputError, RolloutError, StateError
 from steersman.store.crediting import spec_of
 from steersman.store.learning import UPDATE_COLUMNS
 from steersman.store.lines import line_of
@@ -24,6 +24,7 @@ from steersman.store.snapshots import find_snapshot
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from steersman.store.learning import UpdateRow
     from steersman.store.points import PointRow
@@ -127,13 +128,18 @@ async def take_back_snapshot(connection: Any, point: Point, version: str) -> int
     return last
 
 
-async def pin_point(connection: Any, point: Point, seq: int | None) -> None:
+async def pin_point(
+    connection: Any, point: Point, seq: int | None, *, rollout: UUID | None = None
+) -> None:
     """Let a point serve its snapshot after one of its updates, while learning goes on.
+
+    Who calls it holds the point, and knows that no rollout holds it, or does it for that rollout.
 
     Args:
         connection: of role worker, within a transaction of the tenant.
         point: tenant, skill and decision point.
         seq: the number of the update, 0 for the snapshot itself; None: follow all of them again.
+        rollout: that freezes it; `unpin_point` refuses then.
 
     Raises:
         InputError: the snapshot has no such update.
@@ -149,10 +155,51 @@ async def pin_point(connection: Any, point: Point, seq: int | None) -> None:
             f"{point[1]}/{point[2]} cannot be pinned to update {seq!r}; allowed are 0 to {last}"
         )
     await connection.execute(
-        f"UPDATE decision_point SET pinned_seq = $4, updated_at = now() WHERE {_THIS}",  # noqa: S608 (a constant)
-        *(*point, seq),
+        "UPDATE decision_point SET pinned_seq = $4, pinned_by = $5, updated_at = now() "  # noqa: S608 (a constant)
+        f"WHERE {_THIS}",
+        *(*point, seq, rollout),
     )
     await tell_services(connection, point)
+
+
+async def unpin_point(connection: Any, point: Point) -> bool:
+    """Let a point follow what it learns again, unless a rollout keeps it where it is.
+
+    Args:
+        connection: of role worker, within a transaction; it holds the point from here on, so no
+            rollout starts, ends or freezes it before the transaction ends.
+        point: tenant, skill and decision point.
+
+    Returns:
+        Whether it was pinned.
+
+    Raises:
+        RolloutError: a rollout is under way, or one froze the point; nothing was changed.
+        StateError: there is no such point.
+
+    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
+    """
+    row = await hold_point(connection, point)
+    name = f"{point[1]}/{point[2]}"
+    if row.pinned_by is not None:
+        raise RolloutError(
+            f"{name} was frozen by the rollout {row.pinned_by}, and only that lets it go; "
+            f"`steersman rollout resume {row.pinned_by}` does it, with a reason"
+        )
+    under_way = await connection.fetchrow(
+        f"SELECT id, candidate FROM rollout WHERE {_THIS} AND status IN ('running', 'paused')",  # noqa: S608 (a constant)
+        *point,
+    )
+    if under_way is not None:
+        raise RolloutError(
+            f"the rollout {under_way['id']} of {name} {under_way['candidate']} is under way, and "
+            "its control stays where it is; promote it, or roll it back first with "
+            f"`steersman rollout rollback {under_way['id']}`"
+        )
+    if row.pinned_seq is None:
+        return False
+    await pin_point(connection, point, None)
+    return True
 
 
 def _check_servable(row: PointRow, target: SnapshotRow) -> None:

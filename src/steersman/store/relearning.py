@@ -8,7 +8,7 @@ from steersman.errors import StateError
 from steersman.registry import Ingredients, next_version
 from steersman.store.database import set_tenant
 from steersman.store.learning import UPDATE_COLUMNS, UpdateRow, tell_replicas
-from steersman.store.points import points_of
+from steersman.store.points import find_declared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,13 +116,14 @@ async def hold_view(connection: Any, point: Point) -> PointRow:
 
     Raises:
         StateError: there is no such point.
+        SpecError: its declaration cannot be read.
 
     No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
     await set_tenant(connection, point[0])
-    for row in await points_of(connection, point[0]):
-        if (row.skill, row.point) == point[1:]:
-            return row
+    row = await find_declared(connection, point)
+    if row is not None:
+        return row
     raise StateError(f"there is no decision point {point[1]}/{point[2]}; declare it first")
 
 
