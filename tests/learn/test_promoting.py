@@ -1,5 +1,6 @@
 """A promoted snapshot goes on exactly where the line was, or where it would have been."""
 
+import asyncio
 import time
 from datetime import timedelta
 
@@ -8,8 +9,15 @@ import pytest
 
 from steersman.errors import StateError
 from steersman.learn import rebuild, verify
-from steersman.store import as_tenant, create_tenant, erase, take_back_snapshot
-from tests.learn.shipping_world import promote_point, publish_point
+from steersman.store import (
+    as_tenant,
+    create_tenant,
+    erase,
+    log_decisions,
+    log_events,
+    take_back_snapshot,
+)
+from tests.learn.shipping_world import lessons, promote_point, publish_point
 from tests.learn.world import (
     POLICIES,
     bits,
@@ -128,6 +136,44 @@ async def test_a_version_is_published_anew_where_what_came_since_cannot_be_told(
         database, tenant.id, (await publish_point(database, tenant.id, signer(tenant))).version
     )
     assert (await verify(database, await point_of(database, tenant.id))).not_learned == []
+
+
+@pytest.mark.slow
+async def test_deciding_and_reporting_go_on_while_a_candidate_relearns(database, tenant, signer):
+    row = await declared(database, tenant.id, dim=64)
+    await lessons(database, row, 50)
+    await learn_all(database)
+    made = await publish_point(database, tenant.id, signer(tenant), dim=128)
+    await lessons(database, row, 2000, seed=1)
+    await learn_all(database)
+    done, waits, rng = asyncio.Event(), [], np.random.default_rng(0)
+
+    async def visit():
+        """Decide and report in the same process, as a service does that is asked to promote."""
+        connection = await database.connect("app")
+        while not done.is_set():
+            begun = time.perf_counter()
+            one = decided(row, rng)
+            await log_decisions(connection, [one])
+            await log_events(connection, [happened(one, {"success": 1.0})])
+            waits.append(time.perf_counter() - begun)
+        await connection.close()
+
+    visiting = asyncio.create_task(visit())
+    while len(waits) < 10:  # noqa: ASYNC110 (nothing tells)
+        await asyncio.sleep(0.01)
+    before, begun = len(waits), time.perf_counter()
+    promoted = await promote_point(database, tenant.id, made.version)
+    took = time.perf_counter() - begun
+    done.set()
+    await visiting
+    assert (promoted.seq, promoted.lost) == (2000, 0)
+    meanwhile = waits[before:]
+    assert len(meanwhile) > 20
+    assert max(meanwhile) < took / 3, (max(meanwhile), took)
+    await learn_all(database)
+    found = await verify(database, await point_of(database, tenant.id))
+    assert (found.holds, found.not_learned) == (True, [])
 
 
 async def earn(database, decisions, step):

@@ -7,6 +7,7 @@ the policy sees is encoded anew from the contexts.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import InputError
@@ -83,12 +84,25 @@ class Relearning:
             after = logged[-1].update.seq
             wanted = [one for one in logged if self._belongs(one)]
             self.excluded += len(logged) - len(wanted)
-            seen = await self._translated(segment, spec, wanted)
-            rows = []
-            for one, update in zip(wanted, seen, strict=True):
-                if update is not None and self._learn(step := self._rebased(update, before)):
-                    rows.append((step._replace(seq=self.seq), one.at))
+            contexts = await self._contexts(segment, spec, wanted)
+            # In a thread: whoever relearns may be a service that decides meanwhile.
+            rows = await asyncio.to_thread(self._relearned, wanted, spec, contexts, before)
             await copy_updates(self._connection, point, self._snapshot, rows)
+
+    def _relearned(
+        self,
+        wanted: Sequence[Logged],
+        spec: DecisionPoint,
+        contexts: Mapping[UUID, Any] | None,
+        before: dict[UUID, float],
+    ) -> list[tuple[UpdateRow, datetime]]:
+        """Learn updates; return those that were learned, as they are to be written."""
+        rows = []
+        for one in wanted:
+            update = self._translated(one.update, spec, contexts)
+            if update is not None and self._learn(step := self._rebased(update, before)):
+                rows.append((step._replace(seq=self.seq), one.at))
+        return rows
 
     def _rebased(self, update: UpdateRow, before: dict[UUID, float]) -> UpdateRow:
         """Make a first reward a correction where an older snapshot had learned the decision."""
@@ -123,22 +137,23 @@ class Relearning:
             self._held[update.decision] = (held or 0.0) + update.reward_change
         return True
 
-    async def _translated(
+    async def _contexts(
         self, segment: Segment, spec: DecisionPoint, logged: Sequence[Logged]
-    ) -> list[UpdateRow | None]:
-        """Return updates as the policy would have learned them; None where it cannot."""
-        updates = [one.update for one in logged]
+    ) -> dict[UUID, Any] | None:
+        """Return what the policy has to see anew; None where what was stored fits."""
+        if sees(spec, segment.feature_hash) == sees(self._row.spec, self._row.feature_hash):
+            return None
+        ids = [one.update.decision for one in logged]
+        return await contexts_of(self._connection, self._row.tenant, ids)
+
+    def _translated(
+        self, update: UpdateRow, spec: DecisionPoint, contexts: Mapping[UUID, Any] | None
+    ) -> UpdateRow | None:
+        """Return an update as the policy would have learned it; None where it cannot."""
         bucket_s = self._row.spec.learning.bucket_s
         if spec.learning.bucket_s != bucket_s:
-            updates = [
-                update._replace(bucket=int(id_time(update.decision) // bucket_s))
-                for update in updates
-            ]
-        if sees(spec, segment.feature_hash) == sees(self._row.spec, self._row.feature_hash):
-            return list(updates)
-        ids = [update.decision for update in updates]
-        contexts = await contexts_of(self._connection, self._row.tenant, ids)
-        return [self._encoded(update, contexts.get(update.decision)) for update in updates]
+            update = update._replace(bucket=int(id_time(update.decision) // bucket_s))
+        return update if contexts is None else self._encoded(update, contexts.get(update.decision))
 
     def _encoded(self, update: UpdateRow, context: Any) -> UpdateRow | None:
         known = self._known.get(update.decision)
