@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -126,8 +127,9 @@ def test_what_no_embedder_may_give_is_refused_and_not_stored(file, rows, said):
     "change",
     [
         "vector = substr(vector, 3)",
-        "vector = vector || vector",
-        "vector = x'007e' || substr(vector, 3)",  # not a number
+        "vector = CAST(vector || vector AS BLOB)",
+        "vector = CAST(x'007e' || substr(vector, 3) AS BLOB)",  # not a number
+        "vector = 'text'",
         "crc = crc + 1",
         "vector = 17",
         "text = randomblob(32)",
@@ -152,9 +154,10 @@ def test_a_vector_that_is_not_finite_is_refused_even_with_a_right_checksum(file)
     with CachedEmbedder(HashedWords(), file) as embedder:
         embedder.encode(["a"])
     with sqlite3.connect(file) as connection:
-        connection.create_function("crc32", 1, __import__("zlib").crc32)
-        connection.execute("UPDATE embedding SET vector = x'007e' || substr(vector, 3)")
-        connection.execute("UPDATE embedding SET crc = crc32(text || vector)")
+        ((key, vector),) = connection.execute("SELECT text, vector FROM embedding").fetchall()
+        wrong = b"\x00\x7e" + vector[2:]
+        changed = (wrong, zlib.crc32(key + wrong))
+        connection.execute("UPDATE embedding SET vector = ?, crc = ?", changed)
     connection.close()
     with CachedEmbedder(HashedWords(), file) as embedder, pytest.raises(DataError, match="finite"):
         embedder.encode(["a"])

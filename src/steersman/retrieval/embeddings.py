@@ -115,8 +115,6 @@ class CachedEmbedder:
         except (OSError, sqlite3.Error) as error:
             self.unstored += len(vectors)
             self._tell(error)
-        else:
-            self._told = False
 
     def _tell(self, error: Exception) -> None:
         if not self._told:

@@ -6,6 +6,7 @@ power may lose the last rows, and never corrupts the rest.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
@@ -36,6 +37,7 @@ CREATE TABLE IF NOT EXISTS embedding(
     PRIMARY KEY (embedder, text));
 """
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = ("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_AUTH")
 
 
@@ -61,7 +63,7 @@ class VectorFile:
                 pass
         except (OSError, sqlite3.Error) as error:
             # A full disk may have room again later; a folder that is not ours will not become so.
-            if isinstance(error, PermissionError) or _named(error, _FORBIDDEN):
+            if _named(error, _FORBIDDEN) or getattr(error, "errno", errno.ENOSPC) not in _FULL:
                 message = f"the cache of embeddings {path} cannot be written: {error}; "
                 raise DataError(message + "give this user the folder, or name another") from error
             _log.warning("the cache of embeddings %s cannot be used now: %s", path, error)
@@ -83,7 +85,11 @@ class VectorFile:
             DataError: the file or one of these rows is damaged.
         """
         marks = ",".join("?" * len(keys))
-        query = "SELECT text, vector, crc FROM embedding WHERE embedder = ? AND text IN "
+        # As bytes, whatever a damaged row says it is.
+        query = (
+            "SELECT text, CAST(vector AS BLOB), crc FROM embedding "
+            "WHERE embedder = ? AND text IN "
+        )
         with self._using() as connection:
             rows = connection.execute(f"{query}({marks})", (embedder, *keys)).fetchall()
         return {key: self._checked(key, blob, crc, size) for key, blob, crc in rows}
@@ -130,14 +136,15 @@ class VectorFile:
         """Begin with a lock of its own."""
         self._lock = threading.RLock()
 
-    def _checked(self, key: bytes, blob: object, crc: int, size: int) -> NDArray[np.float16]:
-        if isinstance(blob, bytes) and len(blob) == 2 * size and zlib.crc32(key + blob) == crc:
+    def _checked(self, key: bytes, blob: bytes, crc: int, size: int) -> NDArray[np.float16]:
+        if len(blob) == 2 * size and zlib.crc32(key + blob) == crc:
             vector = np.frombuffer(blob, "<f2").astype(np.float16)
             if np.isfinite(vector).all():
                 return vector
-        length = len(blob) if isinstance(blob, bytes) else blob
-        message = f"a row has {length} bytes with another checksum or numbers that are not finite"
-        raise self._damaged(f"{message}; {2 * size} sound bytes were expected")
+        raise self._damaged(
+            f"a row has {len(blob)} bytes, another checksum or numbers that are not finite; "
+            f"{2 * size} sound bytes were expected"
+        )
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
