@@ -17,56 +17,18 @@ from steersman.store import (
     Expired,
     GroupCommit,
     Taken,
-    as_tenant,
     create_tenant,
     erase,
     log_decisions,
 )
 from steersman.wire import new_id
+from tests.store.rows import connected, decision
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from uuid import UUID
 
     from steersman.store import Database, Tenant
-
-
-def _row(tenant: UUID, **changes: Any) -> DecisionRow:
-    now = datetime.now(UTC)
-    row = DecisionRow(
-        tenant=tenant,
-        id=new_id(),
-        skill="search",
-        point="depth",
-        episode=None,
-        parent=None,
-        unit=None,
-        rollout=None,
-        stage="live",
-        arm="control",
-        snapshot="0.1.0",
-        update_seq=0,
-        spec_hash=bytes(32),
-        feature_hash=bytes(32),
-        context={"n": 1},
-        eligible=None,
-        distribution=[0.5, 0.5],
-        action="deep",
-        p=0.5,
-        p_kind="exact",
-        x=None,
-        key=None,
-        features=None,
-        u=0.7,
-        degraded=False,
-        weight=1.0,
-        idempotency_key=None,
-        body_hash=None,
-        traceparent=None,
-        at=now,
-        window_ends=now + timedelta(hours=1),
-    )
-    return row._replace(**changes)
 
 
 async def _write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
@@ -88,12 +50,8 @@ async def _flusher(
 
 
 async def _ids(database: Database, tenant: UUID) -> list[UUID]:
-    connection = await database.connect("app")
-    try:
-        async with as_tenant(connection, tenant):
-            return [row[0] for row in await connection.fetch("SELECT id FROM decision")]
-    finally:
-        await connection.close()
+    async with connected(database, tenant=tenant) as connection:
+        return [row[0] for row in await connection.fetch("SELECT id FROM decision")]
 
 
 @pytest.mark.parametrize("bad", [{"action": "a\0b"}, {"context": {"a": "\0"}}, {"p": 2.0}])
@@ -101,7 +59,7 @@ async def test_a_row_that_cannot_be_written_pays_alone(
     database: Database, tenant: Tenant, bad: dict[str, Any]
 ) -> None:
     other = await create_tenant(database, f"o-{new_id().hex}", actor="test")
-    rows = [_row([tenant.id, other.id][n % 2]) for n in range(40)]
+    rows = [decision([tenant.id, other.id][n % 2]) for n in range(40)]
     rows[17] = rows[17]._replace(**bad)
     async with _flusher(database) as commits:
         results = await asyncio.gather(*(commits.submit([row]) for row in rows))
@@ -121,7 +79,7 @@ async def test_an_error_nobody_thought_of_does_not_end_the_flusher(
             raise error
         return await log_decisions(connection, rows)
 
-    rows = [_row(tenant.id) for _ in range(3)]
+    rows = [decision(tenant.id) for _ in range(3)]
     async with _flusher(database, write) as commits:
         assert await asyncio.gather(*(commits.submit([row]) for row in rows)) == [{}] * 3
     assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
@@ -138,7 +96,7 @@ async def test_what_was_committed_before_its_answer_got_lost_is_written_once(
             raise ConnectionResetError
         return refused
 
-    rows = [_row(tenant.id, idempotency_key=f"k{n}", body_hash=b"h" * 16) for n in range(5)]
+    rows = [decision(tenant.id, idempotency_key=f"k{n}", body_hash=b"h" * 16) for n in range(5)]
     async with _flusher(database, write) as commits:
         assert await asyncio.gather(*(commits.submit([row]) for row in rows)) == [{}] * 5
     assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
@@ -149,7 +107,7 @@ async def test_connections_that_are_cut_lose_and_double_nothing(
 ) -> None:
     rng = random.Random(5)
     cutter = await database.connect(None)
-    rows = [_row(tenant.id) for _ in range(600)]
+    rows = [decision(tenant.id) for _ in range(600)]
     written: list[Any] = []
     cuts = 0
 
@@ -172,8 +130,8 @@ async def test_crossing_keys_of_two_processes_get_one_decision_each(
     database: Database, tenant: Tenant
 ) -> None:
     keys = [f"k{n}" for n in range(100)]
-    one = [_row(tenant.id, idempotency_key=key, body_hash=b"h" * 16) for key in keys]
-    two = [_row(tenant.id, idempotency_key=key, body_hash=b"h" * 16) for key in reversed(keys)]
+    one = [decision(tenant.id, idempotency_key=key, body_hash=b"h" * 16) for key in keys]
+    two = [decision(tenant.id, idempotency_key=key, body_hash=b"h" * 16) for key in reversed(keys)]
     rows, waiting = [], []
     async with _flusher(database) as left, _flusher(database) as right:
         for first, second in zip(one, two, strict=True):
@@ -191,7 +149,7 @@ async def test_crossing_keys_of_two_processes_get_one_decision_each(
 
 async def test_a_row_whose_waiter_left_is_still_written(database: Database, tenant: Tenant) -> None:
     lock = await database.connect(None)
-    row = _row(tenant.id)
+    row = decision(tenant.id)
     async with _flusher(database) as commits:
         transaction = lock.transaction()
         await transaction.start()
@@ -206,7 +164,7 @@ async def test_a_connection_whose_peer_vanished_is_given_up(
     database: Database, tenant: Tenant
 ) -> None:
     watcher = await database.connect(None)
-    rows = [_row(tenant.id) for _ in range(2)]
+    rows = [decision(tenant.id) for _ in range(2)]
     async with _flusher(database, limit_s=0.5) as commits:
         assert await commits.submit([rows[0]]) == {}
         hung = await watcher.fetchval(
@@ -226,7 +184,7 @@ async def test_a_lock_that_is_held_longer_than_a_flush_may_take_leaves_nothing_b
     database: Database, tenant: Tenant
 ) -> None:
     lock = await database.connect(None)
-    row = _row(tenant.id)
+    row = decision(tenant.id)
     async with _flusher(database, limit_s=0.2) as commits:
         transaction = lock.transaction()
         await transaction.start()
@@ -249,7 +207,7 @@ async def test_a_record_that_comes_late_does_not_bring_back_what_was_erased(
     database: Database, tenant: Tenant
 ) -> None:
     then = datetime.now(UTC) - timedelta(hours=1)
-    erased, kept = (_row(tenant.id, id=new_id(then.timestamp()), at=then) for _ in range(2))
+    erased, kept = (decision(tenant.id, id=new_id(then.timestamp()), at=then) for _ in range(2))
     connection = await database.connect("app")
     await log_decisions(connection, [erased])
     await erase(database, tenant.id, reason="asked for", actor="test", decisions=[erased.id])
