@@ -11,8 +11,8 @@ from steersman.learn import rebuild, reproduce
 from steersman.registry import pack_snapshot, unpack_state
 from steersman.store import as_tenant, create_tenant, erase
 from steersman.store.erasure import sweep
+from tests.learn.processes import ended, learner, until
 from tests.learn.shipping_world import promote_point, publish_point, snapshot_of
-from tests.learn.test_two_learners import ended, learner, until
 from tests.learn.world import (
     POLICIES,
     corrections,

@@ -1,14 +1,10 @@
 """One learner per point, whatever is killed or paused: nothing is lost, nothing learned twice."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +14,7 @@ from steersman.learn.batch import learn_batch
 from steersman.learn.claims import Claims
 from steersman.store import due_work
 from tests.learn.learning_process import LEASE_S
+from tests.learn.processes import ended, learner, stopped, until
 from tests.learn.world import (
     bits,
     corrections,
@@ -31,33 +28,6 @@ from tests.learn.world import (
 )
 
 HOLDER = "SELECT holder, epoch FROM learner"
-
-
-@contextmanager
-def learner(database, holder, signal_name="none", at=0):
-    """Run a learner as a process of its own."""
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.learn.learning_process"),
-            *(database.url, holder, signal_name, str(at)),
-        ],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "src"},
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-async def until(condition, within_s=60.0):
-    """Wait for an async condition."""
-    deadline = time.monotonic() + within_s
-    while not await condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
 
 
 async def holder_is(database, tenant, name):
@@ -74,12 +44,6 @@ async def check(database, tenant, decisions):
     assert tuple((await rows(database, tenant.id, first))[0]) == (len(decisions),) * 2
 
 
-async def stopped(process):
-    """Return whether a process is stopped by a signal."""
-    pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)  # noqa: ASYNC222 (it does not wait)
-    return pid == process.pid and os.WIFSTOPPED(status)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_learner_killed_after_any_query_lost_nothing(database, tenant, seed):
@@ -93,10 +57,6 @@ async def test_a_learner_killed_after_any_query_lost_nothing(database, tenant, s
     await check(database, tenant, decisions)
 
 
-async def ended(process):
-    return process.poll() is not None
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 3])
 async def test_a_paused_learner_is_taken_over_from_and_then_fenced(database, tenant, at):
@@ -105,12 +65,10 @@ async def test_a_paused_learner_is_taken_over_from_and_then_fenced(database, ten
         pytest.skip("PostgreSQL 17 and later end such a transaction; others wait for the learner")
     row = await declared(database, tenant.id, policy="lin_ucb_forgets")
     decisions = await traffic(database, row, 20)
-    with (
-        learner(database, "paused", "SIGSTOP", at) as paused,
-        learner_later(database) as start,
-    ):
+    with ExitStack() as processes:
+        paused = processes.enter_context(learner(database, "paused", "SIGSTOP", at))
         await until(lambda: stopped(paused))
-        other = start("other")
+        other = processes.enter_context(learner(database, "other"))
         await nothing_due(database)
         assert await holder_is(database, tenant, "other")
         paused.send_signal(signal.SIGCONT)
@@ -133,22 +91,6 @@ async def server_version(database):
     major = connection.get_server_version().major
     await connection.close()
     return major
-
-
-@contextmanager
-def learner_later(database):
-    """Give a function that starts a learner, to be ended here."""
-    started = []
-
-    def start(holder):
-        started.append(learner(database, holder))
-        return started[-1].__enter__()
-
-    try:
-        yield start
-    finally:
-        for one in started:
-            one.__exit__(None, None, None)
 
 
 async def test_of_two_at_once_one_learns(database, tenant):

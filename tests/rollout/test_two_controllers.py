@@ -1,13 +1,7 @@
 """One controller per rollout, whatever is killed or paused: nobody acts twice."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
-import time
-from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +9,7 @@ from steersman.errors import FencedError
 from steersman.rollout import act
 from steersman.rollout.claims import Claims
 from steersman.store import as_tenant, move_rollout
+from tests.learn.processes import running, stopped, until
 from tests.rollout.controlling_process import LEASE_S
 from tests.rollout.world import PACES, EverybodysClock, check_history, world
 
@@ -22,33 +17,9 @@ QUICK = {"window_s": 0.4, "min_s": 0.3}
 STEPS = ["shadow", "canary", "ab", "ab", "live"]
 
 
-@contextmanager
 def controller(database, holder, signal_name="none", at=0):
     """Run a controller as a process of its own."""
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.rollout.controlling_process"),
-            *(database.url, holder, signal_name, str(at)),
-        ],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "src"},
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-async def until(condition, within_s=60.0):
-    """Wait until an async condition holds."""
-    deadline = time.monotonic() + within_s
-    while not await condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+    return running("tests.rollout.controlling_process", database.url, holder, signal_name, at)
 
 
 async def check_once(w, identifier, *, stages=STEPS, end="promoted"):
@@ -95,12 +66,6 @@ async def test_a_controller_killed_at_every_change_leaves_all_of_it_or_nothing(
             assert process.poll() is None
     await check_once(w, begun.id)
     assert (await w.point()).snapshot == w.candidate
-
-
-async def stopped(process):
-    """Return whether a process is stopped by a signal."""
-    pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)  # noqa: ASYNC222 (it does not wait)
-    return pid == process.pid and os.WIFSTOPPED(status)
 
 
 @pytest.mark.slow
