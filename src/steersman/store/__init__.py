@@ -73,6 +73,7 @@ from steersman.store.promoting import (
     pin_point,
     promote_snapshot,
     take_back_snapshot,
+    unpin_point,
 )
 from steersman.store.relearning import (
     Logged,
@@ -274,6 +275,7 @@ __all__ = [
     "tell_services",
     "tenant_name",
     "unfinished",
+    "unpin_point",
     "updates_after",
     "verdicts_of",
     "verify_chain",
