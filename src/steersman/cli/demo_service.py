@@ -84,33 +84,10 @@ def drive(
     """
     points = load_points()
     stream = draw_stream(world, np.random.default_rng([order, 0]))
-    with ExitStack() as exits:
-        if home is None:
-            home = exits.enter_context(_temporary())
-        name = f"demo-{uuid4().hex[:12]}"
-        service = exits.enter_context(
-            served(
-                home,
-                name,
-                point_documents(),
-                controller=controller,
-                say=say,
-                before=write_prior,
-            )
-        )
-        clients = [
-            exits.enter_context(Client(url, service.key, queue_dir=home / f"queue-{n}"))
-            for n, url in enumerate(service.urls, 1)
-        ]
+    with _talking(home, controller=controller, say=say) as (service, talk):
         _wait_for_learner(service)
-        talk = Talk(clients)
         first: list[int] = []
-
-        def places() -> Iterable[int]:
-            for place in progress(range(len(stream) if arrivals is None else arrivals)):
-                first.append(len(talk.heard))
-                yield place
-
+        places = progress(range(len(stream) if arrivals is None else arrivals))
         log = replay(
             world,
             Consequences(world, points, Deep()),
@@ -118,11 +95,9 @@ def drive(
             asking(talk, points),
             np.random.default_rng([order, 1]),
             keep=True,
-            progress=places(),
+            progress=_noted(places, talk, first),
         )
-        for client in clients:
-            if left := client.flush(_PATIENCE_S):
-                raise StoreError(f"{left} events were not delivered in {_PATIENCE_S:g} s")
+        _deliver(talk)
         _wait_for_learner(service)
         yield Driven(log, talk, first, service)
 
@@ -221,12 +196,45 @@ def explanations(driven: Driven, arrival: int) -> list[dict[str, Any]]:
 
 
 @contextmanager
+def _talking(
+    home: Path | None, *, controller: bool, say: Callable[[str], None]
+) -> Iterator[tuple[Served, Talk]]:
+    """Start a service for a new tenant, and a client of each of its processes."""
+    with ExitStack() as exits:
+        if home is None:
+            home = exits.enter_context(_temporary())
+        name = f"demo-{uuid4().hex[:12]}"
+        documents = point_documents()
+        service = exits.enter_context(
+            served(home, name, documents, controller=controller, say=say, before=write_prior)
+        )
+        clients = [
+            exits.enter_context(Client(url, service.key, queue_dir=home / f"queue-{n}"))
+            for n, url in enumerate(service.urls, 1)
+        ]
+        yield service, Talk(clients)
+
+
+@contextmanager
 def _temporary() -> Iterator[Path]:
     # A short path: a socket's may have a hundred characters at most.
     from pathlib import Path  # noqa: PLC0415
 
     with TemporaryDirectory(prefix="steersman-") as folder:
         yield Path(folder)
+
+
+def _noted(places: Iterable[int], talk: Talk, first: list[int]) -> Iterator[int]:
+    """Yield the places, and note which answer will be the first of each."""
+    for place in places:
+        first.append(len(talk.heard))
+        yield place
+
+
+def _deliver(talk: Talk) -> None:
+    for client in talk.clients:
+        if left := client.flush(_PATIENCE_S):
+            raise StoreError(f"{left} events were not delivered in {_PATIENCE_S:g} s")
 
 
 def _wait_for_learner(service: Served) -> None:
