@@ -262,24 +262,46 @@ async def test_a_promotion_waits_for_a_verdict_that_says_so(database, tenant, tm
     assert (await take(made, loaded, "monitor")).status == "done"
 
 
-async def test_following_ends_with_the_next_verdict(database, tenant, tmp_path):
+async def test_following_tells_every_verdict_until_the_end(database, tenant, tmp_path):
+    from steersman.rollout import act  # noqa: PLC0415
+
     made = await assistant(database, tenant, tmp_path)
     loaded = config(tmp_path, OTHER)
     for step in ("package", "canary"):
         await take(made, loaded, step)
-    lines, begun = [], asyncio.Event()
+    lines, said = [], asyncio.Event()
 
     def say(line):
         lines.append(line)
-        begun.set()
+        said.set()
+
+    async def next_line():
+        await asyncio.wait_for(said.wait(), 60)
+        said.clear()
+        return lines[-1]
 
     following = asyncio.create_task(take(made, loaded, "monitor", wait_s=3600.0, say=say))
-    await asyncio.wait_for(begun.wait(), 60)
-    assert lines == ["assistant/route 0.2.1: running, shadow 0%"]
+    assert await next_line() == "assistant/route 0.2.1: running, shadow 0%"
     await judged(made, "hold", "no decision for 4000 s")
+    assert (await next_line()).endswith("; shadow hold: no decision for 4000 s")
+    await judged(made, "promote", "nothing against it")
+    assert (await next_line()).endswith("; shadow promote: nothing against it")
+    (row,) = await read(made, lambda it: rollouts_of(it, made.tenant.id))
+    who = {"actor": "test", "clock": made.clock}
+    await act(database, tenant.id, row.id, "pause", reason="lunch", **who)
     report = await asyncio.wait_for(following, 60)
-    assert report.status == "waits"
-    assert report.values["verdict"]["reasons"] == ["no decision for 4000 s"]
+    assert (report.status, len(lines)) == ("waits", 4)
+    assert report.said.startswith("paused, shadow 0%; verdict 2: promote")
+    following = asyncio.create_task(take(made, loaded, "monitor", wait_s=3600.0, say=say))
+    assert (await asyncio.wait_for(following, 60)).status == "waits"  # for a person, not for time
+    await act(database, tenant.id, row.id, "resume", reason="back", **who)
+    following = asyncio.create_task(take(made, loaded, "monitor", wait_s=3600.0, say=say))
+    said.clear()
+    await next_line()
+    await act(database, tenant.id, row.id, "rollback", reason="answers got worse", **who)
+    report = await asyncio.wait_for(following, 60)
+    assert report.status == "refused"
+    assert "answers got worse" in report.said
 
 
 async def test_what_was_rolled_back_is_told(database, tenant, tmp_path):

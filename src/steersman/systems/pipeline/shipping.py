@@ -198,13 +198,13 @@ async def follow(
     wait_s: float,
     tell: Callable[[str], None],
 ) -> tuple[RolloutRow, VerdictRow | None]:
-    """Follow a rollout until its next verdict, its next stage or its end, or for a time.
+    """Follow a rollout until it has ended or is paused, or for a time.
 
     Args:
         workshop: what there is to work with.
         rollout: to be followed.
         wait_s: the longest that is waited, >= 0.
-        tell: gets a line at the beginning.
+        tell: gets a line at the beginning, and with every verdict, stage and end.
 
     Returns:
         The rollout with its last verdict.
@@ -212,15 +212,23 @@ async def follow(
     No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     row, verdict = await last_verdict(workshop.database, rollout)
-    begun = row.step, row.status, 0 if verdict is None else verdict.seq
-    tell(f"{row.skill}/{row.point} {row.candidate}: {row.status}, {row.stage} {row.share:.0%}")
+    tell(_standing(row, verdict))
     until = workshop.monotonic() + wait_s
-    while row.is_under_way and workshop.monotonic() < until:
+    # What is paused waits for a person.
+    while row.status == "running" and (left_s := until - workshop.monotonic()) > 0:
+        await asyncio.sleep(min(_POLL_S, left_s))
+        before = _standing(row, verdict)
         row, verdict = await last_verdict(workshop.database, row)
-        if (row.step, row.status, 0 if verdict is None else verdict.seq) != begun:
-            break
-        await asyncio.sleep(min(_POLL_S, max(0.0, until - workshop.monotonic())))
+        if (now := _standing(row, verdict)) != before:
+            tell(now)
     return row, verdict
+
+
+def _standing(row: RolloutRow, verdict: VerdictRow | None) -> str:
+    said = f"{row.skill}/{row.point} {row.candidate}: {row.status}, {row.stage} {row.share:.0%}"
+    if verdict is not None:
+        said += f"; {verdict.stage} {verdict.verdict}: {'; '.join(verdict.reasons)}"
+    return said
 
 
 async def move_on(workshop: Workshop, rollout: RolloutRow) -> RolloutRow:
