@@ -14,7 +14,6 @@ import msgspec
 
 from steersman.service.app import Application
 from steersman.service.auth import Authenticator
-from steersman.service.breaker import Breaker, store_is_away
 from steersman.service.deciding import Deciding
 from steersman.service.endpoints import Endpoints
 from steersman.service.explain import Explain
@@ -33,6 +32,7 @@ from steersman.service.tracing import Tracing
 from steersman.service.verified import Verified
 from steersman.store import (
     AWAY,
+    Breaker,
     DecisionRow,
     EventRow,
     GroupCommit,
@@ -41,6 +41,7 @@ from steersman.store import (
     load_secret,
     log_decisions,
     log_events,
+    store_is_away,
 )
 from steersman.wire import Refused
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from steersman.service.breaker import store_is_away
+from steersman.store import store_is_away
 from steersman.wire import Refused
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from steersman.learn import Bases
     from steersman.policies import ChoicePolicy
-    from steersman.service.breaker import Breaker
     from steersman.service.http import Request
+    from steersman.store import Breaker
 
 _MOST_EVENTS = 1_000
 _PLAIN = 1e-9

@@ -16,9 +16,8 @@ from steersman.store import KeyRow, create_key, list_keys, revoke_key, rotate_ke
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
-    from steersman.service.breaker import Breaker
     from steersman.service.http import Request
-    from steersman.store import Database
+    from steersman.store import Breaker, Database
 
 _BYTES = 16 * 1024
 

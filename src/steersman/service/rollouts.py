@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     from steersman.learn import Bases
     from steersman.rollout import Explained
-    from steersman.service.breaker import Breaker
     from steersman.service.http import Request
-    from steersman.store import Database, IncidentRow, RolloutRow, VerdictRow
+    from steersman.store import Breaker, Database, IncidentRow, RolloutRow, VerdictRow
 
 _BYTES = 64 * 1024
 _MOST = 200

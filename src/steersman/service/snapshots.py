@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
-    from steersman.service.breaker import Breaker
     from steersman.service.http import Request
-    from steersman.store import PointRow, RolloutRow, SnapshotRow
+    from steersman.store import Breaker, PointRow, RolloutRow, SnapshotRow
 
 _MOST = 200
 

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
-    from steersman.service.breaker import Breaker
     from steersman.service.drawing import Served
     from steersman.service.guard import Guard
     from steersman.service.http import Request
     from steersman.service.replicas import Replicas
-    from steersman.store import PointRow, RolloutRow
+    from steersman.store import Breaker, PointRow, RolloutRow
 
 _HOUR_S = 3_600.0
 _MOST = 100_000

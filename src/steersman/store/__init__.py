@@ -5,6 +5,7 @@ from __future__ import annotations
 from steersman.store.audit import AuditRow, history, record
 from steersman.store.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.store.backup import Backup, backup, restore
+from steersman.store.breaker import Breaker, store_is_away
 from steersman.store.crediting import (
     Decided,
     Happened,
@@ -144,6 +145,7 @@ __all__ = [
     "Anchor",
     "AuditRow",
     "Backup",
+    "Breaker",
     "ChainReport",
     "Database",
     "Decided",
@@ -266,6 +268,7 @@ __all__ = [
     "spec_of",
     "start_rollout",
     "state_home",
+    "store_is_away",
     "store_spec",
     "switch_snapshot",
     "take_back_snapshot",

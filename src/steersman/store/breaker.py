@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import asyncpg
 
 from steersman.errors import StoreError
-from steersman.store import AWAY
+from steersman.store.database import AWAY
 from steersman.wire import Refused
 
 if TYPE_CHECKING:

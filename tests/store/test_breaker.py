@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from steersman.errors import StoreError
-from steersman.service.breaker import Breaker, store_is_away
+from steersman.store import Breaker, store_is_away
 from steersman.wire import Refused
 
 
