@@ -249,6 +249,22 @@ def test_a_watch_tells_what_is_new(world, caplog):
     assert told == [("route", "0.1.0"), ("route", "0.1.1"), ("route", "0.1.3"), ("tool", "0.1.0")]
 
 
+def test_a_watch_leaves_what_was_retracted(world):
+    world.publish("0.1.0", "0.1.1")
+    consumer, stop, told = world.consumer(), threading.Event(), []
+
+    def on_new(loaded):
+        told.append(version_of(loaded))
+        world.publisher().retract("assistant", "route", version_of(loaded), reason="a bot")
+
+    def on_gone(*what):
+        told.append(what)
+        stop.set()
+
+    consumer.watch(on_new, interval_s=0.01, stop=stop, on_gone=on_gone)
+    assert told == ["0.1.1", "0.1.0", ("assistant", "route", "0.1.0")]
+
+
 def test_a_watch_outlives_what_cannot_be_loaded(world):
     consumer, stop, told = world.consumer(), threading.Event(), []
 
@@ -337,3 +353,19 @@ def test_arguments_are_checked(world, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RegistryError, match="the cache"):
         world.consumer(cache="file")
+
+
+def test_a_cache_that_is_tidied_away_is_made_again(world):
+    world.publish("0.1.0", "0.2.0")
+    consumer = world.consumer(refresh_s=0)
+    assert consumer.load("assistant", "route").description.version == "0.2.0"
+    shutil.rmtree(world.home / "cache")
+    assert consumer.load("assistant", "route").source == "registry"
+    shutil.rmtree(world.home / "cache")
+    world.folder.rename(world.home / "elsewhere")
+    with pytest.raises(MissingSnapshotError, match="nothing new is loaded offline") as refused:
+        consumer.load("assistant", "route", "0.2.0")
+    assert str(world.home) not in str(refused.value)
+    assert str(world.home) not in "; ".join(consumer.refresh().reasons)
+    (world.home / "elsewhere").rename(world.folder)
+    assert consumer.load("assistant", "route", "0.2.0").source == "registry"

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from steersman.rollout import Wanted, start
 from steersman.service import Verified
 from tests.learn.world import bits
 from tests.service.rollouts import decision, teach, until
@@ -129,6 +130,40 @@ async def test_while_the_registry_is_away_the_cache_serves(database, tenant, ser
     async with serving(home=home) as s:
         answers = await ask_units(s, UNITS)
         assert sum(one["snapshot"] == version for one in answers) > 150
+
+
+async def test_without_its_files_it_goes_on_serving_and_is_not_promoted(
+    database, tenant, serving
+) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        wanted = Wanted(
+            skill=POINT[0],
+            point=POINT[1],
+            candidate=version,
+            overrides={"stages": [{"name": "live", "share": 0.95}]},
+            force="a test",
+        )
+        row = await start(database, tenant.id, wanted, actor="test", clock=time.time)
+        await staged(s, "live", "candidate")
+        before = {one["snapshot"] for one in await ask_units(s, UNITS)}
+        assert before == {version, "0.1.0"}
+        shutil.move(ships.folder, ships.home / "elsewhere")
+        shutil.rmtree(ships.home / "cache")
+        path, forced = f"/v1/rollouts/{row.id}/promote", {"reason": "hurry", "force": True}
+        for _ in range(2):
+            refused = await s.ask("POST", path, forced)
+            assert (refused.status, refused.body["code"]) == (409, "not_allowed"), refused.body
+            assert "there is no metadata/timestamp.json" in refused.body["detail"]
+            assert str(ships.home) not in refused.body["detail"]
+            answers = await ask_units(s, UNITS)
+            assert {one["snapshot"] for one in answers} == before
+            assert not any(one["degraded"] for one in answers)
+        assert (await s.ask("GET", f"/v1/rollouts/{row.id}")).body["status"] == "running"
+        shutil.move(ships.home / "elsewhere", ships.folder)
+        done = await s.ask("POST", path, forced)
+        assert (done.status, done.body.get("status")) == (200, "promoted"), done.body
+        await until(s, snapshot=version, arm="control", update_seq=20)
 
 
 async def test_a_control_that_cannot_be_loaded_is_stood_in_for(database, tenant, serving) -> None:

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import msgspec
 
-from steersman.errors import RegistryError, VerificationError
+from steersman.errors import VerificationError
 from steersman.registry.place import read_file
 
 if TYPE_CHECKING:
@@ -86,26 +86,26 @@ class Cache:
         """Where ``tuf.ngclient`` keeps what it must remember, such as the newest root."""
         return self.folder / "tuf"
 
+    @property
+    def _kept(self) -> Path:
+        return self.folder / "files"
+
     def prepare(self) -> None:
         """Make the folders, and remove what killed processes left in them.
 
         Raises:
-            RegistryError: they cannot be made.
+            OSError: they cannot be made.
         """
-        try:
-            for folder in (self.trust, self.folder / "files"):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for left in (*self.trust.glob("tmp*"), *self.folder.rglob(".writing-*")):
-                with suppress(FileNotFoundError):
-                    if time.time() - left.stat().st_mtime > _LEFT_OVER_S:
-                        left.unlink()
-        except OSError as error:
-            message = f"the cache {self.folder} cannot be used: {error.strerror}; see to it"
-            raise RegistryError(message) from error
+        for folder in (self.trust, self._kept):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in (*self.trust.glob("tmp*"), *self.folder.rglob(".writing-*")):
+            with suppress(FileNotFoundError):
+                if time.time() - left.stat().st_mtime > _LEFT_OVER_S:
+                    left.unlink()
 
     @contextmanager
     def alone(self, what: str, seconds: float) -> Iterator[bool]:
-        """Keep others out while something is changed.
+        """Keep others out while something is changed; what was tidied away is made again.
 
         Args:
             what: names the lock.
@@ -113,7 +113,12 @@ class Cache:
 
         Yields:
             Whether it was our turn in time.
+
+        Raises:
+            OSError: the folders are gone, and cannot be made.
         """
+        if not (self.trust.is_dir() and self._kept.is_dir()):
+            self.prepare()
         handle = os.open(self.folder / f"{what}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             yield _locked(handle, time.monotonic() + seconds)
@@ -143,7 +148,7 @@ class Cache:
             length: its length.
         """
         try:
-            data = read_file(self.folder / "files" / sha256, length)
+            data = read_file(self._kept / sha256, length)
         except (OSError, VerificationError):
             return None
         return data if hashlib.sha256(data).hexdigest() == sha256 else None
@@ -190,7 +195,7 @@ class Cache:
             self._write("good.json", msgspec.json.encode(goods))
             used = {name for them in goods.values() for it in them for name in _files(it)}
             for name in {name for it in before for name in _files(it)} - used:
-                (self.folder / "files" / name).unlink(missing_ok=True)
+                (self._kept / name).unlink(missing_ok=True)
 
     def _goods(self) -> dict[str, tuple[Good, ...]]:
         return self._read("good.json", dict[str, tuple[Good, ...]]) or {}

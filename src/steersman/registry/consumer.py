@@ -130,7 +130,11 @@ class Consumer:
                 raise InputError(message)
         fetcher = open_source(source)
         self._cache = Cache(Path(cache).expanduser().absolute(), keep)
-        self._cache.prepare()
+        try:
+            self._cache.prepare()
+        except OSError as error:
+            message = f"the cache {cache} cannot be used: {error.strerror}; see to it"
+            raise RegistryError(message) from error
         self._following = Following(
             trusted_root, fetcher, self._cache, clock=clock, timeout_s=timeout_s
         )
@@ -271,16 +275,20 @@ class Consumer:
         interval_s: float = 30.0,
         stop: threading.Event,
         points: Sequence[tuple[str, str]] | None = None,
+        on_gone: Callable[[str, str, str], None] = lambda _skill, _point, _version: None,
     ) -> None:
         """Call back with every new version, until stopped; at first with what there is.
 
-        What cannot be loaded is logged and tried again; what ``on_new`` raises ends the watch.
+        A version that was retracted is followed by the one before it. What cannot be loaded is
+        logged and tried again; what a callback raises ends the watch.
 
         Args:
             on_new: is given the loaded version.
             interval_s: seconds between two looks.
             stop: ends it when it is set.
             points: skill and name of each decision point that matters; None: all.
+            on_gone: is given skill, point and version where what was loaded was retracted and
+                nothing is left of the point: begin again from a prior.
         """
         told: dict[tuple[str, str], str] = {}
         while not stop.is_set():
@@ -290,6 +298,10 @@ class Consumer:
                 if loaded is not None and loaded.description is not None:
                     told[skill, point] = loaded.description.version
                     on_new(loaded)
+            for skill, point in [place for place in told if self._is_gone(*place)]:
+                version = told.pop((skill, point))
+                _log.warning("%s/%s %s was retracted, and no other is left", skill, point, version)
+                on_gone(skill, point, version)
             stop.wait(interval_s)
 
     def _watched(self, points: Sequence[tuple[str, str]] | None) -> Sequence[tuple[str, str]]:
@@ -298,6 +310,13 @@ class Consumer:
         except SnapshotError as error:
             _log.warning("nothing can be watched: %s", error)
             return ()
+
+    def _is_gone(self, skill: str, point: str) -> bool:
+        """Return whether a registry that is believed offers nothing of a point."""
+        try:
+            return not self._releases(self._known(), skill, point, self._major)
+        except SnapshotError:  # what verified last is all that is known
+            return False
 
     def _news(self, skill: str, point: str, told: str | None) -> Loaded | None:
         try:
@@ -319,8 +338,8 @@ class Consumer:
             now = self._following.now()
         known = self._following.known
         if known is None:
-            message = f"nothing of the registry has verified yet: {'; '.join(last.reasons)}"
-            raise VerificationError(message)
+            message = f"nothing of the registry has verified yet: {'; '.join(last.reasons)}; "
+            raise VerificationError(message + "see that it can be reached, then repeat")
         age_s = now - known.verified_at
         if age_s > self._max_age_s:
             message = (

@@ -84,7 +84,11 @@ class PlaceFetcher(Fetcher):
         except VerificationError as error:
             raise DownloadLengthMismatchError(str(error)) from error
         except RegistryError as error:
-            raise DownloadError(str(error)) from error
+            # Tenants read this over HTTP: where the registry lies does not concern them.
+            cause = error.__cause__
+            why = cause.strerror if isinstance(cause, OSError) else error
+            message = f"{url} cannot be read: {why}"
+            raise DownloadError(message) from error
         if held is None:
             message = f"there is no {url}"
             raise DownloadHTTPError(message, 404)

@@ -240,4 +240,6 @@ def _recalled(trusted: bytes, memory: Memory) -> Known:
 
 
 def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    # Of files without their names: tenants read this, and where they lie does not concern them.
+    said = getattr(error, "strerror", None) or str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
