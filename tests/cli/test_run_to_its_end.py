@@ -195,6 +195,7 @@ def run(service, visitors, told, *arguments):
             while process.poll() is None:
                 assert time.monotonic() < deadline, "it does not end"
                 visitors.come()
+                time.sleep(0.05)  # a few hundred a second are enough
         finally:
             process.kill()
             process.wait()
