@@ -72,14 +72,26 @@ class MemoryCache:
         return len(self._kept)
 
     def get(self, key: str) -> NDArray[np.float16] | None:
-        """See `AnswerCache.get`."""
+        """Return the vectors kept under a key; None where there are none.
+
+        Args:
+            key: As `cache_key` makes it.
+
+        Returns:
+            (options, size) float16, the array that was put.
+        """
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
     def put(self, key: str, vectors: NDArray[np.float16]) -> None:
-        """See `AnswerCache.put`."""
+        """Keep vectors under a key; what was there is replaced.
+
+        Args:
+            key: As `cache_key` makes it.
+            vectors: (options, size) float16.
+        """
         before = self._kept.pop(key, None)
         self._bytes -= 0 if before is None else before.nbytes
         self._kept[key] = vectors
@@ -103,6 +115,11 @@ def cache_key(
 
     Returns:
         64 hex digits.
+
+    >>> from steersman.systems.interrogator import load_questions
+    >>> field = load_questions()["field"]
+    >>> cache_key(field, "A text", "one") == cache_key(field, "A text", "another")
+    False
     """
     options = template.options
     plain: Any = options if isinstance(options, tuple) else sorted(options.items())
@@ -119,6 +136,9 @@ def text_key(text: str, embedder: str) -> str:
 
     Returns:
         64 hex digits.
+
+    >>> len(text_key("A text", "all-minilm-l6-v2-int8"))
+    64
     """
     return _digest(["text", text, embedder])
 

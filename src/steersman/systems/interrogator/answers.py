@@ -82,14 +82,32 @@ class OptionAnswerer:
         self._embedder, self._cache = embedder, cache
 
     def open(self, text: str, target: NDArray[Any]) -> Answer:
-        """See `Answerer.open`."""
+        """Return what the opening text is worth, before anything is asked.
+
+        Args:
+            text: The opening.
+            target: (size,) unit vector.
+
+        Returns:
+            No answer yet, but a first similarity.
+
+        Raises:
+            InputError: The embedder's vectors are not of the target's dimension, or not finite.
+        """
         vectors, hit = embedded([text], text_key(text, self._embedder.name), self._embedder,
                                 self._cache)  # fmt: skip
         similarity = float(similarities(vectors, target)[0])
         return Answer(None, text, similarity, similarity, hit, 0 if hit else 1)
 
     def answer(self, template: Template, situation: Situation) -> Answer:
-        """See `Answerer.answer`.
+        """Return the option that comes nearest, if it comes nearer than the hypothesis.
+
+        Args:
+            template: One of the eligible, with options.
+            situation: Where the investigation stands.
+
+        Returns:
+            The answer.
 
         Raises:
             InputError: The template has no options, or the embedder's vectors are not of the
@@ -130,6 +148,8 @@ def embedded(
 
     Raises:
         InputError: The embedder's vectors are not finite.
+
+    No doctest: it needs an embedder; ``tests/systems/interrogator/test_answers.py`` shows it.
     """
     wanted = (len(texts), embedder.size)
     found = cache.get(key)

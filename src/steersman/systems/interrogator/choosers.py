@@ -81,7 +81,15 @@ class Heuristic:
     """
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """See `Chooser.choose`."""
+        """Return the next question; learns nothing.
+
+        Args:
+            situation: Where the investigation stands; something is eligible.
+            rng: Gives exactly one uniform.
+
+        Returns:
+            The question, with the probability of each.
+        """
         questions = situation.questions
         action = self.next(situation.asked, situation.gains, situation.eligible, questions)
         return certain(action, situation, rng, by="heuristic")
@@ -100,6 +108,9 @@ class Heuristic:
             gains: What each of them added.
             eligible: At least one name, in declared order.
             questions: What can be asked.
+
+        Returns:
+            One of the eligible.
         """
         phases = {name: questions[name].phase for name in (*asked, *eligible)}
         for phase in PHASES:
@@ -112,14 +123,31 @@ class Heuristic:
         return eligible[0]
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learns nothing."""
+        """Learns nothing.
+
+        Args:
+            situation: As it was chosen in.
+            drawn: The choice.
+            outcomes: ``similarity_gain`` and ``cache_miss``.
+        """
 
 
 class Uniform:
-    """Any eligible question with equal probability: what a log for warm starts is drawn by."""
+    """Any eligible question with equal probability: what a log for warm starts is drawn by.
+
+    No doctest: it needs a situation; ``tests/systems/interrogator/test_choosers.py`` shows it.
+    """
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """See `Chooser.choose`."""
+        """Return the next question; learns nothing.
+
+        Args:
+            situation: Where the investigation stands; something is eligible.
+            rng: Gives exactly one uniform.
+
+        Returns:
+            The question, with the probability of each.
+        """
         eligible = situation.eligible
         action = eligible[int(rng.random() * len(eligible))]
         distribution = np.array(
@@ -128,7 +156,13 @@ class Uniform:
         return Drawn(action, 1.0 / len(eligible), distribution, "uniform")
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learns nothing."""
+        """Learns nothing.
+
+        Args:
+            situation: As it was chosen in.
+            drawn: The choice.
+            outcomes: ``similarity_gain`` and ``cache_miss``.
+        """
 
 
 class Learned:
@@ -157,6 +191,9 @@ class Learned:
             point: As `load_point` reads it.
             frozen: Whether it learns nothing from its investigations.
 
+        Returns:
+            The chooser.
+
         Raises:
             InputError: the point has other actions than named choices.
         """
@@ -169,14 +206,27 @@ class Learned:
         return cls(policy, encoder, point.reward, frozen=frozen)
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """See `Chooser.choose`."""
+        """Return the next question; learns nothing.
+
+        Args:
+            situation: Where the investigation stands; something is eligible.
+            rng: Gives exactly one uniform.
+
+        Returns:
+            The question, with the probability of each.
+        """
         x = self.encoder.encode(situation.context())
         choice = self.policy.decide(x, rng=rng, eligible=situation.eligible)
         by = str(self.policy.algorithm)
         return Drawn(choice.action, choice.propensity, choice.distribution, by, x)
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """See `Chooser.learn`.
+        """Learn the declared reward, unless frozen.
+
+        Args:
+            situation: As it was chosen in.
+            drawn: The choice.
+            outcomes: ``similarity_gain`` and ``cache_miss``.
 
         Raises:
             InputError: outcomes that the declared reward cannot be formed from.
@@ -194,8 +244,16 @@ def worth(reward: Reward, outcomes: Mapping[str, float]) -> float:
         reward: What the decision point declares.
         outcomes: By name.
 
+    Returns:
+        The reward; what lies beyond a term's range counts as its end.
+
     Raises:
         InputError: a required outcome is absent.
+
+    >>> from steersman.spec import Reward
+    >>> reward = Reward.model_validate({"terms": {"similarity_gain": {"weight": 1, "high": 0.2}}})
+    >>> worth(reward, {"similarity_gain": 0.05})
+    0.25
     """
     value = evaluate(reward, outcomes).value
     if value is None:
@@ -212,6 +270,11 @@ def certain(action: str, situation: Situation, rng: np.random.Generator, *, by: 
         situation: Where it is chosen.
         rng: Gives the uniform.
         by: Who chose.
+
+    Returns:
+        The choice, of probability 1.
+
+    No doctest: it needs a situation; ``tests/systems/interrogator/test_choosers.py`` shows it.
     """
     rng.random()
     distribution = np.array([float(name == action) for name in situation.questions.names])

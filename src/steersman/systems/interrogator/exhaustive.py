@@ -37,7 +37,15 @@ class Exhaustive:
         self.embedder_calls = 0
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """See `Chooser.choose`; of equally good ones the first in declared order."""
+        """Return the best question; of equally good ones the first in declared order.
+
+        Args:
+            situation: Where the investigation stands; something is eligible.
+            rng: Gives exactly one uniform.
+
+        Returns:
+            The question, with the probability of each.
+        """
         tried = [
             self._answerer.answer(situation.questions[name], situation)
             for name in situation.eligible
@@ -47,4 +55,10 @@ class Exhaustive:
         return certain(situation.eligible[best], situation, rng, by="exhaustive")
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learns nothing."""
+        """Learns nothing.
+
+        Args:
+            situation: As it was chosen in.
+            drawn: The choice.
+            outcomes: ``similarity_gain`` and ``cache_miss``.
+        """

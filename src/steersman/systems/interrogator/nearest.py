@@ -38,12 +38,26 @@ class Nearest:
         self.embedder_calls = 0
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """See `Chooser.choose`; of equally near ones the first in declared order."""
+        """Return the nearest question; of equally near ones the first in declared order.
+
+        Args:
+            situation: Where the investigation stands; something is eligible.
+            rng: Gives exactly one uniform.
+
+        Returns:
+            The question, with the probability of each.
+        """
         near = [self._near(name, situation) for name in situation.eligible]
         return certain(situation.eligible[int(np.argmax(near))], situation, rng, by="nearest")
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learns nothing."""
+        """Learns nothing.
+
+        Args:
+            situation: As it was chosen in.
+            drawn: The choice.
+            outcomes: ``similarity_gain`` and ``cache_miss``.
+        """
 
     def _near(self, name: str, situation: Situation) -> float:
         template = situation.questions[name]

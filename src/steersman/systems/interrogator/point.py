@@ -22,6 +22,9 @@ def load_point(questions: Questions, path: Path | None = None) -> DecisionPoint:
         questions: What can be asked.
         path: Its YAML file; ``None`` for the shipped one.
 
+    Returns:
+        The declared point.
+
     Raises:
         SpecError: The file is no valid declaration, or its actions are not the names of the
             questions in their order.
@@ -56,6 +59,9 @@ def point_document(path: Path | None = None) -> str:
 
     Args:
         path: Its YAML file; ``None`` for the shipped one.
+
+    Returns:
+        Its YAML.
 
     Raises:
         SpecError: The file cannot be read.

@@ -161,6 +161,9 @@ def load_questions(path: Path | None = None) -> Questions:
     Args:
         path: UTF-8, at most 256 KiB; ``None`` for the shipped ones.
 
+    Returns:
+        The questions, in declared order.
+
     Raises:
         SpecError: the file cannot be read, or what it says is wrong; all problems are listed, one a
             line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
@@ -210,8 +213,9 @@ def _template(declared: _Question) -> Template:
 
 
 def _options_tag(value: object) -> str:
-    kinds = {str: "#ask", dict: "#by_slot"}
-    return kinds.get(type(value), "#list")
+    if isinstance(value, str):
+        return "#ask"
+    return "#by_slot" if isinstance(value, dict) else "#list"
 
 
 Words = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]

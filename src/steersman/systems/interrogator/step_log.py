@@ -160,6 +160,9 @@ class StepLog:
         Args:
             content: An npz of exactly the arrays above.
 
+        Returns:
+            The log.
+
         Raises:
             DataError: Other arrays, lengths that disagree, values out of range, or more than 16 MB.
         """
@@ -282,6 +285,9 @@ def load_steps(questions: Questions, steps: Path = STEPS, provenance: Path = PRO
         questions: Those that it must have been recorded with.
         steps: The npz file.
         provenance: The JSON file that holds its hash and that of the questions.
+
+    Returns:
+        The log.
 
     Raises:
         DataError: A file is missing, the arrays are not those the provenance speaks of, or they
