@@ -329,11 +329,18 @@ def test_the_service_is_shown_where_it_is_reachable(asking):
     assert "● NORMAL" in asking("monitor", "--once")
 
 
+# A shell lets what it starts in the background ignore SIGINT, and children inherit that.
+INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from steersman.cli import main; main()"
+)
+
+
 def test_it_watches_in_a_terminal_until_it_is_interrupted(command, busy):
     main, terminal = pty.openpty()
     asked = ["monitor", "--tenant", busy.name, "--interval", "0.2"]
     watching = subprocess.Popen(
-        [sys.executable, "-m", "steersman.cli", *asked],
+        [sys.executable, "-c", INTERRUPTIBLE, *asked],
         env=os.environ | command.environment | {"TERM": "xterm-256color", "COLUMNS": "120"},
         stdout=terminal,
         stderr=subprocess.STDOUT,
@@ -347,6 +354,7 @@ def test_it_watches_in_a_terminal_until_it_is_interrupted(command, busy):
         assert watching.wait(20) == 0
     finally:
         watching.kill()
+        watching.wait()
         os.close(main)
     assert b"\x1b[?1049h" in said  # on a screen of its own, so that nothing is left behind
     assert b"depth" in said
@@ -355,7 +363,7 @@ def test_it_watches_in_a_terminal_until_it_is_interrupted(command, busy):
 def test_frames_go_on_as_lines_of_json(command, busy):
     asked = ["monitor", "--tenant", busy.name, "--interval", "0.2", "--json"]
     watching = subprocess.Popen(
-        [sys.executable, "-m", "steersman.cli", *asked],
+        [sys.executable, "-c", INTERRUPTIBLE, *asked],
         env=os.environ | command.environment,
         stdout=subprocess.PIPE,
         text=True,
@@ -366,6 +374,7 @@ def test_frames_go_on_as_lines_of_json(command, busy):
         assert watching.wait(20) == 0
     finally:
         watching.kill()
+        watching.wait()
         watching.stdout.close()
     assert all(line.startswith('{"at": "') and line.endswith("}\n") for line in lines)
     assert lines[0] != lines[1]
