@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import StateError
-from steersman.learn import rebuild, verify
+from steersman.learn import promote, rebuild, verify
 from steersman.store import (
     as_tenant,
     create_tenant,
@@ -174,6 +174,27 @@ async def test_deciding_and_reporting_go_on_while_a_candidate_relearns(database,
     await learn_all(database)
     found = await verify(database, await point_of(database, tenant.id))
     assert (found.holds, found.not_learned) == (True, [])
+
+
+@pytest.mark.slow
+async def test_a_controllers_patience_does_not_end_a_long_promotion(database, tenant, signer):
+    row = await declared(database, tenant.id, dim=64)
+    await lessons(database, row, 50)
+    await learn_all(database)
+    made = await publish_point(database, tenant.id, signer(tenant), dim=128)
+    await lessons(database, row, 2000, seed=1)
+    await learn_all(database)
+    connection = await database.connect("worker")
+    if connection.get_server_version().major < 17:
+        pytest.skip("this server ends no transaction for its length")
+    await connection.execute("SET transaction_timeout = 200")  # a controller's is a minute
+    begun = time.perf_counter()
+    async with as_tenant(connection, tenant.id):
+        point = row.tenant, row.skill, row.point
+        await promote(connection, point, made.version, actor="test", reason="shown to be better")
+    assert time.perf_counter() - begun > 0.2
+    await connection.close()
+    assert (await point_of(database, tenant.id)).snapshot == made.version
 
 
 async def earn(database, decisions, step):
