@@ -16,7 +16,7 @@ from steersman.learn import follow
 from steersman.service.arms import Arms
 from steersman.service.loading import Slot
 from steersman.service.verified import of_snapshot
-from steersman.store import active_rollouts, find_snapshot, points_of
+from steersman.store import active_rollouts, find_snapshot, points_as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from steersman.service.drawing import Served
     from steersman.service.loading import Loader
-    from steersman.store import PointRow, RolloutRow
+    from steersman.store import PointRow, RolloutRow, UnreadablePoint
 
 _log = logging.getLogger(__name__)
 _FAR = 2_000  # updates; whoever is further behind is loaded anew, from a stored state
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
         return self.control.snapshot, self.control.spec_hash, self.until
 
 
-async def plans_of(connection: Any, tenant: UUID) -> list[Plan]:
+async def plans_of(connection: Any, tenant: UUID) -> tuple[list[Plan], list[UnreadablePoint]]:
     """Return what is wanted of each decision point of a tenant, at one moment.
 
     Args:
@@ -66,11 +66,11 @@ async def plans_of(connection: Any, tenant: UUID) -> list[Plan]:
         tenant: whose.
 
     Returns:
-        Plans by skill and point.
+        Plans by skill and point; and the points whose declaration cannot be read.
 
-    No doctest: it needs a server; ``tests/service/test_following.py`` shows it.
+    No doctest: it needs a server; ``tests/service/test_unreadable_declarations.py`` shows it.
     """
-    rows = await points_of(connection, tenant)
+    rows, unreadable = await points_as_they_are(connection, tenant)
     rollouts = {(it.skill, it.point): it for it in await active_rollouts(connection, tenant)}
     found = await connection.fetch("SELECT skill, point, snapshot, seq FROM learner")
     learners = {(it["skill"], it["point"]): (it["snapshot"], it["seq"]) for it in found}
@@ -84,7 +84,7 @@ async def plans_of(connection: Any, tenant: UUID) -> list[Plan]:
         snapshot, seq = learners.get(place, (None, None))
         last = seq if snapshot == row.snapshot else None
         plans.append(Plan(row, row, row.pinned_seq, last))
-    return plans
+    return plans, unreadable
 
 
 async def _in_rollout(connection: Any, row: PointRow, rollout: RolloutRow) -> Plan:

@@ -23,7 +23,7 @@ from steersman.store.scrubbing import scrubbing_of_events
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from asyncpg import Pool
 
@@ -58,6 +58,7 @@ class Replicas:
         self._tenants: dict[UUID, asyncio.Lock] = {}
         self._loaded: set[UUID] = set()
         self._scrubbing: dict[UUID, Scrubbing | None] = {}
+        self._unreadable: dict[Place, str] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._listening: Any = None
@@ -104,12 +105,14 @@ class Replicas:
             skill: the application capability.
             point: the decision point.
         """
-        following = self._following.get((tenant, skill, point))
-        return "" if following is None else following.problem
+        place = tenant, skill, point
+        following = self._following.get(place)
+        return self._unreadable.get(place) or ("" if following is None else following.problem)
 
     def problems(self) -> int:
         """Return how many points this process does not serve as wanted."""
-        return sum(bool(following.problem) for following in self._following.values())
+        serving = sum(bool(following.problem) for following in self._following.values())
+        return serving + len(self._unreadable)
 
     async def get(self, tenant: UUID, skill: str, point: str) -> Served:
         """Return a point, loading its tenant's if need be.
@@ -149,11 +152,15 @@ class Replicas:
             None where no point declares anything.
 
         Raises:
-            Refused: its points were never loaded, and the store is away.
+            Refused: its points were never loaded, and the store is away or one cannot be read.
         """
         if tenant not in self._loaded:
             await self._load_or_refuse(tenant)
-        return self._scrubbing.get(tenant)
+        if tenant not in self._scrubbing:
+            why = next(why for place, why in self._unreadable.items() if place[0] == tenant)
+            detail = f"what is to be taken out of events is not known: {why}"
+            raise Refused.of("unavailable", detail, retry_after_s=1.0)
+        return self._scrubbing[tenant]
 
     async def _load_or_refuse(self, tenant: UUID) -> None:
         try:
@@ -175,14 +182,26 @@ class Replicas:
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             await set_tenant(connection, tenant)
-            plans = await plans_of(connection, tenant)
+            plans, unreadable = await plans_of(connection, tenant)
             for plan in plans:
                 await self._want(plan).catch_up(connection)
-        wanted = {(tenant, plan.row.skill, plan.row.point) for plan in plans}
+        broken = {(tenant, one.skill, one.point): one.why for one in unreadable}
+        self._tell(tenant, broken)
+        # What was loaded before it could not be read goes on serving as it is.
+        wanted = {(tenant, plan.row.skill, plan.row.point) for plan in plans} | broken.keys()
         for place in [p for p in self._following if p[0] == tenant and p not in wanted]:
             self._following.pop(place).close()
             self._served.pop(place, None)
-        self._scrubbing[tenant] = scrubbing_of_events(plan.row.spec for plan in plans)
+        if not broken:  # else what it says of personal data is not known: what was known holds
+            self._scrubbing[tenant] = scrubbing_of_events(plan.row.spec for plan in plans)
+
+    def _tell(self, tenant: UUID, broken: Mapping[Place, str]) -> None:
+        """Remember what cannot be read, and log what is new of it."""
+        for place, why in broken.items():
+            if self._unreadable.get(place) != why:
+                _log.error("%s", why)
+        others = {it: why for it, why in self._unreadable.items() if it[0] != tenant}
+        self._unreadable = others | dict(broken)
 
     def _want(self, plan: Plan) -> Following:
         place = plan.row.tenant, plan.row.skill, plan.row.point

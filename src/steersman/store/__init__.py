@@ -21,6 +21,7 @@ from steersman.store.crediting import (
 )
 from steersman.store.database import AWAY, Database, as_tenant, set_tenant, state_home
 from steersman.store.decisions import DecisionRow, Taken, find_decision, log_decisions
+from steersman.store.declaring import declare
 from steersman.store.encoding import NO_KEY, encode, rounded
 from steersman.store.erasure import Erased, erase, export
 from steersman.store.events import EventRow, Verdict, log_events
@@ -61,7 +62,6 @@ from steersman.store.points import (
     PointRow,
     UnreadablePoint,
     check_settled,
-    declare,
     find_declared,
     initial_policy,
     learned_from,

@@ -1,0 +1,198 @@
+"""Declaring a decision point: its document, the snapshot that it starts from, its learner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import InputError
+from steersman.features import FeatureMap
+from steersman.registry import Ingredients, next_version, pack_state
+from steersman.spec import loads
+from steersman.store.audit import record
+from steersman.store.database import as_tenant
+from steersman.store.points import (
+    PointRow,
+    UnreadablePoint,
+    check_settled,
+    find_as_it_is,
+    find_declared,
+    initial_policy,
+    learned_from,
+    tell_services,
+)
+from steersman.store.scrubbing import check_scrubbers
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from steersman.policies import ChoicePolicy
+    from steersman.spec import DecisionPoint
+    from steersman.store.database import Database
+    from steersman.store.work import Point
+
+_READ_NUMBERS = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
+
+
+async def declare(database: Database, tenant: UUID, document: str, *, actor: str) -> PointRow:
+    """Declare a decision point, or change its declaration; the same again changes nothing.
+
+    Where context, actions, policy or exploration differ from what was declared before, what was
+    learned does not fit: a new snapshot begins that has learned nothing (``learn rebuild`` relearns
+    it from the log). Any other change keeps the snapshot. What was declared before need not be
+    readable: the same declaration mends it, and another one begins anew.
+
+    Args:
+        database: migrated.
+        tenant: whose decision point.
+        document: YAML, as ``steersman.spec.loads`` takes it.
+        actor: who declares it, for the audit.
+
+    Returns:
+        The decision point as it is from now on.
+
+    Raises:
+        SpecError: the document is wrong.
+        InputError: it cannot be served: mixed actions and sequences have no policy yet, numbers
+            of the context have no statistics, or a scrubber is not installed.
+        RolloutError: a rollout of the point is under way, whose arms could not be compared then.
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
+    """
+    spec = loads(document, source="declaration")
+    check_scrubbers(spec)
+    policy = _servable(spec)
+    connection = await database.connect("owner")
+    try:
+        async with as_tenant(connection, tenant):
+            await _take_turns(connection, tenant, spec)
+            point = tenant, spec.skill, spec.decision
+            old = await find_as_it_is(connection, point)
+            if old is not None and old.spec_hash == bytes.fromhex(spec.spec_hash):
+                if isinstance(old, PointRow):
+                    return old
+                return await _mend(connection, point, old, document, actor)
+            await check_settled(connection, point)
+            return await _store(connection, tenant, document, spec, policy, old, actor)
+    finally:
+        await connection.close()
+
+
+def _servable(spec: DecisionPoint) -> ChoicePolicy:
+    policy = initial_policy(spec)
+    algorithm = spec.policy.algorithm
+    reads_numbers = algorithm in _READ_NUMBERS or getattr(spec.policy, "contextual", False)
+    unfitted = FeatureMap(spec.context).unfitted
+    if unfitted and reads_numbers:
+        message = (
+            f"{spec.skill}/{spec.decision}: {algorithm} reads the numbers "
+            f"{', '.join(unfitted)}, which have no statistics; declare their centre and spread"
+        )
+        raise InputError(message)
+    return policy
+
+
+async def _take_turns(connection: Any, tenant: UUID, spec: DecisionPoint) -> None:
+    """Wait for whoever declares the same point at the same time."""
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
+        f"declare/{tenant}/{spec.skill}/{spec.decision}",
+    )
+
+
+async def _mend(
+    connection: Any, point: Point, old: UnreadablePoint, document: str, actor: str
+) -> PointRow:
+    """Store a readable text of the same meaning; what was learned stays."""
+    await connection.execute(
+        "UPDATE spec SET document = $3 WHERE tenant = $1 AND hash = $2",
+        *(point[0], old.spec_hash, document),
+    )
+    detail = {"spec_hash": old.spec_hash.hex(), "snapshot": old.snapshot}
+    await record(connection, point[0], actor, "point.declare", "/".join(point[1:]), detail)
+    await tell_services(connection, point)
+    row = await find_declared(connection, point)
+    assert row is not None  # noqa: S101 (it was found before, and is held)
+    return row
+
+
+async def _store(
+    connection: Any,
+    tenant: UUID,
+    document: str,
+    spec: DecisionPoint,
+    policy: ChoicePolicy,
+    old: PointRow | UnreadablePoint | None,
+    actor: str,
+) -> PointRow:
+    row = PointRow(
+        tenant,
+        spec.skill,
+        spec.decision,
+        spec,
+        bytes.fromhex(spec.spec_hash),
+        bytes.fromhex(FeatureMap(spec.context).hash),
+        await _version(connection, spec, old),
+        spec.reward.scope == "episode",
+    )
+    if isinstance(old, PointRow) and row.snapshot == old.snapshot:
+        row = replace(row, pinned_seq=old.pinned_seq, pinned_by=old.pinned_by)
+    await connection.execute(
+        "INSERT INTO spec (tenant, hash, skill, point, document) VALUES ($1, $2, $3, $4, $5) "
+        "ON CONFLICT DO NOTHING",
+        *(tenant, row.spec_hash, row.skill, row.point, document),
+    )
+    if old is None or row.snapshot != old.snapshot:
+        await _begin(connection, row, policy, None if old is None else old.snapshot)
+    await connection.execute(
+        "INSERT INTO decision_point "
+        "(tenant, skill, point, spec_hash, feature_hash, snapshot, per_episode) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, skill, point) DO UPDATE SET "
+        "spec_hash = excluded.spec_hash, feature_hash = excluded.feature_hash, "
+        "snapshot = excluded.snapshot, per_episode = excluded.per_episode, updated_at = now(), "
+        "pinned_seq = CASE WHEN decision_point.snapshot = excluded.snapshot "
+        "THEN decision_point.pinned_seq END",
+        *(tenant, row.skill, row.point, row.spec_hash, row.feature_hash, row.snapshot),
+        row.per_episode,
+    )
+    detail = {"spec_hash": spec.spec_hash, "snapshot": row.snapshot}
+    await record(connection, tenant, actor, "point.declare", f"{row.skill}/{row.point}", detail)
+    await tell_services(connection, (tenant, row.skill, row.point))
+    return row
+
+
+async def _version(
+    connection: Any, spec: DecisionPoint, old: PointRow | UnreadablePoint | None
+) -> str:
+    """Return the snapshot that serves from now on: the old one, or a new version."""
+    readable = old if isinstance(old, PointRow) else None
+    if readable is not None and learned_from(spec) == learned_from(readable.spec):
+        return readable.snapshot
+    taken = await connection.fetch(
+        "SELECT id FROM snapshot WHERE skill = $1 AND point = $2", spec.skill, spec.decision
+    )
+    before = None if readable is None else Ingredients.of(readable.spec, readable.snapshot)
+    return next_version(before, Ingredients.of(spec), [row["id"] for row in taken])
+
+
+async def _begin(connection: Any, row: PointRow, policy: ChoicePolicy, parent: str | None) -> None:
+    """Store a snapshot that has learned nothing, and put the learner to its beginning.
+
+    The epoch grows, so that a learner which is writing updates of the old snapshot is fenced.
+    """
+    state = pack_state(policy.state())
+    await connection.execute(
+        "INSERT INTO snapshot "
+        "(tenant, skill, point, id, parent, spec_hash, feature_hash, reason, state, sha256, "
+        "algorithm, samples) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, 'declared', $8, sha256($8), $9, 0)",
+        *(row.tenant, row.skill, row.point, row.snapshot, parent),
+        *(row.spec_hash, row.feature_hash, state, row.spec.policy.algorithm),
+    )
+    await connection.execute(
+        "INSERT INTO learner (tenant, skill, point, epoch, holder, snapshot, seq) "
+        "VALUES ($1, $2, $3, 0, '', $4, 0) ON CONFLICT (tenant, skill, point) DO UPDATE SET "
+        "epoch = learner.epoch + 1, holder = '', snapshot = excluded.snapshot, seq = 0",
+        *(row.tenant, row.skill, row.point, row.snapshot),
+    )

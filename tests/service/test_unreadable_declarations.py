@@ -1,0 +1,73 @@
+"""A stored declaration that cannot be read: it is told, and everything else is served as usual."""
+
+from __future__ import annotations
+
+from steersman.store import as_tenant, declare
+from tests.service.points import POINT
+from tests.service.rollouts import DECIDE
+
+WIDTH = {**DECIDE, "decision": "width"}
+
+
+async def spoil(database, tenant):
+    """Make the text of one point what another version might have stored."""
+    connection = await database.connect("owner")
+    try:
+        async with as_tenant(connection, tenant.id):
+            await connection.execute(
+                "UPDATE spec SET document = document || 'sails: 3\n' WHERE point = 'width'"
+            )
+    finally:
+        await connection.close()
+
+
+async def test_what_was_loaded_goes_on_and_the_others_are_brought_up_to_date(
+    database, tenant, serving
+) -> None:
+    async with serving() as s:
+        assert (await s.ask("POST", "/v1/decide", DECIDE)).status == 200
+        document = POINT.replace("depth", "width")
+        await declare(database, tenant.id, document, actor="test")
+        await s.until(lambda: s.service.replicas.find(tenant.id, "search", "width") is not None)
+        before = (await s.ask("POST", "/v1/decide", WIDTH)).body
+        await spoil(database, tenant)
+        await s.until(lambda: s.service.replicas.problem(tenant.id, "search", "width") != "")
+        answer = await s.ask("POST", "/v1/decide", WIDTH)
+        assert (answer.status, answer.body["snapshot"]) == (200, before["snapshot"])
+        changed = POINT.replace("floor: 0.02", "floor: 0.05")
+        await declare(database, tenant.id, changed, actor="test")
+        await s.until(lambda: _snapshot(s, tenant) == "0.2.0")
+        mended = await declare(database, tenant.id, document, actor="test")
+        assert mended.snapshot == before["snapshot"]
+        await s.until(lambda: s.service.replicas.problem(tenant.id, "search", "width") == "")
+
+
+def _snapshot(s, tenant):
+    return s.service.replicas.find(tenant.id, "search", "depth").replica.snapshot
+
+
+async def test_a_process_that_starts_serves_the_others_and_takes_no_event_unscrubbed(
+    database, tenant, serving
+) -> None:
+    async with serving() as s:
+        await declare(database, tenant.id, POINT.replace("depth", "width"), actor="test")
+        await spoil(database, tenant)
+        home = s.home
+    async with serving(home=home) as s:
+        made = await s.ask("POST", "/v1/decide", DECIDE)
+        assert (made.status, made.body["degraded"]) == (200, False)
+        refused = await s.ask("POST", "/v1/decide", WIDTH)
+        assert refused.status == 503
+        assert "search/width cannot be read" in refused.body["detail"]
+        event = {
+            "event_id": "e-1",
+            "decision_id": made.body["decision_id"],
+            "type": "feedback.submit",
+            "outcomes": {"clicked": 1.0},
+        }
+        unknown = await s.ask("POST", "/v1/feedback.submit", event)
+        assert unknown.status == 503
+        assert "taken out of events" in unknown.body["detail"]
+        await declare(database, tenant.id, POINT.replace("depth", "width"), actor="test")
+        await s.until(lambda: s.service.replicas.problems() == 0)
+        assert (await s.ask("POST", "/v1/feedback.submit", event)).status == 200
