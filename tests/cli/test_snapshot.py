@@ -158,7 +158,15 @@ def test_a_version_is_retracted_unless_it_serves(shell, ready, database):
 
     asyncio.run(serve())
     said = shell("snapshot", "retract", *POINT, "0.1.2", *why, status=1)
-    assert "it serves" in said
+    assert "--take-back" in said
+    done = shell.json("snapshot", "retract", *POINT, "0.1.2", "--take-back", *why)
+    assert done["serves"] == "0.1.0"  # 0.1.1 was retracted before
+    (row, *_) = shell.json("snapshot", "list", "--tenant", ready)
+    assert (row["version"], row["serves"]) == ("0.1.0", True)
+    (incident,) = shell.json("rollout", "incidents", "--tenant", ready)
+    assert incident["kind"] == "retracted"
+    shell("snapshot", "fetch", *POINT, "0.1.2", "--tenant", ready, status=1)
+    shell("snapshot", "unpin", *POINT, *why)
 
 
 def test_keys_are_made_once_rotated_and_revoked(shell, name, home):

@@ -9,7 +9,14 @@ import pytest
 
 from steersman.learn import ShippingSettings, run_shipping
 from steersman.registry import Consumer
-from steersman.store import as_tenant, audit_head, create_tenant, incidents_of
+from steersman.store import (
+    as_tenant,
+    audit_head,
+    create_tenant,
+    incidents_of,
+    pin_point,
+    retract,
+)
 from tests.learn.shipping_world import promote_point, publish_point, registry_of
 from tests.learn.world import declared, learn_all, point_of, rows, traffic
 
@@ -193,3 +200,41 @@ async def test_it_goes_on_when_the_connection_is_lost(database, tenant, tmp_path
             if len(seen) > before + 1:
                 break
         assert len(seen) > before + 1
+
+
+async def test_what_was_retracted_without_keys_is_taken_out_once(database, tenant, tmp_path):
+    registry = registry_of(tmp_path, tenant)
+    await learned(database, tenant, 5)
+    made = await publish_point(database, tenant.id, registry)
+    row = await point_of(database, tenant.id)
+    async with acting(database, tenant) as connection:
+        await retract(connection, (row.tenant, row.skill, row.point), made.version)
+    async with shipping(database, {tenant.name: registry}, looks=2) as seen:
+        pass
+    assert seen[0].retracted == [f"{row.skill}/{row.point} {made.version}"]
+    assert seen[1].retracted == []
+    assert made.version not in consumer(tmp_path, tenant).versions(row.skill, row.point)
+    async with shipping(database, {tenant.name: registry}) as seen:  # by another process
+        assert (seen[0].retracted, seen[0].failed) == ([], [])
+
+
+async def test_of_a_point_that_is_pinned_nothing_is_published(database, tenant, tmp_path):
+    registry = registry_of(tmp_path, tenant)
+    await learned(database, tenant, 5)
+    row = await point_of(database, tenant.id)
+    point = row.tenant, row.skill, row.point
+    for seq, published in ((0, {}), (None, {f"{row.skill}/{row.point}": "0.1.1"})):
+        async with acting(database, tenant) as connection:
+            await pin_point(connection, point, seq)
+        async with shipping(database, {tenant.name: registry}) as seen:
+            assert seen[0].published == published
+
+
+@asynccontextmanager
+async def acting(database, tenant):
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, tenant.id):
+            yield connection
+    finally:
+        await connection.close()

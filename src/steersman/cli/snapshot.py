@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,16 @@ from steersman.cli.signing import git_commit, need_publisher
 from steersman.cli.snapshot_keys import keys
 from steersman.cli.snapshot_listing import list_command, show_command
 from steersman.cli.snapshot_reading import diff_command, fetch_command, manifest_command
-from steersman.errors import MissingSnapshotError, StateError
-from steersman.learn import Reason, publish, reproduce
+from steersman.errors import StateError
+from steersman.learn import Reason, publish, reproduce, retract_version, take_out
 from steersman.registry import pack_state, unpack_snapshot
 from steersman.rollout import checked_reason
-from steersman.store import as_tenant, find_snapshot, record, retract, unpin_point
+from steersman.store import as_tenant, find_snapshot, record, unpin_point
 
 if TYPE_CHECKING:
+    from steersman.learn import Retracted
     from steersman.registry import Description
-    from steersman.store import Database, Point, SnapshotRow, Tenant
+    from steersman.store import Database, SnapshotRow, Tenant
 
 _skill = click.argument("skill")
 _point = click.argument("point")
@@ -132,6 +134,9 @@ def reproduce_command(
 @_point
 @_version
 @_reason
+@click.option(
+    "--take-back", is_flag=True, help="If it serves, go back to the last good one, and stay there."
+)
 @tenant_option
 @administers
 def retract_command(
@@ -142,33 +147,42 @@ def retract_command(
     tenant_name: str,
     home: Path,
     *,
+    take_back: bool,
     as_json: bool,
 ) -> None:
     """Take VERSION back: nobody finds it any more, and it never serves again.
 
-    What serves, or is on its way in a rollout, is not retracted: roll it back first.
+    What serves is retracted with --take-back alone: the point goes back to what was signed before
+    it, is pinned there until `steersman snapshot unpin`, and an incident is opened. What is on its
+    way in a rollout is not retracted: roll it back first.
     """
     reason = checked_reason(reason)
     publisher = need_publisher(home, tenant_name)
 
-    async def work(database: Database, tenant: Tenant) -> SnapshotRow:
+    async def work(database: Database, tenant: Tenant) -> Retracted:
         key = tenant.id, skill, point
         connection = await database.connect("worker")
         try:
             async with as_tenant(connection, tenant.id):
-                row = await retract(connection, key, version)
-                detail = {"version": version, "reason": reason}
-                await record(
-                    connection, tenant.id, actor(), "snapshot.retract", f"{skill}/{point}", detail
+                done = await retract_version(
+                    connection,
+                    key,
+                    version,
+                    actor=actor(),
+                    reason=reason,
+                    now=datetime.now(UTC),
+                    take_back=take_back,
                 )
-                # Before the commit: what the registry still offers must not be forgotten here.
-                _take_out(publisher, key, version, reason)
         finally:
             await connection.close()
-        return row
+        # Last, as services must leave it even if the registry is away; then the same command again
+        # takes it out, or whoever publishes on schedule.
+        take_out(publisher, done.row, reason)
+        return done
 
-    row = for_tenant(home, tenant_name, work)
-    show({"version": row.version, "retracted_at": row.retracted_at}, as_json=as_json)
+    row, serves = for_tenant(home, tenant_name, work)
+    told = {"version": row.version, "retracted_at": row.retracted_at, "serves": serves}
+    show({name: value for name, value in told.items() if value is not None}, as_json=as_json)
 
 
 @command.command("refresh")
@@ -209,13 +223,6 @@ def unpin_command(
 
     for_tenant(home, tenant_name, work)
     show({"skill": skill, "decision": point, "pinned": False}, as_json=as_json)
-
-
-def _take_out(publisher: Any, key: Point, version: str, reason: str) -> None:
-    try:
-        publisher.retract(*key[1:], version, reason=reason)
-    except MissingSnapshotError:  # archived, or retracted by a call that was killed since
-        return
 
 
 def _show(description: Description, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from steersman.learn.promoting import Promoted, check_promotable, promote
 from steersman.learn.rebuild import Rebuilt, rebuild
 from steersman.learn.replica import Replica, catch_up, follow, load, replay, state_at
 from steersman.learn.reproduce import reproduce
+from steersman.learn.retracting import Retracted, retract_version, take_out
 from steersman.learn.verify import Verified, verify
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "Rebuilt",
     "Registry",
     "Replica",
+    "Retracted",
     "Shipped",
     "ShippingSettings",
     "Signer",
@@ -58,9 +60,11 @@ __all__ = [
     "rebuild",
     "replay",
     "reproduce",
+    "retract_version",
     "run_learner",
     "run_shipping",
     "state_at",
+    "take_out",
     "verify",
 ]
 

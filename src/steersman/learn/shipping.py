@@ -1,7 +1,9 @@
 """Shipping: what keeps a registry fresh and up to date, hour by hour, for every tenant with keys.
 
 A new version of every point that learned something, a timestamp that consumers believe, the head of
-the audit log where nobody can rewrite it, and a look at whether a line has drifted. One of all the
+the audit log where nobody can rewrite it, a look at whether a line has drifted, and what somebody
+without keys retracted is taken out. Of a point that is pinned nothing is published: consumers
+elsewhere must not load what does not serve here. One of all the
 processes that run this does it; what fails for one tenant or point is logged and tried again, and
 keeps nothing else waiting. Due is what the database's clock says, so a clock that jumps here
 publishes nothing early or late.
@@ -23,6 +25,7 @@ from steersman.errors import GuardError, SteersmanError, StoreError, Verificatio
 from steersman.learn.drift import check_drift
 from steersman.learn.guarding import Reason, available
 from steersman.learn.publishing import Signer, publish
+from steersman.learn.retracting import take_out
 from steersman.store import (
     AWAY,
     active_rollouts,
@@ -33,6 +36,7 @@ from steersman.store import (
     list_tenants,
     open_incident,
     points_of,
+    retracted_of,
     snapshots_of,
 )
 
@@ -63,6 +67,16 @@ class Registry(Signer, Protocol):
 
         Returns:
             Until when consumers believe it.
+        """
+
+    def retract(self, skill: str, point: str, version: str, *, reason: str = "") -> None:
+        """Take a version out of what consumers find.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+            version: that is published.
+            reason: kept beside its files.
         """
 
     def anchor(self, seq: int, digest: bytes) -> None:
@@ -102,6 +116,7 @@ class Shipped:
         published: versions, by skill/point.
         refused: what the guard refused, and why.
         drifted: points that went back to their base, and why.
+        retracted: versions that were taken out, as skill/point version.
         failed: what else did not work.
     """
 
@@ -110,6 +125,7 @@ class Shipped:
     published: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     drifted: dict[str, str] = field(default_factory=dict)
+    retracted: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
 
@@ -166,6 +182,7 @@ class _Shipping:
         self._anchored: dict[str, float] = {}
         self._checked: dict[tuple[str, str, str], float] = {}
         self._tried: dict[tuple[str, str, str], float] = {}
+        self._out: set[tuple[str, str]] = set()
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Look for what is due over one connection, as long as no other process does."""
@@ -187,6 +204,7 @@ class _Shipping:
                 registry = self._registries(tenant.name)
                 if registry is None:
                     continue
+                await self._take_out(connection, tenant, registry, done)
                 await self._points(connection, tenant, registry, done)
                 await self._keep_fresh(connection, tenant, registry, done)
             except _AWAY:
@@ -195,6 +213,20 @@ class _Shipping:
                 _log.exception("the registry of %s is not kept", tenant.name)
                 done.failed.append(str(error))
             self._watch(done)
+
+    async def _take_out(
+        self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
+    ) -> None:
+        """Take out what was retracted; once is enough, as no version is ever published again."""
+        async with as_tenant(connection, tenant.id):
+            found = await retracted_of(connection, tenant.id)
+        for row in found:
+            name = f"{row.skill}/{row.point} {row.version}"
+            if (tenant.name, name) in self._out:
+                continue
+            if await asyncio.to_thread(take_out, registry, row, "retracted"):
+                done.retracted.append(name)
+            self._out.add((tenant.name, name))
 
     async def _keep_fresh(
         self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
@@ -244,7 +276,8 @@ class _Shipping:
                 continue  # its versions are being compared; more of them would push these out
             try:
                 await self._check(row, tenant, done)
-                await self._ship(connection, row, registry, done)
+                if row.pinned_seq is None:
+                    await self._ship(connection, row, registry, done)
             except GuardError as refused:
                 _log.warning("%s", refused)
                 done.refused[f"{row.skill}/{row.point}"] = str(refused)

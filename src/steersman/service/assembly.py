@@ -181,7 +181,12 @@ class Service:
                 self._beside,
             ),
             Explain(self.pool, reading, self.breakers["rebuilding"], self.verified),
-            Snapshots(self.pool, reading),
+            Snapshots(
+                self.database,
+                self.pool,
+                reading=reading,
+                acting=self.breakers["rollouts"],
+            ),
             Rollouts(
                 self.database,
                 self.pool,

@@ -151,6 +151,8 @@ class Following:
         Args:
             plan: the newest.
         """
+        if self.served is not None and self.plan is not None and self.plan.key != plan.key:
+            self._stand_in.forget()  # it stood in for something else
         self.plan = plan
         self._want_control(plan)
         if plan.rollout is None:
@@ -242,11 +244,23 @@ class Following:
             self.served, self._key = self._control.served, plan.key
             self._control.forget()
             self._stand_in.forget()
-        elif self.served is None and self._stand_in.served is not None:
+        elif self._key != plan.key and self._stand_in.served is not None:
             self.served = self._stand_in.served
+        elif self._key != plan.key and self._control.error and self.served is not None:
+            self._leave_retracted(plan, self.served)
         if self.served is not None:
             self.served.arms = self._arms(plan)
             self._serve(self.served)
+
+    def _leave_retracted(self, plan: Plan, served: Served) -> None:
+        """Serve something else while what is wanted cannot be had, if what serves was retracted."""
+        row, old = plan.row, served.replica.snapshot
+
+        async def instead() -> Served:
+            gone = await self._loader.retracted(row, old)
+            return await self._loader.stand_in(row) if gone else served
+
+        self._stand_in.want((plan.key, old), instead)
 
     def _arms(self, plan: Plan) -> Arms | None:
         """Return the arms; None where there is no rollout, or this process cannot take part yet."""

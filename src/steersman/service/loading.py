@@ -16,7 +16,7 @@ from steersman.errors import SteersmanError
 from steersman.learn import load
 from steersman.service.drawing import Served
 from steersman.service.verified import of_snapshot
-from steersman.store import AWAY, as_tenant, snapshots_of
+from steersman.store import AWAY, as_tenant, find_snapshot, snapshots_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
@@ -88,6 +88,20 @@ class Loader:
             prior = max((it for it in rows if it.reason != "published"), key=_made)
             of_prior = await of_snapshot(connection, row, prior)
         return await self.load(of_prior, 0)
+
+    async def retracted(self, row: PointRow, version: str) -> bool:
+        """Return whether a snapshot was taken back.
+
+        Args:
+            row: the point.
+            version: of the snapshot.
+
+        Raises:
+            StateError: the store knows nothing of it.
+        """
+        async with self._connection(row.tenant) as connection:
+            point = row.tenant, row.skill, row.point
+            return (await find_snapshot(connection, point, version)).retracted_at is not None
 
     @asynccontextmanager
     async def _connection(self, tenant: UUID) -> AsyncIterator[Any]:

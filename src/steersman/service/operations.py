@@ -19,6 +19,15 @@ _DECIDE = {
 }
 
 
+_RETRACT = {
+    "skill": "assistant",
+    "decision": "route",
+    "version": "0.1.2",
+    "reason": "learned from a bot",
+    "take_back": True,
+}
+
+
 class Operation(NamedTuple):
     """One method of one path.
 
@@ -130,6 +139,16 @@ OPERATIONS: tuple[Operation, ...] = (
         "The newest versions of every decision point's policy",
         _object(snapshots=_list(ref("ShownSnapshot"))),
         "read",
+    ),
+    Operation(
+        "post",
+        "/v1/snapshots/retract",
+        "Take a version back for good, also one that serves",
+        "RetractedSnapshot",
+        "admin",
+        ref("RetractSnapshot"),
+        {"one": _RETRACT},
+        ("not_allowed",),
     ),
     Operation(
         "get",

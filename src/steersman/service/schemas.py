@@ -21,7 +21,7 @@ from steersman.service.rollouts import (
     ShownRollout,
     ShownVerdict,
 )
-from steersman.service.snapshots import ShownSnapshot
+from steersman.service.snapshots import RetractedSnapshot, RetractSnapshot, ShownSnapshot
 from steersman.service.status import Status
 from steersman.wire import (
     EVENT_TYPES,
@@ -54,6 +54,8 @@ _TYPES = (
     NewKey,
     NewRollout,
     Problem,
+    RetractSnapshot,
+    RetractedSnapshot,
     RolloutAct,
     Rotation,
     ShownIncident,

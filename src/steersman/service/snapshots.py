@@ -1,24 +1,72 @@
-"""`GET /v1/snapshots`: the versions of a tenant's policies, and which of them serve now."""
+"""Snapshots over HTTP: the versions of a tenant's policies, which serve, and taking one back."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
+from steersman.errors import InputError, RolloutError, StateError
+from steersman.learn import retract_version
+from steersman.rollout import checked_reason
 from steersman.service.app import Route
-from steersman.service.http import Answer, json_answer
+from steersman.service.http import Answer, converted, json_answer, read_json
 from steersman.store import active_rollouts, as_tenant, points_of, snapshots_of
+from steersman.wire import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from asyncpg import Pool
 
+    from steersman.learn import Retracted
     from steersman.service.http import Request
-    from steersman.store import Breaker, PointRow, RolloutRow, SnapshotRow
+    from steersman.store import Breaker, Database, PointRow, RolloutRow, SnapshotRow
 
 _MOST = 200
+_BYTES = 64 * 1024
+_Name = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class RetractSnapshot(msgspec.Struct, forbid_unknown_fields=True):
+    """Ask to take a version back for good.
+
+    Attributes:
+        skill: the application capability.
+        decision: the decision point.
+        version: a published one.
+        reason: why; kept in the audit.
+        take_back: if it serves, go back to what was signed before it, stay there until it is
+            unpinned, and open an incident; else what serves is refused.
+    """
+
+    skill: _Name
+    decision: _Name
+    version: _Name
+    reason: Annotated[str, Meta(min_length=1, max_length=500)]
+    take_back: bool = False
+
+
+class RetractedSnapshot(msgspec.Struct, omit_defaults=True):
+    """A version that was taken back.
+
+    Attributes:
+        skill: the application capability.
+        decision: the decision point.
+        version: that never serves again.
+        retracted_at: when it was taken back first, seconds since 1970.
+        serves: what serves since in its place; absent: it did not serve.
+    """
+
+    skill: str
+    decision: str
+    version: str
+    retracted_at: float
+    serves: str | None = None
 
 
 class ShownSnapshot(msgspec.Struct, omit_defaults=True):
@@ -62,22 +110,39 @@ class ShownSnapshot(msgspec.Struct, omit_defaults=True):
 
 
 class Snapshots:
-    """Handler of ``GET /v1/snapshots``.
+    """Handlers of the routes for snapshots.
 
     Args:
-        pool: connections of role app.
-        breaker: around the store.
+        database: where they are.
+        pool: connections of role app, for reading.
+        reading: breaker around the store, for what is read.
+        acting: likewise, for what is done.
+        clock: seconds since 1970.
 
-    No doctest: it needs a server; ``tests/service/test_serving_rollouts.py`` shows it.
+    No doctest: it needs a server; ``tests/service/test_retracting.py`` shows it.
     """
 
-    def __init__(self, pool: Pool[Any], breaker: Breaker) -> None:
+    def __init__(
+        self,
+        database: Database,
+        pool: Pool[Any],
+        *,
+        reading: Breaker,
+        acting: Breaker,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
         self._pool = pool
-        self._breaker = breaker
+        self._breaker = reading
+        self._acting = acting
+        self._clock = clock
 
     def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes."""
-        return [("GET", Route("/v1/snapshots", self.snapshots, "read", "read"))]
+        """Return the routes; taking a version back is never shed."""
+        return [
+            ("GET", Route("/v1/snapshots", self.snapshots, "read", "read")),
+            ("POST", Route("/v1/snapshots/retract", self.retract, "admin")),
+        ]
 
     async def snapshots(self, request: Request) -> Answer:
         """Answer the request.
@@ -91,6 +156,49 @@ class Snapshots:
         tenant = request.key.tenant
         shown = await self._breaker.call(lambda: self._read(tenant))
         return json_answer({"snapshots": shown})
+
+    async def retract(self, request: Request) -> Answer:
+        """Answer ``POST /v1/snapshots/retract``.
+
+        No keys are here: whoever publishes on schedule takes it out of the registry, within half a
+        minute. Services leave it at once.
+
+        Args:
+            request: whose key has the scope admin.
+
+        Returns:
+            The version, and what serves in its place if it served.
+
+        Raises:
+            Refused: there is no such version, it serves, or a rollout is under way.
+        """
+        asked = converted(await read_json(request, _BYTES), RetractSnapshot)
+        try:
+            done = await self._acting.call(lambda: self._retract(request, asked))
+        except InputError as error:
+            raise Refused.of("invalid", str(error), field="reason") from None
+        except (RolloutError, StateError) as error:
+            raise Refused.of("not_allowed", str(error)) from None
+        row = done.row
+        at = 0.0 if row.retracted_at is None else row.retracted_at.timestamp()
+        return json_answer(RetractedSnapshot(row.skill, row.point, row.version, at, done.serves))
+
+    async def _retract(self, request: Request, asked: RetractSnapshot) -> Retracted:
+        tenant, reason = request.key.tenant, checked_reason(asked.reason)
+        connection = await self._database.connect("worker")
+        try:
+            async with connection.transaction():
+                return await retract_version(
+                    connection,
+                    (tenant, asked.skill, asked.decision),
+                    asked.version,
+                    actor=f"key {request.key.id}",
+                    reason=reason,
+                    now=datetime.fromtimestamp(self._clock(), UTC),
+                    take_back=asked.take_back,
+                )
+        finally:
+            await connection.close()
 
     async def _read(self, tenant: UUID) -> list[ShownSnapshot]:
         shown = []

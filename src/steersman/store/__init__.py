@@ -111,6 +111,7 @@ from steersman.store.snapshots import (
     mark_published,
     reserve_snapshot,
     retract,
+    retracted_of,
     snapshots_of,
     store_spec,
 )
@@ -258,6 +259,7 @@ __all__ = [
     "reserve_snapshot",
     "restore",
     "retract",
+    "retracted_of",
     "revoke_key",
     "rollouts_of",
     "rotate_key",

@@ -124,6 +124,26 @@ async def snapshots_of(connection: Any, point: Point) -> list[SnapshotRow]:
     return [SnapshotRow(*row) for row in rows]
 
 
+async def retracted_of(connection: Any, tenant: UUID) -> list[SnapshotRow]:
+    """Return the versions of a tenant that were taken back.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+
+    Returns:
+        Of all its decision points, the first that was taken back first.
+
+    No doctest: it needs a server; ``tests/store/test_snapshots.py`` shows it.
+    """
+    rows = await connection.fetch(
+        f"SELECT {_COLUMNS} FROM snapshot WHERE tenant = $1 AND retracted_at IS NOT NULL "  # noqa: S608 (constants)
+        "ORDER BY retracted_at, id",
+        tenant,
+    )
+    return [SnapshotRow(*row) for row in rows]
+
+
 async def find_snapshot(connection: Any, point: Point, version: str) -> SnapshotRow:
     """Return one snapshot of a point.
 
@@ -280,15 +300,24 @@ async def retract(connection: Any, point: Point, version: str) -> SnapshotRow:
 
     No doctest: it needs a server; ``tests/store/test_snapshots.py`` shows it.
     """
-    why = await connection.fetchval(
-        f"SELECT 'it serves' FROM decision_point WHERE {_THIS} AND snapshot = $4 UNION ALL "  # noqa: S608 (a constant)
-        f"SELECT 'a rollout of it is under way' FROM rollout WHERE {_THIS} "
-        "AND $4 IN (candidate, control) AND status IN ('running', 'paused') LIMIT 1",
+    name = f"{point[1]}/{point[2]} {version}"
+    rollout = await connection.fetchval(
+        f"SELECT id FROM rollout WHERE {_THIS} AND $4 IN (candidate, control) "  # noqa: S608 (a constant)
+        "AND status IN ('running', 'paused')",
         *(*point, version),
     )
-    if why is not None:
+    if rollout is not None:
         raise StateError(
-            f"{point[1]}/{point[2]} {version} is not retracted, since {why}; roll back first"
+            f"{name} is not retracted, since a rollout of it is under way; "
+            f"`steersman rollout rollback {rollout}` ends that, then retract again"
+        )
+    if await connection.fetchval(
+        f"SELECT EXISTS (SELECT FROM decision_point WHERE {_THIS} AND snapshot = $4)",  # noqa: S608 (a constant)
+        *(*point, version),
+    ):
+        raise StateError(
+            f"{name} is not retracted, since it serves; take it back too (--take-back), and the "
+            "point goes to what was signed before it"
         )
     row = await connection.fetchrow(
         "UPDATE snapshot SET retracted_at = coalesce(retracted_at, now()) "  # noqa: S608 (constants)
