@@ -16,7 +16,6 @@ from rich.live import Live
 
 from steersman.cli.monitor_drawing import draw
 from steersman.cli.monitor_reading import Frame, read_tenant
-from steersman.cli.monitor_rollout import read_rollouts
 from steersman.cli.monitor_service import Scraper
 from steersman.cli.options import administers, in_store, url_option
 from steersman.cli.showing import as_text
@@ -109,10 +108,7 @@ class _Watching:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._database.connect("app")
         now = time.time()
-        views = [
-            await read_tenant(self._connection, one, now, self._window_s, read_rollouts)
-            for one in tenants
-        ]
+        views = [await read_tenant(self._connection, one, now, self._window_s) for one in tenants]
         service = await asyncio.to_thread(self._scraper.look)
         return Frame(datetime.fromtimestamp(now, UTC), self._window_s, service, tuple(views))
 

@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from steersman.cli.monitor_reading import (
-        Frame,
-        IncidentView,
-        PointView,
-        TenantView,
-        UnreadableView,
-    )
+    from steersman.cli.monitor_reading import Frame, PointView, TenantView, UnreadableView
+    from steersman.cli.monitor_rollout import IncidentView
 
 _STATES = {"NORMAL": "green", "BROWNOUT": "yellow", "LOCKDOWN": "bold red"}
 _NARROW, _WIDE, _WIDEST, _ROOMY = 100, 120, 156, 176

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steersman.cli.monitor_counts import BUCKETS, Figures, count
+from steersman.cli.monitor_rollout import age, read_rollouts
 from steersman.store import as_tenant, points_as_they_are
 
 if TYPE_CHECKING:
     from steersman.cli.monitor_counts import Counts
-    from steersman.cli.monitor_rollout import RolloutView
+    from steersman.cli.monitor_rollout import IncidentView, RolloutView
     from steersman.cli.monitor_service import ServiceView
     from steersman.store import PointRow, Tenant
 
@@ -75,21 +76,6 @@ class UnreadableView:
 
 
 @dataclass(frozen=True, slots=True)
-class IncidentView:
-    """Something that went wrong and was not closed.
-
-    Attributes:
-        kind: a word for programs.
-        summary: one sentence.
-        age_s: since it was opened.
-    """
-
-    kind: str
-    summary: str
-    age_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class TenantView:
     """How one tenant stands.
 
@@ -131,9 +117,7 @@ class Frame:
     away: str = ""
 
 
-async def read_tenant(
-    connection: Any, tenant: Tenant, now: float, window_s: float, rollouts: Any
-) -> TenantView:
+async def read_tenant(connection: Any, tenant: Tenant, now: float, window_s: float) -> TenantView:
     """Return how a tenant stands.
 
     Args:
@@ -141,14 +125,13 @@ async def read_tenant(
         tenant: whose rows.
         now: seconds since 1970.
         window_s: how far back figures go.
-        rollouts: reads the rollouts, given connection, tenant, time and counts.
     """
     moment = datetime.fromtimestamp(now, UTC)
     async with as_tenant(connection, tenant.id):
         rows, unreadable = await points_as_they_are(connection, tenant.id)
         counts = await count(connection, now, window_s)
         standing = await _standing(connection)
-        under_way, incidents = await rollouts(connection, tenant.id, moment, counts)
+        under_way, incidents = await read_rollouts(connection, tenant.id, moment, counts)
     points = tuple(_point(row, standing, counts, moment) for row in rows)
     return TenantView(
         tenant.name,
@@ -200,16 +183,3 @@ def _point(row: PointRow, standing: Any, counts: Counts, now: datetime) -> Point
         traffic=tuple(one.decisions for one in served),
         rewards=tuple(one.reward for one in served),
     )
-
-
-def age(then: datetime | None, now: datetime) -> float | None:
-    """Return the seconds between two times, never below 0; None without the earlier.
-
-    Args:
-        then: the earlier.
-        now: the later.
-
-    >>> age(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC))
-    60.0
-    """
-    return None if then is None else max(0.0, (now - then).total_seconds())

@@ -1,11 +1,10 @@
-"""What ``steersman monitor`` shows of the rollouts that are under way, as values."""
+"""What ``steersman monitor`` shows of rollouts under way and open incidents, as values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from steersman.cli.monitor_reading import IncidentView, age
 from steersman.store import active_rollouts, incidents_of, latest_verdict
 
 if TYPE_CHECKING:
@@ -127,6 +126,21 @@ class RolloutView:
     verdict: VerdictView | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    """Something that went wrong and was not closed.
+
+    Attributes:
+        kind: a word for programs.
+        summary: one sentence.
+        age_s: since it was opened.
+    """
+
+    kind: str
+    summary: str
+    age_s: float
+
+
 async def read_rollouts(
     connection: Any, tenant: UUID, now: datetime, counts: Counts
 ) -> tuple[list[RolloutView], list[IncidentView]]:
@@ -216,3 +230,17 @@ def comparisons(inputs: Mapping[str, Any]) -> list[Comparison]:
         )
         for one in inputs.get("compared", ())
     ]
+
+
+def age(then: datetime | None, now: datetime) -> float | None:
+    """Return the seconds between two times, never below 0; None without the earlier.
+
+    Args:
+        then: the earlier.
+        now: the later.
+
+    >>> from datetime import UTC, datetime
+    >>> age(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC))
+    60.0
+    """
+    return None if then is None else max(0.0, (now - then).total_seconds())
