@@ -19,6 +19,9 @@
     │       ├── VerificationError      a signature, hash, size, number or name does not fit
     │       ├── StaleError             it was verified, but too long ago
     │       └── GuardError             the publish guard refused it; `reasons` says why
+    ├── BackendError (RuntimeError)    a language model gave no usable answer
+    │   ├── BackendUnavailableError    none in time, no connection, busy or broken: try later
+    │   └── BackendAnswerError         it refused the request, or what it sent is no completion
     ├── RolloutError (RuntimeError)    a rollout cannot be started or moved
     │   └── ActionNotAllowedError      not legal in this status; the message names what is
     └── ServiceError (RuntimeError)    the service refused a request; `problem` says why
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ActionError",
     "ActionNotAllowedError",
+    "BackendAnswerError",
+    "BackendError",
+    "BackendUnavailableError",
     "ConflictError",
     "DataError",
     "FencedError",
@@ -147,6 +153,27 @@ class GuardError(SnapshotError):
     def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.reasons = list(reasons)
+
+
+class BackendError(SteersmanError, RuntimeError):
+    """A language model gave no usable answer; the message says which, and what to check."""
+
+
+class BackendUnavailableError(BackendError):
+    """No answer in time, no connection, or a server that is busy or broken.
+
+    Args:
+        message: what was wrong, and what to do next.
+        retry_after_s: when to try again, where it is known.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class BackendAnswerError(BackendError):
+    """The server refused the request, or what it sent is no completion."""
 
 
 class RolloutError(SteersmanError, RuntimeError):

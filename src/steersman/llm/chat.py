@@ -1,0 +1,254 @@
+"""Language models behind HTTP: the chat completions that most servers speak."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from steersman.errors import (
+    BackendAnswerError,
+    BackendError,
+    BackendUnavailableError,
+    InputError,
+)
+from steersman.llm.breaker import Breaker
+from steersman.llm.exchange import Server, post
+from steersman.wire import Refused, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from steersman.llm.exchange import Reply
+
+MAX_ANSWER_BYTES = 1 << 20
+MAX_PROMPT_CHARACTERS = 200_000
+_KEY = re.compile(r"[\x21-\x7e]{1,4096}")
+_MODEL = re.compile(r"[^\x00-\x1f]{1,200}")
+_LATER = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+_QUOTED = 200
+
+
+class ChatBackend:
+    """A model behind a server that speaks OpenAI's ``/chat/completions``.
+
+    One request per prompt, over a connection of its own, never repeated by itself: whoever asks
+    has a time to keep and something to fall back to. A server that failed three times in a row,
+    or asks by ``Retry-After`` to be left alone, is not asked for a while; then one request tries.
+    May be used from several threads.
+
+    Args:
+        base_url: http(s)://host[:port][/prefix], such as ``http://127.0.0.1:8080/v1``.
+        model: as the server names it, 1 to 200 characters.
+        api_key: sent as bearer token; None: none is sent. Never logged or shown; if the server
+            repeats it in an error, it is blotted out.
+        ca_file: certificates to trust, in PEM; None: those that the system trusts.
+        clock: seconds that never run backwards.
+
+    Raises:
+        InputError: an argument out of range.
+
+    >>> ChatBackend("http://127.0.0.1:8080/v1", "small-model", api_key="secret")
+    ChatBackend('http://127.0.0.1:8080/v1', 'small-model')
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        ca_file: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._server = _server(base_url, None if ca_file is None else str(ca_file))
+        if not _MODEL.fullmatch(model):
+            advice = "give the name that the server lists under /models"
+            raise InputError(f"model is {model!r:.80}; allowed are 1 to 200 characters; {advice}")
+        if api_key is not None and not _KEY.fullmatch(api_key):
+            raise InputError(
+                "api_key must be 1 to 4096 printable ASCII characters without spaces; the one "
+                f"given has {len(api_key)}, others among them (a line break at its end?)"
+            )
+        self._url = base_url.rstrip("/")
+        self._model = model
+        self._api_key = api_key
+        self._breaker = Breaker(clock)
+
+    def __repr__(self) -> str:
+        return f"ChatBackend({self._url!r}, {self._model!r})"
+
+    @property
+    def name(self) -> str:
+        """Server and model: another server's model of the same name may be another model."""
+        return f"{self._url}#{self._model}"
+
+    def complete(self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 10.0) -> str:
+        """Return what the model says to a prompt, by its most likely words.
+
+        Args:
+            prompt: the whole of it, at most 200,000 characters.
+            max_tokens: the most it may say, 1 to 100,000.
+            timeout_s: the most it may take altogether, 0.001 to 3600 seconds.
+
+        Returns:
+            The text of the first choice, as it came.
+
+        Raises:
+            BackendUnavailableError: no answer in time, no connection, or the server is busy or
+                broken; ``retry_after_s`` says when to try again, where it is known.
+            BackendAnswerError: the server refused the request, or what it sent is no completion.
+            InputError: an argument out of range; nothing was asked.
+
+        No doctest: it needs a server; ``tests/llm/test_chat.py`` shows it.
+        """
+        body = self._body(prompt, max_tokens)
+        if not 0.001 <= timeout_s <= 3600:
+            raise InputError(f"timeout_s is {timeout_s!r}; allowed are 0.001 to 3600 seconds")
+        if wait_s := self._breaker.wait_s():
+            message = f"not asked, since it failed just now; it is tried again in {wait_s:.0f} s"
+            raise BackendUnavailableError(f"{self!r}: {message}", retry_after_s=wait_s)
+        try:
+            text = self._ask(body, timeout_s)
+        except BackendUnavailableError as error:
+            self._breaker.failed(error.retry_after_s)
+            raise
+        except BackendAnswerError:
+            self._breaker.succeeded()
+            raise
+        except BaseException:
+            self._breaker.abandoned()
+            raise
+        self._breaker.succeeded()
+        return text
+
+    def _body(self, prompt: str, max_tokens: int) -> bytes:
+        if not 1 <= len(prompt) <= MAX_PROMPT_CHARACTERS:
+            allowed = f"allowed are 1 to {MAX_PROMPT_CHARACTERS}; shorten it"
+            raise InputError(f"the prompt has {len(prompt)} characters; {allowed}")
+        if not 1 <= max_tokens <= 100_000:
+            raise InputError(f"max_tokens is {max_tokens!r}; allowed are 1 to 100000")
+        request = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "stream": False,
+        }
+        try:
+            return msgspec.json.encode(request)
+        except UnicodeEncodeError:
+            message = "the prompt holds half a character (a lone surrogate); send whole ones"
+            raise InputError(message) from None
+
+    def _ask(self, body: bytes, timeout_s: float) -> str:
+        try:
+            reply = post(
+                self._server,
+                "/chat/completions",
+                body,
+                self._headers(),
+                timeout_s=timeout_s,
+                max_bytes=MAX_ANSWER_BYTES,
+            )
+            return self._text(reply)
+        except BackendUnavailableError as error:
+            raise BackendUnavailableError(
+                self._hidden(f"{self!r}: {error}"), retry_after_s=error.retry_after_s
+            ) from None
+        except BackendError as error:
+            raise BackendAnswerError(self._hidden(f"{self!r}: {error}")) from None
+
+    def _headers(self) -> dict[str, str]:
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Connection": "close",
+            "Content-Type": "application/json",
+        }
+        if self._api_key is not None:
+            headers["Authorization"] = f"Bearer {self._api_key}"
+        return headers
+
+    def _text(self, reply: Reply) -> str:
+        if reply.status != 200:
+            raise _refusal(reply, self._hidden(_complaint(reply.body)))
+        try:
+            return _content(read(reply.body, max_bytes=MAX_ANSWER_BYTES))
+        except Refused as error:
+            message = f"the answer is no JSON ({len(reply.body)} bytes): {error}"
+            raise BackendAnswerError(f"{message}; is this a server of chat completions?") from None
+
+    def _hidden(self, text: str) -> str:
+        # Before anything is cut or quoted, so that no half of it stays.
+        return text if self._api_key is None else text.replace(self._api_key, "***")
+
+
+def _server(url: str, ca_file: str | None) -> Server:
+    try:
+        parts = urlsplit(url)
+        scheme, host = parts.scheme, parts.hostname
+        port = parts.port or (443 if scheme == "https" else 80)
+    except ValueError:
+        raise InputError("base_url is no URL; give one such as http://127.0.0.1:8080/v1") from None
+    if "@" in parts.netloc:
+        raise InputError("base_url must not carry a user or password; the key goes into api_key")
+    if scheme not in {"http", "https"} or not host or parts.query or parts.fragment:
+        wanted = "http(s)://host[:port][/prefix] without query or fragment"
+        raise InputError(f"base_url must be {wanted}, got {url!r:.200}")
+    return Server(scheme, host, port, parts.path.rstrip("/"), ca_file)
+
+
+def _refusal(reply: Reply, said: str) -> BackendError:
+    """Return the error that a status other than 200 means, with what the server says of it."""
+    quoted = f": {said[:_QUOTED]!r}" if said else ""
+    message = f"the server answered {reply.status}{quoted}"
+    if reply.status in _LATER:
+        again_s = _seconds(reply.retry_after)
+        when = "later" if again_s is None else f"in {again_s:g} s"
+        return BackendUnavailableError(f"{message}; try again {when}", retry_after_s=again_s)
+    advice = {
+        401: "check the API key",
+        403: "check what the API key allows",
+        404: "check base_url (it often ends in /v1) and model",
+    }
+    return BackendAnswerError(f"{message}; {advice.get(reply.status, 'check base_url and model')}")
+
+
+def _complaint(body: bytes) -> str:
+    """Return the message of an error as OpenAI's and most others' servers send it, or ""."""
+    try:
+        value = read(body, max_bytes=MAX_ANSWER_BYTES)
+    except Refused:
+        return ""
+    error = value.get("error", "") if isinstance(value, dict) else ""
+    text = error.get("message", "") if isinstance(error, dict) else error
+    return text if isinstance(text, str) else ""
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Return a Retry-After in seconds; its other form, a date, says too little to be worth it."""
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _content(value: Any) -> str:
+    place = value
+    for step in ("choices", 0, "message", "content"):
+        try:
+            place = place[step]
+        except (KeyError, IndexError, TypeError):
+            message = "the answer is JSON, but has no choices[0].message.content"
+            raise BackendAnswerError(f"{message}; is this a server of chat completions?") from None
+    if not isinstance(place, str):
+        kind = type(place).__name__
+        raise BackendAnswerError(f"choices[0].message.content is {kind}, and should be a text")
+    return place

@@ -1,0 +1,169 @@
+"""One HTTP request whose whole life is bounded: name look-up, headers and a dripping body alike.
+
+The timeout of a socket begins anew with every piece that arrives, so a server that sends a byte a
+second holds its reader for as long as it likes, in the headers already. Hence the talking is done
+by a thread of its own; whoever asked waits for it as long as was said, then cuts the connection,
+which ends the thread.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import TYPE_CHECKING
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+
+from steersman.errors import BackendAnswerError, BackendUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a server is.
+
+    Attributes:
+        scheme: http or https; with https its certificate is verified.
+        host: name or address.
+        port: of TCP.
+        prefix: what stands before every path, without a slash at its end.
+        ca_file: certificates to trust, in PEM; None: those that the system trusts.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+    ca_file: str | None = None
+
+    def connection(self, timeout_s: float) -> HTTPConnection:
+        """Return a connection that is not open yet.
+
+        Args:
+            timeout_s: for each of its steps.
+        """
+        if self.scheme == "http":
+            return HTTPConnection(self.host, self.port, timeout=timeout_s)
+        trusted = ssl.create_default_context(cafile=self.ca_file)
+        return HTTPSConnection(self.host, self.port, timeout=timeout_s, ssl_context=trusted)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, whatever its status.
+
+    Attributes:
+        status: of HTTP.
+        retry_after: that header as it came, or "".
+        body: as it came.
+    """
+
+    status: int
+    retry_after: str
+    body: bytes
+
+
+def post(
+    server: Server,
+    path: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    timeout_s: float,
+    max_bytes: int,
+) -> Reply:
+    """Send a request over a connection of its own, and return what came back.
+
+    Args:
+        server: where to.
+        path: begins with a slash.
+        body: of the request.
+        headers: all of them but those of HTTP itself.
+        timeout_s: for everything together, above 0.
+        max_bytes: a longer answer is not read.
+
+    Returns:
+        The answer; redirections are answers, and are not followed.
+
+    Raises:
+        BackendUnavailableError: no whole answer in that time, or no connection.
+        BackendAnswerError: the answer is longer than allowed.
+
+    No doctest: it needs a server; ``tests/llm/test_chat.py`` shows it.
+    """
+    # A little longer than what is waited here, so that it is always this wait that ends first.
+    talk = _Talk(server.connection(timeout_s + 1.0), max_bytes)
+    asked = (server.prefix + path, body, headers)
+    thread = threading.Thread(target=talk.run, args=asked, name="steersman-llm", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if thread.is_alive():
+        talk.cut()
+        message = f"no whole answer in {timeout_s:g} s; is the server busy, or timeout_s too short?"
+        raise BackendUnavailableError(message)
+    if talk.error is not None:
+        raise talk.error
+    if talk.reply is None:  # only a bug of ours ends the thread without either
+        raise BackendUnavailableError("the exchange ended without an answer")
+    return talk.reply
+
+
+class _Talk:
+    """What the thread does, and where it leaves what came of it."""
+
+    def __init__(self, connection: HTTPConnection, max_bytes: int) -> None:
+        self.reply: Reply | None = None
+        self.error: Exception | None = None
+        self._connection = connection
+        self._max_bytes = max_bytes
+        self._socket: socket.socket | None = None
+        self._is_cut = False
+
+    def run(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
+        try:
+            self.reply = self._exchange(path, body, headers)
+        except (HTTPError, HTTPException, OSError) as error:
+            message = f"{_kind(error)}: {error}; check the address, and that the server runs"
+            self.error = BackendUnavailableError(message)
+        except Exception as error:  # noqa: BLE001 - raised again where it was asked for
+            self.error = error
+        finally:
+            self._connection.close()
+
+    def cut(self) -> None:
+        """End whatever the thread waits for."""
+        self._is_cut = True
+        if self._socket is not None:
+            # It may have ended by itself in this very moment.
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _exchange(self, path: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        self._connection.connect()
+        # The connection forgets it while the answer is read, if it is the last.
+        self._socket = self._connection.sock
+        if self._is_cut:
+            raise TimeoutError("the connection came too late")
+        self._connection.request("POST", path, body, headers, preload_content=False)
+        response = self._connection.getresponse()
+        try:
+            content = response.read(self._max_bytes + 1, decode_content=False)
+        finally:
+            response.close()
+        if len(content) > self._max_bytes:
+            message = f"the answer has more than {self._max_bytes} bytes, which is the most read"
+            raise BackendAnswerError(f"{message}; is this a server of chat completions?")
+        if response.length_remaining:
+            raise HTTPException(f"the answer ends {response.length_remaining} bytes too early")
+        return Reply(response.status, response.headers.get("Retry-After", ""), content)
+
+
+def _kind(error: Exception) -> str:
+    return "no secure connection" if isinstance(error, ssl.SSLError) else type(error).__name__

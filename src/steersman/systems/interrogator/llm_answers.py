@@ -1,0 +1,237 @@
+"""The answerer that asks a language model, and keeps the most similar of what it says.
+
+The model does not see the target: it proposes, and the embedder judges. So its proposals depend on
+question and hypothesis alone, and are cached like the options of a vocabulary.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import unicodedata
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import BackendAnswerError, BackendError, InputError
+from steersman.systems.interrogator.answer_cache import cache_key, text_key
+from steersman.systems.interrogator.answers import Answer, embedded, similarities
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.llm import Backend
+    from steersman.retrieval import Embedder
+    from steersman.systems.interrogator.answer_cache import AnswerCache
+    from steersman.systems.interrogator.answers import Answerer
+    from steersman.systems.interrogator.questions import Template
+    from steersman.systems.interrogator.situation import Situation
+
+MOST_CHARACTERS = 60
+MOST_BYTES = 4 * MOST_CHARACTERS
+_MOST_HYPOTHESIS = 2_000
+_TOKENS_EACH = 16
+_BULLET = re.compile(r"^\s*(?:[-*•–—·>#]+|\(?(?:\d{1,3}|[A-Za-z])[.):](?=\s|$))\s*")
+_QUOTES = " \t\"'`*_“”‘’«»"
+_log = logging.getLogger(__name__)
+
+
+class LLMAnswerer:
+    """Asks a backend for short answers, appends each to the hypothesis, keeps the most similar.
+
+    Answers are cached with their vectors by template, hypothesis, embedder and backend: a hit asks
+    neither. Where the backend gives nothing usable, the answerer ``otherwise`` answers, which is
+    counted and logged; nothing of it is kept under this key, so that the backend is asked again.
+
+    Args:
+        backend: Proposes answers.
+        embedder: Embeds the texts.
+        cache: Keeps answers and their vectors.
+        otherwise: Answers when the backend does not; ``None``: its error is raised.
+        most: Answers wanted, 1 to 64.
+        timeout_s: What the backend may take for one question, above 0.
+
+    Attributes:
+        asked: Requests to the backend.
+        fallbacks: Questions that ``otherwise`` answered, by the name of the error.
+
+    Raises:
+        InputError: ``most`` is out of range.
+
+    No doctest: it needs a backend; ``tests/systems/interrogator/test_llm_answers.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        embedder: Embedder,
+        cache: AnswerCache,
+        *,
+        otherwise: Answerer | None,
+        most: int = 8,
+        timeout_s: float = 20.0,
+    ) -> None:
+        if not 1 <= most <= 64:
+            raise InputError(f"most is {most}; allowed are 1 to 64 answers; 8 is usual")
+        self._backend, self._embedder, self._cache = backend, embedder, cache
+        self._otherwise, self._most, self._timeout_s = otherwise, most, timeout_s
+        self.asked = 0
+        self.fallbacks: Counter[str] = Counter()
+
+    def open(self, text: str, target: NDArray[Any]) -> Answer:
+        """See `Answerer.open`; the backend has no part in it."""
+        key = text_key(text, self._embedder.name)
+        vectors, hit = embedded([text], key, self._embedder, self._cache)
+        similarity = float(similarities(vectors, target)[0])
+        return Answer(None, text, similarity, similarity, hit, 0 if hit else 1)
+
+    def answer(self, template: Template, situation: Situation) -> Answer:
+        """See `Answerer.answer`.
+
+        Raises:
+            BackendError: The backend gave nothing usable, and nobody answers otherwise.
+            InputError: The embedder's vectors are not of the target's dimension, or not finite.
+        """
+        try:
+            answers, vectors, hit = self._proposed(template, situation)
+        except BackendError as error:
+            if self._otherwise is None:
+                raise
+            self.fallbacks[type(error).__name__] += 1
+            _log.warning("%s is answered without the language model: %s", template.name, error)
+            return self._otherwise.answer(template, situation)
+        found = similarities(vectors, situation.target)
+        best = int(found.argmax())
+        calls, near = 0 if hit else len(answers), float(found[best])
+        if near > situation.similarity:
+            text = answers[best]
+            extended = template.extend(situation.hypothesis, text, situation.slots)
+            return Answer(text, extended, near, near, hit, calls)
+        return Answer(None, situation.hypothesis, situation.similarity, near, hit, calls)
+
+    def _proposed(
+        self, template: Template, situation: Situation
+    ) -> tuple[list[str], NDArray[np.float16], bool]:
+        """Return what can be answered, its vectors, and whether the cache had both."""
+        made_by = f"{self._embedder.name} of {self._most} by {self._backend.name}"
+        key = cache_key(template, situation.hypothesis, made_by, situation.slots)
+        kept = self._cache.get(key)
+        if kept is not None and (read := _unpacked(kept, self._embedder.size)) is not None:
+            return *read, True
+        answers = self._ask(template, situation)
+        before, slots = situation.hypothesis, situation.slots
+        texts = [template.extend(before, answer, slots) for answer in answers]
+        vectors = self._embedder.encode(texts).astype(np.float16)
+        if not np.isfinite(vectors).all():
+            message = f"{self._embedder.name} gave vectors that are not finite"
+            raise InputError(f"{message}; allowed are finite numbers; check the embedder")
+        self._cache.put(key, _packed(answers, vectors))
+        return answers, vectors, False
+
+    def _ask(self, template: Template, situation: Situation) -> list[str]:
+        self.asked += 1
+        said = self._backend.complete(
+            prompt_for(template, situation, self._most),
+            max_tokens=_TOKENS_EACH * self._most,
+            timeout_s=self._timeout_s,
+        )
+        answers = parse_answers(said, self._most)
+        if not answers:
+            advice = "try another model, or one that follows instructions"
+            message = f"{self._backend.name} said nothing that is an answer: {said[:80]!r}"
+            raise BackendAnswerError(f"{message}; {advice}")
+        return answers
+
+
+def prompt_for(template: Template, situation: Situation, most: int) -> str:
+    """Return what the model is asked.
+
+    Args:
+        template: The question.
+        situation: Where the investigation stands.
+        most: Answers wanted.
+
+    Returns:
+        Question, hypothesis and, where there is one, the vocabulary as a hint.
+
+    No doctest: it needs a situation; ``tests/systems/interrogator/test_llm_answers.py`` shows it.
+    """
+    # The end is what was learned last; a model's window is not endless.
+    known = situation.hypothesis[-_MOST_HYPOTHESIS:]
+    lines = [
+        "We are guessing an unknown short text in English. What is known of it so far:",
+        known or "(nothing)",
+        "",
+        f"Question: {template.question}",
+    ]
+    if hints := template.vocabulary(situation.slots):
+        lines.append(f"Answers could be such as: {'; '.join(hints)}.")
+    lines.append(
+        f"Give up to {most} different likely answers, the likeliest first. One answer a line, one "
+        "to four words each. No numbers, no explanations."
+    )
+    return "\n".join(lines)
+
+
+def parse_answers(said: str, most: int) -> list[str]:
+    r"""Return the answers in what a model said, whatever it put around them.
+
+    Bullets, numbers, quotes and closing points are taken off; headings (lines that end in a colon),
+    empty lines and repetitions are left out; a long answer is cut at a word.
+
+    Args:
+        said: As it came.
+        most: Answers that are kept, from the first on.
+
+    Returns:
+        Up to ``most`` different answers of at most 60 characters each; maybe none.
+
+    >>> parse_answers("Sure, here are some:\n1. **Red**\n2) a dark blue.\n- red\n\n", most=8)
+    ['Red', 'a dark blue']
+    """
+    found: dict[str, str] = {}
+    for line in said.splitlines():
+        answer = _answer_in(line)
+        if answer and len(found) < most:
+            found.setdefault(answer.casefold(), answer)
+    return list(found.values())
+
+
+def _answer_in(line: str) -> str:
+    visible = "".join(c for c in line if c.isspace() or unicodedata.category(c)[0] != "C")
+    bare = _BULLET.sub("", visible).strip(_QUOTES)
+    if bare.endswith(":"):
+        return ""
+    words = " ".join(bare.rstrip(".,;!").strip(_QUOTES).split())
+    if len(words) > MOST_CHARACTERS:
+        words = words[: MOST_CHARACTERS + 1].rpartition(" ")[0] or words[:MOST_CHARACTERS]
+    return words if any(c.isalnum() for c in words) else ""
+
+
+def _packed(answers: Sequence[str], vectors: NDArray[np.float16]) -> NDArray[np.float16]:
+    """Return vectors with their answers behind them, a byte of UTF-8 a number.
+
+    A cache of answers holds float16 arrays and nothing else. Whole numbers to 2,048 are exact in
+    them, so the texts come back as they were.
+    """
+    texts = np.zeros((len(answers), MOST_BYTES), np.float16)
+    for row, answer in zip(texts, answers, strict=True):
+        encoded = answer.encode()
+        row[: len(encoded)] = list(encoded)
+    return np.hstack([vectors, texts])
+
+
+def _unpacked(kept: NDArray[np.float16], size: int) -> tuple[list[str], NDArray[np.float16]] | None:
+    """Return the inverse of `_packed`; None for what it did not make."""
+    if kept.ndim != 2 or len(kept) == 0 or kept.shape[1] != size + MOST_BYTES:
+        _log.warning("the cache holds %s for proposed answers: asked anew", kept.shape)
+        return None
+    try:
+        numbers = kept[:, size:].astype(np.uint8)
+        return [row.tobytes().rstrip(b"\0").decode() for row in numbers], kept[:, :size]
+    except UnicodeDecodeError:
+        _log.warning("the cache holds no texts for proposed answers: asked anew")
+        return None

@@ -1,0 +1,227 @@
+"""Answers of a language model: a real server beneath, sound and broken."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from steersman.errors import BackendAnswerError, BackendError, BackendUnavailableError, InputError
+from steersman.llm import ChatBackend
+from steersman.systems.interrogator import (
+    Heuristic,
+    MemoryCache,
+    OptionAnswerer,
+    Questions,
+    Situation,
+    Template,
+    investigate,
+)
+from steersman.systems.interrogator.llm_answers import LLMAnswerer, parse_answers
+from tests.llm.chat_server import chat_server
+
+
+@pytest.fixture(scope="module")
+def server():
+    with chat_server() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def sound(server):
+    server.mode, server.answer = None, "pizza\nships"
+    server.asked.clear()
+
+
+def _answerer(server, words, mode="ok", *, cache=None, otherwise=None, **given):
+    backend = ChatBackend(server.url(mode), "small")
+    kept = MemoryCache() if cache is None else cache
+    return LLMAnswerer(backend, words, kept, otherwise=otherwise, **given)
+
+
+def _situation(few, words, text, answerer):
+    target = words.target(text).vector
+    return Situation.at_start(few, target, answerer.open(few.opening, target))
+
+
+def test_the_most_similar_proposal_is_kept(server, words, few):
+    answerer = _answerer(server, words)
+    answer = answerer.answer(few["field"], _situation(few, words, "text about pizza", answerer))
+    assert (answer.text, answer.hypothesis) == ("pizza", "text pizza")
+    assert answer.similarity == answer.answer_similarity > 0.5
+    assert (answer.cache_hit, answer.embedder_calls, answerer.asked) == (False, 2, 1)
+
+
+def test_what_brings_nothing_leaves_the_hypothesis(server, words, few):
+    server.answer = "wholly different words"
+    answerer = _answerer(server, words)
+    situation = _situation(few, words, "text", answerer)
+    answer = answerer.answer(few["field"], situation)
+    assert (answer.text, answer.hypothesis) == (None, "text")
+    assert answer.similarity == situation.similarity > answer.answer_similarity
+
+
+def test_question_hypothesis_and_vocabulary_are_told(server, words, few):
+    answerer = _answerer(server, words, most=3)
+    answerer.answer(few["field"], _situation(few, words, "pizza", answerer))
+    prompt = server.asked[-1][2]["messages"][0]["content"]
+    for told in ("Which field?", "money; food; sea", "text", "up to 3"):
+        assert told in prompt
+
+
+def test_a_hit_asks_nobody_and_gives_the_same_bits(server, words, few):
+    server.answer = "señal única\npizza\n日本"
+    cache = MemoryCache()
+    first = _answerer(server, words, cache=cache)
+    situation = _situation(few, words, "text señal única", first)
+    made = first.answer(few["field"], situation)
+    words.seen.clear()
+    again = _answerer(server, words, cache=cache)
+    found = again.answer(few["field"], situation)
+    assert (found.text, found.hypothesis) == ("señal única", "text señal única")
+    assert (found.similarity, found.answer_similarity) == (made.similarity, made.answer_similarity)
+    assert (found.cache_hit, found.embedder_calls, again.asked, words.seen) == (True, 0, 0, [])
+
+
+def test_another_model_hypothesis_or_number_finds_nothing(server, words, few):
+    cache = MemoryCache()
+    first = _answerer(server, words, cache=cache)
+    situation = _situation(few, words, "pizza", first)
+    assert not first.answer(few["field"], situation).cache_hit
+    other = LLMAnswerer(ChatBackend(server.url(), "big"), words, cache, otherwise=None)
+    fewer = _answerer(server, words, cache=cache, most=2)
+    options = OptionAnswerer(words, cache)
+    for answerer in (other, fewer, options):
+        assert not answerer.answer(few["field"], situation).cache_hit
+    assert first.answer(few["field"], situation).cache_hit
+    after = situation.after("field", first.answer(few["field"], situation))
+    assert not first.answer(few["city"], after).cache_hit
+
+
+def test_a_damaged_cache_is_asked_anew(server, words, few, caplog):
+    cache = MemoryCache()
+    answerer = _answerer(server, words, cache=cache)
+    situation = _situation(few, words, "pizza", answerer)
+    answerer.answer(few["field"], situation)
+    (key,) = [key for key, kept in cache._kept.items() if kept.shape[1] != words.size]
+    broken = cache.get(key).copy()
+    broken[:, words.size] = 255  # no UTF-8 begins so
+    for kept in (broken, np.zeros((0, 3), np.float16), np.ones((1, 7), np.float16)):
+        cache.put(key, kept)
+        assert not answerer.answer(few["field"], situation).cache_hit
+    assert caplog.text.count("asked anew") == 3
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        ("silent", "BackendUnavailableError"),
+        ("broken", "BackendUnavailableError"),
+        ("shape", "BackendAnswerError"),
+    ],
+)
+def test_without_the_model_the_options_answer(server, words, few, caplog, mode, kind):
+    caplog.set_level(logging.WARNING)
+    options = OptionAnswerer(words, MemoryCache())
+    answerer = _answerer(server, words, mode, otherwise=options, timeout_s=0.3)
+    situation = _situation(few, words, "text food", answerer)
+    answer = answerer.answer(few["field"], situation)
+    assert answer == OptionAnswerer(words, MemoryCache()).answer(few["field"], situation)
+    assert answerer.fallbacks == {kind: 1}
+    assert "field is answered without the language model" in caplog.text
+
+
+@pytest.mark.parametrize("said", ["", "\n \n", "Here they are:", "1.\n2.\n---"])
+def test_saying_nothing_is_an_error_or_a_fallback(server, words, few, said):
+    server.answer = said
+    strict = _answerer(server, words)
+    situation = _situation(few, words, "food", strict)
+    with pytest.raises(BackendAnswerError, match="nothing that is an answer"):
+        strict.answer(few["field"], situation)
+    lenient = _answerer(server, words, otherwise=OptionAnswerer(words, MemoryCache()))
+    assert lenient.answer(few["field"], situation).text == "food"
+
+
+def test_nothing_of_a_fallback_is_kept(server, words, few):
+    cache = MemoryCache()
+    answerer = _answerer(server, words, cache=cache, otherwise=OptionAnswerer(words, cache))
+    situation = _situation(few, words, "text food pizza", answerer)
+    server.mode = "shape"
+    assert answerer.answer(few["field"], situation).text == "food"
+    server.mode = None
+    again = answerer.answer(few["field"], situation)
+    assert (again.text, again.cache_hit) == ("pizza", False)
+
+
+def test_none_to_fall_back_to(server, words, few):
+    answerer = _answerer(server, words, "silent", timeout_s=0.2)
+    situation = _situation(few, words, "food", answerer)
+    with pytest.raises(BackendUnavailableError, match="no whole answer"):
+        answerer.answer(few["field"], situation)
+
+
+def test_a_question_without_options_is_answered_or_told(server, words):
+    free = Template("free", "What is it?", "broad", "{option}", ())
+    questions = Questions("text", (free,))
+    answerer = _answerer(server, words, otherwise=OptionAnswerer(words, MemoryCache()))
+    situation = _situation(questions, words, "text ships", answerer)
+    assert answerer.answer(free, situation).text == "ships"
+    assert "could be such as" not in server.asked[-1][2]["messages"][0]["content"]
+    server.mode = "broken"
+    other = situation.after("free", answerer.answer(free, situation))
+    with pytest.raises(InputError, match="no options"):
+        answerer.answer(free, other)
+
+
+def test_a_whole_investigation_with_a_server_that_dies_midway(server, words, few):
+    options = OptionAnswerer(words, MemoryCache())
+    answerer = _answerer(server, words, otherwise=options)
+
+    def answer(prompt):
+        server.mode = "broken" if "Which form?" in prompt else None
+        return "food\nsea"
+
+    server.answer = answer
+    done = investigate(
+        words.target("text food soup oslo"),
+        questions=few,
+        chooser=Heuristic(),
+        answerer=answerer,
+        rng=np.random.default_rng(0),
+        stop_at=0.99,
+    )
+    assert done.hypothesis == "text food soup oslo"
+    assert done.steps[0].answer.text == "food"
+    assert answerer.fallbacks["BackendUnavailableError"] == len(done.steps) - 2
+    assert isinstance(BackendUnavailableError("x"), BackendError)
+
+
+def test_a_long_answer_is_cut_at_a_word():
+    (cut,) = parse_answers("word " * 40, most=3)
+    assert (len(cut), cut[-4:]) == (59, "word")
+    assert parse_answers("x" * 500, most=3) == ["x" * 60]
+
+
+@pytest.mark.parametrize(
+    ("said", "answers"),
+    [
+        ("1. red\n2. blue", ["red", "blue"]),
+        ("(a) red\n(b) blue", ["red", "blue"]),
+        ("- red\n* blue\n• green\n– grey", ["red", "blue", "green", "grey"]),
+        ('"red".\n**blue**;\n`green`', ["red", "blue", "green"]),
+        ("red\nRED\n red \nblue", ["red", "blue"]),
+        ("Sure:\nred", ["red"]),
+        ("3D print\n2024 budget\na cat", ["3D print", "2024 budget", "a cat"]),
+        ("red\x00\x1b[31m\u200b", ["red[31m"]),
+        ("\U0001f600\n...", []),
+        ("{option} {slot}", ["{option} {slot}"]),
+        ("\n".join(map(str, range(10))), ["0", "1", "2", "3"]),
+    ],
+)
+def test_whatever_stands_around_answers_is_taken_off(said, answers):
+    assert parse_answers(said, most=4) == answers
+
+
+@pytest.mark.parametrize("most", [0, 65])
+def test_how_many_can_be_wanted(server, words, most):
+    with pytest.raises(InputError, match="most"):
+        _answerer(server, words, most=most)
