@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from benchmarks.report import Options
     from steersman.store import Database, PointRow, RolloutRow
 
-__all__ = ["CONTROL", "Fault", "fault", "figures"]
+__all__ = ["CONTROL", "Canary", "Fault", "canary", "fault", "figures"]
 
 CONTROL = """
 format: 1
@@ -153,6 +154,52 @@ def fault(folder: Path, *, warm_s: float, tenant: str = "faulty") -> Fault:
     Raises:
         DataError: Prometheus or Alertmanager is not installed, or something took too long.
     """
+    with canary(folder, warm_s=warm_s, tenant=tenant) as serving:
+        return _break(serving)
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A candidate that serves a tenth of real traffic, watched and controlled by real programs.
+
+    Args:
+        running: The service.
+        watching: Prometheus, Alertmanager and a webhook.
+        traffic: An application that asks all the time.
+        row: The rollout as it was started.
+    """
+
+    running: Served
+    watching: Monitors
+    traffic: Traffic
+    row: RolloutRow
+
+    def wait_for_end(self) -> RolloutRow:
+        """Return the rollout once it has ended.
+
+        Raises:
+            DataError: It did not.
+        """
+        ended = partial(_ended, self.running, self.row)
+        row: RolloutRow = until(lambda: asyncio.run(ended()), "the end of it", _LONGEST_S)
+        return row
+
+
+@contextmanager
+def canary(folder: Path, *, warm_s: float, tenant: str) -> Iterator[Canary]:
+    """Run everything until the block ends.
+
+    Args:
+        folder: For all files; sockets are made in it, so its path has to be short.
+        warm_s: How long the candidate serves before the block begins.
+        tenant: Name of a new tenant.
+
+    Yields:
+        What runs; nothing is wrong yet.
+
+    Raises:
+        DataError: Prometheus or Alertmanager is not installed, or something took too long.
+    """
     with ExitStack() as exits:
         running = exits.enter_context(served(folder / "home", tenant, [CONTROL], processes=1))
         target = urlsplit(running.urls[0]).netloc
@@ -162,12 +209,13 @@ def fault(folder: Path, *, warm_s: float, tenant: str = "faulty") -> Fault:
         exits.enter_context(_controlling(running, watching))
         watching.wait('steersman_arm_decisions_total{arm="candidate"} > 0', within_s=_LONGEST_S)
         time.sleep(warm_s)
-        return _break(running, watching, traffic, row)
+        yield Canary(running, watching, traffic, row)
 
 
-def _break(running: Served, watching: Monitors, traffic: _Traffic, row: RolloutRow) -> Fault:
+def _break(serving: Canary) -> Fault:
+    watching, traffic = serving.watching, serving.traffic
     begun = traffic.break_it()
-    end: RolloutRow = until(lambda: asyncio.run(_ended(running, row)), "the rollback", _LONGEST_S)
+    end = serving.wait_for_end()
     told: Delivered = until(
         lambda: watching.webhook.find(_ALERT), f"the alert {_ALERT}", _LONGEST_S
     )
@@ -197,8 +245,14 @@ def _number(watching: Monitors, query: str) -> float:
     return float(watching.wait(query)[0]["value"][1])
 
 
-class _Traffic:
-    """An application that asks all the time, from a thread of its own."""
+class Traffic:
+    """An application that asks all the time, from a thread of its own; ``counts`` what came.
+
+    Args:
+        running: Whom it asks.
+
+    No doctest: it needs a service; ``tests/deploy/test_rollback.py`` shows it.
+    """
 
     def __init__(self, running: Served) -> None:
         self.counts: Counter[str] = Counter()
@@ -245,8 +299,8 @@ class _Traffic:
 
 
 @contextmanager
-def _traffic(running: Served) -> Iterator[_Traffic]:
-    traffic = _Traffic(running)
+def _traffic(running: Served) -> Iterator[Traffic]:
+    traffic = Traffic(running)
     failures: list[BaseException] = []
 
     def run() -> None:

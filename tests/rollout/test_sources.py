@@ -84,6 +84,9 @@ async def test_prometheus_tells_errors_of_both_arms(prometheus):
     assert [tuple(count) for count in said.candidate] == [(10.0, 7.0, 40.0), (600.0, 7.0, 40.0)]
     assert [count.bad for count in said.control] == [0.0, 0.0]
     assert 'steersman_arm_decisions_total{skill="search",point="depth"' in prometheus.asked[0]
+    totals = [query for query in prometheus.asked if 'result!="ok"' not in query]
+    # What could not be stored is counted again beside how it was drawn: once is enough.
+    assert all('result!="unstored"' in query for query in totals)
     before = len(prometheus.asked)
     await source.read(None, Row, (600.0,), now())
     assert len(prometheus.asked) == before + 1  # a long stretch is not counted every second

@@ -1,8 +1,9 @@
 """Where errors are counted, and whether that place can be believed: dead or stale means hold.
 
-The store is always asked. A Prometheus may be named as well: it also knows of decisions that were
-answered and could not be stored. A source that does not answer, answers nonsense, or whose newest
-sample is old is told with its reason, and never read as "no errors".
+The store is always asked. A Prometheus may be named as well: it also knows of requests that failed
+since their decision could not be stored, of which no row tells. A source that does not answer,
+answers nonsense, or whose newest sample is old is told with its reason, and never read as "no
+errors".
 """
 
 from __future__ import annotations
@@ -249,8 +250,9 @@ class PrometheusSource:
 
 
 def _series(row: RolloutRow, *, bad: bool = False) -> str:
-    more = ',result!="ok"' if bad else ""
-    return f'{METRIC}{{skill="{row.skill}",point="{row.point}"{more}}}'
+    # Decisions that could not be stored are counted a second time, as what they came to.
+    more = 'result!="ok"' if bad else 'result!="unstored"'
+    return f'{METRIC}{{skill="{row.skill}",point="{row.point}",{more}}}'
 
 
 def _values(body: bytes) -> dict[str, float]:

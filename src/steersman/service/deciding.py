@@ -45,10 +45,13 @@ _convert = msgspec.convert
 class _Asked:
     """A decision on its way: what to answer, for how long to wait, and on what."""
 
-    __slots__ = ("names", "row", "waiting", "within_s")
+    __slots__ = ("arm", "names", "row", "waiting", "within_s")
 
-    def __init__(self, row: DecisionRow, names: Sequence[str], within_s: float) -> None:
+    def __init__(
+        self, row: DecisionRow, names: Sequence[str], within_s: float, arm: str = ""
+    ) -> None:
         self.row = row
+        self.arm = arm  # whose turn it was, while a rollout is under way
         self.names = names
         self.within_s = within_s
         self.waiting: Waiting | None = None
@@ -79,7 +82,8 @@ class Deciding:
         guardian: the load guard's state: NORMAL, BROWNOUT or LOCKDOWN.
         on_fallback: told the reason whenever a fallback answers.
         on_scrubbed: told how many of each kind were taken out of a context.
-        on_arm: told of each draw while a rollout is under way, as `Metrics.arm` takes it.
+        on_arm: told of each draw while a rollout is under way, and of those that could not be
+            stored, as `Metrics.arm` takes it.
         rng: draws; default: seeded by the operating system.
         clock: seconds since 1970.
     """
@@ -263,7 +267,8 @@ class Deciding:
                 begun.append(to_answer(row, names, logged=False, record=record))
                 continue
             deadline = request.deadline_ms
-            asking = _Asked(row, names, served.deadline_s if deadline is None else deadline / 1000)
+            within_s = served.deadline_s if deadline is None else deadline / 1000
+            asking = _Asked(row, names, within_s, result.arm)
             if request.idempotency_key is not None:
                 self._asked[one.tenant, request.idempotency_key] = asking
             begun.append(asking)
@@ -367,6 +372,8 @@ class Deciding:
         if verdict is None:
             return to_answer(asked.row, asked.names, logged=True)
         if isinstance(verdict, Exception):
+            if asked.arm:  # no row will ever tell of it
+                self._on_arm(asked.row.skill, asked.row.point, asked.arm, "unstored", 0.0)
             detail = f"this decision cannot be stored: {type(verdict).__name__}; change the request"
             raise Refused.of("invalid", detail) from verdict
         if verdict.body_hash != asked.row.body_hash:

@@ -38,12 +38,14 @@ class Drew(NamedTuple):
         served: who drew.
         label: of the row.
         stored: whether the store shall have it.
+        arm: whose turn it was: control or candidate; empty: there is no rollout.
     """
 
     drawn: Drawn
     served: Served
     label: Label = PLAIN
     stored: bool = True
+    arm: str = ""
 
 
 def take_turns(
@@ -83,7 +85,7 @@ def take_turns(
         if isinstance(result, Exception):
             drew[n] = result
             continue
-        drew[n] = result._replace(label=turns[n].fallen)
+        drew[n] = result._replace(label=turns[n].fallen, arm=turns[n].arm)
         if turns[n].arm == "control":
             answered = "failed" if result.drawn.degraded else "ok"
             on_arm(arms.row.skill, arms.row.point, "control", answered, seconds)
@@ -109,7 +111,7 @@ def _candidate_draws(
         if isinstance(result, Exception):
             errors[n] = result
         elif not result.degraded:  # else nothing was eligible: control says the same
-            drew[n] = Drew(result, candidate, turns[n].label)
+            drew[n] = Drew(result, candidate, turns[n].label, arm="candidate")
             on_arm(arms.row.skill, arms.row.point, "candidate", "ok", seconds)
     return drew, errors
 
