@@ -7,7 +7,6 @@ import random
 import signal
 import time
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from uuid import UUID
 
 import numpy as np
@@ -18,10 +17,11 @@ from steersman.service.deciding import Deciding
 from steersman.service.intake import Intake
 from steersman.service.replicas import Replicas
 from steersman.service.verified import Verified
-from steersman.store import EventRow, GroupCommit, load_secret, log_decisions, log_events
+from steersman.store import GroupCommit, load_secret, log_decisions, log_events
 from steersman.wire import id_time, new_id
 from tests.faults.checks import check_learning, check_promises, settled
 from tests.faults.traffic import traffic
+from tests.store.rows import event
 
 
 async def _late_events(made, access, decisions, rng):
@@ -29,22 +29,14 @@ async def _late_events(made, access, decisions, rng):
 
     async def write(chosen):
         connection = await made.database.connect("app")
-        now = datetime.now(UTC)
         rows = [
-            EventRow(
-                tenant=access.tenant,
+            event(
+                access.tenant,
+                UUID(decision["decision_id"]),
                 id=f"late-{new_id().hex}",
-                decision=UUID(decision["decision_id"]),
-                episode=None,
                 type="task_result",
-                schema_version=1,
-                at=now,
-                received_at=now,
                 outcomes={"success": rng.choice((0.0, 0.5, 1.0))},
-                action_taken=None,
                 body=None,
-                body_hash=bytes(16),
-                traceparent=None,
             )
             for decision in chosen
         ]
