@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from tests.redis_server import PASSWORD, redis_server
+
 CONTEXT = json.dumps({"intent": "weather", "text_len": 42})
 OUTCOMES = json.dumps({"success": 1, "tool_ok": 1, "latency_ms": 240})
 
@@ -97,6 +99,28 @@ def test_the_doctor_finds_everything_sound_and_says_what_is_not(asking, service,
         assert "chmod 600" in asking("doctor", status=1)
     finally:
         service.home.joinpath("secret").chmod(0o600)
+
+
+def test_the_doctor_asks_the_redis_that_is_named(asking, monkeypatch):
+    pytest.importorskip("redis")
+
+    def told():
+        (row,) = (row for row in asking.json("doctor") if row["what"] == "redis")
+        return row["verdict"], row["found"], row["advice"]
+
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    assert told()[0] == "ok"
+    with redis_server() as server:
+        monkeypatch.setenv("REDIS_URL", server.url)
+        verdict, found, _ = told()
+        assert (verdict, found.endswith("by REDIS_URL")) == ("ok", True)
+    verdict, found, advice = told()
+    assert (verdict, PASSWORD in found) == ("warn", False)
+    assert "PostgreSQL stands in" in advice
+    monkeypatch.setenv("REDIS_URL", "http://:secret@localhost")
+    said = asking("doctor", status=1)
+    assert "correct REDIS_URL" in said
+    assert "secret@" not in said
 
 
 def test_the_doctor_makes_nothing_where_nothing_is(command, tmp_path):

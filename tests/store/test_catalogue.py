@@ -162,7 +162,8 @@ async def test_grants_are_those_that_were_meant(server):
         GROUP BY a.grantee, a.privilege_type ORDER BY 1""",
     )
     assert granted == [
-        "steersman_app insert api_key audit decision event idempotency work",
+        "steersman_app delete answer_cache",
+        "steersman_app insert answer_cache api_key audit decision event idempotency work",
         "steersman_worker delete checkpoint rollout_task work",
         (
             "steersman_worker insert audit checkpoint excluded incident learner reward rollout "
@@ -179,6 +180,8 @@ async def test_grants_are_those_that_were_meant(server):
         ORDER BY 1""",
     )
     assert columns == [
+        "steersman_app update answer_cache.used_at",
+        "steersman_app update answer_cache.value",
         "steersman_app update api_key.revoked_at",
         *(
             f"steersman_worker update {name}"

@@ -12,8 +12,12 @@ import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
+from uuid import UUID
 
 import urllib3
+
+from steersman.errors import InputError, StoreError
+from steersman.store import RedisCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +27,7 @@ Verdict = Literal["ok", "warn", "fail"]
 _EXTRAS = {
     "data": (("duckdb", "pyarrow"), "no compaction, no `data query`"),
     "s3": (("obstore",), "no cold store in S3"),
+    "redis": (("redis",), "cached answers are kept in PostgreSQL"),
     "otel": (("opentelemetry.sdk",), "no traces are exported"),
     "demo": (("matplotlib", "plotille"), "no charts in `steersman demo`"),
 }
@@ -95,6 +100,26 @@ def look_at_home(home: Path) -> Iterator[Finding]:
     slow = took_ms > _SLOW_FLUSH_MS
     advice = "every decision waits for one flush: use a faster disk" if slow else ""
     yield Finding("disk flush", "warn" if slow else "ok", f"{took_ms:.2f} ms", advice)
+
+
+def look_at_redis() -> Iterator[Finding]:
+    """Look at whether the Redis of ``REDIS_URL`` answers, if one is named.
+
+    Yields:
+        Findings.
+    """
+    url = os.environ.get("REDIS_URL")
+    if not url:
+        yield Finding("redis", "ok", "REDIS_URL is not set: PostgreSQL keeps cached answers")
+        return
+    try:
+        with RedisCache(url, UUID(int=0), timeout_s=3.0) as cache:
+            yield Finding("redis", "ok", f"{cache.version()}, by REDIS_URL")
+    except InputError as error:
+        yield Finding("redis", "fail", str(error), "correct REDIS_URL, or unset it")
+    except StoreError as error:
+        advice = "start it, or correct REDIS_URL; until then PostgreSQL stands in"
+        yield Finding("redis", "warn", str(error), advice)
 
 
 def look_at_service(url: str) -> Iterator[Finding]:

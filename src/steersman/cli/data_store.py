@@ -26,7 +26,16 @@ from steersman.cli.showing import as_fields, show, show_rows
 from steersman.cli.stack import can_compact
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
 from steersman.errors import DataError, StoreError
-from steersman.store import Database, backup, keep, load_secret, make_partitions, restore
+from steersman.store import (
+    AWAY,
+    Database,
+    backup,
+    keep,
+    load_secret,
+    make_partitions,
+    restore,
+    trim_all_answers,
+)
 from steersman.store.importing import import_log
 
 if TYPE_CHECKING:
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
     from steersman.store.importing import ImportReport
 
 _log = logging.getLogger(__name__)
-_PARTITIONS_EVERY_S = 3_600.0
+_ROOM_EVERY_S = 3_600.0
 cold_option = click.option(
     "--cold",
     envvar="STEERSMAN_COLD",
@@ -216,7 +225,7 @@ def retain_command(days: int, idempotency_days: int, home: Path, *, as_json: boo
 @click.option("--at", default="02:30", show_default=True, help="Time of day (UTC) to compact.")
 @click.option("--supervised", is_flag=True, hidden=True)
 def keep_command(home: Path, cold: str | None, at: str, *, supervised: bool) -> None:
-    """Make partitions ahead of time and compact every day, until stopped."""
+    """Make partitions, remove old cached answers and compact every day, until stopped."""
     from steersman.service import configure_logging  # noqa: PLC0415 (for one command)
 
     configure_logging()
@@ -232,7 +241,7 @@ def keep_command(home: Path, cold: str | None, at: str, *, supervised: bool) -> 
 async def _keep(database: Database, cold: str, at: str) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
-    jobs = [_make_partitions(database, stop)]
+    jobs = [_make_room(database, stop)]
     if can_compact():
         from steersman.store.cold import open_destination, run_daily  # noqa: PLC0415 (an extra)
 
@@ -242,16 +251,17 @@ async def _keep(database: Database, cold: str, at: str) -> None:
     await asyncio.gather(*jobs)
 
 
-async def _make_partitions(database: Database, stop: asyncio.Event) -> None:
+async def _make_room(database: Database, stop: asyncio.Event) -> None:
     while not stop.is_set():
         try:
             made = await make_partitions(database)
-        except (StoreError, OSError) as error:
-            _log.warning("partitions are made later: %s", error)
+            removed = await trim_all_answers(database)
+        except (StoreError, *AWAY) as error:
+            _log.warning("partitions are made and old answers removed later: %s", error)
         else:
-            if made:
-                _log.info("%d partitions made", made)
-        with_timeout = asyncio.wait_for(stop.wait(), _PARTITIONS_EVERY_S)
+            if made or removed:
+                _log.info("%d partitions made, %d cached answers removed", made, removed)
+        with_timeout = asyncio.wait_for(stop.wait(), _ROOM_EVERY_S)
         try:
             await with_timeout
         except TimeoutError:

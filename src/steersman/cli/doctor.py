@@ -32,6 +32,7 @@ def command(home: Path, url: str, *, schema: bool, as_json: bool) -> None:
         checkup.look_at_python(),
         checkup.look_at_home(home),
         checkup_store.look_at_store(home),
+        checkup.look_at_redis(),
         checkup.look_at_service(url),
     )
     findings = []

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from steersman.store.answer_cache import (
+    AnswerLimits,
+    TableCache,
+    trim_all_answers,
+    trim_answers,
+)
 from steersman.store.audit import AuditRow, history, record
 from steersman.store.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.store.backup import Backup, backup, restore
@@ -76,6 +82,7 @@ from steersman.store.promoting import (
     take_back_snapshot,
     unpin_point,
 )
+from steersman.store.redis_cache import RedisCache
 from steersman.store.relearning import (
     Logged,
     Segment,
@@ -144,6 +151,7 @@ __all__ = [
     "ROLES",
     "SCOPES",
     "Anchor",
+    "AnswerLimits",
     "AuditRow",
     "Backup",
     "Breaker",
@@ -166,11 +174,13 @@ __all__ = [
     "Logged",
     "Point",
     "PointRow",
+    "RedisCache",
     "RewardRow",
     "RolloutRow",
     "Segment",
     "SnapshotRow",
     "Stretch",
+    "TableCache",
     "Taken",
     "Tenant",
     "UnreadablePoint",
@@ -279,6 +289,8 @@ __all__ = [
     "tell_replicas",
     "tell_services",
     "tenant_name",
+    "trim_all_answers",
+    "trim_answers",
     "unfinished",
     "unpin_point",
     "updates_after",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from steersman.errors import InputError
+from steersman.store.answer_cache import AnswerLimits, trim_answers
 from steersman.store.cold import datasets, ledger
 from steersman.store.database import as_tenant, set_tenant
 from steersman.store.erasure import sweep
@@ -43,6 +44,7 @@ class Kept:
         checkpoints: older states of a snapshot removed.
         snapshots: states of older published snapshots removed; the registry has them.
         erased: rows that belong to erased decisions and had come back.
+        answers: cached answers removed that nobody had asked for, or that were too many.
     """
 
     dropped: list[str] = field(default_factory=list)
@@ -52,6 +54,7 @@ class Kept:
     checkpoints: int = 0
     snapshots: int = 0
     erased: int = 0
+    answers: int = 0
 
 
 async def keep(
@@ -108,6 +111,7 @@ async def keep(
             kept.checkpoints += await _thin(connection, tenant, checkpoints)
             async with as_tenant(connection, tenant):
                 kept.snapshots += await thin_states(connection, snapshots)
+                kept.answers += await trim_answers(connection, AnswerLimits(), now=now)
         first = max(now.astimezone(UTC).date() - timedelta(days=days), _EPOCH)
         await _drop_old(connection, tenants, first, now, kept)
         for tenant in tenants:

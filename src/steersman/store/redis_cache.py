@@ -1,0 +1,142 @@
+"""Cached answers of the interrogator in Redis: one tenant's, each for a while."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from steersman.errors import InputError, StoreError
+from steersman.store.packed_vectors import (
+    MAX_PACKED_BYTES,
+    cache_key_bytes,
+    pack_vectors,
+    unpack_vectors,
+)
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+_SCHEMES = ("redis://", "rediss://", "unix://")
+_MOST_S = 3650 * 86_400
+
+
+class RedisCache:
+    """Cached answers of a tenant in Redis.
+
+    Every key begins with the tenant's id. Redis itself has no rule that keeps tenants apart: give
+    nobody but Steersman its password.
+
+    Args:
+        url: ``redis://[user:password@]host[:port][/db]``, ``rediss://…`` for TLS, or
+            ``unix:///path``; no message ever shows its password.
+        tenant: whose answers; it never sees another's.
+        ttl_s: how long an answer stays after it was written, 1 s to 10 years.
+        timeout_s: how long to wait for a connection or an answer, > 0.
+
+    Raises:
+        InputError: the URL is none, or a number is out of range; nothing was connected to.
+        StoreError: the extra ``redis`` is not installed.
+
+    No doctest: it needs a server; ``tests/store/test_redis_cache.py`` shows it.
+    """
+
+    def __init__(
+        self, url: str, tenant: UUID, *, ttl_s: int = 7 * 86_400, timeout_s: float = 0.25
+    ) -> None:
+        if not 1 <= ttl_s <= _MOST_S:
+            raise InputError(f"ttl_s is {ttl_s!r}; allowed is 1 to {_MOST_S:,}")
+        if not 0 < timeout_s <= 60:
+            raise InputError(f"timeout_s is {timeout_s!r}; allowed is above 0, to 60")
+        self._prefix = f"steersman:answer:{tenant}:".encode()
+        self._ttl_s = ttl_s
+        self._redis = _client(url, timeout_s)
+
+    def get(self, key: str) -> NDArray[np.float16] | None:
+        """Return the vectors kept under a key, or None.
+
+        Args:
+            key: 2 to 128 hex digits.
+
+        Returns:
+            (options, size) float16.
+
+        Raises:
+            InputError: the key is not of that kind.
+            DataError: what is kept is damaged.
+            StoreError: Redis does not answer.
+        """
+        # No more is taken than may be there, whatever somebody else wrote.
+        packed = self._ask("getrange", self._place(key), 0, MAX_PACKED_BYTES)
+        return unpack_vectors(packed) if packed else None
+
+    def put(self, key: str, vectors: NDArray[np.float16]) -> None:
+        """Keep vectors under a key; what was there is replaced.
+
+        Args:
+            key: 2 to 128 hex digits.
+            vectors: (options, size) float16, all finite, at most 1 MiB.
+
+        Raises:
+            InputError: key or vectors are not of that kind.
+            StoreError: Redis does not answer, or has no room.
+        """
+        self._ask("set", self._place(key), pack_vectors(vectors), ex=self._ttl_s)
+
+    def version(self) -> str:
+        """Return the server's version, to see whether it answers.
+
+        Raises:
+            StoreError: it does not.
+        """
+        return str(self._ask("info", "server")["redis_version"])
+
+    def close(self) -> None:
+        """Close the connections; they are made again when needed."""
+        self._redis.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _place(self, key: str) -> bytes:
+        return self._prefix + cache_key_bytes(key).hex().encode()
+
+    def _ask(self, command: str, *arguments: Any, **options: Any) -> Any:
+        from redis.exceptions import RedisError  # noqa: PLC0415 - an extra
+
+        try:
+            return getattr(self._redis, command)(*arguments, **options)
+        except (RedisError, OSError) as error:
+            message = f"Redis gives no cached answers: {type(error).__name__}: {error}"[:300]
+            message += "; check REDIS_URL and the "
+            raise StoreError(message + "server, or run `steersman doctor`") from error
+
+
+def _client(url: str, timeout_s: float) -> Any:
+    if not url.startswith(_SCHEMES):
+        # Not shown: what is wrong with it may be where its password stands.
+        message = f"REDIS_URL must begin with one of {', '.join(_SCHEMES)}; it begins otherwise"
+        raise InputError(message)
+    try:
+        import redis  # noqa: PLC0415 - an extra: the core must import without it
+        from redis.backoff import NoBackoff  # noqa: PLC0415
+        from redis.retry import Retry  # noqa: PLC0415
+    except ImportError as missing:
+        message = "REDIS_URL is set, but the package redis is not there; install it with: "
+        raise StoreError(message + "pip install 'steersman[redis]'") from missing
+    try:
+        return redis.Redis.from_url(
+            url,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            # Once more at once: a server may have closed a connection that was idle.
+            retry=Retry(NoBackoff(), 1),
+        )
+    except ValueError:
+        message = "REDIS_URL is no address of a Redis: its host, port or options cannot be read; "
+        message += "in a password write @ : / as %40 %3A %2F"
+        raise InputError(message) from None
