@@ -20,6 +20,7 @@ from steersman.systems.interrogator.answers import (
     embedded,
     similarities,
 )
+from steersman.systems.interrogator.cache_in_line import CacheInLine, open_answer_cache
 from steersman.systems.interrogator.choosers import (
     Chooser,
     Drawn,
@@ -38,6 +39,7 @@ from steersman.systems.interrogator.investigation import (
     Step,
     investigate,
 )
+from steersman.systems.interrogator.metrics import InterrogatorMetrics
 from steersman.systems.interrogator.nearest import Nearest
 from steersman.systems.interrogator.point import load_point, point_document
 from steersman.systems.interrogator.questions import Questions, Template, load_questions
@@ -54,10 +56,12 @@ __all__ = [
     "Answer",
     "AnswerCache",
     "Answerer",
+    "CacheInLine",
     "Chooser",
     "Drawn",
     "Exhaustive",
     "Heuristic",
+    "InterrogatorMetrics",
     "Investigation",
     "Learned",
     "MemoryCache",
@@ -79,6 +83,7 @@ __all__ = [
     "load_steps",
     "load_targets",
     "normalised",
+    "open_answer_cache",
     "part_of",
     "point_document",
     "record_steps",

@@ -9,7 +9,7 @@ from steersman.errors import ActionError, InputError
 from steersman.systems.interrogator.situation import Situation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
@@ -123,6 +123,7 @@ def investigate(
     rng: np.random.Generator,
     limit: int = LIMIT,
     stop_at: float = STOP_AT,
+    on_step: Callable[[Step], None] | None = None,
 ) -> Investigation:
     """Return the investigation of a target; the chooser learns from each step as it is made.
 
@@ -138,6 +139,7 @@ def investigate(
         rng: Draws the choices; one uniform a question.
         limit: Most questions, ≥ 1.
         stop_at: In (−1, 1].
+        on_step: Told of each question once it was answered and learned from.
 
     Raises:
         InputError: a target of another dimension than the embedder's, or a limit or ``stop_at``
@@ -160,5 +162,7 @@ def investigate(
         answer = answerer.answer(questions[drawn.action], situation)
         steps.append(Step(situation, drawn, answer))
         chooser.learn(situation, drawn, steps[-1].outcomes)
+        if on_step is not None:
+            on_step(steps[-1])
         situation = situation.after(drawn.action, answer)
     return Investigation(target, opening, tuple(steps), stop_at)
