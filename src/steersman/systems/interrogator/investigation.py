@@ -141,6 +141,9 @@ def investigate(
         stop_at: In (−1, 1].
         on_step: Told of each question once it was answered and learned from.
 
+    Returns:
+        All steps, with what was known at each.
+
     Raises:
         InputError: a target of another dimension than the embedder's, or a limit or ``stop_at``
             out of range.

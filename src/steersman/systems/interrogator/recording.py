@@ -15,12 +15,15 @@ from steersman.retrieval.dense import MODEL, TOKENIZER
 from steersman.systems.assistant.requests import WHEEL
 from steersman.systems.interrogator.answer_cache import MemoryCache
 from steersman.systems.interrogator.answers import OptionAnswerer
-from steersman.systems.interrogator.step_log import record_steps
+from steersman.systems.interrogator.choosers import Learned
+from steersman.systems.interrogator.step_log import load_steps, record_steps, warm
+from steersman.systems.interrogator.target_sets import recorded_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steersman.retrieval import Embedder
+    from steersman.spec import DecisionPoint
     from steersman.systems.interrogator.questions import Questions
     from steersman.systems.interrogator.step_log import StepLog
     from steersman.systems.interrogator.targets import Target
@@ -50,6 +53,30 @@ def record(
     log = record_steps(targets, answerer, questions=questions, rng=rng, steps=steps)
     rows = np.array([target.row for target in targets], np.int32)
     return replace(log, target=rows[log.target])
+
+
+def warm_started(
+    point: DecisionPoint, questions: Questions, *, frozen: bool = False, trust: float = 1.0
+) -> Learned:
+    """Return the declared policy after one epoch over the shipped log.
+
+    Args:
+        point: As `load_point` reads it.
+        questions: What can be asked.
+        frozen: Whether it learns nothing from its own investigations.
+        trust: In (0, 1], observations that one logged step counts for.
+
+    Returns:
+        The chooser; half a second of work.
+
+    Raises:
+        DataError: The log or the recording is missing, or of other questions.
+
+    No doctest: it takes a while; ``tests/systems/interrogator/test_recording.py`` shows it.
+    """
+    learned = Learned.declared(point, frozen=frozen)
+    warm(learned, load_steps(questions), recorded_vectors(), trust=trust)
+    return learned
 
 
 def provenance(log: StepLog, content: bytes, questions: Questions, embedder: str) -> dict[str, Any]:

@@ -24,11 +24,19 @@ import numpy as np
 
 from steersman.errors import DataError, InputError
 from steersman.systems.assistant import Recording, load_catalogue, load_router
-from steersman.systems.interrogator.targets import Target, part_of, place_of, without_repeats
+from steersman.systems.interrogator.targets import (
+    Target,
+    part_of,
+    place_of,
+    unit_vector,
+    without_repeats,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from steersman.retrieval import Embedder
     from steersman.systems.interrogator.targets import Part
@@ -81,6 +89,21 @@ def load_targets(
         seen += _bfcl(home) if name == "bfcl" else _texts(name, data)
     chosen = [target for target in without_repeats(seen) if part in (None, _part(target))]
     return tuple(_embedded(target, embedder) for target in _sample(chosen, names, most))
+
+
+def recorded_vectors() -> NDArray[np.float64]:
+    """Return the vectors of all bfcl requests, as the shipped log's targets are rows of.
+
+    Returns:
+        (1311, 384) unit vectors, those of `load_targets` at their rows, to the bit.
+
+    Raises:
+        DataError: The assistant's recording is missing or damaged.
+
+    >>> recorded_vectors().shape
+    (1311, 384)
+    """
+    return np.array([unit_vector(vector) for vector in Recording.load().request_embedding])
 
 
 def _part(target: Target) -> Part:
