@@ -253,3 +253,10 @@ def test_a_short_text_is_encoded_in_well_under_a_millisecond():
     seconds = min(timeit.repeat(lambda: features.encode({"text": text}), number=100, repeat=20))
     # 26 µs when measured alone; the test only guards against another order of magnitude.
     assert seconds / 100 < 300e-6
+
+
+@given(rows=st.lists(VALUES, max_size=8))
+def test_rows_are_encoded_together_to_the_bit(rows):
+    features = FeatureMap(context(**FIELDS))
+    alone = [features.encode(row).tobytes() for row in rows]
+    assert [row.tobytes() for row in features.encode_batch(rows)] == alone

@@ -21,6 +21,7 @@ from steersman.features.numbers import (
     Statistics,
     declared,
     fitted,
+    scaled_together,
 )
 from steersman.features.values import as_number, is_missing, shown
 
@@ -38,6 +39,7 @@ _HASHED = {"text": HashedText, "category": HashedCategory, "vector": HashedVecto
 _NEARLY_ONE = 1.0 - 1e-9
 _REMEMBERED = 4096
 _EXACT = 2**53
+_PLAIN = frozenset({float, int})
 _SHORT = 200
 
 
@@ -126,6 +128,12 @@ class FeatureMap:
         self._check(values)
         vector = np.zeros(self.dim)
         vector[0] = 1.0
+        self._fill_numbers(vector, values)
+        if self._hashed:
+            self._fill_hashed(vector[self._start :], values)
+        return vector
+
+    def _fill_numbers(self, vector: NDArray[np.float64], values: Mapping[str, object]) -> None:
         for number, known, name, slot, centre, spread, clip, share in self._plan:
             value = values.get(name)
             if type(value) is int and -_EXACT < value < _EXACT:
@@ -135,9 +143,6 @@ class FeatureMap:
                 vector[slot] = (clip if away > clip else max(-clip, away)) / clip * share
             else:
                 number.fill(vector, None if is_missing(value) else value, known)
-        if self._hashed:
-            self._fill_hashed(vector[self._start :], values)
-        return vector
 
     @cached_property
     def _plan(
@@ -165,14 +170,38 @@ class FeatureMap:
             InputError: as `encode`, with the row's number; or no sequence at all.
         """
         _check_rows(rows, Sequence | np.ndarray, "a list of contexts")
-        matrix = np.empty((len(rows), self.dim))
+        matrix = np.zeros((len(rows), self.dim))
+        matrix[:, 0] = 1.0
+        places: list[int] = []
+        numbers: list[list[float]] = []
         for place, row in enumerate(rows):
             try:
-                matrix[place] = self.encode(row)
+                self._check(row)
+                own: list[Any] = [row.get(entry[2]) for entry in self._plan]
+                if _are_plain(own):
+                    places.append(place)
+                    numbers.append(own)
+                else:
+                    self._fill_numbers(matrix[place], row)
+                if self._hashed:
+                    self._fill_hashed(matrix[place, self._start :], row)
             except InputError as error:
                 message = f"row {place}: {error}"
                 raise InputError(message) from None
+        if places and self._numbers:
+            slots, *scales = self._columns
+            scaled = scaled_together(np.array(numbers, np.float64), *scales)
+            if len(places) == len(rows):
+                matrix[:, slots] = scaled
+            else:
+                matrix[np.ix_(np.array(places), slots)] = scaled
         return matrix
+
+    @cached_property
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        """Slots, centres, spreads, clips and shares of the numbers: `_plan` in columns."""
+        _, _, _, slots, *scales = zip(*self._plan, strict=True)
+        return np.array(slots), *(np.array(column, dtype=np.float64) for column in scales)
 
     def fit(self, rows: Iterable[Mapping[str, object]]) -> FeatureMap:
         """Return a map whose undeclared statistics are those of ``rows``; this one is unchanged.
@@ -297,6 +326,17 @@ class FeatureMap:
         # The correctly rounded sum decides, but only where a rounding error could.
         if region @ region > _NEARLY_ONE and fsum((region * region).tolist()) > 1.0:
             region[:] = unit(region)
+
+
+def _are_plain(values: Sequence[object]) -> bool:
+    """Return whether all are finite floats, or integers that floats hold exactly enough."""
+    kinds = set(map(type, values))
+    if not kinds <= _PLAIN:
+        return False
+    try:
+        return isfinite(sum(values))  # type: ignore[arg-type]
+    except OverflowError:
+        return False
 
 
 def _check_declaration(context: object) -> None:

@@ -13,7 +13,11 @@ from steersman.features.values import as_number, refuse_missing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from steersman.spec import NumberField
+
+    Floats = NDArray[np.float64]
 
 # The quartiles of a normal distribution lie 1.349 standard deviations apart.
 IQR_PER_SD = 1.349
@@ -84,6 +88,24 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
     with np.errstate(over="ignore", invalid="ignore"):
         low, median, high = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
     return median, (high - low) / IQR_PER_SD
+
+
+def scaled_together(
+    values: Floats, centres: Floats, spreads: Floats, clips: Floats, shares: Floats
+) -> Floats:
+    """Return what `NumberSlot.scaled` returns for each of many numbers, to the bit.
+
+    Args:
+        values: shape (n, numbers), finite.
+        centres: shape (numbers,), like all that follow.
+        spreads: above 0.
+        clips: largest distance from the centre, in spreads.
+        shares: the largest absolute value of each slot.
+    """
+    with np.errstate(over="ignore"):  # what lies that far out is clipped
+        away = (values - centres) / spreads
+    scaled: Floats = np.maximum(np.minimum(away, clips), -clips) / clips * shares
+    return scaled
 
 
 class NumberSlot:

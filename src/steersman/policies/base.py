@@ -76,14 +76,16 @@ class ChoicePolicy(Mergeable):
             scores = np.where(mask, scores, np.nan)
         return Choice(names[index], float(distribution[index]), distribution, scores, mask, u)
 
-    def decide_many(self, contexts: Sequence[Any], *, rng: np.random.Generator) -> list[Choice]:
+    def decide_many(
+        self, contexts: Sequence[Any] | Floats, *, rng: np.random.Generator
+    ) -> list[Choice]:
         """Return a choice for each context: those of :meth:`decide` in turn, to the bit.
 
         A policy may do together what does not depend on the other contexts; every action is
         eligible, and there are no per-action features.
 
         Args:
-            contexts: any number.
+            contexts: any number; an array (n, d) where the policy reads vectors.
             rng: the only source of randomness; one ``random()`` is taken for each context.
 
         Raises:

@@ -52,6 +52,9 @@ def matrix(rows: object, dim: int) -> Floats:
         raise InputError(f"the rows must be numbers of shape (n, {dim}); got {_brief(rows)}")
     if values.ndim != 2 or values.shape[1] != dim:
         raise InputError(f"the rows must have shape (n, {dim}); got shape {values.shape}")
+    flat = values.ravel()
+    if flat.size and blas.ddot(flat, flat) <= LARGEST_NORM**2:
+        return values  # nearly always: where all norms together are small, each is
     with np.errstate(over="ignore", invalid="ignore"):
         fits = np.einsum("ij,ij->i", values, values) <= LARGEST_NORM**2
     if fits.all():

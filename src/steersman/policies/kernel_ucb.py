@@ -104,6 +104,10 @@ class KernelUCB(LinearPolicy):
     def _vector(self, x: Any) -> Floats:
         return self._lifted(inputs.vector(x, self.context_dim))
 
+    def _vectors(self, contexts: Sequence[Any] | Floats) -> Floats:
+        # One by one: a product of matrices sums in another order, and bits would differ.
+        return np.array([self._vector(x) for x in contexts])
+
     def _matrix(self, rows: Any) -> Floats:
         if len(rows) == 0:
             return np.zeros((0, self.dim))

@@ -71,12 +71,20 @@ class LinearPolicy(ChoicePolicy):
     def _vector(self, x: Any) -> Floats:
         return inputs.vector(x, self.dim)
 
-    def decide_many(self, contexts: Sequence[Any], *, rng: np.random.Generator) -> list[Choice]:
+    def _vectors(self, contexts: Sequence[Any] | Floats) -> Floats:
+        """Return `_vector` of each context, as rows."""
+        if isinstance(contexts, np.ndarray):
+            return inputs.matrix(contexts, self.dim)
+        return np.array([self._vector(x) for x in contexts])
+
+    def decide_many(
+        self, contexts: Sequence[Any] | Floats, *, rng: np.random.Generator
+    ) -> list[Choice]:
         """Return a choice for each context: see `ChoicePolicy.decide_many`."""
         if len(contexts) < _FEW or not self._scores_rows:
             return super().decide_many(contexts, rng=rng)
         self._mask(None)
-        scores, distributions = self._score_rows(np.array([self._vector(x) for x in contexts]))
+        scores, distributions = self._score_rows(self._vectors(contexts))
         reserved = self._reserved_shares(None) if self._reserved else None
         return choices(
             self.actions, scores, distributions, floor=self.floor, reserved=reserved, rng=rng
