@@ -9,7 +9,7 @@ from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.policies.building import build
 from steersman.spec import DecisionPoint, loads
-from steersman.store.encoding import NO_KEY, encode, rounded
+from steersman.store.encoding import NO_KEY, encode, encode_rows, rounded
 
 ALGORITHMS = {
     "lin_ucb": "{algorithm: lin_ucb}",
@@ -89,3 +89,13 @@ def test_numbers_not_fitted_yet_hinder_only_those_who_need_them():
 def test_rounding_refuses_what_float32_cannot_hold(values):
     with pytest.raises(InputError):
         rounded(values)
+
+
+def test_rows_are_what_each_context_alone_becomes():
+    spec = point(ALGORITHMS["lin_ucb"])
+    features = FeatureMap(spec.context)
+    contexts = [{"intent": "refund", "score": 0.1}, {"score": None}, {"intent": "x", "score": 3}]
+    rows = encode_rows(features, contexts)
+    assert rows.dtype == np.float32
+    alone = [encode(spec, features, context)[0].tobytes() for context in contexts]
+    assert [row.astype(np.float64).tobytes() for row in rows] == alone

@@ -1,5 +1,6 @@
 """Rows laid out by us are the rows that asyncpg's own encoding writes."""
 
+from array import array
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -98,6 +99,23 @@ async def test_decisions_are_the_same_rows(database, tenant, columns):
     told = await rows_of(database, tenant.id, "decision", plain, [second], log_decisions)
     ours = told[first.id].replace(str(first.id), str(second.id)).replace(",key,", ",,")
     assert ours == told[second.id]
+
+
+async def test_rows_that_share_some_columns_are_the_same_rows(database, tenant):
+    many = [
+        decision(tenant.id, **BARE),
+        decision(tenant.id, **{**FULL, "idempotency_key": None, "body_hash": None}),
+        decision(tenant.id, **{**BARE, "x": array("f", [0.25, -1.0]), "unit": "u"}),
+        decision(tenant.id, **{**BARE, "x": [0.1] * 20, "features": array("f", [0.5] * 9)}),
+        decision(tenant.id, **BARE)._replace(action="b", at=AT + timedelta(days=1), x=[]),
+    ]
+    for rows in (many, many[2:3] * 3, [many[1], many[2]], [many[3]] * 2):
+        mine = [row._replace(id=new_id()) for row in rows]
+        other = [row._replace(id=new_id()) for row in mine]
+        await rows_of(database, tenant.id, "decision", connect_writer, mine, log_decisions)
+        told = await rows_of(database, tenant.id, "decision", plain, other, log_decisions)
+        for one, same in zip(mine, other, strict=True):
+            assert told[one.id].replace(str(one.id), str(same.id)) == told[same.id]
 
 
 async def test_events_are_the_same_rows(database, tenant):

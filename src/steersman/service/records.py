@@ -8,6 +8,7 @@ anybody from making up decisions, or carrying one over to another tenant.
 from __future__ import annotations
 
 import hmac
+from array import array
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 _MAX_BYTES = 1 << 20
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=array.tolist).encode
 _decode = msgspec.json.Decoder(DecisionRow).decode
 
 

@@ -28,7 +28,7 @@ from steersman.store.crediting import (
 from steersman.store.database import AWAY, Database, as_tenant, set_tenant, state_home
 from steersman.store.decisions import DecisionRow, Taken, find_decision, log_decisions
 from steersman.store.declaring import declare
-from steersman.store.encoding import NO_KEY, encode, rounded
+from steersman.store.encoding import NO_KEY, as_stored, encode, encode_rows, reads_vector, rounded
 from steersman.store.erasure import Erased, erase, export
 from steersman.store.events import EventRow, Verdict, log_events
 from steersman.store.group_commit import Expired, GroupCommit
@@ -193,6 +193,7 @@ __all__ = [
     "add_verdict",
     "append_rewards",
     "append_updates",
+    "as_stored",
     "as_tenant",
     "audit_head",
     "backup",
@@ -215,6 +216,7 @@ __all__ = [
     "due_rollouts",
     "due_work",
     "encode",
+    "encode_rows",
     "erase",
     "erased_among",
     "events_about",
@@ -265,6 +267,7 @@ __all__ = [
     "points_of",
     "promote_snapshot",
     "queue_work",
+    "reads_vector",
     "record",
     "reserve_snapshot",
     "restore",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 (records are decoded by these types)
+from collections.abc import Sequence  # noqa: TC003 (records are decoded by these types)
+from datetime import datetime  # noqa: TC003
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID  # noqa: TC003
 
@@ -10,7 +11,7 @@ from steersman.store.database import as_tenant
 from steersman.store.slices import slices
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
 
 class DecisionRow(NamedTuple):
@@ -72,9 +73,9 @@ class DecisionRow(NamedTuple):
     action: str
     p: float | None
     p_kind: str
-    x: list[float] | None
+    x: Sequence[float] | None
     key: str | None
-    features: list[float] | None
+    features: Sequence[float] | None
     u: float | None
     degraded: bool
     weight: float

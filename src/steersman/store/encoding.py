@@ -6,6 +6,7 @@ row would give another state, so contexts are rounded before anything is done wi
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -14,7 +15,7 @@ import numpy as np
 from steersman.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -69,13 +70,47 @@ def encode(
     (None, '(none)')
     """
     policy = point.policy
-    if policy.algorithm in _LINEAR or getattr(policy, "contextual", False):
+    if reads_vector(point):
         # An encoded context has a norm of at most 2: rounding it cannot overflow.
         return features.encode(context).astype(np.float32).astype(np.float64), None
     _checker(point, features).encode(context)
     if policy.algorithm == "beta_thompson":
         return None, _key(policy.key, context)
     return None, None
+
+
+def reads_vector(point: DecisionPoint) -> bool:
+    """Return whether a point's policy reads the encoded context.
+
+    Args:
+        point: the declaration.
+
+    Returns:
+        False: it reads a key, the actions' features, or the context itself.
+
+    No doctest: ``tests/store/test_encoding.py`` encodes for every policy.
+    """
+    return point.policy.algorithm in _LINEAR or getattr(point.policy, "contextual", False)
+
+
+def encode_rows(
+    features: FeatureMap, contexts: Sequence[Mapping[str, object]]
+) -> NDArray[np.float32]:
+    """Return what `encode` makes of several contexts for a policy that reads vectors.
+
+    Args:
+        features: the map of the point's context.
+        contexts: values by field name.
+
+    Returns:
+        Shape (n, dim), as it is stored; as float64 it is what is decided from.
+
+    Raises:
+        InputError: as `encode`.
+
+    No doctest: ``tests/store/test_encoding.py`` compares it with `encode`.
+    """
+    return features.encode_batch(contexts).astype(np.float32)
 
 
 def rounded(values: Any) -> NDArray[np.float64]:
@@ -103,6 +138,21 @@ def rounded(values: Any) -> NDArray[np.float64]:
         message = "a feature is not finite; allowed are numbers up to 1e38; leave unknown ones out"
         raise InputError(message)
     return result
+
+
+def as_stored(numbers: NDArray[np.floating[Any]]) -> array[float]:
+    """Return numbers as a row carries them: flat, in 4 bytes each instead of 32 for a list's.
+
+    Args:
+        numbers: any shape; float32 holds them exactly.
+
+    Returns:
+        Row after row.
+
+    >>> as_stored(rounded([[0.5], [2.0]]))
+    array('f', [0.5, 2.0])
+    """
+    return array("f", numbers.astype(np.float32, copy=False).tobytes())
 
 
 def _checker(point: DecisionPoint, features: FeatureMap) -> FeatureMap:

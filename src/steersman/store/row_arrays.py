@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from datetime import UTC, datetime, timedelta
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +37,8 @@ _REMEMBERED = 512
 _REPEATED = {
     *("tenant", "skill", "point", "stage", "arm", "snapshot", "update_seq", "spec_hash"),
     *("feature_hash", "action", "p_kind", "degraded", "weight", "type", "schema_version"),
+    "at",
+    "window_ends",
     "received_at",
 }
 _json = msgspec.json.Encoder().encode
@@ -80,7 +83,10 @@ async def register(connection: Any, table: str) -> None:
     element, array = await connection.fetchrow(
         "SELECT oid::int8, typarray::int8 FROM pg_type WHERE typrelid = to_regclass($1)", table
     )
-    encoder = RowArray(element, [_column(*column) for column in columns])
+    encoder = RowArray(
+        element,
+        [(Repeated if name in _REPEATED else Column)(name, *kind) for name, *kind in columns],
+    )
     connection._protocol.get_settings().add_python_codec(  # noqa: SLF001 (see float_arrays)
         array, f"_{table}", "steersman", [], "scalar", encoder, _never, "binary"
     )
@@ -91,10 +97,10 @@ class RowArray:
 
     Args:
         element: the id of the row type.
-        columns: what turns each column's value into its field.
+        columns: what encodes each column.
     """
 
-    def __init__(self, element: int, columns: Sequence[Callable[[Any], bytes]]) -> None:
+    def __init__(self, element: int, columns: Sequence[Column]) -> None:
         self._element = element
         self._columns = columns
 
@@ -108,44 +114,100 @@ class RowArray:
             TypeError: a value that its column cannot hold.
         """
         parts = [_ARRAY.pack(1, 0, self._element, len(rows), 1)]
-        columns, count = self._columns, len(self._columns)
-        for row in rows:
-            body = b"".join([field(value) for field, value in zip(columns, row, strict=True)])
+        count = len(self._columns)
+        for fields in zip(*self._pieces(rows), strict=True):
+            body = b"".join(fields)
             parts += (_ROW.pack(len(body) + 4, count), body)
         return b"".join(parts)
 
+    def _pieces(self, rows: Sequence[Sequence[Any]]) -> list[Sequence[bytes]]:
+        """Return every row's bytes in pieces: one for each column, or several that all share."""
+        pieces: list[Sequence[bytes]] = []
+        shared = b""
+        for column, values in zip(self._columns, zip(*rows, strict=True), strict=bool(rows)):
+            field = column.shared(values)
+            if field is not None:
+                shared += field
+                continue
+            pieces += ([shared] * len(rows), column.fields(values))
+            shared = b""
+        return [*pieces, [shared] * len(rows)]
 
-class _Remembered(dict[Any, bytes]):
-    """The fields of a column that holds the same few values over and over."""
 
-    def __init__(self, field: Callable[[Any], bytes]) -> None:
-        self._field = field
+class Column:
+    """Encodes the values of a column: each becomes a field of type, length and data.
 
-    def __missing__(self, value: Any) -> bytes:
-        field = self._field(value)
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        self[value] = field
-        return field
+    Args:
+        name: for errors.
+        oid: the id of its type.
+        kind: the name of its type.
+    """
 
+    def __init__(self, name: str, oid: int, kind: str) -> None:
+        self._name = name
+        self._oid = oid
+        self._encode = _ENCODERS[kind]
+        self._are_reals = kind == "_float4"
+        self._null = _COLUMN.pack(oid, _NULL)
 
-def _column(name: str, oid: int, kind: str) -> Callable[[Any], bytes]:
-    """Return what turns a column's value into its field: type, length, data."""
-    encode = _ENCODERS[kind]
-    null = _COLUMN.pack(oid, _NULL)
-    pack = _COLUMN.pack
+    def shared(self, values: Sequence[Any]) -> bytes | None:
+        """Return the field of all values, if it is quickly seen that they are the same.
 
-    def field(value: Any) -> bytes:
+        Args:
+            values: of the rows, at least one.
+        """
+        alike = values[0] is None and set(map(type, values)) == {NoneType}
+        return self._null if alike else None
+
+    def fields(self, values: Sequence[Any]) -> Sequence[bytes]:
+        """Return the field of each value.
+
+        Args:
+            values: of the rows.
+
+        Raises:
+            TypeError: a value that the column cannot hold.
+        """
+        if self._are_reals and NoneType not in map(type, values):
+            pack, oid = _COLUMN.pack, self._oid
+            return [pack(oid, len(data)) + data for data in float_arrays.to_bytes_of_rows(values)]
+        field = self._field
+        return [field(value) for value in values]
+
+    def _field(self, value: Any) -> bytes:
         if value is None:
-            return null
+            return self._null
         try:
-            data = encode(value)
+            data = self._encode(value)
         except AttributeError as error:
-            message = f"{value!r:.80} is no value for column {name}: {error}"
+            message = f"{value!r:.80} is no value for column {self._name}: {error}"
             raise TypeError(message) from None
-        return pack(oid, len(data)) + data
+        return _COLUMN.pack(self._oid, len(data)) + data
 
-    return _Remembered(field).__getitem__ if name in _REPEATED else field
+
+class Repeated(Column):
+    """Encodes a column that holds the same few values over and over: they are remembered."""
+
+    def __init__(self, name: str, oid: int, kind: str) -> None:
+        super().__init__(name, oid, kind)
+        self._remembered: dict[Any, bytes] = {}
+
+    def shared(self, values: Sequence[Any]) -> bytes | None:
+        """Return the field of all values, if they are the same."""
+        return self._known(values[0]) if values.count(values[0]) == len(values) else None
+
+    def fields(self, values: Sequence[Any]) -> Sequence[bytes]:
+        """Return the field of each value."""
+        known = self._known
+        return [known(value) for value in values]
+
+    def _known(self, value: Any) -> bytes:
+        field = self._remembered.get(value)
+        if field is None:
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
+            field = self._remembered[value] = self._field(value)
+        return field
 
 
 def _timestamp(value: datetime) -> bytes:
