@@ -73,6 +73,27 @@ async def test_what_was_drawn_together_is_what_one_alone_would_get(serving, data
         await connection.close()
 
 
+async def test_requests_and_batches_of_one_turn_are_drawn_together(serving, database, tenant):
+    async with serving() as s:
+        bodies: list[object] = [DECIDE] * 30
+        bodies += [{"requests": [DECIDE] * 3}] * 5
+        answers = await asyncio.gather(*(s.ask("POST", "/v1/decide", body) for body in bodies))
+        assert all(answer.status == 200 for answer in answers)
+        connection = await database.connect("app")
+        async with as_tenant(connection, tenant.id):
+            rows = await connection.fetch("SELECT at, count(*) FROM decision GROUP BY at")
+        await connection.close()
+        assert sum(row["count"] for row in rows) == 45
+        assert len(rows) < 35  # one time each, if every request were drawn by itself
+
+
+async def test_a_batch_of_which_nothing_can_be_asked_is_answered(serving) -> None:
+    async with serving() as s:
+        wrong = {"requests": [{"skill": "search"}, {**DECIDE, "decision": "unknown"}]}
+        answers = (await s.ask("POST", "/v1/decide", wrong)).body["decisions"]
+        assert [one["problem"]["status"] for one in answers] == [422, 404]
+
+
 async def test_rows_of_a_batch_are_all_there(serving, database, tenant) -> None:
     async with serving() as s:
         answers = (await s.ask("POST", "/v1/decide", {"requests": [DECIDE] * 30})).body

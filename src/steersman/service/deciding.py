@@ -12,14 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
 import numpy as np
 
 from steersman.errors import SteersmanError
-from steersman.service.drawing import GUARDIAN, draw_many, fall_back, over, to_answer, to_row
+from steersman.service.drawing import GUARDIAN, draw_many, fall_back
+from steersman.service.gathering import Gathering
+from steersman.service.http import converted
 from steersman.service.records import sign
+from steersman.service.rows import Wanted, over, to_answer, to_row
 from steersman.service.turns import Drew, take_turns
 from steersman.spec import loads
 from steersman.store import AWAY, Expired, Taken, as_tenant, find_decision
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     Waiting = asyncio.Future[dict[Hashable, Taken | Exception] | Expired]
 
 _log = logging.getLogger(__name__)
-_convert = msgspec.convert
 
 
 class _Asked:
@@ -55,16 +57,6 @@ class _Asked:
         self.names = names
         self.within_s = within_s
         self.waiting: Waiting | None = None
-
-
-class _Wanted(NamedTuple):
-    """A request that was read, and what it is about."""
-
-    tenant: UUID
-    served: Served
-    request: DecideRequest
-    body: Mapping[str, Any]
-    traceparent: str | None
 
 
 Begun: TypeAlias = _Asked | Decision | Exception
@@ -113,7 +105,7 @@ class Deciding:
         self._rng = rng or np.random.default_rng()
         self._clock = clock
         self._asked: dict[tuple[UUID, str], _Asked] = {}
-        self._turn: list[tuple[_Wanted, asyncio.Future[Begun]]] = []
+        self._gathering: Gathering[Wanted, Begun] = Gathering(self._begin, _waiting)
 
     async def decide(
         self, tenant: UUID, body: Mapping[str, Any], *, traceparent: str | None = None
@@ -132,16 +124,10 @@ class Deciding:
             Refused: a request that is not as declared, an unknown point, or a key that was used
                 with another body.
         """
-        request = self._read(body)
-        served = self._replicas.find(tenant, request.skill, request.decision)
-        if served is None:
-            served = await self._replicas.get(tenant, request.skill, request.decision)
-        begun = await self._in_turn(_Wanted(tenant, served, request, body, traceparent))
-        if isinstance(begun, _Asked):
-            return await self._finish(begun)
+        (begun,) = await self._gathering.add([await self._read(tenant, body, traceparent)])
         if isinstance(begun, Exception):
             raise begun
-        return begun
+        return begun if isinstance(begun, Decision) else await self._finish(begun)
 
     async def decide_many(
         self,
@@ -161,107 +147,77 @@ class Deciding:
             A decision or a problem for each, in order.
         """
         answers: list[Decision | Problem | None] = [None] * len(bodies)
-        wanted: dict[int, _Wanted] = {}
+        wanted: dict[int, Wanted] = {}
         for place, body in enumerate(bodies):
             try:
-                request = self._read(body)
-                served = await self._replicas.get(tenant, request.skill, request.decision)
-                wanted[place] = _Wanted(tenant, served, request, body, traceparent)
+                wanted[place] = await self._read(tenant, body, traceparent)
             except Refused as refused:
                 answers[place] = refused.problem
-        begun = self._begin(list(wanted.values()))
+        begun = await self._gathering.add(list(wanted.values()))
         for place, one in zip(wanted, begun, strict=True):
             try:
                 if isinstance(one, Exception):
                     raise one
-                answers[place] = await self._finish(one) if isinstance(one, _Asked) else one
+                answers[place] = one if isinstance(one, Decision) else await self._finish(one)
             except Refused as refused:
                 answers[place] = refused.problem
         return [answer for answer in answers if answer is not None]
 
-    @staticmethod
-    def _read(body: Mapping[str, Any]) -> DecideRequest:
-        try:
-            return _convert(body, DecideRequest)
-        except msgspec.ValidationError as error:
-            what, _, where = str(error).partition(" - at `$")
-            raise Refused.of("invalid", what, field=where.strip("`.")) from None
+    async def _read(self, tenant: UUID, body: Mapping[str, Any], traceparent: str | None) -> Wanted:
+        request: DecideRequest = converted(body, DecideRequest)
+        served = self._replicas.find(tenant, request.skill, request.decision)
+        if served is None:
+            served = await self._replicas.get(tenant, request.skill, request.decision)
+        body_hash = None if request.idempotency_key is None else canonical_hash(body)
+        return Wanted(tenant, served, request, body_hash, traceparent)
 
-    def _in_turn(self, wanted: _Wanted) -> asyncio.Future[Begun]:
-        """Queue until the end of this turn of the loop: what came together is drawn together."""
-        if not self._turn:
-            # Asked for once a turn: `asyncio` makes a system call of it.
-            self._loop = asyncio.get_running_loop()
-            self._loop.call_soon(self._end_turn)
-        future: asyncio.Future[Begun] = self._loop.create_future()
-        self._turn.append((wanted, future))
-        return future
-
-    def _end_turn(self) -> None:
-        turn, self._turn = self._turn, []
-        try:
-            begun = self._begin([wanted for wanted, _ in turn])
-        except Exception as error:  # noqa: BLE001 (raised where the request waits)
-            begun = [error] * len(turn)
-        for (_, future), one in zip(turn, begun, strict=True):
-            if not future.done():
-                future.set_result(one)
-
-    def _begin(self, wanted: Sequence[_Wanted]) -> list[Begun]:
+    def _begin(self, wanted: Sequence[Wanted]) -> list[Begun]:
         """Draw for each request, or find the same one on its way; hand over to the store."""
         begun: dict[int, Begun] = {}
-        hashes: dict[int, bytes] = {}
         first: dict[tuple[UUID, str], int] = {}
         twins: list[tuple[int, int]] = []
         alike: dict[Served, list[int]] = {}
         for place, one in enumerate(wanted):
             key = one.request.idempotency_key
             if key is not None:
-                hashes[place] = canonical_hash(one.body)
                 asked = self._asked.get((one.tenant, key))
                 if asked is not None:
-                    begun[place] = _same(asked, hashes[place])
+                    begun[place] = _same(asked, one)
                     continue
                 if first.setdefault((one.tenant, key), place) != place:
                     twins.append((place, first[one.tenant, key]))
                     continue
             alike.setdefault(one.served, []).append(place)
         for served, places in alike.items():
-            asking = self._ask(served, [(wanted[n], hashes.get(n)) for n in places])
+            asking = self._ask(served, [wanted[place] for place in places])
             begun.update(zip(places, asking, strict=True))
         for place, original in twins:
             other = begun[original]
             if isinstance(other, _Asked):
-                begun[place] = _same(other, hashes[place])
+                begun[place] = _same(other, wanted[place])
             else:  # that one came to nothing
                 (begun[place],) = self._begin([wanted[place]])
         answers = [begun[place] for place in range(len(wanted))]
         self._submit([one for one in answers if isinstance(one, _Asked)])
         return answers
 
-    def _ask(self, served: Served, wanted: Sequence[tuple[_Wanted, bytes | None]]) -> list[Begun]:
+    def _ask(self, served: Served, wanted: Sequence[Wanted]) -> list[Begun]:
         """Draw for requests of one decision point, and make their rows."""
-        asked = [(one.request, self._context(one.tenant, served, one.request)) for one, _ in wanted]
-        identifiers = None if served.arms is None else [new_id(self._clock()) for _ in asked]
+        asked = [(one.request, self._context(served, one)) for one in wanted]
+        now = self._clock()
+        at = datetime.fromtimestamp(now, UTC)
+        identifiers = [new_id(now) for _ in asked]
         begun: list[Begun] = []
-        for n, result in enumerate(self._draw(served, asked, identifiers)):
+        results = self._draw(served, asked, identifiers)
+        for one, (request, context), identifier, result in zip(
+            wanted, asked, identifiers, results, strict=True
+        ):
             if isinstance(result, Exception):
                 begun.append(result)
                 continue
-            (one, body_hash), (request, context) = wanted[n], asked[n]
-            row = to_row(
-                result.drawn,
-                result.served,
-                one.tenant,
-                request,
-                context,
-                at=self._clock(),
-                body_hash=body_hash,
-                traceparent=one.traceparent,
-                label=result.label,
-                identifier=None if identifiers is None else identifiers[n],
-            )
-            names = over(row, result.served.spec)
+            row = to_row(one, context, result, identifier=identifier, at=at)
+            own = result.served
+            names = own.names if row.eligible is None else over(row, own.spec)
             if not result.stored:
                 record = sign(self._secret, row)
                 begun.append(to_answer(row, names, logged=False, record=record))
@@ -298,21 +254,21 @@ class Deciding:
     def _forget(self, place: tuple[UUID, str]) -> None:
         self._asked.pop(place, None)
 
-    def _context(self, tenant: UUID, served: Served, request: DecideRequest) -> dict[str, Any]:
-        context = request.context
+    def _context(self, served: Served, wanted: Wanted) -> dict[str, Any]:
+        context = wanted.request.context
         if served.scrubbing is not None:
-            context, found = served.scrubbing.context(context, self._secret, tenant)
+            context, found = served.scrubbing.context(context, self._secret, wanted.tenant)
             self._on_scrubbed(found)
         if served.wants_guardian and GUARDIAN not in context:
             return {**context, GUARDIAN: self._guardian().lower()}
         return context
 
     def _draw(
-        self, served: Served, asked: Asked, identifiers: Sequence[UUID] | None
+        self, served: Served, asked: Asked, identifiers: Sequence[UUID]
     ) -> list[Drew | Exception]:
         """Return the draws; or why there is none."""
         arms = served.arms
-        if arms is not None and identifiers is not None and self._serves():
+        if arms is not None and self._serves():
             return take_turns(
                 arms,
                 asked,
@@ -399,9 +355,13 @@ class Deciding:
         return to_answer(row, over(row, loads(document)), logged=True)
 
 
-def _same(asked: _Asked, body_hash: bytes) -> _Asked | Refused:
+def _waiting(begun: Begun) -> Waiting | None:
+    return begun.waiting if isinstance(begun, _Asked) else None
+
+
+def _same(asked: _Asked, wanted: Wanted) -> _Asked | Refused:
     """Return the request on its way that has the same key, if it is the same request."""
-    if asked.row.body_hash == body_hash:
+    if asked.row.body_hash == wanted.body_hash:
         return asked
     return _conflict(asked.row.idempotency_key)
 

@@ -7,29 +7,26 @@ probability 1, `degraded`, weight 0, so that nothing is ever learned from it.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from steersman.errors import ActionError, InputError
-from steersman.service.arms import PLAIN
 from steersman.spec import compile_rule
-from steersman.store import DecisionRow, encode, rounded
+from steersman.store import as_stored, encode, encode_rows, reads_vector, rounded
 from steersman.store.scrubbing import scrubbing_of
-from steersman.wire import Decision, Refused, new_id
+from steersman.wire import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from uuid import UUID
 
     from numpy.typing import NDArray
 
     from steersman.learn import Replica
-    from steersman.policies import Choice
-    from steersman.service.arms import Arms, Label
-    from steersman.spec import DecisionPoint
+    from steersman.service.arms import Arms
     from steersman.wire import DecideRequest
+
 
 GUARDIAN = "guardian_state"
 _FIRST = "first"
@@ -52,6 +49,7 @@ class Served:
         self.names: tuple[str, ...] = tuple(getattr(self.spec.actions, "names", ()))
         self.feature_count = len(getattr(self.spec.actions, "features", ()))
         self.wants_guardian = GUARDIAN in self.spec.context.fields
+        self.reads_vector = reads_vector(self.spec) and not self.feature_count
         self.scrubbing = scrubbing_of(self.spec)
         reward = self.spec.reward
         self.window = timedelta(seconds=reward.window_s)
@@ -83,53 +81,34 @@ class Served:
 
 
 class Drawn(NamedTuple):
-    """What a request got, before it is a row.
+    """What a request got: the columns of its row that a draw fills, in their order.
 
     Attributes:
+        eligible: the names allowed for the request; None: every declared one.
+        distribution: probabilities as they are stored, over the declared actions; over
+            ``eligible`` where candidates are open or the fallback answered.
         action: what to do.
-        p: the probability of the draw.
-        names: the actions that ``distribution`` is over.
-        distribution: (K,) float64.
-        x: what the policy saw for the action drawn.
+        p: the exact probability of the draw.
+        p_kind: exact or fallback.
+        x: what the policy saw for the action drawn, as it is stored.
         key: likewise, for policies that learn apart by key.
         features: of the eligible actions, row after row.
         u: the uniform of the draw; None where nothing was drawn.
         degraded: whether the fallback answered.
+        weight: 0 where nothing may be learned from it.
     """
 
+    eligible: list[str] | None
+    distribution: list[float]
     action: str
     p: float
-    names: Sequence[str]
-    distribution: NDArray[np.float64]
-    x: NDArray[np.float64] | None
+    p_kind: str
+    x: Sequence[float] | None
     key: str | None
-    features: NDArray[np.float64] | None
+    features: Sequence[float] | None
     u: float | None
-    degraded: bool
-
-
-def draw(
-    served: Served, request: DecideRequest, context: Mapping[str, Any], rng: np.random.Generator
-) -> Drawn:
-    """Return the policy's action for a request.
-
-    Args:
-        served: the decision point.
-        request: what is asked.
-        context: its context, completed.
-        rng: gives the uniform.
-
-    Returns:
-        The draw; the fallback's answer when nothing is eligible.
-
-    Raises:
-        Refused: a context, an action or features that are not as declared.
-
-    No doctest: it needs a replica; ``tests/service/test_drawing.py`` shows it.
-    """
-    if request.eligible is not None and not request.eligible:
-        return fall_back(served, request, context)
-    return _draw(served, request, context, _encoded(served, context), rng)
+    degraded: bool = False
+    weight: float = 1.0
 
 
 def draw_many(
@@ -137,7 +116,7 @@ def draw_many(
     asked: Sequence[tuple[DecideRequest, Mapping[str, Any]]],
     rng: np.random.Generator,
 ) -> list[Drawn | Exception]:
-    """Return what `draw` returns or raises for each of several requests, together where it can be.
+    """Return the policy's action for each request, drawn together where it can be.
 
     Args:
         served: the decision point of all of them.
@@ -145,87 +124,82 @@ def draw_many(
         rng: gives the uniforms.
 
     Returns:
-        In order.
+        In order: the draw; the fallback's answer when nothing is eligible; `Refused` for a
+        context, an action or features that are not as declared; whatever the policy raised.
 
-    No doctest: it needs a replica; ``tests/service/test_drawing.py`` shows it.
+    No doctest: it needs a replica; ``tests/service/test_turns.py`` shows it.
     """
-    results: list[Drawn | Exception | None] = [None] * len(asked)
-    together: list[tuple[int, Any]] = []
+    results: dict[int, Drawn | Exception] = {}
+    together: list[int] = []
     for place, (request, context) in enumerate(asked):
+        if served.reads_vector and request.eligible is None:
+            together.append(place)
+        else:
+            results[place] = _draw_or_error(served, request, context, rng)
+    if together:
         try:
-            if request.eligible is None and not served.feature_count:
-                seen = _encoded(served, context)
-                if seen[0] is not None:
-                    together.append((place, seen))
-                    continue
-            results[place] = draw(served, request, context, rng)
-        except Exception as error:  # noqa: BLE001 (each is answered by itself)
-            results[place] = error
-    contexts = [x for _, (x, _) in together]
-    try:
-        choices = served.replica.policy.decide_many(contexts, rng=rng)
-    except Exception:  # noqa: BLE001 (whose fault it is shows when they are drawn one by one)
-        for place, seen in together:
-            try:
-                results[place] = _draw(served, *asked[place], seen, rng)
-            except Exception as error:  # noqa: BLE001 (each is answered by itself)
-                results[place] = error
-    else:
-        for (place, (x, key)), choice in zip(together, choices, strict=True):
-            results[place] = _drawn(choice, served.names, x, key, None)
-    return [one for one in results if one is not None]
+            found = _draw_together(served, [asked[place][1] for place in together], rng)
+        except Exception:  # noqa: BLE001 (whose fault it is shows when they are drawn one by one)
+            found = [_draw_or_error(served, *asked[place], rng) for place in together]
+        results.update(zip(together, found, strict=True))
+    return [results[place] for place in range(len(asked))]
 
 
-def _encoded(
-    served: Served, context: Mapping[str, Any]
-) -> tuple[NDArray[np.float64] | None, str | None]:
-    try:
-        return encode(served.spec, served.replica.features, context)
-    except InputError as error:
-        raise Refused.of("invalid", str(error), field="context") from None
+def _draw_together(
+    served: Served, contexts: Sequence[Mapping[str, Any]], rng: np.random.Generator
+) -> list[Drawn | Exception]:
+    """Return draws over all declared actions, by a policy that reads vectors."""
+    rows = encode_rows(served.replica.features, contexts)
+    choices = served.replica.policy.decide_many(rows.astype(np.float64), rng=rng)
+    stored = np.array([choice.distribution for choice in choices], dtype=np.float32).tolist()
+    return [
+        Drawn(None, distribution, it.action, it.propensity, "exact", as_stored(x), None, None, it.u)
+        for it, distribution, x in zip(choices, stored, rows, strict=True)
+    ]
 
 
-def _draw(
+def _draw_or_error(
     served: Served,
     request: DecideRequest,
     context: Mapping[str, Any],
-    encoded: tuple[NDArray[np.float64] | None, str | None],
     rng: np.random.Generator,
+) -> Drawn | Exception:
+    try:
+        return _draw(served, request, context, rng)
+    except Exception as error:  # noqa: BLE001 (each is answered by itself)
+        return error
+
+
+def _draw(
+    served: Served, request: DecideRequest, context: Mapping[str, Any], rng: np.random.Generator
 ) -> Drawn:
-    x, key = encoded
-    names = served.names if request.eligible is None or not served.open else request.eligible
+    eligible = request.eligible
+    if eligible is not None and not eligible:
+        return fall_back(served, request, context)
+    try:
+        x, key = encode(served.spec, served.replica.features, context)
+    except InputError as error:
+        raise Refused.of("invalid", str(error), field="context") from None
     rows = _feature_rows(served, request)
     seen: Any = x if x is not None else key if key is not None else context
     try:
-        choice = served.replica.policy.decide(
-            seen, rng=rng, eligible=request.eligible, features=rows
-        )
+        choice = served.replica.policy.decide(seen, rng=rng, eligible=eligible, features=rows)
     except ActionError as error:
         raise Refused.of("invalid", str(error), field="eligible") from None
     except InputError as error:
         raise Refused.of("invalid", str(error)) from None
     if rows is not None:
-        x = rows[list(request.eligible or served.names).index(choice.action)]
-    return _drawn(choice, names, x, key, rows)
-
-
-def _drawn(
-    choice: Choice,
-    names: Sequence[str],
-    x: NDArray[np.float64] | None,
-    key: str | None,
-    rows: NDArray[np.float64] | None,
-) -> Drawn:
+        x = rows[list(eligible or served.names).index(choice.action)]
     return Drawn(
+        eligible,
+        choice.distribution.astype(np.float32).tolist(),
         choice.action,
         choice.propensity,
-        names,
-        choice.distribution,
-        x,
+        "exact",
+        None if x is None else as_stored(x),
         key,
-        rows,
+        None if rows is None else as_stored(rows),
         choice.u,
-        degraded=False,
     )
 
 
@@ -238,135 +212,15 @@ def fall_back(served: Served, request: DecideRequest, context: Mapping[str, Any]
         context: its context, whether it is as declared or not.
 
     Returns:
-        Probability 1 for one action, marked as degraded.
+        Probability 1 for one action, marked as degraded; its distribution is over that action,
+        whatever else was eligible.
 
-    No doctest: it needs a replica; ``tests/service/test_drawing.py`` shows it.
+    No doctest: it needs a replica; ``tests/service/test_store_away.py`` shows it.
     """
     action = served.fall_back(context, request.eligible)
-    return Drawn(action, 1.0, (action,), np.ones(1), None, None, None, None, degraded=True)
-
-
-def to_row(
-    drawn: Drawn,
-    served: Served,
-    tenant: UUID,
-    request: DecideRequest,
-    context: dict[str, Any],
-    *,
-    at: float,
-    body_hash: bytes | None,
-    traceparent: str | None,
-    label: Label = PLAIN,
-    identifier: UUID | None = None,
-) -> DecisionRow:
-    """Return the row of a draw.
-
-    Args:
-        drawn: the draw.
-        served: the decision point, as whoever drew serves it.
-        tenant: whose it is.
-        request: what was asked.
-        context: its context, completed.
-        at: when, in seconds since 1970.
-        body_hash: of the request, where it has a key.
-        traceparent: W3C trace context.
-        label: what it says of a rollout.
-        identifier: of the decision; None: a new one.
-
-    Returns:
-        The row.
-
-    No doctest: it needs a replica; ``tests/service/test_drawing.py`` shows it.
-    """
-    replica = served.replica
-    moment = datetime.fromtimestamp(at, UTC)
-    return DecisionRow(
-        tenant=tenant,
-        id=identifier or new_id(at),
-        skill=request.skill,
-        point=request.decision,
-        episode=request.episode_id,
-        parent=request.parent_id,
-        unit=request.unit,
-        rollout=label.rollout,
-        stage=label.stage,
-        arm=label.arm,
-        snapshot=replica.snapshot,
-        update_seq=replica.seq,
-        spec_hash=replica.row.spec_hash,
-        feature_hash=replica.row.feature_hash,
-        context=context,
-        # A fallback's distribution is over its one action, whatever else was eligible.
-        eligible=list(drawn.names) if drawn.degraded else request.eligible,
-        distribution=drawn.distribution.astype(np.float32).tolist(),
-        action=drawn.action,
-        p=drawn.p,
-        p_kind="fallback" if drawn.degraded else "exact",
-        x=None if drawn.x is None else drawn.x.tolist(),
-        key=drawn.key,
-        features=None if drawn.features is None else drawn.features.ravel().tolist(),
-        u=drawn.u,
-        degraded=drawn.degraded,
-        weight=0.0 if drawn.degraded else 1.0,
-        idempotency_key=request.idempotency_key,
-        body_hash=body_hash,
-        traceparent=traceparent,
-        at=moment,
-        window_ends=moment + served.window,
+    return Drawn(
+        [action], [1.0], action, 1.0, "fallback", None, None, None, None, degraded=True, weight=0.0
     )
-
-
-def to_answer(
-    row: DecisionRow, names: Sequence[str], *, logged: bool | str, record: str | None = None
-) -> Decision:
-    """Return the answer that a row stands for; the same row gives the same answer for ever.
-
-    Args:
-        row: the decision.
-        names: what its distribution is over: `over`.
-        logged: true, "unknown" or false.
-        record: the signed row, unless it is stored.
-
-    Returns:
-        The answer, with the probabilities of the eligible actions.
-
-    No doctest: it needs a row; ``tests/service/test_drawing.py`` shows it.
-    """
-    distribution = dict(zip(names, row.distribution, strict=True))
-    if row.eligible is not None and len(row.eligible) < len(distribution):
-        distribution = {name: distribution[name] for name in row.eligible}
-    if row.p is not None:
-        distribution[row.action] = row.p
-    return Decision(
-        row.id,
-        row.action,
-        row.p or 0.0,
-        distribution,
-        row.snapshot,
-        row.update_seq,
-        row.stage,
-        row.arm,
-        logged,  # type: ignore[arg-type]
-        row.degraded,
-        record,
-    )
-
-
-def over(row: DecisionRow, spec: DecisionPoint) -> Sequence[str]:
-    """Return the actions that a row's distribution is over.
-
-    Args:
-        row: the decision.
-        spec: the declaration it was made under.
-
-    Returns:
-        The declared names; the eligible ones where candidates are open or the fallback answered.
-
-    No doctest: it needs a row; ``tests/service/test_drawing.py`` shows it.
-    """
-    if row.eligible is not None and (row.degraded or getattr(spec.actions, "open", False)):
-        return row.eligible
-    return tuple(getattr(spec.actions, "names", ()))
 
 
 def _feature_rows(served: Served, request: DecideRequest) -> NDArray[np.float64] | None:

@@ -17,7 +17,6 @@ from steersman.errors import SnapshotError, SteersmanError
 from steersman.features import FeatureMap
 from steersman.learn import state_at
 from steersman.service.app import Route
-from steersman.service.drawing import over
 from steersman.service.explanation import (
     ExplainedEvent,
     ExplainedReward,
@@ -25,6 +24,7 @@ from steersman.service.explanation import (
     Recomputed,
 )
 from steersman.service.http import Answer, json_answer
+from steersman.service.rows import over
 from steersman.spec import loads
 from steersman.store import DecisionRow, PointRow, as_tenant, encode, find_snapshot
 from steersman.wire import Refused

@@ -1,0 +1,93 @@
+"""What comes to one process at nearly the same time, begun together.
+
+A turn ends when the event loop came round without bringing more, when enough is in hand, or after
+two milliseconds: a single request waits for one round of an idle loop, which is nothing, and under
+load what calls cost is shared among all that came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_ENOUGH = 64  # of them at once: more together cost no less each
+_TURN_S = 0.002
+
+W = TypeVar("W")
+B = TypeVar("B")
+
+
+class Gathering(Generic[W, B]):
+    """Gathers what is wanted, and begins it turn by turn.
+
+    Args:
+        begin: begins all that came in a turn; returns what became of each, in order.
+        settled: tells of what was begun when its result is known; None: it is known already.
+
+    >>> async def main():
+    ...     gathering = Gathering(lambda numbers: [len(numbers)] * len(numbers), lambda _: None)
+    ...     return await asyncio.gather(gathering.add([1]), gathering.add([2, 3]))
+    >>> asyncio.run(main())
+    [[3], [3, 3]]
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[Sequence[W]], Sequence[B]],
+        settled: Callable[[B], asyncio.Future[Any] | None],
+    ) -> None:
+        self._begin = begin
+        self._settled = settled
+        self._turn: list[tuple[Sequence[W], asyncio.Future[list[B]]]] = []
+        self._in_hand = 0
+
+    def add(self, wanted: Sequence[W]) -> asyncio.Future[list[B]]:
+        """Queue until this turn ends.
+
+        Args:
+            wanted: by one request.
+
+        Returns:
+            What became of them. Where it is one, and its result not yet known, it resolves when
+            that is, so that who waits is woken once.
+        """
+        if not self._turn:
+            # Asked for once a turn: `asyncio` makes a system call of it.
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._end_turn, 0, self._loop.time() + _TURN_S)
+        future: asyncio.Future[list[B]] = self._loop.create_future()
+        self._turn.append((wanted, future))
+        self._in_hand += len(wanted)
+        return future
+
+    def _end_turn(self, seen: int, until: float) -> None:
+        """Begin, unless the loop just brought more: then still more may be on its way."""
+        came = len(self._turn)
+        if came > seen and self._in_hand < _ENOUGH and self._loop.time() < until:
+            self._loop.call_soon(self._end_turn, came, until)
+            return
+        turn, self._turn, self._in_hand = self._turn, [], 0
+        try:
+            begun: Iterable[B] = iter(self._begin([one for wanted, _ in turn for one in wanted]))
+        except Exception as error:  # noqa: BLE001 (raised where the request waits)
+            for _, future in turn:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for wanted, future in turn:
+            self._hand_over(future, list(islice(begun, len(wanted))))
+
+    def _hand_over(self, future: asyncio.Future[list[B]], begun: list[B]) -> None:
+        def wake(_: object = None) -> None:
+            if not future.done():
+                future.set_result(begun)
+
+        waiting = self._settled(begun[0]) if len(begun) == 1 else None
+        if waiting is None:
+            wake()
+        else:
+            waiting.add_done_callback(wake)

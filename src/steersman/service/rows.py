@@ -1,0 +1,123 @@
+"""From a draw to the row that is stored, and from a row to the answer it stands for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.store import DecisionRow
+from steersman.wire import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.service.drawing import Served
+    from steersman.service.turns import Drew
+    from steersman.spec import DecisionPoint
+    from steersman.wire import DecideRequest
+
+
+class Wanted(NamedTuple):
+    """A request that was read, and what it is about.
+
+    Attributes:
+        tenant: who asks.
+        served: the decision point.
+        request: what is asked.
+        body_hash: of the request, where it has a key.
+        traceparent: W3C trace context.
+    """
+
+    tenant: UUID
+    served: Served
+    request: DecideRequest
+    body_hash: bytes | None
+    traceparent: str | None
+
+
+def to_row(
+    wanted: Wanted, context: dict[str, Any], drew: Drew, *, identifier: UUID, at: datetime
+) -> DecisionRow:
+    """Return the row of a draw.
+
+    Args:
+        wanted: what was asked.
+        context: of the request, completed.
+        drew: what came of it.
+        identifier: of the decision.
+        at: when it was drawn.
+
+    Returns:
+        The row: what was asked, by whom it was drawn, and the draw.
+
+    No doctest: it needs a replica; ``tests/service/test_rows.py`` shows it.
+    """
+    request, served = wanted.request, drew.served
+    replica = served.replica
+    columns = (
+        *(wanted.tenant, identifier),
+        *(request.skill, request.decision),
+        *(request.episode_id, request.parent_id, request.unit),
+        *drew.label,
+        *(replica.snapshot, replica.seq),
+        *(replica.row.spec_hash, replica.row.feature_hash),
+        context,
+        *drew.drawn,
+        *(request.idempotency_key, wanted.body_hash, wanted.traceparent),
+        *(at, at + served.window),
+    )
+    return DecisionRow._make(columns)
+
+
+def to_answer(
+    row: DecisionRow, names: Sequence[str], *, logged: bool | str, record: str | None = None
+) -> Decision:
+    """Return the answer that a row stands for; the same row gives the same answer for ever.
+
+    Args:
+        row: the decision.
+        names: what its distribution is over: `over`.
+        logged: true, "unknown" or false.
+        record: the signed row, unless it is stored.
+
+    Returns:
+        The answer, with the probabilities of the eligible actions.
+
+    No doctest: it needs a row; ``tests/service/test_deciding_together.py`` shows it.
+    """
+    distribution = dict(zip(names, row.distribution, strict=True))
+    if row.eligible is not None and len(row.eligible) < len(distribution):
+        distribution = {name: distribution[name] for name in row.eligible}
+    if row.p is not None:
+        distribution[row.action] = row.p
+    return Decision(
+        row.id,
+        row.action,
+        row.p or 0.0,
+        distribution,
+        row.snapshot,
+        row.update_seq,
+        row.stage,
+        row.arm,
+        logged,  # type: ignore[arg-type]
+        row.degraded,
+        record,
+    )
+
+
+def over(row: DecisionRow, spec: DecisionPoint) -> Sequence[str]:
+    """Return the actions that a row's distribution is over.
+
+    Args:
+        row: the decision.
+        spec: the declaration it was made under.
+
+    Returns:
+        The declared names; the eligible ones where candidates are open or the fallback answered.
+
+    No doctest: it needs a row; ``tests/service/test_deciding_together.py`` shows it.
+    """
+    if row.eligible is not None and (row.degraded or getattr(spec.actions, "open", False)):
+        return row.eligible
+    return tuple(getattr(spec.actions, "names", ()))

@@ -1,0 +1,54 @@
+"""A row is put together by position: what a draw and a label fill stands where a row has it."""
+
+from __future__ import annotations
+
+from array import array
+from datetime import UTC, datetime
+from uuid import UUID
+
+import numpy as np
+
+from steersman.service.arms import Label
+from steersman.service.drawing import Drawn, draw_many
+from steersman.service.records import sign, verify
+from steersman.service.rows import Wanted, to_row
+from steersman.service.turns import Drew
+from steersman.store import DecisionRow
+from steersman.wire import DecideRequest
+from tests.service.rollouts import TENANT, serving
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def _row(label: Label) -> DecisionRow:
+    served = serving(seq=3)
+    request = DecideRequest("search", "depth", {"intent": "refund"}, unit="u", episode_id="e")
+    (drawn,) = draw_many(served, [(request, request.context)], np.random.default_rng(0))
+    assert isinstance(drawn, Drawn)
+    wanted = Wanted(TENANT, served, request, b"hash", "trace")
+    drew = Drew(drawn, served, label)
+    return to_row(wanted, request.context, drew, identifier=UUID(int=9), at=AT)
+
+
+def test_every_column_is_in_its_place() -> None:
+    row = _row(Label("r", "ab", "candidate"))
+    assert (row.tenant, row.id, row.skill, row.point) == (TENANT, UUID(int=9), "search", "depth")
+    assert (row.episode, row.parent, row.unit) == ("e", None, "u")
+    assert (row.rollout, row.stage, row.arm) == ("r", "ab", "candidate")
+    assert (row.snapshot, row.update_seq) == ("0.1.0", 3)
+    assert row.context == {"intent": "refund"}
+    assert (row.eligible, row.p_kind, row.degraded, row.weight) == (None, "exact", False, 1.0)
+    assert abs(row.p - row.distribution[("shallow", "deep").index(row.action)]) < 1e-7
+    assert isinstance(row.x, array)
+    assert len(row.x) == 8
+    assert (row.idempotency_key, row.body_hash, row.traceparent) == (None, b"hash", "trace")
+    assert (row.at, row.window_ends > AT) == (AT, True)
+    start = DecisionRow._fields.index("eligible")
+    assert DecisionRow._fields[start : start + len(Drawn._fields)] == Drawn._fields
+
+
+def test_a_record_gives_the_same_numbers_back() -> None:
+    row = _row(Label())
+    again = verify(b"s" * 32, TENANT, sign(b"s" * 32, row))
+    assert again.x == list(row.x)
+    assert again._replace(x=None) == row._replace(x=None, body_hash=None)
