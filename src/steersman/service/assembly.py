@@ -18,6 +18,7 @@ from steersman.service.deciding import Deciding
 from steersman.service.endpoints import Endpoints
 from steersman.service.explain import Explain
 from steersman.service.exposition import BESIDE, Exchange
+from steersman.service.gauges import add_gauges
 from steersman.service.guard import Guard
 from steersman.service.health import Health
 from steersman.service.intake import Intake
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
-    from steersman.service.arms import Arms
     from steersman.store import Database, KeyRow, Taken
 
 _log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class Service:
             None if settings.exchange is None else Exchange(settings.exchange, settings.process)
         )
         self._tasks: list[asyncio.Task[None]] = []
-        self._add_gauges()
+        add_gauges(self)
         self.app = self._application(secret)
 
     def _application(self, secret: bytes) -> Application:
@@ -295,62 +295,6 @@ class Service:
             await lost.wait()
         finally:
             await close_quickly(connection)
-
-    def _add_gauges(self) -> None:
-        gauge = self.metrics.gauge
-        gauge("guardian_state", "0 normal, 1 brownout, 2 lockdown", lambda: int(self.guard.state))
-        gauge("guardian_latency_ms", "Mean latency it sees", lambda: self.guard.latency_ms)
-        gauge(
-            "queue_rows",
-            "Rows that wait or are being written",
-            lambda: {
-                ("decisions",): self.decisions.depth,
-                ("events",): self.event_rows.depth,
-            },
-            ("kind",),
-        )
-        gauge(
-            "breaker_open",
-            "1 open, 0.5 half-open, 0 closed",
-            lambda: {
-                (name,): {"open": 1.0, "half_open": 0.5, "closed": 0.0}[breaker.state]
-                for name, breaker in self.breakers.items()
-            },
-            ("breaker",),
-        )
-        gauge(
-            "replica_age_seconds",
-            "Since replicas were last brought up to date",
-            lambda: time.monotonic() - self.replicas.refreshed_at,
-        )
-        wrong = "Points that are not served as wanted: their snapshot cannot be loaded"
-        gauge("replica_problems", wrong, self.replicas.problems)
-        place = ("skill", "point")
-        stages = "Of a rollout: 1 shadow, 2 canary, 3 ab, 4 live"
-        gauge("rollout_stage", stages, lambda: self._rollouts(_stage_number), place)
-        share = "Of units that a candidate serves"
-        gauge("rollout_share", share, lambda: self._rollouts(lambda arms: arms.row.share), place)
-        loaded = "Whether this process serves the candidate"
-        gauge(
-            "rollout_candidate_loaded",
-            loaded,
-            lambda: self._rollouts(lambda arms: float(arms.candidate is not None)),
-            place,
-        )
-
-    def _rollouts(self, read: Callable[[Arms], float]) -> dict[tuple[str, ...], float]:
-        """Return a number of each rollout under way; of tenants with equal names the largest."""
-        found: dict[tuple[str, ...], float] = {}
-        for _, served in self.replicas:
-            if served.arms is not None:
-                row = served.arms.row
-                place = row.skill, row.point
-                found[place] = max(read(served.arms), found.get(place, 0.0))
-        return found
-
-
-def _stage_number(arms: Arms) -> float:
-    return 1.0 + ("shadow", "canary", "ab", "live").index(arms.row.stage)
 
 
 async def _repeat(job: Callable[[], Awaitable[None]], pause_s: float) -> None:

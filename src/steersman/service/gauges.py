@@ -1,0 +1,80 @@
+"""Numbers that are read when somebody asks for metrics: of queues, breakers, replicas, rollouts."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steersman.service.arms import Arms
+    from steersman.service.assembly import Service
+    from steersman.service.replicas import Replicas
+    from steersman.store import GroupCommit
+
+_PLACE = ("skill", "point")
+_OPEN = {"open": 1.0, "half_open": 0.5, "closed": 0.0}
+_STAGES = ("shadow", "canary", "ab", "live")
+
+
+def add_gauges(service: Service) -> None:
+    """Add the numbers of a service to its metrics.
+
+    Args:
+        service: put together, not started.
+    """
+    gauge, guard, replicas = service.metrics.gauge, service.guard, service.replicas
+    gauge("guardian_state", "0 normal, 1 brownout, 2 lockdown", lambda: int(guard.state))
+    gauge("guardian_latency_ms", "Mean latency it sees", lambda: guard.latency_ms)
+    queues: dict[tuple[str, ...], GroupCommit[Any, Any]]
+    queues = {("decisions",): service.decisions, ("events",): service.event_rows}
+    gauge(
+        "queue_rows",
+        "Rows that wait or are being written",
+        lambda: {kind: queue.depth for kind, queue in queues.items()},
+        ("kind",),
+    )
+    gauge(
+        "breaker_open",
+        "1 open, 0.5 half-open, 0 closed",
+        lambda: {(name,): _OPEN[breaker.state] for name, breaker in service.breakers.items()},
+        ("breaker",),
+    )
+    gauge(
+        "replica_age_seconds",
+        "Since replicas were last brought up to date",
+        lambda: time.monotonic() - replicas.refreshed_at,
+    )
+    wrong = "Points that are not served as wanted: their snapshot cannot be loaded"
+    gauge("replica_problems", wrong, replicas.problems)
+    stages = "Of a rollout: 1 shadow, 2 canary, 3 ab, 4 live"
+    gauge("rollout_stage", stages, partial(_rollouts, replicas, _stage_number), _PLACE)
+    share = "Of units that a candidate serves"
+    gauge("rollout_share", share, partial(_rollouts, replicas, _share), _PLACE)
+    loaded = "Whether this process serves the candidate"
+    gauge("rollout_candidate_loaded", loaded, partial(_rollouts, replicas, _is_loaded), _PLACE)
+
+
+def _rollouts(replicas: Replicas, read: Callable[[Arms], float]) -> dict[tuple[str, ...], float]:
+    """Return a number of each rollout under way; of tenants with equal names the largest."""
+    found: dict[tuple[str, ...], float] = {}
+    for _, served in replicas:
+        if served.arms is not None:
+            row = served.arms.row
+            place = row.skill, row.point
+            found[place] = max(read(served.arms), found.get(place, 0.0))
+    return found
+
+
+def _stage_number(arms: Arms) -> float:
+    return 1.0 + _STAGES.index(arms.row.stage)
+
+
+def _share(arms: Arms) -> float:
+    return arms.row.share
+
+
+def _is_loaded(arms: Arms) -> float:
+    return float(arms.candidate is not None)
