@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from steersman.store import Learned, Point, PointRow, SnapshotRow
 
 _WITH_TRANSACTION_TIMEOUT = 17
+_AT_ONCE = 2000  # decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,9 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
     held: dict[UUID, Learned] = {}
     for stretch, after in tail:
         ids = await decisions_learned(connection, point, stretch, after=after)
-        held |= await learned_of(connection, point, target.version, ids) if ids else {}
+        for begin in range(0, len(ids), _AT_ONCE):  # a service decides in between
+            some = ids[begin : begin + _AT_ONCE]
+            held |= await learned_of(connection, point, target.version, some)
     policy = load_policy(unpack_state(await base_state(connection, point, target.version)))
     as_target = replace(
         row,
