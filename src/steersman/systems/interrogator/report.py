@@ -1,0 +1,159 @@
+"""What a trial found, in figures: as JSON, and what the page and the terminal print."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.systems.interrogator.gate import calls, held_against
+from steersman.systems.interrogator.measures import (
+    SHARE,
+    Course,
+    described,
+    hit_rate,
+    mean_with_interval,
+    per_target,
+    steps_until,
+)
+from steersman.systems.interrogator.trial import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.systems.interrogator.gate import Gate
+    from steersman.systems.interrogator.trial import Trial
+
+    Floats = NDArray[np.float64]
+
+FOUND = 0.90
+
+
+def compile_report(trials: Mapping[str, Trial], gate: Gate, *, candidate: str) -> dict[str, Any]:
+    """Return the figures of some trials.
+
+    Args:
+        trials: By the name of the set of targets.
+        gate: That the candidate is held against on every set.
+        candidate: The arm that would be switched on.
+
+    Returns:
+        ``sets``: for each set its ``targets``, ``searched``, ``arms`` and ``against_heuristic``
+        (candidate less heuristic, per target, with 95 % intervals; ``fewer_calls`` is heuristic
+        less candidate), and the ``gate``; ``passed``: on every set. All of it plain JSON.
+
+    No doctest: it needs a trial; ``tests/systems/interrogator/test_report.py`` shows it.
+    """
+    sets = {name: _set(trial, gate, candidate) for name, trial in trials.items()}
+    return {
+        "candidate": candidate,
+        "sets": sets,
+        "passed": all(found["gate"]["passed"] for found in sets.values()),
+    }
+
+
+def _set(trial: Trial, gate: Gate, candidate: str) -> dict[str, Any]:
+    others = [arm for arm in trial.courses if arm != CONTROL]
+    return {
+        "targets": len(trial.names),
+        "seeds": len(trial.courses[CONTROL]),
+        "limit": trial.limit,
+        "searched": len(trial.best),
+        "exhaustive_similarity": float(trial.best.mean()) if len(trial.best) else None,
+        "arms": {arm: _arm(trial, arm) for arm in trial.courses},
+        "against_heuristic": {arm: _against(trial, arm) for arm in others},
+        "gate": _gate(trial, gate, candidate),
+    }
+
+
+def _arm(trial: Trial, arm: str) -> dict[str, Any]:
+    runs = trial.courses[arm]
+    found: dict[str, Any] = {
+        "similarity": described(mean_with_interval(per_target(runs, _reached))),
+        "embedder_calls": described(mean_with_interval(per_target(runs, _calls))),
+        "cache_hit_rate": described(mean_with_interval(per_target(runs, hit_rate))),
+        "questions": float(per_target(runs, _questions).mean()),
+        "steps_to_090": steps_until(runs, np.full(len(trial.names), FOUND)),
+    }
+    if len(trial.best) > 1:
+        part = trial.searched()
+        found["steps_to_share"] = steps_until(part.courses[arm], SHARE * trial.best)
+    return found
+
+
+def _against(trial: Trial, arm: str) -> dict[str, Any]:
+    control, candidate = trial.courses[CONTROL], trial.courses[arm]
+    spent, spends = calls(control, candidate)
+    differences = {
+        "fewer_calls": spent - spends,
+        "similarity": per_target(candidate, _reached) - per_target(control, _reached),
+        "cache_hit_rate": per_target(candidate, hit_rate) - per_target(control, hit_rate),
+        "embedder_calls": per_target(candidate, _calls) - per_target(control, _calls),
+    }
+    found: dict[str, Any] = {
+        name: described(mean_with_interval(values)) for name, values in differences.items()
+    }
+    found["calls_of_heuristic"] = float(spent.mean())
+    return found
+
+
+def _gate(trial: Trial, gate: Gate, candidate: str) -> dict[str, Any]:
+    verdict = held_against(gate, trial, candidate)
+    checked = [
+        {key: _plain(value) for key, value in asdict(one).items()} for one in verdict.checked
+    ]
+    return {"passed": verdict.passed, "tolerance": verdict.tolerance, "measures": checked}
+
+
+def curve_by_calls(runs: Sequence[Sequence[Course]], grid: Floats) -> Floats:
+    """Return the mean similarity that is reached with at most so many embedded texts.
+
+    Args:
+        runs: (seeds, targets) courses of one arm.
+        grid: (g,) numbers of texts, rising.
+
+    Returns:
+        (g,) mean similarity over all sessions; below the opening's own texts, that of the opening.
+    """
+    total = np.zeros(len(grid))
+    for course in (course for run in runs for course in run):
+        places = np.searchsorted(course.calls, grid, side="right") - 1
+        total += course.similarity[np.maximum(places, 0)]
+    return total / sum(len(run) for run in runs)
+
+
+def curve_by_steps(runs: Sequence[Sequence[Course]], limit: int) -> Floats:
+    """Return the mean similarity after each number of questions.
+
+    Args:
+        runs: (seeds, targets) courses of one arm.
+        limit: Most questions.
+
+    Returns:
+        (limit + 1,) mean similarity; a session that ended earlier keeps what it reached.
+    """
+    rows = [
+        course.similarity[np.minimum(np.arange(limit + 1), len(course.hits))]
+        for run in runs
+        for course in run
+    ]
+    return np.asarray(np.mean(rows, axis=0), np.float64)
+
+
+def _plain(value: object) -> object:
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _reached(course: Course) -> float:
+    return course.reached
+
+
+def _calls(course: Course) -> float:
+    return float(course.calls[-1])
+
+
+def _questions(course: Course) -> float:
+    return float(len(course.hits))

@@ -1,0 +1,195 @@
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.systems.interrogator import (
+    MemoryCache,
+    OptionAnswerer,
+    Target,
+    load_point,
+    record_steps,
+)
+from steersman.systems.interrogator.gate import load_switch
+from steersman.systems.interrogator.page import write_page
+from steersman.systems.interrogator.report import compile_report, curve_by_calls, curve_by_steps
+from steersman.systems.interrogator.trial import ARMS, Plan, run_trial, work_of
+
+ABOUT = [
+    *(
+        "food pizza hot question rome",
+        "sea ships question oslo",
+        "money claim rome",
+        "sea fish cold",
+    ),
+    *("food soup cold claim oslo", "money question", "food pizza cold", "sea ships claim"),
+]
+
+
+@pytest.fixture(scope="module")
+def plan(few, tmp_path_factory):
+    from tests.systems.interrogator.conftest import Words  # noqa: PLC0415
+
+    embedder = Words()
+    point = point_of(few, tmp_path_factory.mktemp("point"))
+    told = [embedder.target(f"{text} told before") for text in ABOUT]
+    log = record_steps(
+        told,
+        OptionAnswerer(embedder, MemoryCache()),
+        questions=few,
+        rng=np.random.default_rng(5),
+        steps=120,
+    )
+    targets = tuple(embedder.target(text) for text in ABOUT)
+    return Plan(
+        targets=targets,
+        questions=few,
+        point=point,
+        log=log,
+        vectors=np.stack([target.vector for target in told]),
+        seeds=(0, 1),
+        searched=4,
+        limit=4,
+        embedder=words_of,
+    )
+
+
+def words_of(home):
+    from tests.systems.interrogator.conftest import Words  # noqa: PLC0415
+
+    return Words()
+
+
+def point_of(questions, folder):
+    from steersman.systems.interrogator.questions import shipped  # noqa: PLC0415
+
+    text = shipped("question.yaml").read_text(encoding="utf-8")
+    names = f"names: [{', '.join(questions.names)}]"
+    text = re.sub(r"names: \[.*?\]", names, text, flags=re.DOTALL)
+    file = folder / "question.yaml"
+    file.write_text(re.sub(r"otherwise: \w+", f"otherwise: {questions.names[0]}", text))
+    return load_point(questions, file)
+
+
+@pytest.fixture(scope="module")
+def trial(plan):
+    return run_trial(plan, processes=1)
+
+
+def test_every_arm_investigates_every_target_with_every_seed(plan, trial):
+    assert set(trial.courses) == set(ARMS)
+    for runs in trial.courses.values():
+        assert [len(run) for run in runs] == [8, 8]
+    assert trial.names == tuple(ABOUT)
+    assert work_of(plan) == 4 + 6 * 2 * 8
+
+
+def test_the_number_of_processes_changes_nothing(plan, trial):
+    again = run_trial(plan, processes=2)
+    assert again.best.tolist() == trial.best.tolist()
+    for arm, runs in trial.courses.items():
+        for mine, theirs in zip(runs, again.courses[arm], strict=True):
+            for a, b in zip(mine, theirs, strict=True):
+                assert a.similarity.tolist() == b.similarity.tolist()
+                assert a.calls.tolist() == b.calls.tolist()
+                assert a.hits.tolist() == b.hits.tolist()
+
+
+def test_arms_share_no_answers(plan, trial):
+    # Whoever comes first pays for the opening, in each arm.
+    for runs in trial.courses.values():
+        for run in runs:
+            assert sum(int(course.calls[0]) for course in run) == 1
+
+
+def test_the_search_comes_as_far_as_anyone_with_its_first_question(plan, trial):
+    for place, best in enumerate(trial.best):
+        assert best >= max(
+            run[place].similarity[1] for runs in trial.courses.values() for run in runs
+        )
+
+
+def test_choosing_by_embedding_is_paid_for(trial):
+    first = trial.courses["nearest"][0]
+    assert max(int(course.calls[1]) for course in first) > 10  # all vocabularies at once, one time
+
+
+def test_progress_adds_up(plan):
+    told = []
+    run_trial(plan, processes=1, done=told.append)
+    assert sum(told) == work_of(plan)
+
+
+def test_a_report_is_plain_json_and_says_what_it_compares(trial):
+    report = compile_report({"words": trial}, load_switch().gate, candidate="warm_online")
+    assert json.loads(json.dumps(report)) == report
+    found = report["sets"]["words"]
+    assert (found["targets"], found["seeds"], found["searched"]) == (8, 2, 4)
+    assert set(found["against_heuristic"]) == set(ARMS) - {"heuristic"}
+    fewer = found["against_heuristic"]["warm"]["fewer_calls"]
+    assert fewer["low"] <= fewer["value"] <= fewer["high"]
+    for arm, figures in found["arms"].items():
+        reached = [[course.reached for course in run] for run in trial.courses[arm]]
+        assert figures["similarity"]["value"] == pytest.approx(np.mean(reached))
+
+
+def test_curves_rise_to_what_was_reached(trial):
+    runs = trial.courses["heuristic"]
+    reached = np.mean([[course.reached for course in run] for run in runs])
+    assert curve_by_steps(runs, trial.limit)[-1] == pytest.approx(reached)
+    by_calls = curve_by_calls(runs, np.linspace(0, 200, 50))
+    assert (np.diff(by_calls) >= 0).all()
+    assert by_calls[-1] == pytest.approx(reached)
+
+
+def test_the_page_needs_nothing_else(trial, tmp_path):
+    report = compile_report({"<words>": trial}, load_switch().gate, candidate="warm")
+    file = tmp_path / "new" / "page.html"
+    write_page(file, report, {"<words>": trial}, title="A & B")
+    page = file.read_text(encoding="utf-8")
+    assert "&lt;words&gt;" in page
+    assert "<words>" not in page
+    assert "A &amp; B" in page
+    assert page.count("<svg") == page.count("</figure>") == 3
+    for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
+        ET.fromstring(svg)  # noqa: S314 -- our own
+    # Nothing is loaded: names of namespaces are the only addresses.
+    assert not re.findall(r"(?:src|href)=\"(?!#)(?:https?:)?//", page)
+    assert "<script" not in page
+    write_page(tmp_path / "again.html", report, {"<words>": trial}, title="A & B")
+    assert len((tmp_path / "again.html").read_text()) == len(page)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"arms": ("heuristic", "oracle")}, "arms are heuristic, oracle"),
+        ({"arms": ("warm",)}, "heuristic among them"),
+        ({"targets": ()}, "0 targets"),
+        ({"seeds": ()}, "0 seeds"),
+    ],
+)
+def test_a_plan_that_compares_nothing_is_refused(plan, changed, says):
+    from dataclasses import replace  # noqa: PLC0415
+
+    with pytest.raises(InputError, match=says):
+        replace(plan, **changed)
+
+
+def test_a_log_over_other_questions_is_refused(plan):
+    from dataclasses import replace  # noqa: PLC0415
+
+    log = replace(plan.log, names=plan.log.names[::-1])
+    with pytest.raises(InputError, match="same names in the same order"):
+        run_trial(replace(plan, log=log, arms=("heuristic", "warm")), processes=1)
+
+
+def test_targets_of_another_embedder_are_refused(plan):
+    from dataclasses import replace  # noqa: PLC0415
+
+    other = tuple(Target.of_vector(np.ones(7)) for _ in range(2))
+    with pytest.raises(InputError, match="7"):
+        run_trial(replace(plan, targets=other), processes=1)
