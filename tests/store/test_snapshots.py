@@ -98,7 +98,7 @@ async def test_what_serves_is_not_retracted(database, point):
     async with connected(database, "worker") as connection, connection.transaction():
         await promote_snapshot(connection, point, row.version)
     async with connected(database, "worker", point[0]) as connection:
-        with pytest.raises(StateError, match="since it serves; roll back first"):
+        with pytest.raises(StateError, match="since it serves; take it back too"):
             await retract(connection, point, row.version)
         with pytest.raises(StateError, match=r"no published snapshot '0.1.0'"):
             await retract(connection, point, "0.1.0")  # it was never published
