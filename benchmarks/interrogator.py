@@ -1,0 +1,160 @@
+"""The interrogator: does a learned policy find out what is behind an embedding at less cost?
+
+``--sets`` picks among ``synthetic`` (a world whose best questions are known), ``bfcl`` (requests to
+tools), and ``clapnq``, ``scifact`` and ``metatool`` (texts of ``--data``); the first two unless
+told otherwise. All but the first need the extra ``rag`` and take some ten minutes of two cores
+each, less when the machine's cache of embedded texts knows them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.interrogator_world import STEPS, visit
+from benchmarks.report import Figure, command
+from steersman.errors import DataError
+from steersman.systems.assistant import Recording
+from steersman.systems.interrogator import load_point, load_questions, load_steps, load_targets
+from steersman.systems.interrogator.gate import load_switch
+from steersman.systems.interrogator.report import compile_report
+from steersman.systems.interrogator.target_sets import SETS
+from steersman.systems.interrogator.trial import (
+    BANDITS,
+    CONTROL,
+    Plan,
+    cached_minilm,
+    run_trial,
+    work_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from benchmarks.report import Options
+
+TARGETS, SEARCHED = 300, 60
+WORLDS = 10
+LAST = 250
+_DEFAULT = ("synthetic", "bfcl")
+_CANDIDATE = "warm_online"
+
+
+def run(options: Options) -> Iterator[Figure]:
+    """Measure the chosen sets."""
+    known = ("synthetic", *SETS)
+    unknown = sorted(set(options.sets) - set(known))
+    if unknown:
+        message = f"unknown set {', '.join(unknown)}; known are {', '.join(known)}"
+        raise DataError(message)
+    for name in known:
+        if name in (options.sets or _DEFAULT):
+            yield from _synthetic(options) if name == "synthetic" else _targets(name, options)
+
+
+# -- known answers --------------------------------------------------------------------------------
+
+
+def _synthetic(options: Options) -> Iterator[Figure]:
+    """The shipped policy from its prior, in worlds where one question is best in each region."""
+    point = load_point(load_questions())
+    worlds = [visit(point, seed) for seed in range(2 if options.quick else WORLDS)]
+    found = {
+        name: np.array([world.last(name, LAST) for world in worlds])
+        for name in ("LinTS", "greedy", "uniform")
+    }
+    about = f"synthetic: share of the oracle's gain, steps {STEPS - LAST:,} to {STEPS:,}"
+    half = 1.96 * found["LinTS"].std(ddof=1) / np.sqrt(len(worlds))
+    mean = float(found["LinTS"].mean())
+    peers = {name: float(found[name].mean()) for name in ("greedy", "uniform")}
+    yield Figure(about, mean, mean - half, mean + half, goal=">= .9", holds=mean - half >= 0.9,
+                 peers=peers)  # fmt: skip
+    for rival in peers:
+        ahead = found["LinTS"] - found[rival]
+        half = 1.96 * ahead.std(ddof=1) / np.sqrt(len(worlds))
+        low = float(ahead.mean() - half)
+        yield Figure(
+            f"synthetic: LinTS over {rival}, share of the oracle's gain",
+            float(ahead.mean()), low, float(ahead.mean() + half), goal="> 0", holds=low > 0,
+        )  # fmt: skip
+
+
+# -- targets --------------------------------------------------------------------------------------
+
+
+def _targets(name: str, options: Options) -> Iterator[Figure]:
+    """The A/B on targets that no policy has learned from."""
+    questions = load_questions()
+    plan = Plan(
+        targets=load_targets(
+            (name,),
+            part="ab",
+            most=12 if options.quick else TARGETS,
+            data=options.data,
+            embedder=cached_minilm(),
+        ),
+        questions=questions,
+        point=load_point(questions),
+        log=load_steps(questions),
+        vectors=Recording.load().request_embedding,
+        seeds=(0,) if options.quick else (0, 1, 2),
+        searched=2 if options.quick else SEARCHED,
+        arms=(CONTROL, *BANDITS, "nearest"),
+    )
+    left = work_of(plan)
+
+    def done(count: int) -> None:
+        nonlocal left
+        left -= count
+        print(f"{name}: {left} investigations to go", file=sys.stderr)
+
+    trial = run_trial(plan, done=done)
+    report = compile_report({name: trial}, load_switch().gate, candidate=_CANDIDATE)
+    yield from _figures(name, report["sets"][name])
+
+
+def _figures(name: str, found: dict[str, Any]) -> Iterator[Figure]:
+    about = f"{name}, {found['targets']} targets"
+    for arm, one in found["against_heuristic"].items():
+        wanted = arm in {"warm", _CANDIDATE}
+        for measure, says in (
+            ("fewer_calls", "fewer embedder calls to the same similarity than the heuristic"),
+            ("cache_hit_rate", "cache hits above the heuristic's"),
+            ("similarity", "similarity above the heuristic's"),
+        ):
+            goal = "> 0" if wanted and measure != "similarity" else None
+            peers = {CONTROL: one["calls_of_heuristic"]} if measure == "fewer_calls" else {}
+            yield Figure(
+                f"{about}, {arm}: {says}",
+                one[measure]["value"], one[measure]["low"], one[measure]["high"], goal=goal,
+                holds=None if goal is None else one[measure]["low"] > 0, peers=peers,
+            )  # fmt: skip
+    for arm, one in found["arms"].items():
+        for measure in ("similarity", "embedder_calls", "cache_hit_rate"):
+            value = one[measure]
+            yield Figure(f"{about}, {arm}: {measure.replace('_', ' ')}", value["value"],
+                         value["low"], value["high"])  # fmt: skip
+        for measure, says in (
+            ("steps_to_090", "median questions to .90"),
+            ("steps_to_share", f"median questions to 90 % of exhaustive ({found['searched']})"),
+        ):
+            timed = one[measure]
+            yield Figure(
+                f"{about}, {arm}: {says}",
+                float("nan") if timed["median"] is None else timed["median"],
+                timed["low"], timed["high"], peers={"solved": timed["solved"]},
+            )  # fmt: skip
+    gate = found["gate"]
+    for one in gate["measures"]:
+        yield Figure(
+            f"{about}, gate of {_CANDIDATE}: worse at most on {one['measure'].replace('_', ' ')}",
+            float("nan") if one["worse_by"] is None else one["worse_by"],
+            goal=f"<= {gate['tolerance']:g}", holds=one["passed"],
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    command("interrogator", run, doc=__doc__)
