@@ -30,6 +30,8 @@ from steersman.systems.interrogator.choosers import (
     certain,
     worth,
 )
+from steersman.systems.interrogator.drift import DriftGuard, Guarded
+from steersman.systems.interrogator.drift_reference import Reference
 from steersman.systems.interrogator.exhaustive import Exhaustive
 from steersman.systems.interrogator.investigation import (
     LIMIT,
@@ -39,6 +41,7 @@ from steersman.systems.interrogator.investigation import (
     Step,
     investigate,
 )
+from steersman.systems.interrogator.llm_answers import LLMAnswerer
 from steersman.systems.interrogator.metrics import InterrogatorMetrics
 from steersman.systems.interrogator.nearest import Nearest
 from steersman.systems.interrogator.point import load_point, point_document
@@ -60,15 +63,19 @@ __all__ = [
     "CacheInLine",
     "Chooser",
     "Drawn",
+    "DriftGuard",
     "Exhaustive",
+    "Guarded",
     "Heuristic",
     "InterrogatorMetrics",
     "Investigation",
+    "LLMAnswerer",
     "Learned",
     "MemoryCache",
     "Nearest",
     "OptionAnswerer",
     "Questions",
+    "Reference",
     "Situation",
     "Step",
     "StepLog",

@@ -1,0 +1,251 @@
+"""The drift guard: when the world is no longer that of the log, the heuristic asks.
+
+Not on the covariance of the posterior, as the requirement has it: that only ever shrinks, whatever
+the world does. What drifts shows in rewards that the log's model does not expect, and in contexts
+that the log does not hold.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.features import FeatureMap
+from steersman.stats import asymptotic_confidence_sequence
+from steersman.systems.interrogator.choosers import worth
+from steersman.systems.interrogator.drift_reference import Reference, excursion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from steersman.spec import DecisionPoint
+    from steersman.systems.interrogator.choosers import Chooser, Drawn
+    from steersman.systems.interrogator.situation import Situation
+    from steersman.systems.interrogator.step_log import StepLog
+
+    Floats = NDArray[np.float64]
+
+FIRST_LOOK = 20
+"""Sessions before the first look at the world: below, a mean is not yet nearly normal."""
+_SLACK = 3.0
+_log = logging.getLogger(__name__)
+
+
+class DriftGuard:
+    """Watches sessions, one after the other, and says when one of them, or the world, has drifted.
+
+    Two tests, each valid at every look:
+
+    * **Within a session**, at every step, three monitors: the standardised sum of the reward's
+      residuals so far, the Mahalanobis distance of x along the log's principal directions, and its
+      length beside them. They fire in at most ``alpha`` (of the reference) of the sessions that
+      are like the log's. What fired is over with the session.
+    * **Across sessions**, in one process: a confidence sequence of the sessions' mean residuals,
+      a session being the unit, since its steps depend on each other. It fires in at most
+      ``world_alpha`` of windows of ``window`` sessions, asymptotically. Its bounds are widened by
+      three standard errors of the log's own mean. The window begins anew when it is full. Once
+      this fired, the next ``rest`` sessions are asked by the heuristic; then a new window begins.
+
+    Nothing shows where only the law of x has changed in a way that leaves lengths and principal
+    directions as they were, and the rewards too.
+
+    Args:
+        reference: What is expected.
+        window: Sessions after which the world's test begins anew, ≥ 20.
+        rest: Sessions that the heuristic asks once the world has drifted, ≥ 1.
+        world_alpha: Chance of a false alarm in a window, in (0, 0.5].
+
+    Attributes:
+        reason: Why the current session is the heuristic's; ``None``: it is not.
+        fired: Sessions that drifted, by what showed it, ``world`` counting its alarms once.
+
+    Raises:
+        InputError: an argument out of range.
+
+    No doctest: it needs a log; ``tests/systems/interrogator/test_drift.py`` shows it, and simulates
+    false alarms and power.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        *,
+        window: int = 200,
+        rest: int = 50,
+        world_alpha: float = 0.01,
+    ) -> None:
+        if window < FIRST_LOOK or rest < 1 or not 0.0 < world_alpha <= 0.5:
+            message = f"window {window}, rest {rest}, world_alpha {world_alpha}"
+            allowed = f"window >= {FIRST_LOOK}, rest >= 1, 0 < world_alpha <= 0.5"
+            raise InputError(f"{message}; allowed: {allowed}")
+        self._reference = reference
+        self._window, self._rest, self._world_alpha = window, rest, world_alpha
+        self.reason: str | None = None
+        self.fired: Counter[str] = Counter()
+        self._resting = 0
+        self._units: list[float] = []
+        self._residuals: list[float] = []
+
+    @classmethod
+    def of_log(
+        cls, point: DecisionPoint, log: StepLog, vectors: Any, *, rng: np.random.Generator
+    ) -> Self:
+        """Return a guard that expects what a log holds.
+
+        Args:
+            point: The decision point.
+            log: Logged steps over its questions.
+            vectors: (m, size) unit vectors of the log's targets, by row.
+            rng: Splits the targets.
+
+        Raises:
+            InputError: The log has too few sessions.
+        """
+        reference = Reference.fit(
+            log.encoded(vectors, FeatureMap(point.context)),
+            log.template.astype(np.int64),
+            np.array(log.rewards(point.reward)),
+            log.session.astype(np.int64),
+            log.target.astype(np.int64),
+            questions=len(log.names),
+            rng=rng,
+        )
+        return cls(reference)
+
+    def begin(self) -> None:
+        """Tell that a session begins; what the one before it showed counts for the world's test."""
+        self._close()
+        self.reason = None
+        if self._resting:
+            self._resting -= 1
+            self.reason = "world: rewards of the last sessions were not those of the log"
+
+    def see(self, x: Floats) -> str | None:
+        """Look at a context before a question is chosen.
+
+        Args:
+            x: (d,) encoded.
+
+        Returns:
+            Why this session is the heuristic's; ``None``: it is not.
+        """
+        if self.reason is None:
+            near, beside = (float(one[0]) for one in self._reference.distances(x))
+            for name, value in (("features", near), ("strangeness", beside)):
+                self._check(name, value, "the context is not like the log's")
+        return self.reason
+
+    def hear(self, x: Floats, action: int, reward: float) -> str | None:
+        """Look at what a question brought; not called where the heuristic asked.
+
+        Args:
+            x: (d,) encoded.
+            action: Place of the question.
+            reward: 0 to 1, as the decision point declares it.
+
+        Returns:
+            As `see`, for the questions to come.
+        """
+        residual = self._reference.residual(x, action, reward)
+        if self.reason is None and residual is not None:
+            self._residuals.append(residual)
+            value = excursion(np.array(self._residuals))
+            self._check("rewards", value, "rewards are not those the log lets expect")
+        return self.reason
+
+    def reset(self) -> None:
+        """Forget what was seen of the world, as when the policy was learned anew."""
+        self._units, self._residuals, self._resting, self.reason = [], [], 0, None
+
+    def _check(self, name: str, value: float, what: str) -> None:
+        limit = self._reference.limits[name]
+        if self.reason is None and not value <= limit:  # NaN fires too
+            self.reason = f"{name}: {what} ({value:.3g}, at most {limit:.3g})"
+            self.fired[name] += 1
+            _log.warning("the heuristic asks for the rest of this session; %s", self.reason)
+
+    def _close(self) -> None:
+        if not self._residuals:
+            return
+        self._units.append(float(np.mean(self._residuals)))
+        self._residuals = []
+        n = len(self._units)
+        if n >= FIRST_LOOK and self._world_drifted(n):
+            self.fired["world"] += 1
+            self._units, self._resting = [], self._rest
+            _log.warning("the heuristic asks for the next %d sessions: the world drifted",
+                         self._rest)  # fmt: skip
+        elif n >= self._window:
+            self._units = []
+
+    def _world_drifted(self, n: int) -> bool:
+        spread = self._reference.unit_spread
+        low, high = asymptotic_confidence_sequence(
+            float(np.mean(self._units)),
+            spread**2,
+            n,
+            level=1.0 - self._world_alpha,
+            n_star=self._window // 2,
+        )
+        slack = _SLACK * spread / self._reference.sessions**0.5
+        return bool(low > slack or high < -slack)
+
+
+class Guarded:
+    """A chooser that is replaced for the rest of a session once the guard fires.
+
+    What the fallback asks has propensity 1 and its own name; the chooser does not learn from it,
+    and it is no evidence for anything.
+
+    Args:
+        chooser: Asks as long as nothing drifted.
+        fallback: Asks then, such as the `Heuristic`.
+        guard: Watches.
+        point: The decision point: how contexts are encoded, and what outcomes are worth.
+
+    Attributes:
+        taken_over: Sessions in which the fallback asked, by their number, with the reason.
+        questions: Questions that it asked.
+
+    No doctest: it needs a log; ``tests/systems/interrogator/test_drift.py`` shows it.
+    """
+
+    def __init__(
+        self, chooser: Chooser, fallback: Chooser, guard: DriftGuard, point: DecisionPoint
+    ) -> None:
+        self._chooser, self._fallback, self._guard = chooser, fallback, guard
+        self._encoder, self._reward = FeatureMap(point.context), point.reward
+        self._session = 0
+        self.taken_over: dict[int, str] = {}
+        self.questions = 0
+
+    @property
+    def reason(self) -> str | None:
+        """Why the current session is the fallback's; ``None``: it is not."""
+        return self._guard.reason
+
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+        """See `Chooser.choose`; a session begins where nothing was asked yet."""
+        if situation.step == 0:
+            self._guard.begin()
+            self._session += 1
+        if reason := self._guard.see(self._encoder.encode(situation.context())):
+            self.taken_over.setdefault(self._session, reason)
+            self.questions += 1
+            return self._fallback.choose(situation, rng)
+        return self._chooser.choose(situation, rng)
+
+    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+        """See `Chooser.learn`; what the fallback asked teaches nobody."""
+        if self._guard.reason is not None:
+            return
+        self._chooser.learn(situation, drawn, outcomes)
+        x = self._encoder.encode(situation.context())
+        place = situation.questions.names.index(drawn.action)
+        self._guard.hear(x, place, worth(self._reward, outcomes))
