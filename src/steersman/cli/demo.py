@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from steersman.cli.charts import terminal_chart, write_png
+from steersman.cli.demo_interrogator import interrogator
 from steersman.cli.demo_rollout import ship
 from steersman.cli.demo_service import drive, explanations, measure
 from steersman.cli.demo_tables import print_explanation, print_report
@@ -37,6 +38,9 @@ _SWEEP_ORDERS = 2
 @click.group()
 def command() -> None:
     """Run a shipped system from nothing to its report."""
+
+
+command.add_command(interrogator)
 
 
 @command.command()

@@ -85,7 +85,7 @@ def drive(
     points = load_points()
     stream = draw_stream(world, np.random.default_rng([order, 0]))
     with _talking(home, controller=controller, say=say) as (service, talk):
-        _wait_for_learner(service)
+        wait_for_learner(service)
         first: list[int] = []
         places = progress(range(len(stream) if arrivals is None else arrivals))
         log = replay(
@@ -98,7 +98,7 @@ def drive(
             progress=_noted(places, talk, first),
         )
         _deliver(talk)
-        _wait_for_learner(service)
+        wait_for_learner(service)
         yield Driven(log, talk, first, service)
 
 
@@ -237,11 +237,20 @@ def _deliver(talk: Talk) -> None:
             raise StoreError(f"{left} events were not delivered in {_PATIENCE_S:g} s")
 
 
-def _wait_for_learner(service: Served) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+def wait_for_learner(service: Served, patience_s: float = _PATIENCE_S) -> None:
+    """Wait until everything that is due is learned.
+
+    Args:
+        service: running.
+        patience_s: the most that it may take.
+
+    Raises:
+        StoreError: it takes longer.
+    """
+    deadline = time.monotonic() + patience_s
     while run(_waiting(service.database, service.tenant.id)):
         if time.monotonic() > deadline:
-            message = f"outcomes were not learned in {_PATIENCE_S:g} s; see {service.home / 'logs'}"
+            message = f"outcomes were not learned in {patience_s:g} s; see {service.home / 'logs'}"
             raise StoreError(message)
         time.sleep(0.05)
 

@@ -1,0 +1,344 @@
+"""``steersman demo interrogator``: one investigation step by step, then heuristic and bandit."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from rich.console import Console
+
+from steersman.cli.demo_interrogator_tables import as_json, print_investigation, print_report
+from steersman.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from steersman.cli.demo_interrogator_asking import Asking
+    from steersman.retrieval import Embedder
+    from steersman.systems.interrogator import (
+        AnswerCache,
+        Answerer,
+        Chooser,
+        Guarded,
+        Investigation,
+        Questions,
+        StepLog,
+        Target,
+    )
+
+_MOST_BYTES = 16 << 20
+"""An .npy file of one embedding has a few KiB."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ready:
+    """What every part of the demo needs."""
+
+    console: Console
+    questions: Questions
+    embedder: Embedder
+    home: Path | None
+
+
+@click.command()
+@click.option("--text", help="Investigate the embedding of this text.")
+@click.option(
+    "--embedding",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Investigate the vector in this .npy file: 384 numbers of all-MiniLM-L6-v2.",
+)
+@click.option(
+    "--target",
+    type=click.IntRange(min=1),
+    help="Investigate target N of the sets.  [default: 1]",
+)
+@click.option(
+    "--rl/--no-rl",
+    default=None,
+    help="Let the learned policy pick the questions, in a real service, or the heuristic.  "
+    "[default: as configs/interrogator/rl.yaml says]",
+)
+@click.option(
+    "--data",
+    envvar="STEERSMAN_DATA",
+    show_envvar=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of the data sets clapnq, scifact and metatool.",
+)
+@click.option("--sets", default="bfcl", show_default=True, help="Sets of targets, by commas.")
+@click.option(
+    "--targets",
+    "targets",
+    default=30,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Targets of each set for the comparison; 0: none is made.",
+)
+@click.option("--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="Of it.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write everything here.")  # fmt: skip
+@click.option("--html", "html_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write the comparison here, as a page with plots.")  # fmt: skip
+@click.option(
+    "--answerer",
+    type=click.Choice(["options", "llm"]),
+    default="options",
+    show_default=True,
+    help="Who answers: the questions' own options, or a language model (options where it fails).",
+)
+@click.option("--llm-url", help="Of its server, such as http://127.0.0.1:8080/v1.")
+@click.option("--llm-model", help="Its name there.")
+@click.option(
+    "--llm-key",
+    envvar="STEERSMAN_LLM_KEY",
+    show_envvar=True,
+    help="Better in the environment, where other users of the machine do not see it.",
+)
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of caches and store.  [default: $STEERSMAN_HOME or ~/.steersman for caches, a "
+    "temporary one for the store]",
+)
+def interrogator(**given: Any) -> None:
+    """Investigate an unknown embedding by questions, and show every step.
+
+    Without --rl the heuristic asks, in this process. With it the questions are picked by the real
+    service over HTTP: an embedded store, a service process, a learner. It learns the shipped log of
+    10,000 questions first, then every answer as it comes. The log's questions were drawn by chance
+    with known probabilities, so its rows are evidence too, and not a warm start alone. A drift
+    guard watches rewards and contexts; once it fires, the heuristic asks the rest of the session,
+    as it does when no service answers.
+
+    Then the comparison: the same targets by the heuristic and by bandits, each with a cache of its
+    own, on targets that nobody has learned from.
+    """
+    from steersman.systems.interrogator import load_questions  # noqa: PLC0415 (slow)
+    from steersman.systems.interrogator.gate import load_switch  # noqa: PLC0415
+    from steersman.systems.interrogator.trial import cached_minilm  # noqa: PLC0415
+
+    console = Console()
+    _check_usage(given)
+    switch = load_switch()
+    ready = _Ready(console, load_questions(), cached_minilm(given["home"]), given["home"])
+    target = _target(ready, given)
+    rl = (switch.rl == "on") if given["rl"] is None else given["rl"]
+    told = _with_service(ready, target, given) if rl else _alone(ready, target, given)
+    result: dict[str, Any] = {"rl": rl, "investigation": told}
+    if given["targets"]:
+        result["comparison"] = _compare(ready, given)
+    if given["json_file"] is not None:
+        _write(given["json_file"], json.dumps(result, indent=2) + "\n")
+        console.print(f"everything as JSON  {given['json_file']}", highlight=False, soft_wrap=True)
+
+
+def _check_usage(given: dict[str, Any]) -> None:
+    named = [name for name in ("text", "embedding", "target") if given[name] is not None]
+    if len(named) > 1:
+        raise click.UsageError(f"--{' and --'.join(named)} were given; allowed is one of them")
+    if given["answerer"] == "llm" and not (given["llm_url"] and given["llm_model"]):
+        raise click.UsageError("--answerer llm needs --llm-url and --llm-model")
+    if given["html_file"] is not None and given["targets"] == 0:
+        raise click.UsageError("--html shows the comparison; --targets must be 1 or more for it")
+
+
+def _target(ready: _Ready, given: dict[str, Any]) -> Target:
+    from steersman.systems.interrogator import Target, load_targets  # noqa: PLC0415 (slow)
+
+    if given["text"] is not None:
+        if not given["text"].strip():
+            raise InputError("--text is empty; allowed is any text; give one")
+        vector = ready.embedder.encode([given["text"]])[0].astype(np.float16)
+        return Target.of_vector(vector, name="text", text=given["text"])
+    if given["embedding"] is not None:
+        return read_embedding(given["embedding"], ready.embedder.size)
+    number = given["target"] or 1
+    targets = load_targets(
+        _sets(given), part="ab", data=given["data"], embedder=ready.embedder, home=ready.home
+    )
+    if number > len(targets):
+        message = f"there are {len(targets):,} targets; give a number from 1 to {len(targets)}"
+        raise click.BadParameter(message, param_hint="--target")
+    return targets[number - 1]
+
+
+def read_embedding(file: Path, size: int) -> Target:
+    """Return the target that an .npy file holds.
+
+    Args:
+        file: one vector; no pickles are read.
+        size: numbers that the embedder's vectors have.
+
+    Raises:
+        DataError: it cannot be read, is too large, or is no .npy file of numbers.
+        InputError: another dimension, NaN or infinite numbers, or the zero vector.
+
+    No doctest: it reads a file; ``tests/cli/test_demo_interrogator.py`` shows it.
+    """
+    from steersman.systems.interrogator import Target  # noqa: PLC0415 (slow)
+
+    advice = "write one with numpy.save(file, vector)"
+    try:
+        held = file.stat().st_size
+        if held > _MOST_BYTES:
+            raise DataError(f"{file} has {held} bytes; allowed are {_MOST_BYTES}; {advice}")
+        vector = np.load(file, allow_pickle=False, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{file} is no .npy file that can be read: {error}; {advice}") from error
+    if vector.shape != (size,):
+        message = f"{file} holds an array of shape {vector.shape}; allowed is ({size},)"
+        raise InputError(f"{message}; embed the text with all-MiniLM-L6-v2")
+    return Target.of_vector(vector, name=file.name)
+
+
+def _sets(given: dict[str, Any]) -> list[str]:
+    return [name.strip() for name in given["sets"].split(",") if name.strip()]
+
+
+def _answerer(ready: _Ready, cache: AnswerCache, given: dict[str, Any]) -> Answerer:
+    from steersman.llm import ChatBackend  # noqa: PLC0415
+    from steersman.systems.interrogator import LLMAnswerer, OptionAnswerer  # noqa: PLC0415 (slow)
+
+    options = OptionAnswerer(ready.embedder, cache)
+    if given["answerer"] == "options":
+        return options
+    backend = ChatBackend(given["llm_url"], given["llm_model"], api_key=given["llm_key"])
+    return LLMAnswerer(backend, ready.embedder, cache, otherwise=options)
+
+
+def _investigate(
+    ready: _Ready, target: Target, chooser: Chooser, answerer: Answerer
+) -> Investigation:
+    from steersman.systems.interrogator import investigate  # noqa: PLC0415 (slow)
+
+    rng = np.random.default_rng(0)
+    return investigate(
+        target, questions=ready.questions, chooser=chooser, answerer=answerer, rng=rng
+    )
+
+
+def _shown(ready: _Ready, done: Investigation, answerer: Answerer) -> dict[str, Any]:
+    print_investigation(ready.console, done)
+    told = as_json(done)
+    if fallbacks := getattr(answerer, "fallbacks", None):
+        times = ", ".join(f"{number} × {name}" for name, number in fallbacks.items())
+        ready.console.print(f"answered without the language model: {times}", highlight=False)
+    if hasattr(answerer, "fallbacks"):
+        told["llm"] = {"asked": answerer.asked, "fallbacks": dict(answerer.fallbacks)}  # type: ignore[attr-defined]
+    return told
+
+
+def _alone(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, Any]:
+    """Show the heuristic's investigation, in this process."""
+    from steersman.systems.interrogator import Heuristic, MemoryCache  # noqa: PLC0415 (slow)
+
+    answerer = _answerer(ready, MemoryCache(), given)
+    done = _investigate(ready, target, Heuristic(), answerer)
+    return _shown(ready, done, answerer)
+
+
+def _with_service(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, Any]:
+    """Show the investigation whose questions the service picks."""
+    from steersman.cli.demo_interrogator_asking import Asking, serving  # noqa: PLC0415 (slow)
+    from steersman.systems.interrogator import (  # noqa: PLC0415
+        DriftGuard,
+        Guarded,
+        Heuristic,
+        load_point,
+        open_answer_cache,
+    )
+
+    log, vectors = _log(ready.questions)
+    point = load_point(ready.questions)
+    guard = DriftGuard.of_log(point, log, vectors, rng=np.random.default_rng(0))
+    with ExitStack() as exits:
+        running = exits.enter_context(serving(ready.home, log, vectors, say=_say))
+        ready.console.print(
+            f"{running.imported:,} logged questions learned in {running.seconds:.1f} s",
+            highlight=False,
+        )
+        tenant = running.service.tenant.id
+        cache = exits.enter_context(open_answer_cache(running.service.database, tenant))
+        asking = Asking(running.client, point)
+        guarded = Guarded(asking, Heuristic(), guard, point)
+        answerer = _answerer(ready, cache, given)
+        done = _investigate(ready, target, guarded, answerer)
+        running.learned()
+        told = _shown(ready, done, answerer)
+        return told | _of_service(ready.console, running.imported, asking, guarded)
+
+
+def _of_service(
+    console: Console, imported: int, asking: Asking, guarded: Guarded
+) -> dict[str, Any]:
+    if guarded.reason is not None:
+        console.print(f"the drift guard gave over to the heuristic: {guarded.reason}")
+    if asking.unanswered:
+        console.print(f"{asking.unanswered} questions were not answered by the service")
+    decisions = [
+        {
+            "decision_id": str(decision.decision_id),
+            "snapshot": decision.snapshot,
+            "update_seq": decision.update_seq,
+            "logged": decision.logged,
+            "degraded": decision.degraded,
+        }
+        for decision in asking.asked
+    ]
+    return {
+        "imported": imported,
+        "decisions": decisions,
+        "unanswered": asking.unanswered,
+        "drift": {"reason": guarded.reason, "questions": guarded.questions},
+    }
+
+
+def _compare(ready: _Ready, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the report of the comparison, shown and, if wanted, written as a page."""
+    from steersman.systems.interrogator import load_point, load_targets  # noqa: PLC0415 (slow)
+    from steersman.systems.interrogator.gate import load_switch  # noqa: PLC0415
+    from steersman.systems.interrogator.page import write_page  # noqa: PLC0415
+    from steersman.systems.interrogator.report import compile_report  # noqa: PLC0415
+    from steersman.systems.interrogator.trial import Plan, run_trial  # noqa: PLC0415
+
+    log, vectors = _log(ready.questions)
+    trials = {}
+    for name in _sets(given):
+        targets = load_targets(
+            [name], part="ab", most=given["targets"], data=given["data"],
+            embedder=ready.embedder, home=ready.home,
+        )  # fmt: skip
+        plan = Plan(
+            targets, ready.questions, load_point(ready.questions), log, vectors,
+            seeds=tuple(range(given["seeds"])), home=ready.home,
+        )  # fmt: skip
+        with ready.console.status(f"{len(targets)} targets of {name}"):
+            trials[name] = run_trial(plan)
+    report = compile_report(trials, load_switch().gate, candidate="warm_online")
+    print_report(ready.console, report)
+    if given["html_file"] is not None:
+        write_page(given["html_file"], report, trials, title="The interrogator")
+        ready.console.print(f"page  {given['html_file']}", highlight=False, soft_wrap=True)
+    return report
+
+
+def _log(questions: Questions) -> tuple[StepLog, Any]:
+    from steersman.systems.interrogator import load_steps, recorded_vectors  # noqa: PLC0415 (slow)
+
+    return load_steps(questions), recorded_vectors()
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = f"{file} cannot be written: {error}; name a file in a folder that can be"
+        raise DataError(message) from error

@@ -1,0 +1,289 @@
+"""The interrogator's questions, picked by a real service that learns what each of them brought."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from steersman.cli.demo_service import wait_for_learner
+from steersman.cli.options import run
+from steersman.cli.serving import served
+from steersman.client import Client
+from steersman.errors import StoreError
+from steersman.features import FeatureMap
+from steersman.store import (
+    DecisionRow,
+    EventRow,
+    as_tenant,
+    encode,
+    log_decisions,
+    log_events,
+    points_of,
+)
+from steersman.systems.interrogator import Drawn, Heuristic, point_document
+from steersman.wire import canonical_hash, new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from steersman.cli.serving import Served
+    from steersman.spec import DecisionPoint
+    from steersman.store import Database, PointRow, Tenant
+    from steersman.systems.interrogator import Situation, StepLog
+    from steersman.wire import Decision
+
+_TIMEOUT_MS = 6_000.0
+_PATIENCE_S = 60.0
+_BATCH = 1_000
+
+
+class Asking:
+    """A `Chooser` that asks the service; where none answers, the heuristic's question is asked.
+
+    Such an answer says so itself: it is the client's own, has propensity 1, and is never learned
+    from; its record is delivered when the service is back.
+
+    Args:
+        client: of the service.
+        point: as it was declared to it.
+
+    Attributes:
+        asked: every decision, in order.
+        unanswered: how many of them the service did not make.
+
+    No doctest: it needs a service; ``tests/cli/test_demo_interrogator.py`` shows it.
+    """
+
+    def __init__(self, client: Client, point: DecisionPoint) -> None:
+        self._client, self._point = client, point
+        self._features, self._heuristic = FeatureMap(point.context), Heuristic()
+        self._episode = ""
+        self.asked: list[Decision] = []
+        self.unanswered = 0
+
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+        """See `Chooser.choose`; the service draws, so the uniform is taken and not used."""
+        default = self._heuristic.choose(situation, rng).action
+        if situation.step == 0:
+            self._episode = f"investigation-{uuid4().hex}"
+        context = plain(situation.context())
+        decision = self._client.decide(
+            self._point.skill,
+            self._point.decision,
+            context,
+            eligible=situation.eligible,
+            episode=self._episode,
+            default=default,
+            timeout_ms=_TIMEOUT_MS,
+        )
+        self.asked.append(decision)
+        told = [decision.distribution.get(name, 0.0) for name in situation.questions.names]
+        by = str(self._point.policy.algorithm)
+        if decision.degraded:
+            self.unanswered += 1
+            by = "heuristic" if decision.action == default else "fallback"
+        x, _ = encode(self._point, self._features, context)
+        return Drawn(decision.action, decision.propensity, np.array(told), by, x)
+
+    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+        """Tell what the last question brought; the service makes the reward of it, and learns."""
+        self._client.task_result(self.asked[-1], outcomes=outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A service that serves the interrogator's decision point.
+
+    Attributes:
+        service: the service.
+        client: of it.
+        imported: logged steps that it learned before anything was asked.
+        seconds: that this took.
+    """
+
+    service: Served
+    client: Client
+    imported: int
+    seconds: float = field(default=0.0)
+
+    def learned(self) -> None:
+        """Wait until everything that was told is learned.
+
+        Raises:
+            StoreError: it takes longer than a minute.
+        """
+        if left := self.client.flush(_PATIENCE_S):
+            raise StoreError(f"{left} events were not delivered in {_PATIENCE_S:g} s")
+        wait_for_learner(self.service)
+
+
+@contextmanager
+def serving(
+    home: Path | None,
+    log: StepLog | None,
+    vectors: NDArray[Any],
+    *,
+    say: Callable[[str], None],
+    name: str | None = None,
+    patience_s: float = 600.0,
+) -> Iterator[Running]:
+    """Run store, service and learner, warm-started by a log, for as long as a block does.
+
+    Args:
+        home: holds the store, for a new tenant; None: a temporary directory.
+        log: imported before anything is asked; None: the service begins without experience.
+        vectors: (m, size) embeddings of the log's targets, by row.
+        say: is told what goes wrong on the way.
+        name: of the tenant; None: a new one.
+        patience_s: how long learning the log may take.
+
+    Yields:
+        How to reach it.
+
+    Raises:
+        StoreError: the service does not start, or does not learn in time.
+
+    No doctest: it starts a server; ``tests/cli/test_demo_interrogator.py`` shows it.
+    """
+    begun = time.monotonic()
+    with ExitStack() as exits:
+        if home is None:
+            # A short path: a socket's may have a hundred characters at most.
+            home = Path(exits.enter_context(TemporaryDirectory(prefix="steersman-")))
+
+        def before(database: Database, tenant: Tenant) -> None:
+            if log is not None:
+                run(_import(database, tenant, log, vectors))
+
+        tenant = name or f"demo-{uuid4().hex[:12]}"
+        service = exits.enter_context(
+            served(home, tenant, [point_document()], processes=1, say=say, before=before)
+        )
+        queue = home / f"queue-{tenant}"
+        client = exits.enter_context(Client(service.urls[0], service.key, queue_dir=queue))
+        wait_for_learner(service, patience_s)
+        steps = 0 if log is None else len(log)
+        yield Running(service, client, steps, time.monotonic() - begun)
+
+
+def plain(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a context as JSON can say it.
+
+    Args:
+        context: of a situation.
+
+    >>> plain({"target": np.array([0.5]), "step": 1})
+    {'target': [0.5], 'step': 1}
+    """
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        for name, value in context.items()
+    }
+
+
+async def _import(database: Database, tenant: Tenant, log: StepLog, vectors: NDArray[Any]) -> None:
+    """Write a log as decisions that were made elsewhere, and what came of them.
+
+    Its questions were drawn with equal probability among the eligible, so their propensities are
+    exact, and the rows are evidence as well as a warm start.
+    """
+    connection = await database.connect("app")
+    try:
+        async with as_tenant(connection, tenant.id):
+            (point,) = await points_of(connection, tenant.id)
+        rows = list(_rows(point, log, vectors))
+        for begin in range(0, len(rows), _BATCH):
+            part = rows[begin : begin + _BATCH]
+            await log_decisions(connection, [decision for decision, _ in part])
+            await log_events(connection, [event for _, event in part])
+    finally:
+        await connection.close()
+
+
+def _rows(
+    point: PointRow, log: StepLog, vectors: NDArray[Any]
+) -> Iterator[tuple[DecisionRow, EventRow]]:
+    spec, features = point.spec, FeatureMap(point.spec.context)
+    names = [str(name) for name in log.names]
+    masks, now = log.eligible_mask(), time.time()
+    source = uuid4().hex
+    for i, context, action in zip(count(), log.contexts(vectors), log.actions, strict=False):
+        given = plain(context)
+        x, _ = encode(spec, features, given)
+        mask = masks[i]
+        # In the order in which they were made, all before now.
+        at = now - (len(log) - i) * 0.001
+        decision = _decision(
+            point,
+            at,
+            episode=f"log-{source}-{log.session[i]}",
+            context=given,
+            eligible=[name for name, may in zip(names, mask, strict=True) if may],
+            distribution=(mask / mask.sum()).tolist(),
+            action=action,
+            p=float(log.propensity[i]),
+            x=[] if x is None else x.tolist(),
+        )
+        outcomes = {"similarity_gain": float(log.gain[i]), "cache_miss": float(log.missed[i])}
+        yield decision, _event(decision, outcomes)
+
+
+def _decision(point: PointRow, at: float, **known: Any) -> DecisionRow:
+    moment = datetime.fromtimestamp(at, UTC)
+    return DecisionRow(
+        tenant=point.tenant,
+        id=new_id(at),
+        skill=point.skill,
+        point=point.point,
+        parent=None,
+        unit=None,
+        rollout=None,
+        stage="live",
+        arm="control",
+        snapshot="imported",
+        update_seq=0,
+        spec_hash=point.spec_hash,
+        feature_hash=point.feature_hash,
+        p_kind="imported",
+        key=None,
+        features=None,
+        u=None,
+        degraded=False,
+        weight=1.0,
+        idempotency_key=None,
+        body_hash=None,
+        traceparent=None,
+        at=moment,
+        window_ends=moment + timedelta(seconds=point.spec.reward.window_s),
+        **known,
+    )
+
+
+def _event(row: DecisionRow, outcomes: dict[str, float]) -> EventRow:
+    identifier = f"log-{row.id}"
+    return EventRow(
+        tenant=row.tenant,
+        id=identifier,
+        decision=row.id,
+        episode=None,
+        type="task_result",
+        schema_version=1,
+        at=row.at,
+        received_at=row.at,
+        outcomes=outcomes,
+        action_taken=None,
+        body=None,
+        body_hash=canonical_hash({"event_id": identifier, "outcomes": outcomes}),
+        traceparent=None,
+    )
