@@ -150,7 +150,18 @@ def test_a_child_that_was_forked_has_a_connection_of_its_own(cache):
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
         fine = cache.get(KEY) is not None
+        cache.close()
         os._exit(0 if fine else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert cache.get(KEY) is not None
+
+
+def test_a_child_closes_nothing_of_its_parent(cache):
+    cache.put(KEY, vectors())
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        cache.close()
+        os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert cache.get(KEY) is not None
 

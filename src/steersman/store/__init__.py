@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from steersman.store.answer_cache import (
-    AnswerLimits,
-    TableCache,
-    trim_all_answers,
-    trim_answers,
-)
+from steersman.store.answer_cache import TableCache
+from steersman.store.answer_limits import AnswerLimits, trim_all_answers, trim_answers
 from steersman.store.audit import AuditRow, history, record
 from steersman.store.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.store.backup import Backup, backup, restore

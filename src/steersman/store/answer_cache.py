@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from steersman.errors import InputError, StoreError
-from steersman.store.database import AWAY, Database, as_tenant
+from steersman.errors import StoreError
+from steersman.store.answer_limits import AnswerLimits, trim_answers
+from steersman.store.database import AWAY, as_tenant
 from steersman.store.packed_vectors import (
     MAX_PACKED_BYTES,
     cache_key_bytes,
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from steersman.store.database import Database
+
 T = TypeVar("T")
 _READ = "SELECT substr(value, 1, $2) AS value, used_at FROM answer_cache WHERE key = $1"
 _TOUCH = "UPDATE answer_cache SET used_at = now() WHERE key = $1"
@@ -32,45 +34,9 @@ _WRITE = (
     "INSERT INTO answer_cache (tenant, key, value) VALUES ($1, $2, $3) "
     "ON CONFLICT (tenant, key) DO UPDATE SET value = excluded.value, used_at = now()"
 )
-_TOO_MANY = (
-    "DELETE FROM answer_cache AS c USING ("
-    "SELECT key, sum(octet_length(value)) OVER (ORDER BY used_at DESC, key) AS total "
-    "FROM answer_cache) AS o WHERE c.key = o.key AND o.total > $1"
-)
-_ALONE = (
-    "SELECT pg_try_advisory_xact_lock("
-    "hashtextextended('answers/' || current_setting('app.tenant'), 0))"
-)
 _TOUCHED_EVERY = timedelta(hours=1)  # a read that always wrote would cost ten times as much
 _TRIMMED_EVERY = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerLimits:
-    """What cached answers of one tenant may take.
-
-    Attributes:
-        days: how long an answer that nobody asks for stays, 1 to 3,650.
-        max_bytes: the most that all answers of a tenant take together, ≥ 1 MiB; what was used
-            longest ago goes first.
-
-    Raises:
-        InputError: a number out of range.
-
-    >>> AnswerLimits().days
-    30
-    """
-
-    days: int = 30
-    max_bytes: int = 256 << 20
-
-    def __post_init__(self) -> None:
-        for name, value, least, most in (
-            ("days", self.days, 1, 3650),
-            ("max_bytes", self.max_bytes, MAX_PACKED_BYTES, 1 << 50),
-        ):
-            if not least <= value <= most:
-                raise InputError(f"{name} is {value!r}; allowed is {least:,} to {most:,}")
+_TRIM_S = 60.0
 
 
 class TableCache:
@@ -103,6 +69,7 @@ class TableCache:
         self._written = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = os.getpid()
+        self._parents: list[object] = []
         self._turn = threading.Lock()
 
     def get(self, key: str) -> NDArray[np.float16] | None:
@@ -134,12 +101,15 @@ class TableCache:
             StoreError: the server does not answer.
         """
         self._run(self._put(cache_key_bytes(key), pack_vectors(vectors)))
+        self._written += 1
+        if self._written % _TRIMMED_EVERY == 0:
+            self._run(self._trim(), timeout_s=_TRIM_S)
 
     def close(self) -> None:
         """Close the connection and end the thread; both are made again when needed."""
         with self._turn:
             loop, self._loop = self._loop, None
-            if loop is None:
+            if loop is None or self._process != os.getpid():  # a parent's thread is not here
                 return
             asyncio.run_coroutine_threadsafe(self._disconnect(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
@@ -150,18 +120,27 @@ class TableCache:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         with self._turn:
-            if self._process != os.getpid():  # forked: thread and connection are the parent's
-                self._process, self._loop, self._connection = os.getpid(), None, None
+            if self._process != os.getpid():
+                self._leave_to_parent()
             if self._loop is None:
                 self._loop = _loop_of_its_own()
             # The coroutine has a time limit of its own, so this does not wait for ever.
-            return asyncio.run_coroutine_threadsafe(self._guarded(work), self._loop).result()
+            guarded = self._guarded(work, timeout_s or self._timeout_s)
+            return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
 
-    async def _guarded(self, work: Coroutine[Any, Any, T]) -> T:
+    def _leave_to_parent(self) -> None:
+        """Begin anew after a fork: the thread is not here, and the connection is the parent's.
+
+        Both are kept alive: what their end would undo is shared with the parent.
+        """
+        self._parents.append((self._loop, self._connection))
+        self._process, self._loop, self._connection = os.getpid(), None, None
+
+    async def _guarded(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(timeout_s):
                 return await work
         except AWAY as error:
             await self._disconnect()
@@ -183,9 +162,11 @@ class TableCache:
         connection = await self._connected()
         async with as_tenant(connection, self._tenant):
             await connection.execute(_WRITE, self._tenant, key, packed)
-            self._written += 1
-            if self._written % _TRIMMED_EVERY == 0:
-                await trim_answers(connection, self._limits)
+
+    async def _trim(self) -> None:
+        connection = await self._connected()
+        async with as_tenant(connection, self._tenant):
+            await trim_answers(connection, self._limits)
 
     async def _connected(self) -> Any:
         if self._connection is None or self._connection.is_closed():
@@ -196,56 +177,6 @@ class TableCache:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
-
-
-async def trim_answers(
-    connection: Any, limits: AnswerLimits, *, now: datetime | None = None
-) -> int:
-    """Remove the cached answers of a tenant that are too old or too many.
-
-    Args:
-        connection: of role app or owner, within a transaction of the tenant.
-        limits: what may stay.
-        now: default: the clock.
-
-    Returns:
-        How many were removed; 0 too while somebody else is removing them.
-
-    No doctest: it needs a server; ``tests/store/test_answer_cache.py`` shows it.
-    """
-    # Two that removed the same rows in another order would wait for each other.
-    if not await connection.fetchval(_ALONE):
-        return 0
-    before = (now or datetime.now(UTC)) - timedelta(days=limits.days)
-    old = await connection.execute("DELETE FROM answer_cache WHERE used_at < $1", before)
-    many = await connection.execute(_TOO_MANY, limits.max_bytes)
-    return int(old.split()[-1]) + int(many.split()[-1])
-
-
-async def trim_all_answers(database: Database, limits: AnswerLimits | None = None) -> int:
-    """Remove the cached answers of every tenant that are too old or too many.
-
-    Args:
-        database: migrated.
-        limits: what may stay of each tenant; default: `AnswerLimits()`.
-
-    Returns:
-        How many were removed.
-
-    Raises:
-        StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_answer_cache.py`` shows it.
-    """
-    connection = await database.connect("owner")
-    removed = 0
-    try:
-        for row in await connection.fetch("SELECT id FROM tenant ORDER BY id"):
-            async with as_tenant(connection, row["id"]):
-                removed += await trim_answers(connection, limits or AnswerLimits())
-    finally:
-        await connection.close()
-    return removed
 
 
 def _loop_of_its_own() -> asyncio.AbstractEventLoop:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from steersman.errors import InputError
-from steersman.store.answer_cache import AnswerLimits, trim_answers
+from steersman.store.answer_limits import AnswerLimits, trim_answers
 from steersman.store.cold import datasets, ledger
 from steersman.store.database import as_tenant, set_tenant
 from steersman.store.erasure import sweep

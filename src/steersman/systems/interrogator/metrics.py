@@ -86,7 +86,7 @@ class InterrogatorMetrics:
 
         Args:
             investigation: as `investigate` returned it.
-            drifted: whether a drift guard took the choosing over.
+            drifted: whether a drift guard took the choosing over, as `Guarded.reason` tells.
         """
         end: End = "solved" if investigation.solved else "drifted" if drifted else "exhausted"
         self._sessions.labels(end).inc()

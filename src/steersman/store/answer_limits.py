@@ -1,0 +1,102 @@
+"""How many cached answers stay: bounds of age and bytes, for each tenant by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import InputError
+from steersman.store.database import as_tenant
+from steersman.store.packed_vectors import MAX_PACKED_BYTES
+
+if TYPE_CHECKING:
+    from steersman.store.database import Database
+
+_TOO_MANY = (
+    "DELETE FROM answer_cache AS c USING ("
+    "SELECT key, sum(octet_length(value)) OVER (ORDER BY used_at DESC, key) AS total "
+    "FROM answer_cache) AS o WHERE c.key = o.key AND o.total > $1"
+)
+_ALONE = (
+    "SELECT pg_try_advisory_xact_lock("
+    "hashtextextended('answers/' || current_setting('app.tenant'), 0))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """What cached answers of one tenant may take.
+
+    Attributes:
+        days: how long an answer that nobody asks for stays, 1 to 3,650.
+        max_bytes: the most that all answers of a tenant take together, ≥ 1 MiB; what was used
+            longest ago goes first.
+
+    Raises:
+        InputError: a number out of range.
+
+    >>> AnswerLimits().days
+    30
+    """
+
+    days: int = 30
+    max_bytes: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        for name, value, least, most in (
+            ("days", self.days, 1, 3650),
+            ("max_bytes", self.max_bytes, MAX_PACKED_BYTES, 1 << 50),
+        ):
+            if not least <= value <= most:
+                raise InputError(f"{name} is {value!r}; allowed is {least:,} to {most:,}")
+
+
+async def trim_answers(
+    connection: Any, limits: AnswerLimits, *, now: datetime | None = None
+) -> int:
+    """Remove the cached answers of a tenant that are too old or too many.
+
+    Args:
+        connection: of role app or owner, within a transaction of the tenant.
+        limits: what may stay.
+        now: default: the clock.
+
+    Returns:
+        How many were removed; 0 too while somebody else is removing them.
+
+    No doctest: it needs a server; ``tests/store/test_answer_cache.py`` shows it.
+    """
+    # Two that removed the same rows in another order would wait for each other.
+    if not await connection.fetchval(_ALONE):
+        return 0
+    before = (now or datetime.now(UTC)) - timedelta(days=limits.days)
+    old = await connection.execute("DELETE FROM answer_cache WHERE used_at < $1", before)
+    many = await connection.execute(_TOO_MANY, limits.max_bytes)
+    return int(old.split()[-1]) + int(many.split()[-1])
+
+
+async def trim_all_answers(database: Database, limits: AnswerLimits | None = None) -> int:
+    """Remove the cached answers of every tenant that are too old or too many.
+
+    Args:
+        database: migrated.
+        limits: what may stay of each tenant; default: `AnswerLimits()`.
+
+    Returns:
+        How many were removed.
+
+    Raises:
+        StoreError: the server does not answer.
+
+    No doctest: it needs a server; ``tests/store/test_answer_cache.py`` shows it.
+    """
+    connection = await database.connect("owner")
+    removed = 0
+    try:
+        for row in await connection.fetch("SELECT id FROM tenant ORDER BY id"):
+            async with as_tenant(connection, row["id"]):
+                removed += await trim_answers(connection, limits or AnswerLimits())
+    finally:
+        await connection.close()
+    return removed
