@@ -254,6 +254,9 @@ def _with_service(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[
     log, vectors = _log(ready.questions)
     point = load_point(ready.questions)
     guard = DriftGuard.of_log(point, log, vectors, rng=np.random.default_rng(0))
+    ready.console.print(
+        f"starting a service that learns {len(log):,} logged questions", highlight=False
+    )
     with ExitStack() as exits:
         running = exits.enter_context(serving(ready.home, log, vectors, say=_say))
         ready.console.print(

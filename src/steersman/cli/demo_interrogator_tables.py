@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from steersman.systems.interrogator import Investigation, Step
 
-_WIDTH = 16
+_WIDTH = 10
 
 
 def bar(similarity: float, width: int = _WIDTH) -> str:
