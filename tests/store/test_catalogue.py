@@ -187,7 +187,8 @@ async def test_grants_are_those_that_were_meant(server):
             f"steersman_worker update {name}"
             for name in (
                 *("decision_point.feature_hash", "decision_point.per_episode"),
-                *("decision_point.pinned_seq", "decision_point.snapshot"),
+                *("decision_point.pinned_by", "decision_point.pinned_seq"),
+                "decision_point.snapshot",
                 *("decision_point.spec_hash", "decision_point.updated_at"),
                 "incident.closed_at",
                 *("rollout.ended_at", "rollout.epoch", "rollout.holder", "rollout.reason"),
