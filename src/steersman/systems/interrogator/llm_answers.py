@@ -180,7 +180,8 @@ def parse_answers(said: str, most: int) -> list[str]:
     r"""Return the answers in what a model said, whatever it put around them.
 
     Bullets, numbers, quotes and closing points are taken off; headings (lines that end in a colon),
-    empty lines and repetitions are left out; a long answer is cut at a word.
+    empty lines, explanations behind a colon and repetitions are left out; four or more answers in
+    one line are taken apart; a long answer is cut at a word.
 
     Args:
         said: As it came.
@@ -194,10 +195,17 @@ def parse_answers(said: str, most: int) -> list[str]:
     """
     found: dict[str, str] = {}
     for line in said.splitlines():
-        answer = _answer_in(line)
-        if answer and len(found) < most:
-            found.setdefault(answer.casefold(), answer)
+        for piece in _pieces(line):
+            answer = _answer_in(piece)
+            if answer and len(found) < most:
+                found.setdefault(answer.casefold(), answer)
     return list(found.values())
+
+
+def _pieces(line: str) -> list[str]:
+    """Return a line, or its parts where small models wrote all their answers into one."""
+    parts = line.split(", ")
+    return parts if len(parts) > 3 else [line]
 
 
 def _answer_in(line: str) -> str:
@@ -205,6 +213,8 @@ def _answer_in(line: str) -> str:
     bare = _BULLET.sub("", visible).strip(_QUOTES)
     if bare.endswith(":"):
         return ""
+    # "Red: the most obvious colour" explains where it was asked not to.
+    bare = bare.partition(": ")[0]
     words = " ".join(bare.rstrip(".,;!").strip(_QUOTES).split())
     if len(words) > MOST_CHARACTERS:
         words = words[: MOST_CHARACTERS + 1].rpartition(" ")[0] or words[:MOST_CHARACTERS]
