@@ -143,6 +143,18 @@ def test_exhaustive_finds_the_best_step_and_its_answer_is_then_cached(words, few
     assert done.similarity == max(tried)
 
 
+def test_a_shortlist_costs_less_and_holds_the_nearest(words, few, situation):
+    answerer = OptionAnswerer(words, MemoryCache())
+    chooser = Exhaustive(answerer, nearest=Nearest(words), shortlist=1)
+    near = Nearest(words)
+    drawn = chooser.choose(situation, np.random.default_rng(0))
+    assert near.ranked(situation)[0] == drawn.action == "field"
+    assert sorted(near.ranked(situation)) == sorted(situation.eligible)
+    assert chooser.embedder_calls == 7 + 3
+    with pytest.raises(InputError, match="without nearest all are tried"):
+        Exhaustive(answerer, shortlist=0)
+
+
 def test_the_policy_learns_the_declared_reward_at_every_step(words, few, point):
     learned = Learned.declared(point)
     done = investigate(words.target("text food pizza"), questions=few, chooser=learned,

@@ -47,8 +47,20 @@ class Nearest:
         Returns:
             The question, with the probability of each.
         """
+        return certain(self.ranked(situation)[0], situation, rng, by="nearest")
+
+    def ranked(self, situation: Situation) -> list[str]:
+        """Return the eligible questions, the one with the nearest option first.
+
+        Args:
+            situation: Where the investigation stands.
+
+        Returns:
+            Their names; of equally near ones the first in declared order is first.
+        """
         near = [self._near(name, situation) for name in situation.eligible]
-        return certain(situation.eligible[int(np.argmax(near))], situation, rng, by="nearest")
+        order = np.argsort(-np.array(near), kind="stable")
+        return [situation.eligible[i] for i in order]
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
         """Learns nothing.
