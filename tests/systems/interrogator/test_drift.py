@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.interrogator import Drawn, Heuristic, Situation, load_point, load_questions
+from steersman.features import FeatureMap
+from steersman.systems.interrogator import (
+    Drawn,
+    Heuristic,
+    Situation,
+    load_point,
+    load_questions,
+    load_steps,
+    recorded_vectors,
+)
 from steersman.systems.interrogator.drift import DriftGuard, Guarded
 from steersman.systems.interrogator.drift_reference import MONITORS, Reference, excursion
+from steersman.systems.interrogator.situation import context_of
 
 DIM, QUESTIONS, STEPS = 40, 6, 10
 
@@ -252,3 +262,23 @@ def test_the_heuristic_asks_the_rest_of_the_session_and_nobody_learns_of_it():
     told.strange = 2.0
     assert guarded.choose(situation, rng).by == "heuristic"  # at its first question already
     assert guarded.taken_over[3].startswith("strangeness")
+
+
+@pytest.mark.slow
+def test_the_shipped_log_is_enough_for_a_guard():
+    questions = load_questions()
+    point, log, vectors = load_point(questions), load_steps(questions), recorded_vectors()
+    guard = DriftGuard.of_log(point, log, vectors, rng=np.random.default_rng(0))
+    encoder, rng = FeatureMap(point.context), np.random.default_rng(1)
+    rotation, _ = np.linalg.qr(rng.normal(size=(vectors.shape[1], vectors.shape[1])))
+    own, turned = 0, 0
+    for row in np.unique(log.target)[:100]:
+        for found, vector in ((False, vectors[row]), (True, rotation @ vectors[row])):
+            guard.begin()
+            fired = guard.see(encoder.encode(_start(vector))) is not None
+            own, turned = own + (fired and not found), turned + (fired and found)
+    assert (own <= 6, turned >= 50) == (True, True), (own, turned)
+
+
+def _start(vector):
+    return context_of(vector, similarity=0.1, change=0.0, answer_similarity=0.1, asked=())

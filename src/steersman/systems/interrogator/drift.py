@@ -231,7 +231,15 @@ class Guarded:
         return self._guard.reason
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """See `Chooser.choose`; a session begins where nothing was asked yet."""
+        """See `Chooser.choose`; a session begins where nothing was asked yet.
+
+        Args:
+            situation: Where the investigation stands.
+            rng: Draws the question.
+
+        Returns:
+            The chooser's choice, or the fallback's.
+        """
         if situation.step == 0:
             self._guard.begin()
             self._session += 1
@@ -242,7 +250,13 @@ class Guarded:
         return self._chooser.choose(situation, rng)
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """See `Chooser.learn`; what the fallback asked teaches nobody."""
+        """See `Chooser.learn`; what the fallback asked teaches nobody.
+
+        Args:
+            situation: As it was chosen in.
+            drawn: The choice.
+            outcomes: What it brought.
+        """
         if self._guard.reason is not None:
             return
         self._chooser.learn(situation, drawn, outcomes)

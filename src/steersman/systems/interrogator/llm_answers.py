@@ -82,7 +82,15 @@ class LLMAnswerer:
         self.fallbacks: Counter[str] = Counter()
 
     def open(self, text: str, target: NDArray[Any]) -> Answer:
-        """See `Answerer.open`; the backend has no part in it."""
+        """See `Answerer.open`; the backend has no part in it.
+
+        Args:
+            text: The opening.
+            target: (size,) unit vector.
+
+        Returns:
+            What it is worth.
+        """
         key = text_key(text, self._embedder.name)
         vectors, hit = embedded([text], key, self._embedder, self._cache)
         similarity = float(similarities(vectors, target)[0])
@@ -90,6 +98,13 @@ class LLMAnswerer:
 
     def answer(self, template: Template, situation: Situation) -> Answer:
         """See `Answerer.answer`.
+
+        Args:
+            template: One of the eligible.
+            situation: Where the investigation stands.
+
+        Returns:
+            The most similar proposal, or what ``otherwise`` answers.
 
         Raises:
             BackendError: The backend gave nothing usable, and nobody answers otherwise.
