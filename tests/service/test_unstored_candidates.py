@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import asynccontextmanager
 
+from tests.service.rollouts import DECIDE
 from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import ask_units, prepared, rows_of, staged
 
@@ -52,3 +53,30 @@ async def test_they_are_counted_as_the_candidates_and_nobodys_else(
         assert after["control", "ok"] - before["control", "ok"] == len(UNITS) - len(lost)
         assert {result for arm, result in after if arm == "control"} == {"ok"}
         assert len(await rows_of(database, tenant)) - len(rows) == len(UNITS) - len(lost)
+
+
+async def test_those_that_were_answered_as_unknown_are_counted_too(
+    database, tenant, serving
+) -> None:
+    hurry = {**DECIDE, "deadline_ms": 0.001}
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        await ships.start(version, "ab", 0.5)
+        await staged(s, "ab", "candidate")
+        async with refused(database, tenant):
+            told = []
+            for more in ({}, {"idempotency_key": "k-"}):
+                batch = [{**hurry, "unit": u} | {k: v + u for k, v in more.items()} for u in UNITS]
+                answer = await s.ask("POST", "/v1/decide", {"requests": batch})
+                told += answer.body["decisions"]
+            unsure = [one for one in told if one.get("logged") == "unknown"]
+            candidates = sum(one["arm"] == "candidate" for one in unsure)
+            assert candidates > 0
+            await s.until(lambda: s.service.decisions.depth == 0)
+        after = await counted(s)
+        assert after["candidate", "unstored"] == candidates + len(refusals(told))
+        assert {result for arm, result in after if arm == "control"} == {"ok"}
+
+
+def refusals(told):
+    return [one for one in told if "decision_id" not in one]

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -240,19 +241,31 @@ class Deciding:
             if key is None:
                 together.setdefault((one.row.tenant, one.within_s), []).append(one)
                 continue
-            place = (one.row.tenant, key)
-            one.waiting = self._commits.submit(
-                [one.row],
-                within_s=one.within_s,
-                on_settled=lambda place=place: self._forget(place),  # type: ignore[misc]
-            )
+            settled = partial(self._settle, (one,))
+            one.waiting = self._commits.submit([one.row], within_s=one.within_s, on_settled=settled)
         for (_, within_s), group in together.items():
-            waiting = self._commits.submit([one.row for one in group], within_s=within_s)
+            tried = [one for one in group if one.arm]
+            waiting = self._commits.submit(
+                [one.row for one in group],
+                within_s=within_s,
+                on_settled=partial(self._settle, tried) if tried else None,
+            )
             for one in group:
                 one.waiting = waiting
 
-    def _forget(self, place: tuple[UUID, str]) -> None:
-        self._asked.pop(place, None)
+    def _settle(
+        self, asked: Sequence[_Asked], verdicts: Mapping[Hashable, Taken | Exception]
+    ) -> None:
+        """Remember keys no longer than needed; count what an arm drew and no row will tell of.
+
+        The store may refuse a row long after its waiter was answered "unknown", or went away.
+        """
+        for one in asked:
+            row = one.row
+            if row.idempotency_key is not None:
+                self._asked.pop((row.tenant, row.idempotency_key), None)
+            if one.arm and isinstance(verdicts.get(row.id), Exception):
+                self._on_arm(row.skill, row.point, one.arm, "unstored", 0.0)
 
     def _context(self, served: Served, wanted: Wanted) -> dict[str, Any]:
         context = wanted.request.context
@@ -328,8 +341,6 @@ class Deciding:
         if verdict is None:
             return to_answer(asked.row, asked.names, logged=True)
         if isinstance(verdict, Exception):
-            if asked.arm:  # no row will ever tell of it
-                self._on_arm(asked.row.skill, asked.row.point, asked.arm, "unstored", 0.0)
             detail = f"this decision cannot be stored: {type(verdict).__name__}; change the request"
             raise Refused.of("invalid", detail) from verdict
         if verdict.body_hash != asked.row.body_hash:

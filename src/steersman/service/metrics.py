@@ -119,8 +119,8 @@ class Metrics:
             arm: control or candidate: whose turn it was.
             result: ok; failed: the policy could not answer (for a candidate control did then);
                 fallback: the candidate is not loaded, and control answered; unstored: drawn, and
-                counted so, but the store refused the row, so the caller got an error and no row
-                tells of it.
+                counted so, but the store refused the row, at once or after the caller was
+                answered that it may be stored, so no row tells of it.
             seconds: that encoding and drawing took.
         """
         self._arms[skill, point, arm, result] += 1

@@ -71,7 +71,7 @@ class _Entry(Generic[R, V]):
         rows: Sequence[R],
         names: Sequence[Hashable],
         future: asyncio.Future[dict[Hashable, V | Exception] | Expired],
-        on_settled: Callable[[], None] | None,
+        on_settled: Callable[[Mapping[Hashable, V | Exception]], None] | None,
         deadline: float = inf,
     ) -> None:
         self.rows = rows
@@ -86,7 +86,7 @@ class _Entry(Generic[R, V]):
     def settle(self) -> None:
         self.settled = True
         if self.on_settled is not None:
-            self.on_settled()
+            self.on_settled(self.verdicts)
         if not self.future.done():
             self.future.set_result(self.verdicts)
 
@@ -181,14 +181,15 @@ class GroupCommit(Generic[R, V]):
         rows: Sequence[R],
         *,
         within_s: float | None = None,
-        on_settled: Callable[[], None] | None = None,
+        on_settled: Callable[[Mapping[Hashable, V | Exception]], None] | None = None,
     ) -> asyncio.Future[dict[Hashable, V | Exception] | Expired]:
         """Queue rows of one tenant; they share their wait.
 
         Args:
             rows: what to write, at least one; no name twice.
             within_s: how long their waiter waits; None: until they are settled.
-            on_settled: called when all are durable or refused, which may be after the waiter went.
+            on_settled: called with what was not written when all are durable or refused, which may
+                be after the waiter went.
 
         Returns:
             Resolves, once all are settled, to what was not written, by name: what `write` said of
