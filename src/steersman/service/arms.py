@@ -8,16 +8,18 @@ so whoever reads the rows sees that another arm served it than its place says.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from steersman.rollout import RolloutPlan, place, position
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from steersman.service.drawing import Served
     from steersman.store import RolloutRow
     from steersman.wire import DecideRequest
+
+C = TypeVar("C")
+"""What draws for the candidate: nothing here looks into it."""
 
 
 class Label(NamedTuple):
@@ -37,7 +39,7 @@ class Label(NamedTuple):
 PLAIN = Label()
 
 
-class Turn(NamedTuple):
+class Turn(NamedTuple, Generic[C]):
     """Whose turn a decision is.
 
     Attributes:
@@ -48,12 +50,12 @@ class Turn(NamedTuple):
     """
 
     arm: str
-    served: Served | None
+    served: C | None
     label: Label
     fallen: Label
 
 
-class Arms:
+class Arms(Generic[C]):
     """A rollout under way, as it is served now.
 
     Args:
@@ -71,7 +73,7 @@ class Arms:
         *("candidate", "failures", "row"),
     )
 
-    def __init__(self, row: RolloutRow, candidate: Served | None) -> None:
+    def __init__(self, row: RolloutRow, candidate: C | None) -> None:
         self.row = row
         self.candidate = candidate
         self.failures = 0  # of the candidate, since the last change
@@ -81,10 +83,10 @@ class Arms:
         self._share = min(row.share, 0.5)  # at live it is the holdback that counts
         place(position(row.salt, ""), self._stage, self._share, self._holdback)  # or refuses
         own, candidates = (Label(str(row.id), row.stage, arm) for arm in ("control", "candidate"))
-        self._control = Turn("control", None, own, own)
+        self._control: Turn[C] = Turn("control", None, own, own)
         self._turn = Turn("candidate", candidate, candidates, own)
 
-    def turn(self, unit: str) -> Turn:
+    def turn(self, unit: str) -> Turn[C]:
         """Return whose turn a unit's decision is.
 
         Args:
@@ -98,7 +100,7 @@ class Arms:
         return self._control if placed.analysed else _ASIDE
 
 
-_ASIDE = Turn("control", None, PLAIN, PLAIN)
+_ASIDE: Turn[Any] = Turn("control", None, PLAIN, PLAIN)
 
 
 def unit_of(request: DecideRequest, identifier: UUID) -> str:

@@ -39,7 +39,7 @@ class Served:
         replica: the policy state, to which updates are applied.
     """
 
-    arms: Arms | None = None
+    arms: Arms[Served] | None = None
     """The rollout under way, while this is its control."""
 
     def __init__(self, replica: Replica) -> None:

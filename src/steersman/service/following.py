@@ -262,7 +262,7 @@ class Following:
 
         self._stand_in.want((plan.key, old), instead)
 
-    def _arms(self, plan: Plan) -> Arms | None:
+    def _arms(self, plan: Plan) -> Arms[Served] | None:
         """Return the arms; None where there is no rollout, or this process cannot take part yet."""
         candidate = self._candidate
         if self._key != plan.key:
@@ -277,7 +277,7 @@ class Following:
             _log.exception("the rollout of %s cannot be served", self._name)
             return None
 
-    def _until_promoted(self, plan: Plan) -> Arms | None:
+    def _until_promoted(self, plan: Plan) -> Arms[Served] | None:
         """Return the arms as they are while the promoted candidate is loaded to take over."""
         arms = None if self.served is None else self.served.arms
         if arms is None or arms.candidate is None or plan.rollout is not None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from steersman.service.arms import Arms
     from steersman.service.assembly import Service
+    from steersman.service.drawing import Served
     from steersman.service.replicas import Replicas
     from steersman.store import GroupCommit
 
@@ -57,7 +58,9 @@ def add_gauges(service: Service) -> None:
     gauge("rollout_candidate_loaded", loaded, partial(_rollouts, replicas, _is_loaded), _PLACE)
 
 
-def _rollouts(replicas: Replicas, read: Callable[[Arms], float]) -> dict[tuple[str, ...], float]:
+def _rollouts(
+    replicas: Replicas, read: Callable[[Arms[Served]], float]
+) -> dict[tuple[str, ...], float]:
     """Return a number of each rollout under way; of tenants with equal names the largest."""
     found: dict[tuple[str, ...], float] = {}
     for _, served in replicas:
@@ -68,13 +71,13 @@ def _rollouts(replicas: Replicas, read: Callable[[Arms], float]) -> dict[tuple[s
     return found
 
 
-def _stage_number(arms: Arms) -> float:
+def _stage_number(arms: Arms[Served]) -> float:
     return 1.0 + _STAGES.index(arms.row.stage)
 
 
-def _share(arms: Arms) -> float:
+def _share(arms: Arms[Served]) -> float:
     return arms.row.share
 
 
-def _is_loaded(arms: Arms) -> float:
+def _is_loaded(arms: Arms[Served]) -> float:
     return float(arms.candidate is not None)

@@ -49,7 +49,7 @@ class Drew(NamedTuple):
 
 
 def take_turns(
-    arms: Arms,
+    arms: Arms[Served],
     asked: Asked,
     identifiers: Sequence[UUID],
     *,
@@ -95,7 +95,11 @@ def take_turns(
 
 
 def _candidate_draws(
-    arms: Arms, asked: Asked, turns: Sequence[Turn], rng: np.random.Generator, on_arm: OnArm
+    arms: Arms[Served],
+    asked: Asked,
+    turns: Sequence[Turn[Served]],
+    rng: np.random.Generator,
+    on_arm: OnArm,
 ) -> tuple[Draws, dict[int, Exception]]:
     """Return the candidate's draws by place, and the errors where it had none."""
     drew: Draws = {}
@@ -116,7 +120,7 @@ def _candidate_draws(
     return drew, errors
 
 
-def _tell(arms: Arms, error: Exception | None, on_arm: OnArm) -> None:
+def _tell(arms: Arms[Served], error: Exception | None, on_arm: OnArm) -> None:
     """Count a decision that control took over; the 1st, 2nd, 4th, 8th are logged."""
     row = arms.row
     on_arm(row.skill, row.point, "candidate", "fallback" if error is None else "failed", 0.0)
