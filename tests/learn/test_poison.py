@@ -6,8 +6,17 @@ import logging
 import numpy as np
 
 from steersman.learn import LearnerSettings, run_learner
-from steersman.store import as_tenant
-from tests.learn.world import decided, declared, happened, learn_all, rows, write
+from steersman.store import as_tenant, declare
+from tests.learn.world import (
+    decided,
+    declared,
+    document,
+    happened,
+    learn_all,
+    rows,
+    spoil,
+    write,
+)
 
 SETTINGS = LearnerSettings(poll_s=0.05, linger_s=0.0)
 REWARDS = "SELECT decision, value, status FROM reward ORDER BY decision"
@@ -80,7 +89,7 @@ async def test_a_damaged_state_stops_its_own_point_only(database, tenant, caplog
     stop_after = LearnerSettings(poll_s=0.05, linger_s=0.0)
     await learn_for(database, 1.0, stop_after)
     assert len(await rows(database, tenant.id, "SELECT FROM work")) >= 1
-    assert "is not learned for 10 s" in caplog.text
+    assert "is not learned, and tried again every 10 s" in caplog.text
     assert await rows(database, tenant.id, REWARDS) == []
     connection = await database.connect("owner")
     async with as_tenant(connection, tenant.id):
@@ -90,8 +99,30 @@ async def test_a_damaged_state_stops_its_own_point_only(database, tenant, caplog
     assert len(await rows(database, tenant.id, "SELECT FROM update")) == 1
 
 
-async def learn_for(database, seconds, settings):
+async def learn_for(database, seconds, settings, **more):
     """Run a learner for a while."""
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(seconds, stop.set)
-    await run_learner(database, stop=stop, settings=settings)
+    await run_learner(database, stop=stop, settings=settings, **more)
+
+
+async def test_outcomes_of_a_point_that_cannot_be_read_wait_and_all_others_are_learned(
+    database, tenant, caplog
+):
+    row = await declared(database, tenant.id)
+    text = document().replace("decision: depth", "decision: width")
+    other = await declare(database, tenant.id, text, actor="test")
+    rng = np.random.default_rng(0)
+    made = [decided(one, rng)._replace(point=one.point) for one in (row, other)]
+    await spoil(database, tenant.id, "document || 'sails: 3\n'")
+    await write(database, made, [happened(one, {"success": 1.0}) for one in made])
+    seen = []
+    await learn_for(database, 1.5, SETTINGS, watch=seen.append)
+    known = await rows(database, tenant.id, REWARDS)
+    assert [(r["decision"], r["status"]) for r in known] == [(made[1].id, "scored")]
+    assert sum(done.failed for done in seen if done.point[0] == tenant.id) == 0
+    assert "steersman tenant declare" in caplog.text
+    await declare(database, tenant.id, document(), actor="test")
+    await learn_all(database, settings=SETTINGS)
+    assert {r["status"] for r in await rows(database, tenant.id, REWARDS)} == {"scored"}
+    assert len(await rows(database, tenant.id, "SELECT FROM update")) == 2

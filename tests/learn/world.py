@@ -184,3 +184,9 @@ async def rows(database: Database, tenant: UUID, query: str, *arguments: Any) ->
 def bits(policy: Any) -> dict[str, bytes]:
     """Return a policy's state, to be compared to the last bit."""
     return {name: array.tobytes() for name, array in policy.state().items()}
+
+
+async def spoil(database: Database, tenant: UUID, text: str, *, point: str = "depth") -> None:
+    """Store another text of a declaration, as another version might have."""
+    async with connected(database, "owner", tenant) as connection:
+        await connection.execute(f"UPDATE spec SET document = {text} WHERE point = $1", point)

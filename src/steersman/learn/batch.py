@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from steersman.errors import SpecError, StateError
 from steersman.learn.bases import StoredBases
 from steersman.learn.drafting import Draft, draft, failure
 from steersman.learn.evidence import read_evidence
@@ -19,7 +20,7 @@ from steersman.store import (
     as_tenant,
     decisions_to_credit,
     fence,
-    points_of,
+    find_declared,
     queue_work,
     take_work,
 )
@@ -78,7 +79,7 @@ async def learn_batch(
 
     Raises:
         FencedError: another learner has the point; nothing was done.
-        StateError: the point's state cannot be loaded; nothing was done.
+        StateError: the point's declaration or state cannot be read; nothing was done.
         RegistryError: its base does not verify; nothing was done.
 
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
@@ -140,10 +141,14 @@ async def _current(connection: Any, claim: Claim, held: Fence, bases: Bases) -> 
         place = known.snapshot, known.seq, known.row.spec_hash
         if place == (held.snapshot, held.seq, held.spec_hash):
             return known
-    tenant, skill, point = claim.point
-    rows = await points_of(connection, tenant)
-    row = next(row for row in rows if (row.skill, row.point) == (skill, point))
-    claim.replica = replica = await load(connection, row, bases=bases)
+    _, skill, point = claim.point
+    try:
+        row = await find_declared(connection, claim.point)
+        if row is None:
+            raise StateError(f"there is no decision point {skill}/{point}; declare it")
+        claim.replica = replica = await load(connection, row, bases=bases)
+    except SpecError as error:
+        raise StateError(str(error)) from error  # its outcomes wait: they are not at fault
     claim.checkpointed = replica.stored
     return replica
 

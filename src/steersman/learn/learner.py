@@ -118,6 +118,7 @@ class _Learner:
         self._watch = watch
         self._settings = settings
         self._bases = bases
+        self._broken: dict[Point, str] = {}
         self._wake = asyncio.Event()
 
     async def serve(self) -> None:
@@ -198,20 +199,34 @@ class _Learner:
     ) -> int:
         """Do one batch, or find out why not; return how much was done."""
         try:
-            return await self._batch(connection, claim, ids)
+            taken = await self._batch(connection, claim, ids)
         except FencedError as error:
             _log.warning("%s", error)
             async with as_tenant(connection, claim.point[0]):
                 holder = await holder_of(connection, claim.point)
             await claims.give_up(claim.point, fenced=bool(holder))
-        except (StateError, RegistryError):
-            _log.exception("%s/%s is not learned for %g s", *claim.point[1:], _BROKEN_S)
+        except (StateError, RegistryError) as error:
+            self._tell_broken(claim.point, error)
             await claims.give_up(claim.point)
             claims.avoid(claim.point, _BROKEN_S)
         except asyncpg.LockNotAvailableError:
             _log.info("%s/%s is being changed by somebody else", *claim.point[1:])
             claims.avoid(claim.point, self._settings.lease_s / 20)
+        else:
+            self._broken.pop(claim.point, None)
+            return taken
         return 0
+
+    def _tell_broken(self, point: Point, error: Exception) -> None:
+        """Log once why a point is not learned; it is tried again, and its lag shows meanwhile."""
+        if self._broken.get(point) != str(error):
+            _log.error(
+                "%s/%s is not learned, and tried again every %g s",
+                *point[1:],
+                _BROKEN_S,
+                exc_info=error,
+            )
+        self._broken[point] = str(error)
 
     async def _batch(self, connection: Any, claim: Claim, ids: Sequence[int]) -> int:
         """Do one batch; a row that breaks it is found by halving, and set aside."""
