@@ -13,12 +13,21 @@ from steersman.store import (
     as_tenant,
     audit_head,
     create_tenant,
+    declare,
     incidents_of,
     pin_point,
     retract,
 )
 from tests.learn.shipping_world import promote_point, publish_point, registry_of
-from tests.learn.world import declared, learn_all, point_of, rows, traffic
+from tests.learn.world import (
+    declared,
+    document,
+    learn_all,
+    point_of,
+    rows,
+    spoil,
+    traffic,
+)
 
 QUICK = ShippingSettings(publish_s=3600.0, refresh_s=3600.0, look_s=0.05)
 
@@ -238,3 +247,21 @@ async def acting(database, tenant):
             yield connection
     finally:
         await connection.close()
+
+
+async def test_a_point_that_cannot_be_read_is_told_and_the_others_are_shipped(
+    database, tenant, tmp_path, caplog
+):
+    registries = {tenant.name: registry_of(tmp_path, tenant)}
+    await learned(database, tenant, 5)
+    text = document().replace("decision: depth", "decision: width")
+    await declare(database, tenant.id, text, actor="test")
+    await spoil(database, tenant.id, "document || 'sails: 3\n'", point="width")
+    async with shipping(database, registries, looks=3) as seen:
+        pass
+    assert seen[0].published == {"search/depth": "0.1.1"}
+    assert all("search/width cannot be read" in one.failed[0] for one in seen)
+    assert all(one.expires is not None for one in seen)
+    told = [record for record in caplog.records if "search/width" in record.message]
+    assert len(told) == 1
+    assert "steersman tenant declare" in told[0].message

@@ -35,15 +35,15 @@ from steersman.store import (
     last_update,
     list_tenants,
     open_incident,
-    points_of,
+    points_as_they_are,
     retracted_of,
     snapshots_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from steersman.store import Database, PointRow, Tenant
+    from steersman.store import Database, PointRow, Tenant, UnreadablePoint
 
 _log = logging.getLogger(__name__)
 _AWAY = (*AWAY, StoreError, asyncpg.InterfaceError)
@@ -117,7 +117,7 @@ class Shipped:
         refused: what the guard refused, and why.
         drifted: points that went back to their base, and why.
         retracted: versions that were taken out, as skill/point version.
-        failed: what else did not work.
+        failed: what else did not work, and each point whose declaration cannot be read.
     """
 
     tenant: str
@@ -183,6 +183,7 @@ class _Shipping:
         self._checked: dict[tuple[str, str, str], float] = {}
         self._tried: dict[tuple[str, str, str], float] = {}
         self._out: set[tuple[str, str]] = set()
+        self._unreadable: dict[tuple[str, str, str], str] = {}
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Look for what is due over one connection, as long as no other process does."""
@@ -270,7 +271,8 @@ class _Shipping:
     ) -> None:
         async with as_tenant(connection, tenant.id):
             busy = {(one.skill, one.point) for one in await active_rollouts(connection, tenant.id)}
-            rows = await points_of(connection, tenant.id)
+            rows, unreadable = await points_as_they_are(connection, tenant.id)
+        self._tell_unreadable(tenant, unreadable, done)
         for row in rows:
             if (row.skill, row.point) in busy:
                 continue  # its versions are being compared; more of them would push these out
@@ -286,6 +288,18 @@ class _Shipping:
             except SteersmanError as error:
                 _log.exception("%s/%s is not shipped", row.skill, row.point)
                 done.failed.append(str(error))
+
+    def _tell_unreadable(
+        self, tenant: Tenant, unreadable: Sequence[UnreadablePoint], done: Shipped
+    ) -> None:
+        """Tell of points that are not shipped, as nobody can read them; in the log once."""
+        known = {(tenant.name, one.skill, one.point): one.why for one in unreadable}
+        for key, why in known.items():
+            if self._unreadable.get(key) != why:
+                _log.error("%s of %s is not shipped: %s", "/".join(key[1:]), tenant.name, why)
+            done.failed.append(why)
+        others = {key: why for key, why in self._unreadable.items() if key[0] != tenant.name}
+        self._unreadable = others | known
 
     async def _check(self, row: PointRow, tenant: Tenant, done: Shipped) -> None:
         """Look for drift as often as versions are published."""
