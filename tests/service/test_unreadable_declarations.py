@@ -71,3 +71,21 @@ async def test_a_process_that_starts_serves_the_others_and_takes_no_event_unscru
         await declare(database, tenant.id, POINT.replace("depth", "width"), actor="test")
         await s.until(lambda: s.service.replicas.problems() == 0)
         assert (await s.ask("POST", "/v1/feedback.submit", event)).status == 200
+
+
+async def test_the_status_and_the_versions_of_all_points_are_shown(
+    database, tenant, serving
+) -> None:
+    async with serving() as s:
+        await declare(database, tenant.id, POINT.replace("depth", "width"), actor="test")
+        await spoil(database, tenant)
+        depth, width = (await s.ask("GET", "/rl-status")).body["points"]
+        assert (depth["decision"], depth["algorithm"]) == ("depth", "lin_ucb")
+        assert "problem" not in depth
+        assert (width["decision"], width["snapshot"]) == ("width", "0.1.0")
+        assert (width["algorithm"], width["learning"]) == (None, None)
+        assert "sails" in width["problem"]
+        assert "steersman tenant declare" in width["problem"]
+        shown = (await s.ask("GET", "/v1/snapshots")).body["snapshots"]
+        told = [(one["decision"], one["version"], one["roles"]) for one in shown]
+        assert told == [("depth", "0.1.0", ["serving"]), ("width", "0.1.0", ["serving"])]

@@ -14,7 +14,7 @@ from steersman.learn import retract_version
 from steersman.rollout import checked_reason
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
-from steersman.store import active_rollouts, as_tenant, points_of, snapshots_of
+from steersman.store import active_rollouts, as_tenant, points_as_they_are, snapshots_of
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 
     from steersman.learn import Retracted
     from steersman.service.http import Request
-    from steersman.store import Breaker, Database, PointRow, RolloutRow, SnapshotRow
+    from steersman.store import (
+        Breaker,
+        Database,
+        PointRow,
+        RolloutRow,
+        SnapshotRow,
+        UnreadablePoint,
+    )
 
 _MOST = 200
 _BYTES = 64 * 1024
@@ -204,16 +211,19 @@ class Snapshots:
         shown = []
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):
             rollouts = await active_rollouts(connection, tenant)
-            for row in await points_of(connection, tenant):
+            # Of a declaration nothing is shown, so its versions are there whether it can be read.
+            rows, unreadable = await points_as_they_are(connection, tenant)
+            known: list[PointRow | UnreadablePoint] = [*rows, *unreadable]
+            for row in sorted(known, key=lambda it: (it.skill, it.point)):
                 place = row.skill, row.point
                 rollout = next((it for it in rollouts if (it.skill, it.point) == place), None)
                 found = await snapshots_of(connection, (tenant, *place))
-                shown += [_shown(one, row, rollout) for one in found[::-1][:_MOST]]
+                shown += [_shown(one, row.snapshot, rollout) for one in found[::-1][:_MOST]]
         return shown
 
 
-def _shown(found: SnapshotRow, row: PointRow, rollout: RolloutRow | None) -> ShownSnapshot:
-    roles = [] if found.version != row.snapshot else ["serving"]
+def _shown(found: SnapshotRow, serving: str, rollout: RolloutRow | None) -> ShownSnapshot:
+    roles = [] if found.version != serving else ["serving"]
     if rollout is not None:
         arms = {"control": rollout.control, "candidate": rollout.candidate}
         roles += [arm for arm, version in arms.items() if version == found.version]

@@ -15,7 +15,13 @@ import msgspec
 
 from steersman.service.app import Route
 from steersman.service.http import Answer, json_answer
-from steersman.store import active_rollouts, as_tenant, points_of
+from steersman.store import (
+    PointRow,
+    UnreadablePoint,
+    active_rollouts,
+    as_tenant,
+    points_as_they_are,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
     from steersman.service.guard import Guard
     from steersman.service.http import Request
     from steersman.service.replicas import Replicas
-    from steersman.store import Breaker, PointRow, RolloutRow
+    from steersman.store import Breaker, RolloutRow
 
 _HOUR_S = 3_600.0
 _MOST = 100_000
@@ -65,8 +71,8 @@ class PointStatus(msgspec.Struct, omit_defaults=True):
     Attributes:
         skill: the application capability.
         decision: the decision point.
-        algorithm: of its policy.
-        learning: online or frozen.
+        algorithm: of its policy; null: its declaration cannot be read.
+        learning: online or frozen; null likewise.
         snapshot: the state that serves: this snapshot,
         update_seq: and this many updates after it, as the learner has written them.
         replica_snapshot: what the process that answers holds; absent: not loaded yet.
@@ -79,13 +85,14 @@ class PointStatus(msgspec.Struct, omit_defaults=True):
         capped: whether there were more than could be looked at.
         pinned_seq: the update that it is frozen at; absent: it follows what is learned.
         rollout: under way; absent: there is none.
-        problem: why the process that answers does not serve what is wanted.
+        problem: why the process that answers does not serve what is wanted, or why nobody can read
+            what is declared, and what to do.
     """
 
     skill: str
     decision: str
-    algorithm: str
-    learning: str
+    algorithm: str | None
+    learning: str | None
     snapshot: str
     update_seq: int
     replica_snapshot: str | None
@@ -165,7 +172,7 @@ class StatusPage:
 
     async def _points(self, tenant: UUID, now: float) -> list[PointStatus]:
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):
-            rows = await points_of(connection, tenant)
+            rows, unreadable = await points_as_they_are(connection, tenant)
             learners = await _by_point(
                 connection, "SELECT skill, point, snapshot, seq FROM learner"
             )
@@ -179,13 +186,17 @@ class StatusPage:
                 (one.skill, one.point): one for one in await active_rollouts(connection, tenant)
             }
         points = []
-        for row in rows:
+        known: list[PointRow | UnreadablePoint] = [*rows, *unreadable]
+        for row in sorted(known, key=lambda it: (it.skill, it.point)):
             served = self._replicas.find(tenant, row.skill, row.point)
             status = _point(row, learners, due, served, recent, now)
             rollout = under_way.get((row.skill, row.point))
             if rollout is not None:
                 status.rollout = _rollout(rollout, served)
-            status.problem = self._replicas.problem(tenant, row.skill, row.point)
+            if isinstance(row, UnreadablePoint):
+                status.problem = row.why
+            else:
+                status.problem = self._replicas.problem(tenant, row.skill, row.point)
             points.append(status)
         return points
 
@@ -228,8 +239,14 @@ async def _recent(connection: Any, now: float) -> _Recent:
 
 
 def _point(
-    row: PointRow, learners: Any, due: Any, served: Served | None, recent: _Recent, now: float
+    row: PointRow | UnreadablePoint,
+    learners: Any,
+    due: Any,
+    served: Served | None,
+    recent: _Recent,
+    now: float,
 ) -> PointStatus:
+    declared = row if isinstance(row, PointRow) else None
     place = row.skill, row.point
     learner, work = learners.get(place), due.get(place)
     replica = None if served is None else served.replica
@@ -237,8 +254,8 @@ def _point(
     return PointStatus(
         row.skill,
         row.point,
-        row.spec.policy.algorithm,
-        row.spec.learning.mode,
+        None if declared is None else declared.spec.policy.algorithm,
+        None if declared is None else declared.spec.learning.mode,
         row.snapshot,
         0 if learner is None or learner["snapshot"] != row.snapshot else learner["seq"],
         None if replica is None else replica.snapshot,
@@ -249,7 +266,7 @@ def _point(
         rewarded,
         recent.sums[place] / rewarded if rewarded else None,
         recent.capped,
-        row.pinned_seq,
+        None if declared is None else declared.pinned_seq,
     )
 
 
