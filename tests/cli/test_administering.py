@@ -1,10 +1,13 @@
 """Commands that talk to the store: tenants, keys, learning, backups."""
 
+import asyncio
 import json
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
+from steersman.store import as_tenant, find_tenant
 
 CONFIGS = [Path("configs/assistant", f"{name}.yaml") for name in ("cache", "route", "tool")]
 
@@ -140,3 +143,42 @@ def test_compaction_and_queries_say_the_same(command, name):
 def test_retention_says_what_waits(command):
     done = command.json("data", "retain", "--days", 30)
     assert json.dumps(done["dropped"]) == "[]"
+
+
+@pytest.fixture
+def unreadable(command, database, name):
+    """A tenant of three points, of which `cache` was declared as this version cannot read."""
+    command("tenant", "declare", name, *CONFIGS)
+    asyncio.run(stored(database, name, "document || 'sails: 3'"))
+    yield name
+    asyncio.run(stored(database, name, "replace(document, 'sails: 3', '')"))
+
+
+async def stored(database, name, text):
+    tenant = await find_tenant(database, name)
+    connection = await database.connect("owner")
+    async with as_tenant(connection, tenant.id):
+        await connection.execute(f"UPDATE spec SET document = {text} WHERE point = 'cache'")
+    await connection.close()
+
+
+def test_a_point_that_cannot_be_read_is_told_with_what_to_do(command, unreadable):
+    shown = command.json("tenant", "points", unreadable)
+    told = {row["decision"]: row for row in shown}
+    assert [row.get("problem") is None for row in shown] == [True, True, False]
+    assert "sails" in told["cache"]["problem"]
+    assert "steersman tenant declare" in command("tenant", "points", unreadable)
+    (found,) = (row for row in command.json("doctor") if row["what"] == "declarations")
+    assert (found["verdict"], unreadable in found["found"]) == ("warn", True)
+    assert "sails" in command("learn", "verify", "--tenant", unreadable, status=1)
+    assert "sails" in command(
+        "learn", "rebuild", "assistant", "cache", "--tenant", unreadable, status=1
+    )
+
+
+def test_the_points_beside_one_that_cannot_be_read_go_on(command, unreadable):
+    assert command.json("learn", "verify", "assistant", "route", "--tenant", unreadable)
+    done = command.json("learn", "rebuild", "assistant", "route", "--tenant", unreadable)
+    assert done["snapshot"] == "0.2.0"
+    planned = ("rollout", "plan", "assistant", "route", "--sd", "0.1", "--units-per-day", "1000")
+    assert command.json(*planned, "--tenant", unreadable)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.cli.checkup import Finding
 from steersman.cli.options import close, run
 from steersman.errors import StoreError
-from steersman.store import Database
+from steersman.store import Database, as_tenant, list_tenants, points_as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +58,7 @@ async def _look_into(database: Database) -> list[Finding]:
         findings.append(migrations)
         if migrations.verdict == "ok":
             findings += [await _partitions(connection), await _learning(database)]
+            findings += await _declarations(database)
         return findings
     finally:
         await connection.close()
@@ -134,3 +135,21 @@ async def _learning(database: Database) -> Finding:
         advice = "is a learner running? `steersman learn run`; see its log"
         return Finding("learning", "warn", f"outcomes wait for {late_s:,.0f} s", advice)
     return Finding("learning", "ok", "no outcome waits long")
+
+
+async def _declarations(database: Database) -> list[Finding]:
+    """Return a finding for each declaration that this version cannot read; one if it reads all."""
+    found, count = [], 0
+    connection = await database.connect("app")
+    try:
+        for tenant in await list_tenants(database):
+            async with as_tenant(connection, tenant.id):
+                rows, unreadable = await points_as_they_are(connection, tenant.id)
+            count += len(rows)
+            found += [(tenant.name, point) for point in unreadable]
+    finally:
+        await connection.close()
+    if not found:
+        return [Finding("declarations", "ok", f"{count} decision points can be read")]
+    advice = "do as it says; until then its outcomes wait to be learned, and all others go on"
+    return [Finding("declarations", "warn", f"{name}: {it.why}", advice) for name, it in found]

@@ -12,6 +12,7 @@ from steersman.cli.options import (
     actor,
     administers,
     close,
+    find_point,
     for_tenant,
     home_option,
     run,
@@ -21,7 +22,7 @@ from steersman.cli.showing import as_fields, show, show_rows
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
 from steersman.errors import StateError, StoreError
 from steersman.learn import rebuild, run_learner, verify
-from steersman.store import Database, as_tenant, points_of
+from steersman.store import Database, UnreadablePoint, as_tenant, points_as_they_are
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +123,7 @@ def rebuild_command(
     """
 
     async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
-        row = await _find(database, tenant, skill, point)
+        row = await find_point(database, tenant, skill, point)
         return as_fields(await rebuild(database, row, actor=actor(), until=until, exclude=exclude))
 
     show(for_tenant(home, tenant_name, work), as_json=as_json)
@@ -147,35 +148,43 @@ def verify_command(
             rows = [row for row in rows if row.skill == skill and point in {None, row.point}]
             if not rows:
                 raise _unknown(tenant, skill, point)
-        found = [(row, await verify(database, row)) for row in rows]
-        return [
-            {"skill": row.skill, "decision": row.point, "holds": v.holds, **as_fields(v)}
-            for row, v in found
-        ]
+        return [await _verified(database, row) for row in rows]
 
     rows = for_tenant(home, tenant_name, work)
     columns = ("skill", "decision", "holds", "decisions", "updates", "pending")
     show_rows(rows, (*columns, "wrong_rewards", "state"), as_json=as_json, none="nothing declared")
-    wrong = [f"{row['skill']}/{row['decision']}" for row in rows if not row["holds"]]
+    problems = [row["problem"] for row in rows if "problem" in row]
+    wrong = [
+        f"{row['skill']}/{row['decision']}"
+        for row in rows
+        if not row["holds"] and "problem" not in row
+    ]
     if wrong:
-        message = f"{', '.join(wrong)} do not follow from the log; `steersman learn rebuild` does"
-        raise StateError(message)
+        problems.append(
+            f"{', '.join(wrong)} do not follow from the log; `steersman learn rebuild` does"
+        )
+    if problems:
+        raise StateError("\n".join(problems))
 
 
-async def _find(database: Database, tenant: Tenant, skill: str, point: str) -> PointRow:
-    for row in await _points(database, tenant):
-        if (row.skill, row.point) == (skill, point):
-            return row
-    raise _unknown(tenant, skill, point)
+async def _verified(database: Database, row: PointRow | UnreadablePoint) -> dict[str, Any]:
+    """Return what was found of a point; of one that cannot be read, why nothing was."""
+    place = {"skill": row.skill, "decision": row.point}
+    if isinstance(row, UnreadablePoint):
+        return {**place, "holds": False, "problem": row.why}
+    found = await verify(database, row)
+    return {**place, "holds": found.holds, **as_fields(found)}
 
 
-async def _points(database: Database, tenant: Tenant) -> list[PointRow]:
+async def _points(database: Database, tenant: Tenant) -> list[PointRow | UnreadablePoint]:
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, tenant.id):
-            return await points_of(connection, tenant.id)
+            rows, unreadable = await points_as_they_are(connection, tenant.id)
     finally:
         await connection.close()
+    known: list[PointRow | UnreadablePoint] = [*rows, *unreadable]
+    return sorted(known, key=lambda row: (row.skill, row.point))
 
 
 def _unknown(tenant: Tenant, skill: str, point: str | None) -> StoreError:

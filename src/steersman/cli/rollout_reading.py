@@ -29,7 +29,7 @@ from steersman.rollout import (
     recompute,
     traffic_of,
 )
-from steersman.store import as_tenant, find_rollout, points_of, rollouts_of, verdicts_of
+from steersman.store import as_tenant, find_declared, find_rollout, rollouts_of, verdicts_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -242,9 +242,9 @@ async def find(connection: Any, tenant: Tenant, which: str) -> RolloutRow:
 
 
 async def _declared(connection: Any, tenant: Tenant, skill: str, point: str) -> PointRow:
-    for row in await points_of(connection, tenant.id):
-        if (row.skill, row.point) == (skill, point):
-            return row
+    row = await find_declared(connection, (tenant.id, skill, point))
+    if row is not None:
+        return row
     message = f"{tenant.name} has no decision point {skill}/{point}; "
     raise RolloutError(message + f"`steersman tenant points {tenant.name}` shows those there are")
 

@@ -25,11 +25,11 @@ from steersman.store import (
     create_key,
     create_tenant,
     declare,
+    find_declared,
     list_keys,
     list_tenants,
     load_secret,
     migrate,
-    points_of,
 )
 
 if TYPE_CHECKING:
@@ -102,11 +102,11 @@ async def _declared(database: Database, tenant: Tenant, document: str) -> PointR
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, tenant.id):
-            for row in await points_of(connection, tenant.id):
-                if (row.skill, row.point) == (spec.skill, spec.decision):
-                    return row
+            row = await find_declared(connection, (tenant.id, spec.skill, spec.decision))
     finally:
         await connection.close()
+    if row is not None:
+        return row
     return await declare(database, tenant.id, document, actor=actor())
 
 

@@ -56,6 +56,9 @@ def command(url: str, api_key: str | None, home: Path, *, as_json: bool) -> None
     if served is not None:
         click.echo(f"{url} is {served['guardian_state']}; its last hour")
         show_rows(served["points"], _SERVED, as_json=False, none="nothing declared yet")
+        for point in served["points"]:
+            if point.get("problem"):
+                click.echo(f"{point['skill']}/{point['decision']}: {point['problem']}")
     if stored is not None:
         click.echo(f"{'' if served is None else chr(10)}store")
         show_rows(stored, _STORED, as_json=False, none="nothing declared yet")

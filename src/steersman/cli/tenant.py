@@ -16,13 +16,14 @@ from steersman.store import (
     erase,
     export,
     list_tenants,
-    points_of,
+    points_as_they_are,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
-    from steersman.store import Database, Erased, PointRow, Tenant
+    from steersman.store import Database, Erased, PointRow, Tenant, UnreadablePoint
 
 _name = click.argument("name")
 _documents = click.argument(
@@ -79,17 +80,20 @@ def declare_command(name: str, files: tuple[Path, ...], home: Path, *, as_json: 
 @_name
 @administers
 def points(name: str, home: Path, *, as_json: bool) -> None:
-    """Show what the tenant NAME declared."""
+    """Show what the tenant NAME declared; what cannot be read is told with what to do."""
 
-    async def work(database: Database, tenant: Tenant) -> list[PointRow]:
+    async def work(
+        database: Database, tenant: Tenant
+    ) -> tuple[list[PointRow], list[UnreadablePoint]]:
         connection = await database.connect("app")
         try:
             async with as_tenant(connection, tenant.id):
-                return await points_of(connection, tenant.id)
+                return await points_as_they_are(connection, tenant.id)
         finally:
             await connection.close()
 
-    _show_points(for_tenant(home, name, work), as_json=as_json)
+    readable, unreadable = for_tenant(home, name, work)
+    _show_points(readable, unreadable, as_json=as_json)
 
 
 @command.command("export")
@@ -151,8 +155,10 @@ def erase_command(
     show({**shown, "learned": learned, "published": published}, as_json=as_json)
 
 
-def _show_points(rows: list[PointRow], *, as_json: bool) -> None:
-    shown = [
+def _show_points(
+    rows: Sequence[PointRow], unreadable: Sequence[UnreadablePoint] = (), *, as_json: bool
+) -> None:
+    shown: list[dict[str, Any]] = [
         {
             "skill": row.skill,
             "decision": row.point,
@@ -163,9 +169,23 @@ def _show_points(rows: list[PointRow], *, as_json: bool) -> None:
         }
         for row in rows
     ]
+    shown += [
+        {
+            "skill": row.skill,
+            "decision": row.point,
+            "policy": None,
+            "actions": None,
+            "snapshot": row.snapshot,
+            "spec_hash": row.spec_hash,
+            "problem": row.why,
+        }
+        for row in unreadable
+    ]
     none = "nothing declared yet; `steersman tenant declare NAME FILE` does"
     columns = ("skill", "decision", "policy", "actions", "snapshot")
     show_rows(shown, columns, as_json=as_json, none=none)
+    for row in () if as_json else unreadable:
+        click.echo(row.why, err=True)
 
 
 def _tenant(tenant: Tenant) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from steersman.store.events import log_events
 from steersman.store.importing.mapping import load_mapping
 from steersman.store.importing.reading import read_rows
 from steersman.store.importing.rows import Converter
-from steersman.store.points import points_of
+from steersman.store.points import find_declared, points_as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -248,10 +248,10 @@ async def _point(connection: Any, tenant: UUID, loaded: LoadedMapping) -> PointR
     """Return the decision point that a mapping names, if the mapping fits it."""
     mapping = loaded.mapping
     async with as_tenant(connection, tenant):
-        points = {(row.skill, row.point): row for row in await points_of(connection, tenant)}
-    point = points.get((mapping.skill, mapping.decision))
+        point = await find_declared(connection, (tenant, mapping.skill, mapping.decision))
+        points, _ = await points_as_they_are(connection, tenant)
     if point is None:
-        known = ", ".join(f"{skill}/{name}" for skill, name in points) or "none"
+        known = ", ".join(f"{row.skill}/{row.point}" for row in points) or "none"
         got = f"{mapping.skill}/{mapping.decision}"
         what = "no such decision point is declared for this tenant"
         problem = Problem(("decision",), what, got, known, "declare it first, or correct the name")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from steersman.errors import RolloutError, SteersmanError, StoreError
 from steersman.rollout import RolloutPlan, plan_of
-from steersman.store import as_tenant, points_of
+from steersman.store import as_tenant, find_declared
 from steersman.systems.pipeline import shipping
 from steersman.systems.pipeline.dataset import count_log
 from steersman.systems.pipeline.declaring import candidate_of, check_points, document_of
@@ -109,22 +109,26 @@ async def declared_points(
 
     Raises:
         StoreError: one is not declared.
+        SpecError: the declaration of one cannot be read.
 
     No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     connection = await workshop.database.connect("app")
     try:
         async with as_tenant(connection, workshop.tenant.id):
-            rows = await points_of(connection, workshop.tenant.id)
+            found = {
+                name: await find_declared(connection, (workshop.tenant.id, system.skill, name))
+                for name in names
+            }
     finally:
         await connection.close()
-    known = {row.point: row for row in rows if row.skill == system.skill}
+    known = {name: row for name, row in found.items() if row is not None}
     absent = [name for name in names if name not in known]
     if absent:
         tenant, file = workshop.tenant.name, f"configs/{system.name}/{absent[0]}.yaml"
         message = f"{tenant} has not declared {system.skill}/{', '.join(absent)}; "
         raise StoreError(message + f"`steersman tenant declare {tenant} {file}` declares it")
-    return {name: known[name] for name in names}
+    return known
 
 
 class _PointRun:
