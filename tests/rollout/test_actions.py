@@ -4,11 +4,17 @@ import asyncio
 
 import pytest
 
-from steersman.errors import ActionNotAllowedError, InputError, RolloutError, StateError
+from steersman.errors import (
+    ActionNotAllowedError,
+    InputError,
+    RolloutError,
+    SpecError,
+    StateError,
+)
 from steersman.learn import Reason, publish
 from steersman.rollout import act, close_incident, explain
 from steersman.store import declare, history, hold_point, pin_point, unpin_point
-from tests.learn.world import learn_all
+from tests.learn.world import learn_all, spoil
 from tests.rollout.world import NoSigner, another, check_history, document, world
 
 
@@ -273,3 +279,18 @@ async def test_an_incident_is_closed_once_with_a_reason(database, tenant):
     again = await close_incident(database, tenant.id, incident.id, **who(w, "again"))
     assert closed.closed_at == again.closed_at
     assert (await w.read(history))[1].detail == {"kind": "manual_rollback", "reason": "a typo"}
+
+
+async def test_a_candidate_is_stopped_though_the_declaration_cannot_be_read(database, tenant):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    await spoil(database, tenant.id, "document || 'sails: 3\n'")
+
+    async def do(action, **more):
+        return await act(database, tenant.id, begun.id, action, **{**who(w), **more})
+
+    assert (await do("pause")).status == "paused"
+    assert (await do("resume")).status == "running"
+    with pytest.raises(SpecError, match=r"cannot be read.*steersman tenant declare"):
+        await do("promote", force=True)
+    assert (await do("rollback")).status in {"aborted", "rolled_back"}

@@ -21,7 +21,7 @@ from steersman.store import (
     as_tenant,
     claim_rollout,
     find_rollout,
-    hold_point,
+    hold_as_it_is,
     hold_view,
     incidents_of,
     last_update,
@@ -37,7 +37,14 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.learn import Bases
-    from steersman.store import Database, IncidentRow, PointRow, RolloutRow, VerdictRow
+    from steersman.store import (
+        Database,
+        IncidentRow,
+        PointRow,
+        RolloutRow,
+        UnreadablePoint,
+        VerdictRow,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +134,15 @@ async def act(
                 await candidate_of(connection, point, known.candidate, bases or StoredBases())
         now = datetime.fromtimestamp(clock(), UTC)
         async with connection.transaction():
-            point = await hold_point(connection, key)
+            # What stops a candidate needs no declaration: one that is damaged keeps nobody from it.
+            held = await hold_as_it_is(connection, key)
             row = await claim_rollout(connection, tenant, identifier, "", idle_s=None)
             if row is None:
                 raise _unknown(identifier)
             wanted = known.step if step is None and action == "promote" else step
             if wanted is not None and row.step != wanted:
                 raise _moved_on(row, wanted)
-            deed = _Deed(connection, row, point, actor, reason, now)
+            deed = _Deed(connection, row, held, actor, reason, now)
             return await deed.do(action, force=force)
     finally:
         await connection.close()
@@ -222,7 +230,7 @@ class _Deed:
         self,
         connection: Any,
         row: RolloutRow,
-        point: PointRow,
+        point: PointRow | UnreadablePoint,
         actor: str,
         reason: str,
         now: datetime,

@@ -65,6 +65,8 @@ class UnreadablePoint:
         snapshot: the policy state that served when it could be read.
         spec_hash: 32 bytes, of what the declaration meant.
         why: what is wrong, and what to do.
+        pinned_seq: as of a `PointRow`.
+        pinned_by: likewise.
     """
 
     skill: str
@@ -72,6 +74,8 @@ class UnreadablePoint:
     snapshot: str
     spec_hash: bytes
     why: str
+    pinned_seq: int | None = None
+    pinned_by: UUID | None = None
 
 
 async def points_of(connection: Any, tenant: UUID) -> list[PointRow]:
@@ -249,7 +253,13 @@ def _read(row: Any) -> PointRow | UnreadablePoint:
         return _row(row)
     except SpecError as error:
         return UnreadablePoint(
-            row["skill"], row["point"], row["snapshot"], row["spec_hash"], str(error)
+            row["skill"],
+            row["point"],
+            row["snapshot"],
+            row["spec_hash"],
+            str(error),
+            row["pinned_seq"],
+            row["pinned_by"],
         )
 
 

@@ -8,7 +8,7 @@ from steersman.errors import StateError
 from steersman.registry import Ingredients, next_version
 from steersman.store.database import set_tenant
 from steersman.store.learning import UPDATE_COLUMNS, UpdateRow, tell_replicas
-from steersman.store.points import find_declared
+from steersman.store.points import find_as_it_is, find_declared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.spec import DecisionPoint
-    from steersman.store.points import PointRow
+    from steersman.store.points import PointRow, UnreadablePoint
     from steersman.store.work import Point
 
 _THIS = "tenant = $1 AND skill = $2 AND point = $3"
@@ -81,6 +81,29 @@ async def hold_point(connection: Any, point: Point) -> PointRow:
     return row
 
 
+async def hold_as_it_is(connection: Any, point: Point) -> PointRow | UnreadablePoint:
+    """Hold a point as `hold_point` does, though its declaration may not be readable.
+
+    Args:
+        connection: of role worker, within a transaction; the tenant is set here.
+        point: tenant, skill and decision point.
+
+    Returns:
+        The point as it is.
+
+    Raises:
+        StateError: there is no such point.
+
+    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
+    """
+    await _lock(connection, point)
+    row = await find_as_it_is(connection, point)
+    if row is None:
+        raise _absent(point)
+    await connection.execute(f"SELECT FROM learner WHERE {_THIS} FOR UPDATE", *point)
+    return row
+
+
 async def hold_snapshots(connection: Any, point: Point) -> PointRow:
     """Hold the snapshots of a point until the transaction ends, while its learner goes on.
 
@@ -96,12 +119,20 @@ async def hold_snapshots(connection: Any, point: Point) -> PointRow:
 
     No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
     """
+    await _lock(connection, point)
+    return await hold_view(connection, point)
+
+
+async def _lock(connection: Any, point: Point) -> None:
     await set_tenant(connection, point[0])
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
         "declare/" + "/".join(map(str, point)),
     )
-    return await hold_view(connection, point)
+
+
+def _absent(point: Point) -> StateError:
+    return StateError(f"there is no decision point {point[1]}/{point[2]}; declare it first")
 
 
 async def hold_view(connection: Any, point: Point) -> PointRow:
@@ -124,7 +155,7 @@ async def hold_view(connection: Any, point: Point) -> PointRow:
     row = await find_declared(connection, point)
     if row is not None:
         return row
-    raise StateError(f"there is no decision point {point[1]}/{point[2]}; declare it first")
+    raise _absent(point)
 
 
 async def last_update(connection: Any, point: Point) -> int:
