@@ -52,6 +52,7 @@ def plan(few, tmp_path_factory):
         vectors=np.stack([target.vector for target in told]),
         seeds=(0, 1),
         searched=4,
+        shortlist=0,
         limit=4,
         embedder=words_of,
     )

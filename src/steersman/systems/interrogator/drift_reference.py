@@ -162,8 +162,8 @@ def excursion(z: Floats) -> float:
     Args:
         z: (t,) standardised residuals, 1 or more.
 
-    >>> excursion(np.array([1.0, 1.0, -4.0]))
-    1.4142135623730951
+    >>> round(excursion(np.array([1.0, 1.0, -4.0])), 4)
+    1.4142
     """
     sums = np.abs(np.cumsum(z)) / np.sqrt(np.arange(1, len(z) + 1))
     return float(sums.max())

@@ -200,7 +200,7 @@ def _steps(name: str, trial: Trial, arm: str) -> tuple[Floats, Floats, str]:
     if name == "steps_to_share":
         trial, levels = trial.searched(), SHARE * trial.best
         if not levels.size:
-            return np.zeros(0), np.zeros(0), "no target was searched exhaustively"
+            return np.zeros(0), np.zeros(0), "no target was searched"
     else:
         levels = np.full(len(trial.names), _FOUND)
     runs = trial.courses[CONTROL], trial.courses[arm]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SHARE = 0.9
-"""Of what an exhaustive search reaches: the second level that sessions are timed to."""
+"""Of what a search by trying comes to: the second level that sessions are timed to."""
 _RESAMPLES = 4_000
 # A similarity counts as reached within the rounding of sums of 16-bit products.
 _ROUNDING = 1e-9

@@ -95,6 +95,12 @@ def _set(name: str, found: Mapping[str, Any], trial: Trial, candidate: str) -> l
         "each; the same targets for every way of choosing, each with a cache of its own. Intervals "
         "are 95 %, over targets. An embedder call is one text that no cache had."
     )
+    if found["searched"]:
+        about += (
+            f" Beforehand {found['searched']} targets were searched: at each step "
+            f"{found['search_tries']} questions tried, those with the nearest options, the best "
+            f"kept; that came to {found['search_similarity']:.3f}."
+        )
     parts = [f"<h2>{escape(name)}</h2>", f"<p>{about}</p>", _arms(found), _against(found)]
     parts += [_gate(found), *_pictures(trial, candidate)]
     return parts
@@ -104,7 +110,7 @@ def _arms(found: Mapping[str, Any]) -> str:
     heads = ["chosen by", "similarity reached", "embedder calls", "cache hits", "solved at .90"]
     heads += ["questions to .90"]
     timed = any("steps_to_share" in arm for arm in found["arms"].values())
-    share = f"{SHARE:.0%} of exhaustive"
+    share = f"{SHARE:.0%} of the search"
     heads += [f"reached {share}", f"questions to {share}"] if timed else []
     rows = []
     for arm, figures in found["arms"].items():
@@ -183,7 +189,7 @@ def _by_steps(trial: Trial) -> Any:
         curve = curve_by_steps(runs, trial.limit)
         axes.plot(curve, color=_COLOURS[arm], label=_name(arm), marker=".")
     if len(trial.best):
-        axes.axhline(trial.best.mean(), color="#888", linestyle=":", label="exhaustive search")
+        axes.axhline(trial.best.mean(), color="#888", linestyle=":", label="search")
     axes.legend(frameon=False)
     return figure
 

@@ -67,7 +67,9 @@ class Plan:
         vectors: (m, size) embeddings of the log's targets.
         arms: Any of `ARMS`; the control among them.
         seeds: Each orders the targets and draws the choices anew.
-        searched: How many targets, from the first, are searched exhaustively beforehand.
+        searched: How many targets, from the first, are searched beforehand.
+        shortlist: At each step of that search the questions tried, those whose options alone are
+            nearest; 0: all of them, at some 450 texts a step.
         limit: Most questions to a target.
         embedder: Makes the embedder in each process, from the directory of caches.
         home: That directory.
@@ -84,6 +86,7 @@ class Plan:
     arms: tuple[str, ...] = ARMS
     seeds: tuple[int, ...] = (0, 1, 2)
     searched: int = 0
+    shortlist: int = 8
     limit: int = LIMIT
     embedder: Callable[[Path | None], Embedder] = cached_minilm
     home: Path | None = None
@@ -105,17 +108,19 @@ class Trial:
     Args:
         names: (m,) of the targets.
         courses: By arm: (seeds, m) courses, targets in the order of ``names``.
-        best: (searched,) similarity that the exhaustive search reached.
+        best: (searched,) similarity that the search reached.
         limit: Most questions to a target.
+        shortlist: Questions that the search tried at each step; 0: all of them.
     """
 
     names: tuple[str, ...]
     courses: Mapping[str, tuple[tuple[Course, ...], ...]]
     best: NDArray[np.float64]
     limit: int
+    shortlist: int = 0
 
     def searched(self) -> Trial:
-        """Return the part of the trial whose targets were searched exhaustively."""
+        """Return the part of the trial whose targets were searched."""
         m = len(self.best)
         return replace(
             self,
@@ -129,7 +134,7 @@ def run_trial(
 ) -> Trial:
     """Return what every arm made of every target, once for each seed.
 
-    The exhaustive search runs first, so that what it reached is fixed before anything is compared.
+    The search runs first, so that what it reached is fixed before anything is compared.
     Each arm and seed starts with an empty cache of answers and keeps it over its targets. Beneath
     them lies the machine's cache of embedded texts, which saves time and is not counted.
 
@@ -175,7 +180,7 @@ def _run_trial(plan: Plan, spread: Any, done: Callable[[int], None]) -> Trial:
     )
     courses = {arm: tuple(tuple(runs[arm, seed]) for seed in plan.seeds) for arm in plan.arms}
     names = tuple(target.name for target in plan.targets)
-    return Trial(names, courses, np.array(best, np.float64), plan.limit)
+    return Trial(names, courses, np.array(best, np.float64), plan.limit, plan.shortlist)
 
 
 def _told(parts: Iterable[Sequence[Any]], done: Callable[[int], None]) -> Iterator[Sequence[Any]]:
@@ -191,10 +196,12 @@ def _embedder(make: Callable[[Path | None], Embedder], home: Path | None) -> Emb
 
 
 def _search(job: tuple[Plan, int, int]) -> list[float]:
-    """Return what an exhaustive search reached, for a run of targets."""
+    """Return what the search reached, for a run of targets."""
     plan, start, end = job
-    answerer = OptionAnswerer(_embedder(plan.embedder, plan.home), MemoryCache())
-    chooser = Exhaustive(answerer)
+    embedder = _embedder(plan.embedder, plan.home)
+    answerer = OptionAnswerer(embedder, MemoryCache())
+    nearest = Nearest(embedder) if plan.shortlist else None
+    chooser = Exhaustive(answerer, nearest=nearest, shortlist=max(1, plan.shortlist))
     return [
         _investigated(plan, place, chooser, answerer, np.random.default_rng(0)).reached
         for place in range(start, end)
