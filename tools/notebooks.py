@@ -1,0 +1,178 @@
+"""Runs notebooks from top to bottom in a fresh process and keeps, or compares, their outputs.
+
+usage: python -m tools.notebooks [--check] NOTEBOOK...
+
+A Jupyter kernel would do the same with 86 MB and open ports; nothing here needs one. Cells are
+plain Python without magics, warnings are errors, and no path, date or version is written down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+CELLS = Path(__file__).with_name("notebook_cells.py").resolve()
+TOLERANCE = 2e-3
+"""Of a shown number, relative above 1: rounded figures may differ by a unit between machines."""
+
+_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d[\d,]*\.?\d*|\.\d+)")
+
+
+class CellError(Exception):
+    """A cell raised, or the process that ran it ended otherwise."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run notebooks; return 1 where one fails or, with ``--check``, shows something else.
+
+    Args:
+        arguments: Those of the command line.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tools.notebooks", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare with what is stored")
+    parser.add_argument("notebooks", nargs="+", type=Path)
+    options = parser.parse_args(arguments)
+    status = 0
+    for path in options.notebooks:
+        stored = read(path)
+        try:
+            outputs = run(stored, path.parent)
+        except CellError as failed:
+            print(f"{path}: {failed}")
+            status = 1
+            continue
+        if not options.check:
+            write(path, stored, outputs)
+            continue
+        for difference in differences(stored, outputs):
+            print(f"{path}: {difference}")
+            status = 1
+    return status
+
+
+def read(path: Path) -> Any:
+    """Return a notebook of format 4, checked against its schema.
+
+    Args:
+        path: The file.
+
+    Raises:
+        nbformat.ValidationError: It is no valid notebook.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def run(notebook: Any, folder: Path) -> list[list[dict[str, Any]]]:
+    """Return the outputs of each code cell, run in order in a fresh process.
+
+    Args:
+        notebook: As `read` returns it; unchanged.
+        folder: Working directory of the cells.
+
+    Raises:
+        CellError: A cell failed; with its traceback.
+    """
+    sources = [cell.source for cell in _code(notebook)]
+    ran = subprocess.run(
+        [sys.executable, "-P", "-W", "error", CELLS],
+        input=json.dumps(sources),
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "MPLBACKEND": "agg"},
+        check=False,
+    )
+    if ran.returncode != 0:
+        raise CellError(ran.stderr.strip())
+    outputs: list[list[dict[str, Any]]] = json.loads(ran.stdout)
+    return outputs
+
+
+def write(path: Path, notebook: Any, outputs: list[list[dict[str, Any]]]) -> None:
+    """Write a notebook with these outputs, and without anything that tells of a machine.
+
+    Args:
+        path: The file.
+        notebook: Its cells; gets the outputs.
+        outputs: Of each code cell.
+    """
+    for number, (cell, made) in enumerate(zip(_code(notebook), outputs, strict=True), 1):
+        cell.execution_count, cell.metadata = number, {}
+        cell.outputs = [nbformat.from_dict(output) for output in made]
+    notebook.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        }
+    )
+    nbformat.validate(notebook)
+    nbformat.write(notebook, path)
+
+
+def differences(notebook: Any, outputs: list[list[dict[str, Any]]]) -> list[str]:
+    """Return where a notebook shows something else than was computed; pictures only if missing.
+
+    Args:
+        notebook: With stored outputs.
+        outputs: Computed ones, of each code cell.
+    """
+    found = []
+    for number, (cell, made) in enumerate(zip(_code(notebook), outputs, strict=True), 1):
+        stored = [_kinds(output) for output in cell.outputs]
+        computed = [_kinds(output) for output in made]
+        if [list(kinds) for kinds in stored] != [list(kinds) for kinds in computed]:
+            found.append(f"cell {number} has outputs {stored}, computed are {computed}")
+            continue
+        for before, now in zip(stored, computed, strict=True):
+            found += [
+                f"cell {number} shows\n{text}\nand computes\n{now[kind]}"
+                for kind, text in before.items()
+                if kind != "image/png" and not alike(text, now[kind])
+            ]
+    return found
+
+
+def alike(stored: str, computed: str) -> bool:
+    """Return whether two texts have the same words, and numbers within the tolerance.
+
+    Args:
+        stored: What a notebook shows.
+        computed: What it computes.
+
+    >>> alike("mean .150, 12 rows", "mean .151,  12 rows"), alike("mean .150", "mean .160")
+    (True, False)
+    """
+    words, others = (" ".join(_NUMBER.sub("#", text).split()) for text in (stored, computed))
+    pairs = zip(_numbers(stored), _numbers(computed), strict=False)
+    return words == others and all(
+        abs(a - b) <= TOLERANCE * max(1.0, abs(a)) + 1e-12 for a, b in pairs
+    )
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(n.replace(",", "").replace("−", "-")) for n in _NUMBER.findall(text)]
+
+
+def _kinds(output: Any) -> dict[str, str]:
+    """Return what an output shows, by media type; what was printed as plain text."""
+    if output["output_type"] == "stream":
+        return {"stream": output["text"]}
+    return dict(output["data"])
+
+
+def _code(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
