@@ -102,8 +102,9 @@ async def test_what_was_committed_before_its_answer_got_lost_is_written_once(
     assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
 
 
+@pytest.mark.parametrize("options", [{}, {"lanes": 3, "max_rows": 16}])
 async def test_connections_that_are_cut_lose_and_double_nothing(
-    database: Database, tenant: Tenant
+    database: Database, tenant: Tenant, options: dict[str, int]
 ) -> None:
     rng = random.Random(5)
     cutter = await database.connect(None)
@@ -111,7 +112,7 @@ async def test_connections_that_are_cut_lose_and_double_nothing(
     written: list[Any] = []
     cuts = 0
 
-    async with _flusher(database) as commits:
+    async with _flusher(database, **options) as commits:
         for place in range(0, len(rows), 60):
             waiting = [commits.submit([row]) for row in rows[place : place + 60]]
             await asyncio.sleep(rng.uniform(0, 0.01))
@@ -145,6 +146,35 @@ async def test_crossing_keys_of_two_processes_get_one_decision_each(
     assert {len(ids) for ids in named.values()} == {1}
     stored = await _ids(database, tenant.id)
     assert sorted(stored) == sorted(identifier for ids in named.values() for identifier in ids)
+
+
+async def test_a_second_flush_begins_only_when_much_is_waiting(
+    database: Database, tenant: Tenant
+) -> None:
+    begun: asyncio.Queue[int] = asyncio.Queue()
+    go = asyncio.Event()
+
+    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+        if rows:
+            begun.put_nowait(len(rows))
+            await go.wait()
+        return await log_decisions(connection, rows)
+
+    rows = [decision(tenant.id) for _ in range(40)]
+    async with _flusher(database, write, lanes=2, max_rows=16) as commits:
+        waiting = [commits.submit([rows[0]])]
+        assert await begun.get() == 1
+        waiting += [commits.submit([row]) for row in rows[1:8]]
+        await asyncio.sleep(0.1)
+        assert begun.empty()
+        waiting.append(commits.submit([rows[8]]))
+        assert await begun.get() == 8
+        waiting += [commits.submit([row]) for row in rows[9:]]
+        assert commits.depth == len(rows)
+        go.set()
+        assert await asyncio.gather(*waiting) == [{}] * len(rows)
+    assert commits.depth == 0
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
 
 
 async def test_a_row_whose_waiter_left_is_still_written(database: Database, tenant: Tenant) -> None:

@@ -17,7 +17,14 @@ from steersman.service.deciding import Deciding
 from steersman.service.intake import Intake
 from steersman.service.replicas import Replicas
 from steersman.service.verified import Verified
-from steersman.store import GroupCommit, load_secret, log_decisions, log_events
+from steersman.store import (
+    GroupCommit,
+    connect_writer,
+    load_secret,
+    log_decisions,
+    log_events,
+    log_packed_events,
+)
 from steersman.wire import id_time, new_id
 from tests.faults.checks import check_learning, check_promises, settled
 from tests.faults.traffic import traffic
@@ -122,7 +129,7 @@ async def _parts(made, clock):
     replicas = Replicas(made.database, pool, Verified(made.home))
     decisions = GroupCommit(lambda: made.database.connect("app"), log_decisions, lambda row: row.id)
     events = GroupCommit(
-        lambda: made.database.connect("app"), log_events, lambda row: (row.tenant, row.id)
+        lambda: connect_writer(made.database), log_packed_events, lambda row: row.name, lanes=2
     )
     for part in (replicas, decisions, events):
         part.start()

@@ -8,6 +8,7 @@ import os
 import time
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,13 +36,12 @@ from steersman.store import (
     AWAY,
     Breaker,
     DecisionRow,
-    EventRow,
     GroupCommit,
     connect_writer,
     find_keys,
     load_secret,
     log_decisions,
-    log_events,
+    log_packed_events,
     store_is_away,
 )
 from steersman.wire import Refused
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
-    from steersman.store import Database, KeyRow, Taken
+    from steersman.store import Database, KeyRow, PackedEvent, Taken
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.1
@@ -125,10 +125,11 @@ class Service:
             lambda row: row.id,
             on_flush=self.metrics.on_flush("decisions"),
         )
-        self.event_rows: GroupCommit[EventRow, Any] = GroupCommit(
+        self.event_rows: GroupCommit[PackedEvent, Any] = GroupCommit(
             partial(connect_writer, database),
-            log_events,
-            lambda row: (row.tenant, row.id),
+            log_packed_events,
+            attrgetter("name"),
+            lanes=2,
             on_flush=self.metrics.on_flush("events"),
         )
         self.guard = Guard(lambda: self.decisions.depth + self.event_rows.depth, time.monotonic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -165,12 +166,18 @@ class Endpoints:
         results = await self._intake.take(
             request.key.tenant, batch.events, batch.records, traceparent=request.traceparent
         )
-        for result in results[: len(batch.records)]:
-            self._metrics.event("record", result.status)
-        for event, result in zip(batch.events, results[len(batch.records) :], strict=True):
-            kind = event.get("type") if result.status != "refused" else "unknown"
-            self._metrics.event(str(kind), result.status)
+        self._count_results(batch, results)
         return json_answer({"results": results})
+
+    def _count_results(self, batch: EventBatch, results: Sequence[EventResult]) -> None:
+        records = len(batch.records)
+        seen = Counter(("record", result.status) for result in results[:records])
+        seen.update(
+            ("unknown" if result.status == "refused" else str(event.get("type")), result.status)
+            for event, result in zip(batch.events, results[records:], strict=True)
+        )
+        for (kind, status), count in seen.items():
+            self._metrics.event(kind, status, count)
 
     def _one(self, kind: EventType) -> Callable[[Request], Awaitable[Answer]]:
         async def take(request: Request) -> Answer:

@@ -15,7 +15,7 @@ import msgspec
 
 from steersman.service.http import converted
 from steersman.service.records import verify
-from steersman.store import DecisionRow, EventRow, Expired
+from steersman.store import DecisionRow, EventPacker, Expired, PackedEvent
 from steersman.wire import (
     Event,
     EventResult,
@@ -60,7 +60,7 @@ class Intake:
         self,
         replicas: Replicas,
         decisions: GroupCommit[DecisionRow, Taken],
-        events: GroupCommit[EventRow, Verdict],
+        events: GroupCommit[PackedEvent, Verdict],
         secret: bytes,
         *,
         within_s: float = 10.0,
@@ -99,11 +99,8 @@ class Intake:
         """
         decisions = [await self._record(tenant, record) for record in records]
         stored = await self._store(self._decisions, decisions)
-        now = self._clock()
-        rows = [self._event(tenant, event, fixed_type, traceparent, now) for event in events]
-        scrubbing = await self._replicas.scrubbing(tenant) if rows else None
-        if scrubbing is not None:
-            rows = [self._scrubbed(row, scrubbing) for row in rows]
+        scrubbing = await self._replicas.scrubbing(tenant) if events else None
+        rows = self._packed(tenant, events, fixed_type, traceparent, scrubbing)
         return [*stored, *await self._store(self._events, rows)]
 
     async def _store(
@@ -115,40 +112,46 @@ class Intake:
         while rest:
             # The same id twice in one request: the second is compared with what is stored then.
             first = {row.id: row for row in reversed(rest)}
-            verdicts = await commits.submit(list(first.values()), within_s=self._within_s)
-            for row in first.values():
-                if isinstance(verdicts, Expired):
-                    said[id(row)] = verdicts
-                else:
-                    said[id(row)] = verdicts.get(_name(row)) if verdicts else None
-            rest = [row for row in rest if id(row) not in said] if len(first) < len(rest) else []
+            once = list(first.values()) if len(first) < len(rest) else rest
+            verdicts = await commits.submit(once, within_s=self._within_s)
+            if isinstance(verdicts, Expired):
+                said.update((id(row), verdicts) for row in once)
+            elif verdicts:
+                said.update((id(row), verdicts.get(_name(row))) for row in once)
+            rest = [row for row in rest if first[row.id] is not row]
         return [
-            row if isinstance(row, EventResult) else _result(str(row.id), said[id(row)])
+            row if isinstance(row, EventResult) else _result(str(row.id), said.get(id(row)))
             for row in rows
         ]
 
-    def _event(
+    def _packed(
         self,
         tenant: UUID,
-        raw: Any,
+        raws: Sequence[Any],
         fixed_type: EventType | None,
         traceparent: str | None,
-        now: float,
-    ) -> EventResult | EventRow:
-        try:
-            return _event_row(tenant, raw, fixed_type, traceparent, now=now)
-        except Refused as refused:
-            identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
-            return _refused(str(identifier)[:128], refused.problem)
-
-    def _scrubbed(
-        self, row: EventResult | EventRow, scrubbing: Scrubbing
-    ) -> EventResult | EventRow:
-        if isinstance(row, EventResult) or row.body is None:
-            return row
-        body, found = scrubbing.body(row.body, self._secret, row.tenant)
-        self._on_scrubbed(found)
-        return row._replace(body=body)
+        scrubbing: Scrubbing | None,
+    ) -> list[EventResult | PackedEvent]:
+        """Return events as they are stored, or why they are not; each is checked on its own."""
+        now = self._clock()
+        packer = EventPacker(tenant, datetime.fromtimestamp(now, UTC), traceparent)
+        rows: list[EventResult | PackedEvent] = []
+        for raw, event in zip(raws, _events(raws), strict=True):
+            try:
+                checked = event or converted(raw, Event)
+                kind = _type_of(checked, fixed_type, now)
+                body: Any = checked.body or None
+                if body is not None and scrubbing is not None:
+                    body, found = scrubbing.body(body, self._secret, tenant)
+                    self._on_scrubbed(found)
+                rows.append(_pack(packer, checked, kind, body, raw))
+            except Refused as refused:
+                identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
+                rows.append(_refused(str(identifier)[:128], refused.problem))
+            except (TypeError, ValueError, OverflowError):  # what a scrubber left is no JSON
+                _log.exception("an event cannot be stored")
+                rows.append(_unstorable(raw["event_id"]))
+        return rows
 
     async def _record(self, tenant: UUID, record: Any) -> EventResult | DecisionRow:
         try:
@@ -209,9 +212,9 @@ class Intake:
         )
 
 
-def _name(row: DecisionRow | EventRow) -> Any:
+def _name(row: DecisionRow | PackedEvent) -> Any:
     """Return what a row's group commit calls it."""
-    return (row.tenant, row.id) if isinstance(row, EventRow) else row.id
+    return row.name if isinstance(row, PackedEvent) else row.id
 
 
 def _result(identifier: str, verdict: Any) -> EventResult:
@@ -242,10 +245,16 @@ def _refused(identifier: str, problem: Problem) -> EventResult:
     return EventResult(identifier, "refused", msgspec.to_builtins(problem))
 
 
-def _event_row(
-    tenant: UUID, raw: Any, fixed_type: EventType | None, traceparent: str | None, *, now: float
-) -> EventRow:
-    event: Event = converted(raw, Event)
+def _events(raws: Sequence[Any]) -> Sequence[Event | None]:
+    """Return the events, in one go if all are valid; otherwise None for each, to find out which."""
+    try:
+        return msgspec.convert(raws, list[Event])
+    except msgspec.ValidationError:
+        return [None] * len(raws)
+
+
+def _type_of(event: Event, fixed_type: EventType | None, now: float) -> EventType:
+    """Return the type of an event, once it is what its message type cannot say."""
     kind = event.type or fixed_type
     if kind is None or (fixed_type is not None and kind != fixed_type):
         detail = f"type is {event.type!r}, wanted is {fixed_type or 'one of the four event types'}"
@@ -253,25 +262,26 @@ def _event_row(
     if (event.decision_id is None) == (event.episode_id is None):
         detail = "an event is about one decision_id or one episode_id; give exactly one"
         raise Refused.of("invalid", detail, field="decision_id")
-    at = now if event.at is None else event.at
-    if not _OLDEST_S <= at <= now + _AHEAD_S:
-        detail = f"at is {at}, allowed are seconds since 1970, from 2000 to a day from now"
+    if event.at is not None and not _OLDEST_S <= event.at <= now + _AHEAD_S:
+        detail = f"at is {event.at}, allowed are seconds since 1970, from 2000 to a day from now"
         raise Refused.of("invalid", detail, field="at")
     if event.body and len(write(event.body)) > _MAX_BODY:
         detail = f"body is over {_MAX_BODY} bytes; keep long texts elsewhere and send a reference"
         raise Refused.of("too_large", detail, field="body")
-    return EventRow(
-        tenant,
+    return kind
+
+
+def _pack(packer: EventPacker, event: Event, kind: EventType, body: Any, raw: Any) -> PackedEvent:
+    return packer.pack(
         event.event_id,
         event.decision_id,
         event.episode_id,
         kind,
         event.schema_version,
-        datetime.fromtimestamp(at, UTC),
-        datetime.fromtimestamp(now, UTC),
+        None if event.at is None else datetime.fromtimestamp(event.at, UTC),
         {name: float(value) for name, value in event.outcomes.items()} or None,
         event.action_taken,
-        event.body or None,
-        canonical_hash({**raw, "type": kind}),  # the same event, whichever path it took
-        traceparent,
+        body,
+        # The same event, whichever path it took.
+        canonical_hash(raw if raw.get("type") == kind else {**raw, "type": kind}),
     )

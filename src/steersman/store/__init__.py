@@ -60,6 +60,7 @@ from steersman.store.lines import (
     same_update,
 )
 from steersman.store.migrate import make_partitions, migrate
+from steersman.store.packed_events import EventPacker, PackedEvent, log_packed_events, pack_event
 from steersman.store.points import (
     PointRow,
     UnreadablePoint,
@@ -157,6 +158,7 @@ __all__ = [
     "Decided",
     "DecisionRow",
     "Erased",
+    "EventPacker",
     "EventRow",
     "Expired",
     "Fence",
@@ -169,6 +171,7 @@ __all__ = [
     "KeyRow",
     "Learned",
     "Logged",
+    "PackedEvent",
     "Point",
     "PointRow",
     "RedisCache",
@@ -252,6 +255,7 @@ __all__ = [
     "load_secret",
     "log_decisions",
     "log_events",
+    "log_packed_events",
     "logged_after",
     "make_partitions",
     "mark_published",
@@ -260,6 +264,7 @@ __all__ = [
     "newest_checkpoint",
     "newest_state",
     "open_incident",
+    "pack_event",
     "pin_point",
     "points_as_they_are",
     "points_of",

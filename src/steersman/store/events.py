@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 Verdict = Literal["replayed", "conflict", "unknown"]
-_VERDICTS: dict[bytes, Verdict] = {b"r": "replayed", b"c": "conflict", b"u": "unknown"}
+VERDICTS: dict[bytes, Verdict] = {b"r": "replayed", b"c": "conflict", b"u": "unknown"}
+LOG_EVENTS = "SELECT owner, event, verdict FROM log_events($1, $2, $3, $4)"
 
 
 class EventRow(NamedTuple):
@@ -65,12 +66,8 @@ async def log_events(connection: Any, rows: Sequence[EventRow]) -> dict[tuple[UU
     No doctest: it needs a server; ``tests/store/test_logging.py`` shows it.
     """
     batch = sorted(rows, key=_order)
-    answers = await connection.fetch(
-        "SELECT owner, event, verdict FROM log_events($1, $2, $3, $4)",
-        batch,
-        *slices([row.tenant for row in batch]),
-    )
-    return {(tenant, event): _VERDICTS[verdict] for tenant, event, verdict in answers}
+    answers = await connection.fetch(LOG_EVENTS, batch, *slices([row.tenant for row in batch]))
+    return {(tenant, event): VERDICTS[verdict] for tenant, event, verdict in answers}
 
 
 def _order(row: EventRow) -> tuple[int, str]:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -95,8 +96,19 @@ class _Entry(Generic[R, V]):
             self.future.set_result(Expired())
 
 
+class _Lane(Generic[R, V]):
+    """A connection and the batch that is being written over it."""
+
+    __slots__ = ("batch", "connection", "least")
+
+    def __init__(self, least: int) -> None:
+        self.least = least  # so many rows must wait before this lane takes any
+        self.batch: Sequence[_Entry[R, V]] = ()
+        self.connection: Any = None
+
+
 class GroupCommit(Generic[R, V]):
-    """Writes rows in batches over one connection.
+    """Writes rows in batches, over one connection or several.
 
     Args:
         connect: opens the connection; called again after it was lost.
@@ -104,6 +116,10 @@ class GroupCommit(Generic[R, V]):
         name: what tells a row from all others; no batch holds a name twice.
         max_rows: most rows of a flush.
         max_tenants: most tenants of a flush, since each costs a statement more.
+        lanes: how many flushes may be under way at a time, each over a connection of its own. All
+            but the first begin only when half a flush is waiting: they keep the server busy under
+            load, and otherwise would only make flushes smaller. `write` must then take its locks
+            in one order for all rows, as for several processes.
         limit_s: how long a flush may take; then its connection is given up for a new one, since
             a peer that vanished without a word would otherwise be waited for for ever.
         on_flush: called after every flush with (rows, seconds, whether the server answered).
@@ -119,6 +135,7 @@ class GroupCommit(Generic[R, V]):
         *,
         max_rows: int = 512,
         max_tenants: int = 32,
+        lanes: int = 1,
         limit_s: float = 15.0,
         on_flush: Callable[[int, float, bool], None] = lambda _rows, _seconds, _answered: None,
     ) -> None:
@@ -131,20 +148,21 @@ class GroupCommit(Generic[R, V]):
         self._on_flush = on_flush
         self._waiting: deque[_Entry[R, V]] = deque()
         self._wake = asyncio.Event()
-        self._connection: Any = None
+        half = max_rows // 2
+        self._lanes: list[_Lane[R, V]] = [_Lane(half if n else 1) for n in range(lanes)]
         self._failures = 0
         self._closing = False
         self._rows_waiting = 0
-        self._task: asyncio.Task[None] | None = None
+        self._rows_writing = 0
+        self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._writing: Sequence[_Entry[R, V]] = ()
         self._next_deadline = inf
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def depth(self) -> int:
         """Rows that wait or are being written."""
-        return self._rows_waiting
+        return self._rows_waiting + self._rows_writing
 
     @property
     def available(self) -> bool:
@@ -154,7 +172,7 @@ class GroupCommit(Generic[R, V]):
     def start(self) -> None:
         """Begin to write."""
         self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._run())
+        self._tasks = [self._loop.create_task(self._run(lane)) for lane in self._lanes]
 
     async def close(self, *, timeout_s: float = 10.0) -> int:
         """Write what is waiting, then stop.
@@ -167,13 +185,12 @@ class GroupCommit(Generic[R, V]):
         """
         self._closing = True
         self._wake.set()
-        if self._task is not None:
-            with suppress(TimeoutError, asyncio.CancelledError):
-                await asyncio.wait_for(self._task, timeout_s)
+        with suppress(TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.gather(*self._tasks), timeout_s)
         if self._timer is not None:
             self._timer.cancel()
-        if self._connection is not None:
-            await self._close_connection()
+        for lane in self._lanes:
+            await _close_connection(lane)
         return self.depth
 
     def submit(
@@ -216,7 +233,7 @@ class GroupCommit(Generic[R, V]):
 
     def _expire_late(self, loop: asyncio.AbstractEventLoop) -> None:
         now, following = loop.time(), inf
-        for entry in (*self._writing, *self._waiting):
+        for entry in (*chain.from_iterable(lane.batch for lane in self._lanes), *self._waiting):
             if entry.settled or entry.future.done():
                 continue
             if entry.deadline <= now:
@@ -227,23 +244,32 @@ class GroupCommit(Generic[R, V]):
         if following < inf:
             self._watch(loop, following)
 
-    async def _run(self) -> None:
-        await self._flush([])  # connects, so that the first row need not wait for that
+    async def _run(self, lane: _Lane[R, V]) -> None:
+        first = lane is self._lanes[0]
+        if first:
+            await self._flush(lane)  # connects, so that the first row need not wait for that
         while True:
-            if not self._waiting:
+            if self._rows_waiting < lane.least:
                 if self._closing:
                     return
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            self._writing = batch = self._next_batch()
-            answered = await self._flush(batch)
-            self._writing = ()
+            lane.batch = self._next_batch()
+            count = sum(len(entry.rows) for entry in lane.batch)
+            self._rows_writing += count
+            answered = await self._flush(lane)
+            self._rows_writing -= count
+            batch, lane.batch = lane.batch, ()
             if not answered:
                 # A part may have been written before the server went; again changes nothing.
-                self._waiting.extendleft(reversed([one for one in batch if not one.settled]))
+                self._put_back([one for one in batch if not one.settled])
                 await asyncio.sleep(_RETRY_S[min(self._failures, len(_RETRY_S)) - 1])
-            self._rows_waiting = sum(len(entry.rows) for entry in self._waiting)
+
+    def _put_back(self, entries: Sequence[_Entry[R, V]]) -> None:
+        self._waiting.extendleft(reversed(entries))
+        self._rows_waiting += sum(len(entry.rows) for entry in entries)
+        self._wake.set()
 
     def _next_batch(self) -> list[_Entry[R, V]]:
         """Take entries in order, as many as a flush may hold; what does not fit keeps its place."""
@@ -262,66 +288,69 @@ class GroupCommit(Generic[R, V]):
             tenants.add(entry.tenant)
             batch.append(entry)
             room -= len(entry.rows)
+            self._rows_waiting -= len(entry.rows)
         self._waiting.extendleft(reversed(later))
         return batch
 
-    async def _flush(self, batch: list[_Entry[R, V]]) -> bool:
-        """Write a batch; False: the server is away, try again."""
+    async def _flush(self, lane: _Lane[R, V]) -> bool:
+        """Write the batch of a lane; False: the server is away, try again."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
             async with asyncio.timeout(self._limit_s):
-                if self._connection is None or self._connection.is_closed():
-                    self._connection = await self._connect()
-                await self._write_or_split(batch)
+                if lane.connection is None or lane.connection.is_closed():
+                    lane.connection = await self._connect()
+                await self._write_or_split(lane.connection, lane.batch)
         except (OSError, TimeoutError, StoreError, *_OF_SERVER) as error:
-            await self._fail(batch, loop.time() - begun, error)
+            await self._fail(lane, loop.time() - begun, error)
             return False
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
             # Whatever it was, rows of others wait behind it: a flusher that died would keep them
             # for ever, and nobody would hear of it.
             _log.exception("a flush failed in a way nobody thought of")
-            await self._fail(batch, loop.time() - begun, error)
+            await self._fail(lane, loop.time() - begun, error)
             return False
         self._failures = 0
-        self._on_flush(sum(len(entry.rows) for entry in batch), loop.time() - begun, True)  # noqa: FBT003
+        self._on_flush(sum(len(entry.rows) for entry in lane.batch), loop.time() - begun, True)  # noqa: FBT003
         return True
 
-    async def _write_or_split(self, batch: list[_Entry[R, V]]) -> None:
+    async def _write_or_split(self, connection: Any, batch: Sequence[_Entry[R, V]]) -> None:
         try:
-            refused = await self._write(
-                self._connection, [row for entry in batch for row in entry.rows]
-            )
+            refused = await self._write(connection, [row for entry in batch for row in entry.rows])
         except asyncpg.PostgresError as error:
             if _is_outage(error):
                 raise
             if error.sqlstate in _AGAIN:
-                await self._write_or_split(batch)
+                await self._write_or_split(connection, batch)
             else:
-                await self._split(batch, error)
+                await self._split(connection, batch, error)
             return
         except (TypeError, ValueError, OverflowError, asyncpg.DataError) as error:
-            await self._split(batch, error)
+            await self._split(connection, batch, error)
             return
         for entry in batch:
             if refused:
                 entry.verdicts.update({n: refused[n] for n in entry.names if n in refused})
             entry.settle()
 
-    async def _split(self, batch: list[_Entry[R, V]], error: Exception) -> None:
+    async def _split(
+        self, connection: Any, batch: Sequence[_Entry[R, V]], error: Exception
+    ) -> None:
         """Write each tenant's rows apart, then halves, then rows: a bad row alone pays for it."""
         tenants = {entry.tenant for entry in batch}
         if len(tenants) > 1:
             for tenant in tenants:
-                await self._write_or_split([one for one in batch if one.tenant == tenant])
+                await self._write_or_split(
+                    connection, [one for one in batch if one.tenant == tenant]
+                )
         elif len(batch) > 1:
             half = len(batch) // 2
-            await self._write_or_split(batch[:half])
-            await self._write_or_split(batch[half:])
+            await self._write_or_split(connection, batch[:half])
+            await self._write_or_split(connection, batch[half:])
         else:
-            await self._write_alone(batch[0], error)
+            await self._write_alone(connection, batch[0], error)
 
-    async def _write_alone(self, entry: _Entry[R, V], error: Exception) -> None:
+    async def _write_alone(self, connection: Any, entry: _Entry[R, V], error: Exception) -> None:
         """Write the rows of a request one by one; those that cannot be written say so."""
         if len(entry.rows) == 1:
             _log.error("a row cannot be written: %r", error)
@@ -330,24 +359,26 @@ class GroupCommit(Generic[R, V]):
             loop = asyncio.get_running_loop()
             for row, name in zip(entry.rows, entry.names, strict=True):
                 one: _Entry[R, V] = _Entry([row], [name], loop.create_future(), None)
-                await self._write_or_split([one])
+                await self._write_or_split(connection, [one])
                 entry.verdicts.update(one.verdicts)
         entry.settle()
 
-    async def _close_connection(self) -> None:
-        """Close in order where that is possible: then the server ends what it was doing for us."""
-        try:
-            await self._connection.close(timeout=1)
-        except (OSError, TimeoutError, *_OF_SERVER):
-            self._connection.terminate()
-
-    async def _fail(self, batch: list[_Entry[R, V]], seconds: float, error: Exception) -> None:
+    async def _fail(self, lane: _Lane[R, V], seconds: float, error: Exception) -> None:
         self._failures += 1
-        self._on_flush(sum(len(entry.rows) for entry in batch), seconds, False)  # noqa: FBT003
+        self._on_flush(sum(len(entry.rows) for entry in lane.batch), seconds, False)  # noqa: FBT003
         _log.warning("%d rows wait: the store does not take them: %r", self.depth, error)
-        if self._connection is not None:
-            await self._close_connection()
-            self._connection = None
+        await _close_connection(lane)
+
+
+async def _close_connection(lane: _Lane[Any, Any]) -> None:
+    """Close in order where that is possible: then the server ends what it was doing for us."""
+    if lane.connection is None:
+        return
+    try:
+        await lane.connection.close(timeout=1)
+    except (OSError, TimeoutError, *_OF_SERVER):
+        lane.connection.terminate()
+    lane.connection = None
 
 
 def _is_outage(error: asyncpg.PostgresError) -> bool:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 _ARRAY = struct.Struct(">iiIii")  # dimensions, has nulls, element type, length, first index
-_ROW = struct.Struct(">ii")  # bytes, columns
-_COLUMN = struct.Struct(">Ii")  # type, bytes
+ROW = struct.Struct(">ii")  # bytes, columns
+COLUMN = struct.Struct(">Ii")  # type, bytes
 _NULL = -1
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -104,20 +104,22 @@ class RowArray:
         self._element = element
         self._columns = columns
 
-    def __call__(self, rows: Sequence[Sequence[Any]]) -> bytes:
+    def __call__(self, rows: Sequence[Any]) -> bytes:
         """Return the rows as ``array_recv`` wants them.
 
         Args:
-            rows: tuples in the order of the columns.
+            rows: tuples in the order of the columns, or all of them laid out already.
 
         Raises:
             TypeError: a value that its column cannot hold.
         """
         parts = [_ARRAY.pack(1, 0, self._element, len(rows), 1)]
+        if rows and isinstance(rows[0], bytes):
+            return b"".join([*parts, *rows])
         count = len(self._columns)
         for fields in zip(*self._pieces(rows), strict=True):
             body = b"".join(fields)
-            parts += (_ROW.pack(len(body) + 4, count), body)
+            parts += (ROW.pack(len(body) + 4, count), body)
         return b"".join(parts)
 
     def _pieces(self, rows: Sequence[Sequence[Any]]) -> list[Sequence[bytes]]:
@@ -148,7 +150,7 @@ class Column:
         self._oid = oid
         self._encode = _ENCODERS[kind]
         self._are_reals = kind == "_float4"
-        self._null = _COLUMN.pack(oid, _NULL)
+        self._null = COLUMN.pack(oid, _NULL)
 
     def shared(self, values: Sequence[Any]) -> bytes | None:
         """Return the field of all values, if it is quickly seen that they are the same.
@@ -169,7 +171,7 @@ class Column:
             TypeError: a value that the column cannot hold.
         """
         if self._are_reals and NoneType not in map(type, values):
-            pack, oid = _COLUMN.pack, self._oid
+            pack, oid = COLUMN.pack, self._oid
             return [pack(oid, len(data)) + data for data in float_arrays.to_bytes_of_rows(values)]
         field = self._field
         return [field(value) for value in values]
@@ -182,7 +184,7 @@ class Column:
         except AttributeError as error:
             message = f"{value!r:.80} is no value for column {self._name}: {error}"
             raise TypeError(message) from None
-        return _COLUMN.pack(self._oid, len(data)) + data
+        return COLUMN.pack(self._oid, len(data)) + data
 
 
 class Repeated(Column):
@@ -210,7 +212,15 @@ class Repeated(Column):
         return field
 
 
-def _timestamp(value: datetime) -> bytes:
+def timestamp(value: datetime) -> bytes:
+    """Return a time as ``timestamptz_recv`` wants it.
+
+    Args:
+        value: with a time zone.
+
+    >>> timestamp(datetime(2000, 1, 1, 0, 0, 1, tzinfo=UTC)).hex()
+    '00000000000f4240'
+    """
     return _INT8((value - _EPOCH) // _MICROSECOND)
 
 
@@ -243,6 +253,6 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "int8": _INT8,
     "jsonb": _jsonb,
     "text": str.encode,
-    "timestamptz": _timestamp,
+    "timestamptz": timestamp,
     "uuid": lambda value: value.bytes,
 }
