@@ -59,6 +59,7 @@ def test_each_run_is_a_fresh_process(notebook):
     assert notebooks.read(path).cells[1].outputs[0]["data"] == {"text/plain": "1"}
 
 
+@pytest.mark.slow
 def test_equal_pictures_are_equal_files(notebook):
     pytest.importorskip("matplotlib")
     drawn = "from matplotlib.figure import Figure\nf = Figure((1, 1))\nf.subplots().plot([1])\nf"

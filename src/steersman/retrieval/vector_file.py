@@ -87,8 +87,7 @@ class VectorFile:
         marks = ",".join("?" * len(keys))
         # As bytes, whatever a damaged row says it is.
         query = (
-            "SELECT text, CAST(vector AS BLOB), crc FROM embedding "
-            "WHERE embedder = ? AND text IN "
+            "SELECT text, CAST(vector AS BLOB), crc FROM embedding WHERE embedder = ? AND text IN "
         )
         with self._using() as connection:
             rows = connection.execute(f"{query}({marks})", (embedder, *keys)).fetchall()
