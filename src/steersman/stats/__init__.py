@@ -11,6 +11,7 @@ from steersman.stats.comparisons import (
     sample_ratio_test,
     welch_test,
 )
+from steersman.stats.crossed import crossed_mean
 from steersman.stats.cuped import cuped_adjust
 from steersman.stats.group_sequential import group_sequential_bounds
 from steersman.stats.interval import Interval
@@ -38,6 +39,7 @@ __all__ = [
     "asymptotic_confidence_sequence",
     "bca_interval",
     "bernstein_half_width",
+    "crossed_mean",
     "cuped_adjust",
     "empirical_bernstein",
     "group_sequential_bounds",

@@ -1,0 +1,54 @@
+"""The interval of a mean over runs and cases covers when runs differ, and is tight when not."""
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from steersman.errors import InputError
+from steersman.stats import crossed_mean
+
+
+def covered(rng, runs, cases, between_runs, residual, *, repeats=1_500):
+    """Return the coverage of the interval, and of one over the cases alone."""
+    found = np.zeros(2)
+    for _ in range(repeats):
+        table = rng.normal(size=(1, cases)) + residual * rng.normal(size=(runs, cases))
+        table += between_runs * rng.normal(size=(runs, 1))
+        alone = crossed_mean(table.mean(axis=0, keepdims=True))
+        for place, estimate in enumerate((crossed_mean(table), alone)):
+            found[place] += estimate.interval.low <= 0.0 <= estimate.interval.high
+    return found / repeats
+
+
+@pytest.mark.parametrize(
+    ("share", "alone_at_most"), [(0.0, 1.0), (1.0, 0.9), (3.0, 0.8), (30.0, 0.4)]
+)
+def test_three_runs_cover_whatever_part_of_the_variance_is_theirs(share, alone_at_most):
+    """``share``: variance of the mean from runs, in units of that from cases."""
+    cases = 60
+    between = np.sqrt(share * 3 / cases)
+    both, alone = covered(np.random.default_rng(3), 3, cases, between, 1.0)
+    assert 0.93 <= both <= 0.985
+    assert alone <= alone_at_most  # what this is for
+
+
+def test_runs_that_do_not_differ_cost_little():
+    table = np.random.default_rng(1).normal(size=(1, 300)) + np.zeros((3, 1))
+    mine, alone = crossed_mean(table).interval, crossed_mean(table[:1]).interval
+    assert (mine.low, mine.high) == pytest.approx((alone.low, alone.high), abs=1e-12)
+
+
+def test_one_run_is_the_t_interval_of_scipy():
+    row = np.random.default_rng(2).exponential(size=25)
+    found = crossed_mean(row[np.newaxis], level=0.9)
+    low, high = t.interval(0.9, 24, row.mean(), row.std(ddof=1) / 5)
+    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [([1.0, 2.0], "shape"), ([[1.0], [2.0]], "2 or more cases"), ([[1.0, np.nan]], "finite")],
+)
+def test_what_is_no_table_is_refused(values, says):
+    with pytest.raises(InputError, match=says):
+        crossed_mean(values)
