@@ -3,7 +3,8 @@
 ``--sets`` picks among ``synthetic`` (a world whose best questions are known), ``bfcl`` (requests to
 tools), and ``clapnq``, ``scifact`` and ``metatool`` (texts of ``--data``); the first two unless
 told otherwise. All but the first need the extra ``rag`` and take some ten minutes of two cores
-each, less when the machine's cache of embedded texts knows them.
+each, less when the machine's cache of embedded texts knows them. With ``--json`` the comparisons
+are written as a page with plots as well, beside it under the same name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from steersman.errors import DataError
 from steersman.systems.assistant import Recording
 from steersman.systems.interrogator import load_point, load_questions, load_steps, load_targets
 from steersman.systems.interrogator.gate import load_switch
+from steersman.systems.interrogator.page import write_page
 from steersman.systems.interrogator.report import compile_report
 from steersman.systems.interrogator.target_sets import SETS
 from steersman.systems.interrogator.trial import (
@@ -35,12 +37,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from benchmarks.report import Options
+    from steersman.systems.interrogator.trial import Trial
 
 TARGETS, SEARCHED = 300, 100
 WORLDS = 10
 LAST = 250
 _DEFAULT = ("synthetic", "bfcl")
 _CANDIDATE = "warm_online"
+_SAME = "fewer_calls_to_same_similarity"
+_HOLDS = {"passed": True, "failed": False, "unknown": None, "not_measured": None}
 
 
 def run(options: Options) -> Iterator[Figure]:
@@ -50,9 +55,15 @@ def run(options: Options) -> Iterator[Figure]:
     if unknown:
         message = f"unknown set {', '.join(unknown)}; known are {', '.join(known)}"
         raise DataError(message)
-    for name in known:
-        if name in (options.sets or _DEFAULT):
-            yield from _synthetic(options) if name == "synthetic" else _targets(name, options)
+    chosen = [name for name in known if name in (options.sets or _DEFAULT)]
+    if "synthetic" in chosen:
+        yield from _synthetic(options)
+    trials = {name: _targets(name, options) for name in chosen if name != "synthetic"}
+    if trials:
+        report = compile_report(trials, load_switch().gate, candidate=_CANDIDATE)
+        for name, found in report["sets"].items():
+            yield from _figures(name, found)
+        _page(options, report, trials)
 
 
 # -- known answers --------------------------------------------------------------------------------
@@ -85,23 +96,24 @@ def _synthetic(options: Options) -> Iterator[Figure]:
 # -- targets --------------------------------------------------------------------------------------
 
 
-def _targets(name: str, options: Options) -> Iterator[Figure]:
+def _targets(name: str, options: Options) -> Trial:
     """The A/B on targets that no policy has learned from."""
     questions = load_questions()
+    targets = load_targets(
+        (name,),
+        part="ab",
+        most=12 if options.quick else TARGETS,
+        data=options.data,
+        embedder=cached_minilm(),
+    )
     plan = Plan(
-        targets=load_targets(
-            (name,),
-            part="ab",
-            most=12 if options.quick else TARGETS,
-            data=options.data,
-            embedder=cached_minilm(),
-        ),
+        targets=targets,
         questions=questions,
         point=load_point(questions),
         log=load_steps(questions),
         vectors=Recording.load().request_embedding,
         seeds=(0,) if options.quick else (0, 1, 2),
-        searched=2 if options.quick else SEARCHED,
+        searched=min(len(targets), 2 if options.quick else SEARCHED),
         arms=(CONTROL, *BANDITS, "nearest"),
     )
     left = work_of(plan)
@@ -111,9 +123,19 @@ def _targets(name: str, options: Options) -> Iterator[Figure]:
         left -= count
         print(f"{name}: {left} investigations to go", file=sys.stderr)
 
-    trial = run_trial(plan, done=done)
-    report = compile_report({name: trial}, load_switch().gate, candidate=_CANDIDATE)
-    yield from _figures(name, report["sets"][name])
+    return run_trial(plan, done=done)
+
+
+def _page(options: Options, report: dict[str, Any], trials: dict[str, Trial]) -> None:
+    if options.page is None:
+        return
+    try:
+        write_page(options.page, report, trials, title="The interrogator")
+    except DataError as missing:
+        # Hours of figures are not thrown away for their pictures.
+        print(f"no page was written: {missing}", file=sys.stderr)
+    else:
+        print(f"page: {options.page}", file=sys.stderr)
 
 
 def _figures(name: str, found: dict[str, Any]) -> Iterator[Figure]:
@@ -121,12 +143,12 @@ def _figures(name: str, found: dict[str, Any]) -> Iterator[Figure]:
     for arm, one in found["against_heuristic"].items():
         wanted = arm in {"warm", _CANDIDATE}
         for measure, says in (
-            ("fewer_calls", "fewer embedder calls to the same similarity than the heuristic"),
+            (_SAME, "fewer embedder calls to the same similarity than the heuristic"),
             ("cache_hit_rate", "cache hits above the heuristic's"),
             ("similarity", "similarity above the heuristic's"),
         ):
             goal = "> 0" if wanted and measure != "similarity" else None
-            peers = {CONTROL: one["calls_of_heuristic"]} if measure == "fewer_calls" else {}
+            peers = {CONTROL: one["calls_of_heuristic"]} if measure == _SAME else {}
             yield Figure(
                 f"{about}, {arm}: {says}",
                 one[measure]["value"], one[measure]["low"], one[measure]["high"], goal=goal,
@@ -155,7 +177,7 @@ def _figures(name: str, found: dict[str, Any]) -> Iterator[Figure]:
         yield Figure(
             f"{about}, gate of {_CANDIDATE}: worse at most on {one['measure'].replace('_', ' ')}",
             float("nan") if one["worse_by"] is None else one["worse_by"],
-            goal=f"<= {gate['tolerance']:g}", holds=one["passed"],
+            goal=f"<= {gate['tolerance']:g}", holds=_HOLDS[one["state"]],
         )  # fmt: skip
 
 

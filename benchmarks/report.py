@@ -60,11 +60,13 @@ class Options:
             given.
         sets: Names given with ``--sets``; empty means the benchmark's own choice.
         quick: True for a run of about a minute, whose figures are not to be quoted.
+        page: Where a benchmark that draws a page writes it: beside the JSON; None without one.
     """
 
     data: Path | None = None
     sets: tuple[str, ...] = ()
     quick: bool = False
+    page: Path | None = None
 
     def folder(self, name: str, origin: str) -> Path:
         """Return the folder of one data set.
@@ -133,7 +135,8 @@ def command(
     def main(json_file: Path | None, data: Path | None, sets: str, *, quick: bool) -> None:
         chosen = tuple(part.strip() for part in sets.split(",") if part.strip())
         try:
-            figures = list(run(Options(data=data, sets=chosen, quick=quick)))
+            page = None if json_file is None else json_file.with_suffix(".html")
+            figures = list(run(Options(data=data, sets=chosen, quick=quick, page=page)))
         except DataError as error:
             raise click.ClickException(str(error)) from error
         machine = describe_machine()

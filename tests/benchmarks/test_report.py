@@ -49,6 +49,12 @@ def test_options_reach_the_benchmark(monkeypatch, tmp_path):
     arguments = ["--data", str(tmp_path), "--sets", "uci, obd", "--quick"]
     assert run_command(monkeypatch, arguments, lambda options: seen.append(options) or []) == 0
     assert seen == [Options(tmp_path, ("uci", "obd"), quick=True)]
+    run_command(
+        monkeypatch,
+        ["--json", str(tmp_path / "a.json")],
+        lambda options: seen.append(options) or [],
+    )
+    assert seen[1].page == tmp_path / "a.html"
 
 
 def test_data_comes_from_the_environment_when_not_named(monkeypatch, tmp_path):

@@ -7,13 +7,28 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rich.console import Console
 
     from steersman.systems.interrogator import Investigation, Step
 
 _WIDTH = 10
+_MEASURES = {"similarity": "similarity", "embedder_calls": "calls", "cache_hit_rate": "cache hits"}
+_LEVELS = {"steps_to_090": ".90", "steps_to_share": "90 % of a search"}
+_DIFFERENCES = {
+    "fewer_calls_to_same_similarity": ("calls saved, same similarity", 1),
+    "similarity": ("similarity", 3),
+    "embedder_calls": ("calls in all", 1),
+    "cache_hit_rate": ("cache hits", 3),
+    "steps_to_090": ("questions to .90", 2),
+    "steps_to_share": ("questions to 90 % of a search", 2),
+}
+_STATES = {
+    "failed": "failed",
+    "not_measured": "not measured",
+    "unknown": "cannot be known, as too few sessions got there",
+}
 
 
 def bar(similarity: float, width: int = _WIDTH) -> str:
@@ -93,25 +108,70 @@ def print_investigation(console: Console, done: Investigation) -> None:
 
 
 def print_report(console: Console, report: Mapping[str, Any]) -> None:
-    """Print the comparison's figures, a row an arm.
+    """Print the comparison's figures, a row an arm, and what the gate says.
 
     Args:
         console: where to.
         report: as `compile_report` returns it.
     """
+    from steersman.systems.interrogator.report import counted  # noqa: PLC0415 (slow)
+
     for name, found in report["sets"].items():
-        title = f"{name}: {found['targets']} targets, {found['seeds']} seeds, 95 % intervals"
-        table = Table(title=title, box=None, pad_edge=False, title_justify="left")
-        arms = found["arms"]
-        measures = [key for key, value in next(iter(arms.values())).items() if _plotted(value)]
-        for head in ("arm", *measures):
-            table.add_column(head.replace("_", " "))
-        for arm, figures in arms.items():
-            table.add_row(arm, *(_estimate(figures[measure]) for measure in measures))
+        size = f"{counted(found['targets'], 'target')}, {counted(found['seeds'], 'seed')}"
         console.print()
-        console.print(table)
-        passed = "passed" if found["gate"]["passed"] else "not passed: --rl stays off by default"
-        console.print(f"regression gate of {report['candidate']}: {passed}", highlight=False)
+        console.print(_arms_table(found, f"{name}: {size}"))
+        console.print()
+        console.print(_against_table(found))
+        console.print()
+        for line in gate_lines(found["gate"], report["candidate"]):
+            console.print(line, highlight=False, soft_wrap=True)
+
+
+def gate_lines(gate: Mapping[str, Any], candidate: str) -> list[str]:
+    """Return what the gate says, and why it keeps the heuristic where it does.
+
+    Args:
+        gate: of one set of targets, as `compile_report` returns it.
+        candidate: the policy's name.
+
+    >>> failed = {"measure": "cache_hit_rate", "state": "failed"}
+    >>> gate_lines({"passed": False, "measures": [failed]}, "warm")
+    ['regression gate of warm: not passed, --rl stays off by default', '  failed: cache hit rate']
+    """
+    verdict = "passed" if gate["passed"] else "not passed, --rl stays off by default"
+    lines = [f"regression gate of {candidate}: {verdict}"]
+    for state, says in _STATES.items():
+        names = [one["measure"] for one in gate["measures"] if one["state"] == state]
+        if names:
+            lines.append(f"  {says}: {', '.join(names)}".replace("_", " "))
+    return lines
+
+
+def _arms_table(found: Mapping[str, Any], title: str) -> Table:
+    timed = [key for key in _LEVELS if key in next(iter(found["arms"].values()))]
+    solved = (f"reached {_LEVELS[key]}" for key in timed)
+    table = _table(title, ("arm", *_MEASURES.values(), *solved))
+    for arm, figures in found["arms"].items():
+        values = (f"{figures[measure]['value']:.3g}" for measure in _MEASURES)
+        table.add_row(arm, *values, *(f"{figures[key]['solved']:.0%}" for key in timed))
+    return table
+
+
+def _against_table(found: Mapping[str, Any]) -> Table:
+    arms = found["against_heuristic"]
+    title = "less the heuristic, target by target, with 95 % intervals"
+    table = _table(title, ("", *(arm.replace("_", " ") for arm in arms)))
+    for key, (says, digits) in _DIFFERENCES.items():
+        if all(key in one for one in arms.values()):
+            table.add_row(says, *(_difference(one[key], digits) for one in arms.values()))
+    return table
+
+
+def _table(title: str, heads: Iterable[str]) -> Table:
+    table = Table(title=title, box=None, pad_edge=False, title_justify="left")
+    for head in heads:
+        table.add_column(head)
+    return table
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -135,10 +195,6 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _plotted(value: object) -> bool:
-    return isinstance(value, dict) and {"value", "low", "high"} <= set(value)
-
-
-def _estimate(value: Mapping[str, float | None]) -> str:
-    shown = ["–" if value[k] is None else f"{value[k]:.3g}" for k in ("value", "low", "high")]
-    return f"{shown[0]} ({shown[1]} to {shown[2]})"
+def _difference(one: Mapping[str, float], digits: int) -> str:
+    half = (one["high"] - one["low"]) / 2
+    return f"{one['value']:+.{digits}f} ± {half:.{digits}f}"

@@ -1,14 +1,11 @@
 import numpy as np
-import pytest
 
-from steersman.errors import InputError
 from steersman.systems.interrogator.measures import (
     Course,
     calls_to_the_same,
+    compared,
     hit_rate,
-    mean_with_interval,
-    per_target,
-    steps_until,
+    of_each,
 )
 
 
@@ -40,21 +37,14 @@ def test_a_session_without_questions_costs_its_opening():
     assert hit_rate(found) == 0.0
 
 
-def test_a_measure_of_a_target_is_the_mean_over_seeds():
+def test_a_measure_is_kept_by_seed_and_target():
     runs = [[course([0, 0.4]), course([0, 0.6])], [course([0, 0.6]), course([0, 0.6])]]
-    assert per_target(runs, lambda one: one.reached) == pytest.approx([0.5, 0.6])
+    assert of_each(runs, lambda one: one.reached).tolist() == [[0.4, 0.6], [0.6, 0.6]]
 
 
-def test_sessions_that_never_get_there_are_cut_off_and_not_dropped():
-    quick, slow = course([0, 0.9]), course([0] * 11)
-    found = steps_until([[quick, slow, slow]], np.full(3, 0.9))
-    assert found["median"] is None  # beyond ten questions for more than half
-    assert found["solved"] == pytest.approx(1 / 3)
-    assert found["restricted_mean"] == pytest.approx((1 + 10 + 10) / 3)
-    half = steps_until([[quick, quick, slow]], np.full(3, 0.9))
-    assert half["median"] == 1.0
-
-
-def test_an_interval_over_one_target_is_refused():
-    with pytest.raises(InputError, match="at least 2"):
-        mean_with_interval(np.array([1.0]))
+def test_a_difference_that_one_run_of_three_makes_is_told_and_widens_the_interval():
+    # Over targets alone, as the mean over seeds, the difference is 1 without any doubt.
+    found = compared(np.outer([0.0, 0.0, 3.0], np.ones(50)))
+    assert found["by_seed"] == [0.0, 0.0, 3.0]
+    assert found["value"] == 1.0
+    assert found["low"] < 0.0

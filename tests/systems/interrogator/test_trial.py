@@ -130,8 +130,16 @@ def test_a_report_is_plain_json_and_says_what_it_compares(trial):
     found = report["sets"]["words"]
     assert (found["targets"], found["seeds"], found["searched"]) == (8, 2, 4)
     assert set(found["against_heuristic"]) == set(ARMS) - {"heuristic"}
-    fewer = found["against_heuristic"]["warm"]["fewer_calls"]
+    fewer = found["against_heuristic"]["warm"]["fewer_calls_to_same_similarity"]
     assert fewer["low"] <= fewer["value"] <= fewer["high"]
+    assert np.mean(fewer["by_seed"]) == pytest.approx(fewer["value"])
+    for one in found["against_heuristic"].values():
+        for level in ("steps_to_090", "steps_to_share"):
+            assert len(one[level]["by_seed"]) == 2
+    asked = {arm: one["steps_to_share"]["restricted_mean"] for arm, one in found["arms"].items()}
+    assert found["against_heuristic"]["nearest"]["steps_to_share"]["value"] == pytest.approx(
+        asked["nearest"] - asked["heuristic"]
+    )
     for arm, figures in found["arms"].items():
         reached = [[course.reached for course in run] for run in trial.courses[arm]]
         assert figures["similarity"]["value"] == pytest.approx(np.mean(reached))
@@ -161,7 +169,24 @@ def test_the_page_needs_nothing_else(trial, tmp_path):
     assert not re.findall(r"(?:src|href)=\"(?!#)(?:https?:)?//", page)
     assert "<script" not in page
     write_page(tmp_path / "again.html", report, {"<words>": trial}, title="A & B")
-    assert len((tmp_path / "again.html").read_text()) == len(page)
+    assert (tmp_path / "again.html").read_bytes() == file.read_bytes()
+
+
+def test_the_page_tells_what_was_not_measured_from_what_failed(plan, tmp_path):
+    from dataclasses import replace  # noqa: PLC0415
+
+    unsearched = {"words": run_trial(replace(plan, searched=0), processes=1)}
+    report = compile_report(unsearched, load_switch().gate, candidate="warm")
+    states = {one["measure"]: one["state"] for one in report["sets"]["words"]["gate"]["measures"]}
+    assert states["steps_to_share"] == "not_measured"
+    file = tmp_path / "page.html"
+    write_page(file, report, unsearched, title="T")
+    page = file.read_text(encoding="utf-8")
+    assert page.count(">not measured</span>") == 1
+    assert page.count(">no</span>") == list(states.values()).count("failed")
+    assert page.count(">cannot be known</span>") == list(states.values()).count("unknown")
+    assert "8 targets, 2 seeds" in page
+    assert "% of the search" not in page
 
 
 @pytest.mark.parametrize(
@@ -171,6 +196,8 @@ def test_the_page_needs_nothing_else(trial, tmp_path):
         ({"arms": ("warm",)}, "heuristic among them"),
         ({"targets": ()}, "0 targets"),
         ({"seeds": ()}, "0 seeds"),
+        ({"searched": 9}, "9 targets to be searched; allowed are 0 to 8"),
+        ({"searched": -1}, "-1 targets to be searched"),
     ],
 )
 def test_a_plan_that_compares_nothing_is_refused(plan, changed, says):
@@ -193,4 +220,4 @@ def test_targets_of_another_embedder_are_refused(plan):
 
     other = tuple(Target.of_vector(np.ones(7)) for _ in range(2))
     with pytest.raises(InputError, match="7"):
-        run_trial(replace(plan, targets=other), processes=1)
+        run_trial(replace(plan, targets=other, searched=1), processes=1)

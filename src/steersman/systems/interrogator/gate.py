@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import nan, sqrt
+from math import nan
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError
-from scipy.special import stdtrit
 
 from steersman.errors import SpecError
 from steersman.spec.base import Declared
 from steersman.spec.complaints import Complaint, complaints, dotted, report
 from steersman.spec.document import MAX_BYTES, parse
+from steersman.stats import crossed_mean
+from steersman.systems.interrogator.investigation import STOP_AT
 from steersman.systems.interrogator.measures import (
+    MEASURES,
     SHARE,
-    Course,
-    calls_to_the_same,
-    hit_rate,
-    per_target,
+    both_calls_to_the_same,
+    of_each,
 )
 from steersman.systems.interrogator.questions import shipped
+from steersman.systems.interrogator.timing import timed
 from steersman.systems.interrogator.trial import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -35,11 +35,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 Measure = Literal[
-    "similarity", "embedder_calls", "cache_hit_rate", "steps_to_090", "steps_to_share"
+    "similarity",
+    "calls_to_same_similarity",
+    "embedder_calls",
+    "cache_hit_rate",
+    "steps_to_090",
+    "steps_to_share",
 ]
 Better = Literal["higher", "lower"]
-_FOUND = 0.90
-_ONE_SIDED = 0.975
+State = Literal["passed", "failed", "unknown", "not_measured"]
+FEWEST_SOLVED = 0.1
+"""Share of sessions, of one arm at least, that must get to a level for its steps to tell much."""
 _WIDEST = 2.0
 
 
@@ -70,8 +76,9 @@ class Checked:
         control: The heuristic's mean; NaN where nothing was measured.
         candidate: The policy's.
         worse_by: By which share of the heuristic's figure the policy is worse at most, by its 95 %
-            interval; below 0: it is shown to be better.
-        passed: Whether that is within the tolerance.
+            interval, -2 to 2; below 0: it is shown to be better. NaN where there is no such share.
+        state: ``passed``: that is within the tolerance; ``failed``: it is not, or not shown to be;
+            ``unknown``: too few sessions got there for it to tell anything; ``not_measured``.
         says: Empty; or what keeps the measure from telling much.
     """
 
@@ -79,7 +86,7 @@ class Checked:
     control: float
     candidate: float
     worse_by: float
-    passed: bool
+    state: State
     says: str = ""
 
 
@@ -99,8 +106,12 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the policy is shown, on every measure, not to be worse by the tolerance."""
-        return all(one.passed for one in self.checked)
+        """Whether every measure that can be known passed, and one can.
+
+        What was not measured can be known, so it is no pass.
+        """
+        states = {one.state for one in self.checked}
+        return "passed" in states and states <= {"passed", "unknown"}
 
 
 def load_switch(path: Path | None = None) -> Switch:
@@ -138,8 +149,12 @@ def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
     """Return what a gate says of an arm.
 
     A measure passes when the policy is *shown* not to be worse than the heuristic by more than the
-    tolerance: the whole 95 % interval of the loss, as a share of the heuristic's figure, over
-    targets, lies within it. That a difference could not be told is no pass.
+    tolerance: the whole 95 % interval of the loss, as a share of the heuristic's figure, over runs
+    and targets (`crossed_mean`), lies within it. That a difference could not be told is no pass.
+
+    Steps to a level that fewer than `FEWEST_SOLVED` of the sessions of either arm reach say
+    nothing: nearly all are the limit, for both. The share that gets there is no measure of its own,
+    as sessions that do not count as the limit: who solves fewer has more steps.
 
     Args:
         gate: As declared.
@@ -152,99 +167,62 @@ def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
     No doctest: it needs a trial; ``tests/systems/interrogator/test_gate.py`` shows it.
     """
     checked = tuple(
-        _check(name, better, gate.tolerance, *_figures(name, trial, arm))
+        _steps(name, better, gate.tolerance, trial, arm)
+        if name in ("steps_to_090", "steps_to_share")
+        else _check(name, better, gate.tolerance, *_figures(name, trial, arm))
         for name, better in gate.measures.items()
     )
     return Verdict(arm, gate.tolerance, checked)
 
 
 def _check(
-    name: str, better: Better, tolerance: float, control: Floats, candidate: Floats, says: str
+    name: str, better: Better, tolerance: float, control: Floats, candidate: Floats
 ) -> Checked:
-    sign = 1.0 if better == "lower" else -1.0
-    if not control.size:
-        return Checked(name, nan, nan, nan, passed=False, says=says)
+    loss = (1.0 if better == "lower" else -1.0) * (candidate - control)
     means = float(control.mean()), float(candidate.mean())
-    worst = _most_worse(sign * (candidate - control), control)
-    return Checked(name, *means, worst, passed=worst <= tolerance, says=says)
+    if means[0] <= 0.0:
+        # No share of nothing can be allowed, so no loss is.
+        state: State = "passed" if crossed_mean(loss).interval.high <= 0.0 else "failed"
+        return Checked(name, *means, nan, state, "the heuristic's mean is not above 0")
+    worst = _most_worse(loss, control)
+    return Checked(name, *means, worst, "passed" if worst <= tolerance else "failed")
 
 
 def _most_worse(loss: Floats, control: Floats) -> float:
-    """Return the largest share of the control's mean that the mean loss may be.
+    """Return the largest share of the control's mean, which is above 0, that the mean loss may be.
 
-    A share s may be it unless the mean of (loss - s * control) is shown to be below 0, by a paired
-    t test of level .025 (Fieller 1954). Bisected, as that end falls with s.
+    A share s may be it unless the mean of (loss - s * control) is shown to be below 0, at level
+    .025 (Fieller 1954). Bisected, as the upper end of that mean falls with s.
     """
-    quantile = float(stdtrit(loss.size - 1, _ONE_SIDED))
     low, high = -_WIDEST, _WIDEST
     for _ in range(40):
         middle = (low + high) / 2.0
-        rest = loss - middle * control
-        end = rest.mean() + quantile * rest.std(ddof=1) / sqrt(rest.size)
+        end = crossed_mean(loss - middle * control).interval.high
         low, high = (low, middle) if end <= 0.0 else (middle, high)
     return high
 
 
-def _figures(name: str, trial: Trial, arm: str) -> tuple[Floats, Floats, str]:
-    """Return a measure's value for each target, of the control and of the arm."""
-    if name in ("steps_to_090", "steps_to_share"):
-        return _steps(name, trial, arm)
+def _figures(name: str, trial: Trial, arm: str) -> tuple[Floats, Floats]:
+    """Return a measure of each session, of the control and of the arm."""
     control, candidate = trial.courses[CONTROL], trial.courses[arm]
-    if name == "embedder_calls":
-        return *calls(control, candidate), ""
-    measure = hit_rate if name == "cache_hit_rate" else _reached
-    return per_target(control, measure), per_target(candidate, measure), ""
+    if name == "calls_to_same_similarity":
+        return both_calls_to_the_same(control, candidate)
+    measure = MEASURES[name]
+    return of_each(control, measure), of_each(candidate, measure)
 
 
-def _steps(name: str, trial: Trial, arm: str) -> tuple[Floats, Floats, str]:
+def _steps(name: str, better: Better, tolerance: float, trial: Trial, arm: str) -> Checked:
+    levels = np.full(len(trial.names), STOP_AT)
     if name == "steps_to_share":
         trial, levels = trial.searched(), SHARE * trial.best
-        if not levels.size:
-            return np.zeros(0), np.zeros(0), "no target was searched"
-    else:
-        levels = np.full(len(trial.names), _FOUND)
-    runs = trial.courses[CONTROL], trial.courses[arm]
-    says = "" if any(_ended(run, levels) for run in runs) else "no session of either reached it"
-    control, candidate = (_restricted(run, levels, trial.limit) for run in runs)
-    return control, candidate, says
-
-
-def _ended(runs: Sequence[Sequence[Course]], levels: Floats) -> bool:
-    return any(c.steps_to(w)[1] for run in runs for c, w in zip(run, levels, strict=True))
-
-
-def _restricted(runs: Sequence[Sequence[Course]], levels: Floats, limit: int) -> Floats:
-    """Return each target's questions to its level, the limit where it was never reached."""
-
-    def questions(course: Course, level: float) -> int:
-        steps, reached = course.steps_to(level)
-        return steps if reached else limit
-
-    rows = [[questions(c, w) for c, w in zip(run, levels, strict=True)] for run in runs]
-    return np.asarray(np.mean(rows, axis=0), np.float64)
-
-
-def calls(
-    control: Sequence[Sequence[Course]], candidate: Sequence[Sequence[Course]]
-) -> tuple[Floats, Floats]:
-    """Return, for each target, the texts both embedded until they were equally close.
-
-    Args:
-        control: (seeds, targets) courses.
-        candidate: Those of another arm.
-
-    Returns:
-        (targets,) float64 of both, means over the seeds.
-
-    No doctest: it needs a trial; ``tests/systems/interrogator/test_gate.py`` shows it.
-    """
-    pairs = [
-        [calls_to_the_same(a, b) for a, b in zip(*runs, strict=True)]
-        for runs in zip(control, candidate, strict=True)
-    ]
-    first, second = np.moveaxis(np.array(pairs, np.float64), 2, 0)
-    return first.mean(axis=0), second.mean(axis=0)
-
-
-def _reached(course: Course) -> float:
-    return course.reached
+        if levels.size < 2:
+            says = "fewer than two targets were searched"
+            return Checked(name, nan, nan, nan, "not_measured", says)
+    (control, mine), (candidate, theirs) = (
+        timed(trial.courses[one], levels, trial.limit) for one in (CONTROL, arm)
+    )
+    if max(mine.mean(), theirs.mean()) < FEWEST_SOLVED:
+        says = f"tells nothing: {mine.mean():.1%} and {theirs.mean():.1%} of sessions got there"
+        means = float(control.mean()), float(candidate.mean())
+        return Checked(name, *means, nan, "unknown", says)
+    return _check(name, better, tolerance, control, candidate)

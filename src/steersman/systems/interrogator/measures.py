@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from steersman.errors import InputError
-from steersman.stats import Estimate, bca_interval, kaplan_meier
+from steersman.stats import Estimate, crossed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 SHARE = 0.9
 """Of what a search by trying comes to: the second level that sessions are timed to."""
-_RESAMPLES = 4_000
 # A similarity counts as reached within the rounding of sums of 16-bit products.
 _ROUNDING = 1e-9
 
@@ -111,6 +109,28 @@ def calls_to_the_same(one: Course, other: Course) -> tuple[int, int]:
     return one.calls_to(level), other.calls_to(level)
 
 
+def both_calls_to_the_same(
+    one: Sequence[Sequence[Course]], other: Sequence[Sequence[Course]]
+) -> tuple[Floats, Floats]:
+    """Return what `calls_to_the_same` says of every session of two arms.
+
+    Args:
+        one: (seeds, targets) courses.
+        other: Those of another arm.
+
+    Returns:
+        (seeds, targets) float64 of both.
+
+    No doctest: it needs a trial; ``tests/systems/interrogator/test_gate.py`` shows it.
+    """
+    pairs = [
+        [calls_to_the_same(a, b) for a, b in zip(*runs, strict=True)]
+        for runs in zip(one, other, strict=True)
+    ]
+    first, second = np.moveaxis(np.array(pairs, np.float64), 2, 0)
+    return first, second
+
+
 def hit_rate(course: Course) -> float:
     """Return the share of questions that the cache answered; 0 where none was asked.
 
@@ -120,86 +140,57 @@ def hit_rate(course: Course) -> float:
     return float(course.hits.mean()) if course.hits.size else 0.0
 
 
-def per_target(
+def reached(course: Course) -> float:
+    """Return the similarity in the end.
+
+    Args:
+        course: An investigation.
+    """
+    return course.reached
+
+
+def all_calls(course: Course) -> float:
+    """Return how many texts were embedded in all.
+
+    Args:
+        course: An investigation.
+    """
+    return float(course.calls[-1])
+
+
+MEASURES = {"similarity": reached, "embedder_calls": all_calls, "cache_hit_rate": hit_rate}
+"""Of a whole session, by the name that reports and the gate use."""
+
+
+def of_each(
     runs: Sequence[Sequence[Course]], measure: Callable[[Course], float]
 ) -> NDArray[np.float64]:
-    """Return a measure of each target, the mean over seeds.
+    """Return a measure of every session.
 
     Args:
         runs: (seeds, targets) courses of one arm.
         measure: Of one course.
 
     Returns:
-        (targets,) float64.
+        (seeds, targets) float64.
     """
-    rows = [[measure(course) for course in run] for run in runs]
-    return np.asarray(np.mean(rows, axis=0), np.float64)
+    return np.array([[measure(course) for course in run] for run in runs], np.float64)
 
 
-def mean_with_interval(values: Floats, *, level: float = 0.95) -> Estimate:
-    """Return a mean over targets with its bootstrap interval.
-
-    Targets are taken as independent. Those of one run share a cache, which ties them a little; the
-    seeds change their order.
+def compared(differences: Floats) -> dict[str, Any]:
+    """Return the mean of some differences as a report has it, and that of each seed.
 
     Args:
-        values: (targets,) one number a target, at least 2.
-        level: In (0, 1).
-
-    Raises:
-        InputError: fewer than two targets.
-
-    >>> mean_with_interval(np.arange(10.0)).value
-    4.5
-    """
-    if values.size < 2:
-        message = f"{values.size} targets; allowed are at least 2; name more to compare"
-        raise InputError(message)
-    ends = bca_interval(values, _mean, level=level, resamples=_RESAMPLES)
-    return Estimate(float(values.mean()), ends)
-
-
-def _mean(values: Floats) -> float:
-    return float(values.mean())
-
-
-def steps_until(
-    runs: Sequence[Sequence[Course]], levels: Floats, *, level: float = 0.95
-) -> dict[str, float | None]:
-    """Return how many questions it takes to a similarity, unsolved sessions counted as cut off.
-
-    The median and its interval are Kaplan and Meier's, over the sessions of all seeds; sessions of
-    one target are not independent of each other, so the interval is that of the first seed alone,
-    which is wider.
-
-    Args:
-        runs: (seeds, targets) courses of one arm.
-        levels: (targets,) similarity to be reached.
-        level: Of the interval, in (0, 1).
+        differences: (seeds, targets), at least 2 targets.
 
     Returns:
-        ``median``, ``low``, ``high`` (None: beyond the longest session), ``solved`` (share of all
-        sessions) and ``restricted_mean`` up to the longest session.
+        ``value``, ``low``, ``high`` as `crossed_mean` has them, and ``by_seed``.
+
+    >>> compared(np.array([[1.0, 2.0], [2.0, 3.0]]))["by_seed"]
+    [1.5, 2.5]
     """
-    timed = [
-        [course.steps_to(wanted) for course, wanted in zip(run, levels, strict=True)]
-        for run in runs
-    ]
-    steps, solved = np.moveaxis(np.array(timed, np.float64), 2, 0)
-    everything = kaplan_meier(steps.ravel(), solved.ravel(), level=level)
-    ends = kaplan_meier(steps[0], solved[0], level=level).median.interval
-    longest = float(steps.max())
-    return {
-        "median": _finite(everything.median.value),
-        "low": _finite(ends.low),
-        "high": _finite(ends.high),
-        "solved": float(solved.mean()),
-        "restricted_mean": everything.restricted_mean(longest).value if longest else 0.0,
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    by_seed = [float(mean) for mean in differences.mean(axis=1)]
+    return {**described(crossed_mean(differences)), "by_seed": by_seed}
 
 
 def described(estimate: Estimate) -> dict[str, float]:

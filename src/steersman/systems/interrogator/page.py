@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from steersman.errors import DataError
-from steersman.systems.interrogator.gate import calls
+from steersman.systems.interrogator.gate import FEWEST_SOLVED
 from steersman.systems.interrogator.measures import SHARE
-from steersman.systems.interrogator.report import curve_by_calls, curve_by_steps
-from steersman.systems.interrogator.trial import CONTROL
+from steersman.systems.interrogator.pictures import arm_name, draw
+from steersman.systems.interrogator.report import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,16 +17,12 @@ if TYPE_CHECKING:
 
     from steersman.systems.interrogator.trial import Trial
 
-# Colours that people with any colour vision can tell apart (Okabe and Ito).
-_COLOURS = {
-    "heuristic": "#000000",
-    "cold": "#56b4e9",
-    "warm": "#009e73",
-    "warm_online": "#d55e00",
-    "uniform": "#999999",
-    "nearest": "#cc79a7",
+_STATES = {
+    "passed": ("yes", "yes"),
+    "failed": ("no", "no"),
+    "unknown": ("unknown", "cannot be known"),
+    "not_measured": ("no", "not measured"),
 }
-_NAMES = {"warm_online": "warm + online"}
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -41,6 +34,7 @@ figure { margin: 1.5rem 0; background: #fff; border-radius: .4rem; padding: .5re
 figure svg { width: 100%; height: auto; }
 figcaption { color: #444; font-size: .9rem; padding: 0 .5rem; }
 .yes::before { content: "\\2713\\00a0"; } .no::before { content: "\\2717\\00a0"; }
+.unknown::before { content: "?\\00a0"; }
 .no { color: #b3261e; } @media (prefers-color-scheme: dark) { .no { color: #ff8a80; } }
 """
 
@@ -59,7 +53,7 @@ def write_page(
     Raises:
         DataError: matplotlib is not installed, or the file cannot be written.
 
-    No doctest: it writes a file; ``tests/systems/interrogator/test_page.py`` shows it.
+    No doctest: it writes a file; ``tests/systems/interrogator/test_trial.py`` shows it.
     """
     body = [f"<h1>{escape(title)}</h1>", _verdict(report)]
     for name, found in report["sets"].items():
@@ -78,22 +72,33 @@ def write_page(
 
 
 def _verdict(report: Mapping[str, Any]) -> str:
-    arm = _name(report["candidate"])
+    arm = arm_name(report["candidate"])
     passed = report["passed"]
     says = (
         f"The regression gate lets the {arm} policy ask."
         if passed
-        else f"The regression gate keeps the heuristic: the {arm} policy is not shown to be no "
-        "worse on every measure, so <code>--rl</code> stays off."
+        else f"The regression gate keeps the heuristic: the {arm} policy "
+        f"{_shortcomings(report)}, so <code>--rl</code> stays off."
     )
     return f'<p class="{"yes" if passed else "no"}"><strong>{says}</strong></p>'
 
 
+def _shortcomings(report: Mapping[str, Any]) -> str:
+    states = {
+        one["state"] for found in report["sets"].values() for one in found["gate"]["measures"]
+    }
+    if "failed" in states:
+        return "is not shown to be no worse on every measure"
+    return "was not measured on every measure" if "not_measured" in states else "cannot be judged"
+
+
 def _set(name: str, found: Mapping[str, Any], trial: Trial, candidate: str) -> list[str]:
+    size = f"{counted(found['targets'], 'target')}, {counted(found['seeds'], 'seed')}"
+    over = "targets and seeds" if found["seeds"] > 1 else "the targets of one seed"
     about = (
-        f"{found['targets']} targets, {found['seeds']} seeds, at most {found['limit']} questions "
-        "each; the same targets for every way of choosing, each with a cache of its own. Intervals "
-        "are 95 %, over targets. An embedder call is one text that no cache had."
+        f"{size}, at most {found['limit']} questions each; the same targets for every way of "
+        f"choosing, each with a cache of its own. Intervals are 95 %, over {over}. An embedder "
+        "call is one text that no cache had."
     )
     if found["searched"]:
         about += (
@@ -102,7 +107,7 @@ def _set(name: str, found: Mapping[str, Any], trial: Trial, candidate: str) -> l
             f"kept; that came to {found['search_similarity']:.3f}."
         )
     parts = [f"<h2>{escape(name)}</h2>", f"<p>{about}</p>", _arms(found), _against(found)]
-    parts += [_gate(found), *_pictures(trial, candidate)]
+    parts += [_gate(found), *map(_figure, draw(trial, candidate))]
     return parts
 
 
@@ -115,7 +120,7 @@ def _arms(found: Mapping[str, Any]) -> str:
     rows = []
     for arm, figures in found["arms"].items():
         row = [
-            _name(arm),
+            arm_name(arm),
             _estimate(figures["similarity"], 3),
             _estimate(figures["embedder_calls"], 1),
             _estimate(figures["cache_hit_rate"], 3),
@@ -133,17 +138,22 @@ def _arms(found: Mapping[str, Any]) -> str:
 
 def _against(found: Mapping[str, Any]) -> str:
     heads = ["against the heuristic", "fewer calls to the same similarity", "similarity"]
-    heads += ["cache hits", "calls in all"]
-    rows = [
-        [
-            _name(arm),
-            f"{_estimate(one['fewer_calls'], 1)} of {one['calls_of_heuristic']:.1f}",
-            *(_estimate(one[key], 3, signed=True) for key in ("similarity", "cache_hit_rate")),
-            _estimate(one["embedder_calls"], 1, signed=True),
-        ]
-        for arm, one in found["against_heuristic"].items()
-    ]
-    return _table(heads, rows)
+    heads += ["cache hits", "calls in all", "questions to .90"]
+    timed = any("steps_to_share" in one for one in found["against_heuristic"].values())
+    heads += [f"questions to {SHARE:.0%} of the search"] if timed else []
+    rows = []
+    for arm, one in found["against_heuristic"].items():
+        fewer = _estimate(one["fewer_calls_to_same_similarity"], 1)
+        row = [arm_name(arm), f"{fewer} of {one['calls_of_heuristic']:.1f}"]
+        row += [_estimate(one[key], 3, signed=True) for key in ("similarity", "cache_hit_rate")]
+        row += [_estimate(one[key], 1, signed=True) for key in ("embedder_calls", "steps_to_090")]
+        row += [_estimate(one["steps_to_share"], 1, signed=True)] if timed else []
+        rows.append(row)
+    note = (
+        f"Questions to a level count as {found['limit']} where it was not reached. Figures are "
+        "means of differences, target by target and seed by seed."
+    )
+    return f"{_table(heads, rows)}\n<p>{note}</p>"
 
 
 def _gate(found: Mapping[str, Any]) -> str:
@@ -151,78 +161,21 @@ def _gate(found: Mapping[str, Any]) -> str:
     heads = ["gate", "heuristic", "policy", "worse by at most", f"within {gate['tolerance']:.0%}"]
     rows = []
     for one in gate["measures"]:
-        passed = f'<span class="{"yes" if one["passed"] else "no"}">'
-        passed += f"{'yes' if one['passed'] else 'no'}</span>"
+        kind, says = _STATES[one["state"]]
+        passed = f'<span class="{kind}">{says}</span>'
         worst = "–" if one["worse_by"] is None else f"{one['worse_by']:+.1%}"
         name = one["measure"].replace("_", " ") + (f" ({one['says']})" if one["says"] else "")
         rows.append([name, _number(one["control"]), _number(one["candidate"]), worst, passed])
-    return _table(heads, rows, raw_last=True)
-
-
-def _pictures(trial: Trial, candidate: str) -> list[str]:
-    return [
-        _figure(_by_calls(trial), "Mean similarity reached with at most so many embedded texts."),
-        _figure(_by_steps(trial), "Mean similarity after each question."),
-        _figure(
-            _differences(trial, candidate),
-            "Each target: texts that the heuristic embedded, less those of the policy, until both "
-            "were equally close. Right of the line the policy needed fewer.",
-        ),
-    ]
-
-
-def _by_calls(trial: Trial) -> Any:
-    most = max(
-        course.calls[-1] for runs in trial.courses.values() for run in runs for course in run
+    note = (
+        "The gate passes if no measure failed, none is left unmeasured, and every one that can be "
+        f"known passed. Steps to a level that fewer than {FEWEST_SOLVED:.0%} of the sessions of "
+        "both reach tell nothing, and are neither passed nor failed."
     )
-    grid = np.linspace(0, float(most), 200)
-    figure, axes = _axes("embedded texts", "cosine similarity")
-    for arm, runs in trial.courses.items():
-        axes.plot(grid, curve_by_calls(runs, grid), color=_COLOURS[arm], label=_name(arm))
-    axes.legend(frameon=False)
-    return figure
+    return f"{_table(heads, rows, raw_last=True)}\n<p>{note}</p>"
 
 
-def _by_steps(trial: Trial) -> Any:
-    figure, axes = _axes("questions", "cosine similarity")
-    for arm, runs in trial.courses.items():
-        curve = curve_by_steps(runs, trial.limit)
-        axes.plot(curve, color=_COLOURS[arm], label=_name(arm), marker=".")
-    if len(trial.best):
-        axes.axhline(trial.best.mean(), color="#888", linestyle=":", label="search")
-    axes.legend(frameon=False)
-    return figure
-
-
-def _differences(trial: Trial, candidate: str) -> Any:
-    spent, spends = calls(trial.courses[CONTROL], trial.courses[candidate])
-    figure, axes = _axes("fewer texts than the heuristic", "targets", height=2.6)
-    axes.hist(spent - spends, bins=40, color=_COLOURS[candidate])
-    axes.axvline(0.0, color="#000", linewidth=1)
-    return figure
-
-
-def _axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
-    except ImportError as error:
-        message = "matplotlib is not installed; the page needs: pip install 'steersman[demo]'"
-        raise DataError(message) from error
-    figure = Figure(figsize=(8.0, height), layout="constrained")
-    axes = figure.subplots()
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    return figure, axes
-
-
-def _figure(figure: Any, caption: str) -> str:
-    written = io.StringIO()
-    # No date, so that one trial is one page.
-    figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    svg = written.getvalue()
-    svg = svg[svg.index("<svg") :]
+def _figure(picture: tuple[str, str]) -> str:
+    svg, caption = picture
     return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
@@ -238,10 +191,6 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, raw_last: boo
 
 def _row(kind: str, cells: Iterable[str]) -> str:
     return f"<tr>{''.join(f'<{kind}>{cell}</{kind}>' for cell in cells)}</tr>"
-
-
-def _name(arm: str) -> str:
-    return _NAMES.get(arm, arm)
 
 
 def _estimate(one: Mapping[str, float], digits: int, *, signed: bool = False) -> str:

@@ -60,7 +60,8 @@ class Plan:
     """What is tried, on which targets.
 
     Args:
-        targets: To be investigated; none of them in the log.
+        targets: To be investigated; none of them in the log. Their order must say nothing of them,
+            as that of `load_targets` does not: the first ones are searched.
         questions: What can be asked.
         point: Declares the policy.
         log: What the warm arms learned beforehand.
@@ -75,7 +76,8 @@ class Plan:
         home: That directory.
 
     Raises:
-        InputError: unknown arms, no control, fewer than two targets, or no seed.
+        InputError: unknown arms, no control, fewer than two targets, no seed, or more targets
+            to be searched than there are.
     """
 
     targets: tuple[Target, ...]
@@ -99,6 +101,9 @@ class Plan:
         if len(self.targets) < 2 or not self.seeds:
             message = f"{len(self.targets)} targets, {len(self.seeds)} seeds; allowed are at least "
             raise InputError(f"{message}2 targets and 1 seed; name more")
+        if not 0 <= self.searched <= len(self.targets):
+            message = f"{self.searched} targets to be searched; allowed are 0 to "
+            raise InputError(f"{message}{len(self.targets)}; search fewer, or name more targets")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

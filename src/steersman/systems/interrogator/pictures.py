@@ -1,0 +1,122 @@
+"""The pictures of a trial, as SVG: what is reached at what cost, and the difference by target."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import DataError
+from steersman.systems.interrogator.measures import both_calls_to_the_same
+from steersman.systems.interrogator.report import curve_by_calls, curve_by_steps
+from steersman.systems.interrogator.trial import CONTROL
+
+if TYPE_CHECKING:
+    from steersman.systems.interrogator.trial import Trial
+
+# Colours that people with any colour vision can tell apart (Okabe and Ito).
+_COLOURS = {
+    "heuristic": "#000000",
+    "cold": "#56b4e9",
+    "warm": "#009e73",
+    "warm_online": "#d55e00",
+    "uniform": "#999999",
+    "nearest": "#cc79a7",
+}
+_NAMES = {"warm_online": "warm + online"}
+
+
+def arm_name(arm: str) -> str:
+    """Return what pages call an arm.
+
+    Args:
+        arm: One of the trial's.
+
+    >>> arm_name("warm_online")
+    'warm + online'
+    """
+    return _NAMES.get(arm, arm)
+
+
+def draw(trial: Trial, candidate: str) -> list[tuple[str, str]]:
+    """Return the pictures of a trial; of the same trial, the same to the byte.
+
+    Args:
+        trial: What came of a plan.
+        candidate: The arm that is shown target by target.
+
+    Returns:
+        Each as an SVG element and what to say below it.
+
+    Raises:
+        DataError: matplotlib is not installed.
+
+    No doctest: it needs a trial; ``tests/systems/interrogator/test_trial.py`` shows it.
+    """
+    return [
+        _drawn(_by_calls(trial), "Mean similarity reached with at most so many embedded texts."),
+        _drawn(_by_steps(trial), "Mean similarity after each question."),
+        _drawn(
+            _differences(trial, candidate),
+            "Each target: texts that the heuristic embedded, less those of the policy, until both "
+            "were equally close. Right of the line the policy needed fewer.",
+        ),
+    ]
+
+
+def _by_calls(trial: Trial) -> Any:
+    most = max(
+        course.calls[-1] for runs in trial.courses.values() for run in runs for course in run
+    )
+    grid = np.linspace(0, float(most), 200)
+    figure, axes = _axes("embedded texts", "cosine similarity")
+    for arm, runs in trial.courses.items():
+        axes.plot(grid, curve_by_calls(runs, grid), color=_COLOURS[arm], label=arm_name(arm))
+    axes.legend(frameon=False)
+    return figure
+
+
+def _by_steps(trial: Trial) -> Any:
+    figure, axes = _axes("questions", "cosine similarity")
+    for arm, runs in trial.courses.items():
+        curve = curve_by_steps(runs, trial.limit)
+        axes.plot(curve, color=_COLOURS[arm], label=arm_name(arm), marker=".")
+    if len(trial.best):
+        axes.axhline(trial.best.mean(), color="#888", linestyle=":", label="search")
+    axes.legend(frameon=False)
+    return figure
+
+
+def _differences(trial: Trial, candidate: str) -> Any:
+    spent, spends = both_calls_to_the_same(trial.courses[CONTROL], trial.courses[candidate])
+    figure, axes = _axes("fewer texts than the heuristic", "targets", height=2.6)
+    axes.hist((spent - spends).mean(axis=0), bins=40, color=_COLOURS[candidate])
+    axes.axvline(0.0, color="#000", linewidth=1)
+    return figure
+
+
+def _axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
+    except ImportError as error:
+        message = "matplotlib is not installed; the page needs: pip install 'steersman[demo]'"
+        raise DataError(message) from error
+    figure = Figure(figsize=(8.0, height), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    return figure, axes
+
+
+def _drawn(figure: Any, caption: str) -> tuple[str, str]:
+    from matplotlib import rc_context  # noqa: PLC0415 -- an extra, and heavy
+
+    written = io.StringIO()
+    # No date, and no random names of parts, so that one trial is one page.
+    with rc_context({"svg.hashsalt": "steersman"}):
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    svg = written.getvalue()
+    return svg[svg.index("<svg") :], caption
