@@ -9,6 +9,9 @@ scifact      1,109 scientific claims            ``DIR/scifact/queries.jsonl.gz``
 metatool     20,614 requests to plugins         ``DIR/metatool/metatool_single.parquet``
 ============ ================================== =============================================
 
+What is learned from beforehand is a part of bfcl alone, `part_of` its texts. All others may be
+judged on: of the other sets every text that equals none of these.
+
 bfcl needs no model: its embeddings are in the recording that ships with the package. The others
 are read from a directory that the user names (``--data`` or ``STEERSMAN_DATA``); none is shipped.
 """
@@ -26,6 +29,7 @@ from steersman.errors import DataError, InputError
 from steersman.systems.assistant import Recording, load_catalogue, load_router
 from steersman.systems.interrogator.targets import (
     Target,
+    normalised,
     part_of,
     place_of,
     unit_vector,
@@ -63,14 +67,16 @@ def load_targets(
 
     Args:
         names: Any of bfcl, clapnq, scifact and metatool.
-        part: Those to learn from beforehand (``warm``), those to be judged on (``ab``), or all.
+        part: Those to learn from beforehand (``warm``: of bfcl, and whatever equals one of them),
+            those to be judged on (``ab``), or all.
         most: Targets of each set, ≥ 1, chosen by the hash of their texts; ``None`` for all.
         data: Directory that holds the folders; not needed for bfcl.
         embedder: Embeds the texts; not needed for bfcl.
         home: Directory of the caches, see `steersman.retrieval.state_directory`.
 
     Returns:
-        The targets, set by set, in the order of their source.
+        The targets, set by set, by the hash of their texts, so that the first of them are any of
+        them; ``warm`` in the order of their source, in which the shipped log was recorded.
 
     Raises:
         InputError: An unknown set, ``most`` below 1, or no embedder where one is needed.
@@ -87,8 +93,13 @@ def load_targets(
             message = f"targets {name!r} are unknown; allowed: {', '.join(SETS)}"
             raise InputError(message)
         seen += _bfcl(home) if name == "bfcl" else _texts(name, data)
-    chosen = [target for target in without_repeats(seen) if part in (None, _part(target))]
-    return tuple(_embedded(target, embedder) for target in _sample(chosen, names, most))
+    chosen = list(without_repeats(seen))
+    if part is not None:
+        learned = _learned(home)
+        wanted = part == "warm"
+        chosen = [one for one in chosen if (normalised(one.text or "") in learned) == wanted]
+    kept = _sample(chosen, names, most, by_row=part == "warm")
+    return tuple(_embedded(target, embedder) for target in kept)
 
 
 def recorded_vectors() -> NDArray[np.float64]:
@@ -106,16 +117,20 @@ def recorded_vectors() -> NDArray[np.float64]:
     return np.array([unit_vector(vector) for vector in Recording.load().request_embedding])
 
 
-def _part(target: Target) -> Part:
-    return part_of(target.text or "")
+def _learned(home: Path | None) -> frozenset[str]:
+    """Return the normalised texts that the log may hold."""
+    texts = (request.text for request in load_catalogue(home).requests)
+    return frozenset(normalised(text) for text in texts if part_of(text) == "warm")
 
 
-def _sample(targets: list[Target], names: Sequence[str], most: int | None) -> list[Target]:
+def _sample(
+    targets: list[Target], names: Sequence[str], most: int | None, *, by_row: bool
+) -> list[Target]:
     kept: list[Target] = []
     for name in names:
         own = [target for target in targets if target.name.startswith(f"{name}:")]
         first = sorted(own, key=lambda target: place_of(f"{target.text} sample"))[:most]
-        kept += sorted(first, key=lambda target: target.row)
+        kept += sorted(first, key=lambda target: target.row) if by_row else first
     return kept
 
 

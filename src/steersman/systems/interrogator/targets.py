@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WARM_SHARE = 0.6
-"""Share of texts whose investigations may be learned from beforehand."""
+"""Share of bfcl's texts whose investigations may be learned from beforehand."""
 Part = Literal["warm", "ab"]
 
 _WORD = re.compile(r"\w+")
@@ -125,7 +125,10 @@ def normalised(text: str) -> str:
 
 
 def part_of(text: str) -> Part:
-    """Return which part a text belongs to, by a hash: equal texts of any sets are in the same.
+    """Return which part of bfcl a text belongs to, by a hash: equal texts are in the same.
+
+    The log is recorded on the first. `load_targets` extends the parts to other sets: whatever
+    equals no text of bfcl's first part may be judged on.
 
     Args:
         text: Any text; what counts is `normalised`.
