@@ -233,6 +233,29 @@ def test_an_investigation_is_shown_step_by_step(tmp_path):
     assert told["investigation"]["similarity"] == reached[-1] > reached[0]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("model")
+def test_the_comparison_measures_all_that_the_gate_wants(tmp_path):
+    file = tmp_path / "compared.json"
+    ran = _demo("--text", "rain", "--targets", 2, "--json", file)
+    assert ran.exit_code == 0, ran.output
+    report = json.loads(file.read_text())["comparison"]
+    found = report["sets"]["bfcl"]
+    assert found["searched"] == 2
+    states = {one["measure"]: one["state"] for one in found["gate"]["measures"]}
+    assert "not_measured" not in states.values()
+    assert len(states) == 6
+    for words in (
+        "bfcl: 2 targets, 1 seed\n",
+        "reached 90 % of",
+        "calls saved",
+        "questions to .90",
+    ):
+        assert words in ran.output
+    for state, words in (("failed", "failed: "), ("unknown", "cannot be known")):
+        assert (words in ran.output) == (state in states.values())
+
+
 @pytest.mark.usefixtures("model")
 @pytest.mark.parametrize(
     ("vector", "words"),
