@@ -177,6 +177,129 @@ async def test_a_second_flush_begins_only_when_much_is_waiting(
     assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
 
 
+async def test_no_flush_holds_more_rows_than_it_may(database: Database, tenant: Tenant) -> None:
+    sizes: list[int] = []
+
+    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+        sizes.append(len(rows))
+        return await log_decisions(connection, rows)
+
+    rows = [decision(tenant.id) for _ in range(70)]
+    async with _flusher(database, write, max_rows=16) as commits:
+        parts = [rows[:1], rows[1:41], rows[41:50], rows[50:60], *([row] for row in rows[60:])]
+        assert await asyncio.gather(*(commits.submit(part) for part in parts)) == [{}] * len(parts)
+    assert max(sizes) <= 16
+    assert sum(sizes) == len(rows)
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
+
+
+async def test_what_is_too_much_at_once_is_written_in_smaller_parts(
+    database: Database, tenant: Tenant
+) -> None:
+    """A server ends the connection over a message that is too large for it, and says no more."""
+    sizes: list[int] = []
+
+    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+        sizes.append(len(rows))
+        if len(rows) > 5:
+            raise ConnectionResetError
+        return await log_decisions(connection, rows)
+
+    rows = [decision(tenant.id) for _ in range(80)]
+    async with _flusher(database, write, max_rows=16) as commits:
+        whole = commits.submit(rows[:16])
+        parts = [commits.submit([row]) for row in rows[16:]]
+        assert await asyncio.wait_for(asyncio.gather(whole, *parts), 20) == [{}] * 65
+    assert sizes[:5] == [0, 16, 8, 4, 4]
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
+
+
+async def test_a_row_that_ends_every_connection_holds_up_no_others(
+    database: Database, tenant: Tenant
+) -> None:
+    rows = [decision(tenant.id) for _ in range(6)]
+    ill = True
+
+    async def write(connection: Any, batch: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+        if ill and any(row.id == rows[0].id for row in batch):
+            raise ConnectionResetError
+        return await log_decisions(connection, batch)
+
+    async with _flusher(database, write, max_rows=4) as commits:
+        first, *others = [commits.submit([row]) for row in rows]
+        assert await asyncio.wait_for(asyncio.gather(*others), 20) == [{}] * 5
+        assert not first.done()
+        ill = False
+        assert await first == {}
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_lane_that_cannot_connect_holds_no_rows(
+    database: Database, tenant: Tenant, *, hangs: bool
+) -> None:
+    connected, flushes = 0, []
+
+    async def connect() -> Any:
+        nonlocal connected
+        connected += 1
+        if connected == 1:
+            return await database.connect("app")
+        if hangs:
+            await asyncio.Event().wait()
+        raise OSError("too many connections")
+
+    def on_flush(_rows: int, _seconds: float, answered: bool) -> None:
+        flushes.append(answered)
+
+    rows = [decision(tenant.id) for _ in range(100)]
+    commits = GroupCommit(
+        connect, _write, lambda row: row.id, lanes=2, max_rows=16, on_flush=on_flush
+    )
+    commits.start()
+    waiting = [commits.submit([row]) for row in rows]
+    assert await asyncio.wait_for(asyncio.gather(*waiting), 8) == [{}] * len(rows)
+    assert commits.available
+    assert set(flushes) == {True}
+    assert connected > 1
+    assert await asyncio.wait_for(commits.close(), 5) == 0
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in rows)
+
+
+async def test_what_another_lane_could_not_write_is_written_before_the_end(
+    database: Database, tenant: Tenant
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+    cuts = iter([True])
+
+    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+        if len(rows) == 1 and not go.is_set():
+            await begun.wait()
+        elif len(rows) == 8:
+            begun.set()
+            await go.wait()
+            raise ValueError("halves")
+        elif len(rows) == 4 and rows[0].id == ours[5].id and next(cuts, False):
+            raise ConnectionResetError
+        return await log_decisions(connection, rows)
+
+    ours = [decision(tenant.id) for _ in range(9)]
+    commits = GroupCommit(
+        lambda: database.connect("app"), write, lambda row: row.id, lanes=2, max_rows=16
+    )
+    commits.start()
+    first = commits.submit([ours[0]])
+    await asyncio.sleep(0.05)
+    rest = [commits.submit([row]) for row in ours[1:]]
+    assert await first == {}
+    closing = asyncio.create_task(commits.close())
+    await asyncio.sleep(0.1)
+    go.set()
+    assert await closing == 0
+    assert await asyncio.gather(*rest) == [{}] * 8
+    assert sorted(await _ids(database, tenant.id)) == sorted(row.id for row in ours)
+
+
 async def test_a_row_whose_waiter_left_is_still_written(database: Database, tenant: Tenant) -> None:
     lock = await database.connect(None)
     row = decision(tenant.id)

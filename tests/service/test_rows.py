@@ -25,7 +25,7 @@ def _row(label: Label) -> DecisionRow:
     request = DecideRequest("search", "depth", {"intent": "refund"}, unit="u", episode_id="e")
     (drawn,) = draw_many(served, [(request, request.context)], np.random.default_rng(0))
     assert isinstance(drawn, Drawn)
-    wanted = Wanted(TENANT, served, request, b"hash", "trace")
+    wanted = Wanted(TENANT, served, request, b"hash", "trace", 0.0)
     drew = Drew(drawn, served, label)
     return to_row(wanted, request.context, drew, identifier=UUID(int=9), at=AT)
 

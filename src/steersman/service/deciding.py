@@ -43,20 +43,27 @@ if TYPE_CHECKING:
     Waiting = asyncio.Future[dict[Hashable, Taken | Exception] | Expired]
 
 _log = logging.getLogger(__name__)
+_TOGETHER = 512  # rows that share a wait: as many as a flush holds
 
 
 class _Asked:
     """A decision on its way: what to answer, for how long to wait, and on what."""
 
-    __slots__ = ("arm", "names", "row", "waiting", "within_s")
+    __slots__ = ("arm", "names", "read_at", "row", "waiting", "within_s")
 
     def __init__(
-        self, row: DecisionRow, names: Sequence[str], within_s: float, arm: str = ""
+        self,
+        row: DecisionRow,
+        names: Sequence[str],
+        within_s: float,
+        read_at: float,
+        arm: str = "",
     ) -> None:
         self.row = row
         self.arm = arm  # whose turn it was, while a rollout is under way
         self.names = names
         self.within_s = within_s
+        self.read_at = read_at  # from then on it waits
         self.waiting: Waiting | None = None
 
 
@@ -158,8 +165,9 @@ class Deciding:
         for place, one in zip(wanted, begun, strict=True):
             try:
                 if isinstance(one, Exception):
-                    raise one
-                answers[place] = one if isinstance(one, Decision) else await self._finish(one)
+                    answers[place] = _problem(one)
+                else:
+                    answers[place] = one if isinstance(one, Decision) else await self._finish(one)
             except Refused as refused:
                 answers[place] = refused.problem
         return [answer for answer in answers if answer is not None]
@@ -170,7 +178,7 @@ class Deciding:
         if served is None:
             served = await self._replicas.get(tenant, request.skill, request.decision)
         body_hash = None if request.idempotency_key is None else canonical_hash(body)
-        return Wanted(tenant, served, request, body_hash, traceparent)
+        return Wanted(tenant, served, request, body_hash, traceparent, time.monotonic())
 
     def _begin(self, wanted: Sequence[Wanted]) -> list[Begun]:
         """Draw for each request, or find the same one on its way; hand over to the store."""
@@ -190,7 +198,7 @@ class Deciding:
                     continue
             alike.setdefault(one.served, []).append(place)
         for served, places in alike.items():
-            asking = self._ask(served, [wanted[place] for place in places])
+            asking = self._ask_apart(served, [wanted[place] for place in places])
             begun.update(zip(places, asking, strict=True))
         for place, original in twins:
             other = begun[original]
@@ -201,6 +209,15 @@ class Deciding:
         answers = [begun[place] for place in range(len(wanted))]
         self._submit([one for one in answers if isinstance(one, _Asked)])
         return answers
+
+    def _ask_apart(self, served: Served, wanted: Sequence[Wanted]) -> Sequence[Begun]:
+        """Ask, and let nobody else pay for an error that nobody thought of."""
+        try:
+            return self._ask(served, wanted)
+        except Exception as error:  # noqa: BLE001 (raised where the request waits)
+            if len(wanted) == 1:
+                return [error]
+            return [begun for one in wanted for begun in self._ask_apart(served, [one])]
 
     def _ask(self, served: Served, wanted: Sequence[Wanted]) -> list[Begun]:
         """Draw for requests of one decision point, and make their rows."""
@@ -225,14 +242,15 @@ class Deciding:
                 continue
             deadline = request.deadline_ms
             within_s = served.deadline_s if deadline is None else deadline / 1000
-            asking = _Asked(row, names, within_s, result.arm)
-            if request.idempotency_key is not None:
-                self._asked[one.tenant, request.idempotency_key] = asking
-            begun.append(asking)
+            begun.append(_Asked(row, names, within_s, one.read_at, result.arm))
         return begun
 
     def _submit(self, asked: Sequence[_Asked]) -> None:
-        """Hand over to the store; those without a key that wait alike share their wait."""
+        """Hand over to the store; those without a key that wait alike share their wait.
+
+        Keys are remembered here and not before: what is remembered is forgotten when it is settled.
+        """
+        now = time.monotonic()
         together: dict[tuple[UUID, float], list[_Asked]] = {}
         for one in asked:
             if one.waiting is not None:
@@ -241,17 +259,26 @@ class Deciding:
             if key is None:
                 together.setdefault((one.row.tenant, one.within_s), []).append(one)
                 continue
-            settled = partial(self._settle, (one,))
-            one.waiting = self._commits.submit([one.row], within_s=one.within_s, on_settled=settled)
-        for (_, within_s), group in together.items():
-            tried = [one for one in group if one.arm]
-            waiting = self._commits.submit(
-                [one.row for one in group],
-                within_s=within_s,
-                on_settled=partial(self._settle, tried) if tried else None,
+            one.waiting = self._commits.submit(
+                [one.row],
+                within_s=one.read_at + one.within_s - now,
+                on_settled=partial(self._settle, (one,)),
             )
-            for one in group:
-                one.waiting = waiting
+            self._asked[one.row.tenant, key] = one
+        for alike in together.values():
+            for start in range(0, len(alike), _TOGETHER):
+                self._submit_together(alike[start : start + _TOGETHER], now)
+
+    def _submit_together(self, group: Sequence[_Asked], now: float) -> None:
+        tried = [one for one in group if one.arm]
+        waiting = self._commits.submit(
+            [one.row for one in group],
+            # Whoever was read first waits no longer than it said.
+            within_s=min(one.read_at for one in group) + group[0].within_s - now,
+            on_settled=partial(self._settle, tried) if tried else None,
+        )
+        for one in group:
+            one.waiting = waiting
 
     def _settle(
         self, asked: Sequence[_Asked], verdicts: Mapping[Hashable, Taken | Exception]
@@ -330,10 +357,10 @@ class Deciding:
         return Drew(fall_back(served, request, context), served, stored=stored)
 
     async def _finish(self, asked: _Asked) -> Decision:
-        # Retries of a key share the wait, and one whose caller has gone must not end it for all.
-        assert asked.waiting is not None  # noqa: S101 (submitted before)
-        alone = asked.row.idempotency_key is None
-        verdicts = await (asked.waiting if alone else asyncio.shield(asked.waiting))
+        waiting = asked.waiting
+        assert waiting is not None  # noqa: S101 (submitted before)
+        # Others share the wait, and one whose caller has gone must not end it for all.
+        verdicts = waiting.result() if waiting.done() else await asyncio.shield(waiting)
         if isinstance(verdicts, Expired):
             record = sign(self._secret, asked.row)
             return to_answer(asked.row, asked.names, logged="unknown", record=record)
@@ -368,6 +395,14 @@ class Deciding:
 
 def _waiting(begun: Begun) -> Waiting | None:
     return begun.waiting if isinstance(begun, _Asked) else None
+
+
+def _problem(error: Exception) -> Problem:
+    """Return what one request of a batch is told; the others have their own answers."""
+    if isinstance(error, Refused):
+        return error.problem
+    _log.error("a decision of a batch cannot be made", exc_info=error)
+    return Problem.of("internal", "this decision could not be made; its error was logged")
 
 
 def _same(asked: _Asked, wanted: Wanted) -> _Asked | Refused:

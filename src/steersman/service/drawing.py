@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 GUARDIAN = "guardian_state"
 _FIRST = "first"
+_TOGETHER = 256  # contexts as one matrix: more cost no less each, and memory
 
 
 class Served:
@@ -136,12 +137,13 @@ def draw_many(
             together.append(place)
         else:
             results[place] = _draw_or_error(served, request, context, rng)
-    if together:
+    for start in range(0, len(together), _TOGETHER):
+        places = together[start : start + _TOGETHER]
         try:
-            found = _draw_together(served, [asked[place][1] for place in together], rng)
+            found = _draw_together(served, [asked[place][1] for place in places], rng)
         except Exception:  # noqa: BLE001 (whose fault it is shows when they are drawn one by one)
-            found = [_draw_or_error(served, *asked[place], rng) for place in together]
-        results.update(zip(together, found, strict=True))
+            found = [_draw_or_error(served, *asked[place], rng) for place in places]
+        results.update(zip(places, found, strict=True))
     return [results[place] for place in range(len(asked))]
 
 

@@ -16,7 +16,7 @@ from steersman.learn import follow
 from steersman.service.arms import Arms
 from steersman.service.loading import Slot
 from steersman.service.verified import of_snapshot
-from steersman.store import active_rollouts, find_snapshot, points_as_they_are
+from steersman.store import UnreadablePoint, active_rollouts, find_snapshot, points_as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from steersman.service.drawing import Served
     from steersman.service.loading import Loader
-    from steersman.store import PointRow, RolloutRow, UnreadablePoint
+    from steersman.store import PointRow, RolloutRow
 
 _log = logging.getLogger(__name__)
 _FAR = 2_000  # updates; whoever is further behind is loaded anew, from a stored state
@@ -66,7 +66,8 @@ async def plans_of(connection: Any, tenant: UUID) -> tuple[list[Plan], list[Unre
         tenant: whose.
 
     Returns:
-        Plans by skill and point; and the points whose declaration cannot be read.
+        Plans by skill and point; and the points whose declaration cannot be read, or that of
+        whose control, while a rollout is under way.
 
     No doctest: it needs a server; ``tests/service/test_unreadable_declarations.py`` shows it.
     """
@@ -79,7 +80,10 @@ async def plans_of(connection: Any, tenant: UUID) -> tuple[list[Plan], list[Unre
         place = row.skill, row.point
         rollout = rollouts.get(place)
         if rollout is not None:
-            plans.append(await _in_rollout(connection, row, rollout))
+            try:
+                plans.append(await _in_rollout(connection, row, rollout))
+            except SteersmanError as error:
+                unreadable.append(_without_control(row, rollout, error))
             continue
         snapshot, seq = learners.get(place, (None, None))
         last = seq if snapshot == row.snapshot else None
@@ -96,6 +100,13 @@ async def _in_rollout(connection: Any, row: PointRow, rollout: RolloutRow) -> Pl
     except SteersmanError as error:
         problem = str(error)
     return Plan(row, control, rollout.control_seq, None, rollout, candidate, problem)
+
+
+def _without_control(row: PointRow, rollout: RolloutRow, error: SteersmanError) -> UnreadablePoint:
+    why = f"control {rollout.control} of the rollout of {row.skill}/{row.point}: {error}"
+    return UnreadablePoint(
+        row.skill, row.point, row.snapshot, row.spec_hash, why, row.pinned_seq, row.pinned_by
+    )
 
 
 async def _at(connection: Any, row: PointRow, version: str) -> PointRow:
@@ -245,7 +256,8 @@ class Following:
             self._control.forget()
             self._stand_in.forget()
         elif self._key != plan.key and self._stand_in.served is not None:
-            self.served = self._stand_in.served
+            self.served, self._key = self._stand_in.served, None
+            self._stand_in.forget()  # and from now on it is what serves, which may be retracted
         elif self._key != plan.key and self._control.error and self.served is not None:
             self._leave_retracted(plan, self.served)
         if self.served is not None:
@@ -253,12 +265,15 @@ class Following:
             self._serve(self.served)
 
     def _leave_retracted(self, plan: Plan, served: Served) -> None:
-        """Serve something else while what is wanted cannot be had, if what serves was retracted."""
+        """Serve something else while what is wanted cannot be had, if what serves was retracted.
+
+        That is asked again with every refresh: what is good now may be retracted later.
+        """
         row, old = plan.row, served.replica.snapshot
 
-        async def instead() -> Served:
+        async def instead() -> Served | None:
             gone = await self._loader.retracted(row, old)
-            return await self._loader.stand_in(row) if gone else served
+            return await self._loader.stand_in(row) if gone else None
 
         self._stand_in.want((plan.key, old), instead)
 

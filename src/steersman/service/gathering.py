@@ -2,19 +2,21 @@
 
 A turn ends when the event loop came round without bringing more, when enough is in hand, or after
 two milliseconds: a single request waits for one round of an idle loop, which is nothing, and under
-load what calls cost is shared among all that came.
+load what calls cost is shared among all that came. What is more than enough waits for the next
+round of the loop, so that between two turns everything else has its turn too.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_ENOUGH = 64  # of them at once: more together cost no less each
+_ENOUGH = 64  # of them at once: more together cost no less each, and hold up everything else
 _TURN_S = 0.002
 
 W = TypeVar("W")
@@ -25,7 +27,8 @@ class Gathering(Generic[W, B]):
     """Gathers what is wanted, and begins it turn by turn.
 
     Args:
-        begin: begins all that came in a turn; returns what became of each, in order.
+        begin: begins what is in a turn, which is 64 at most, unless one request alone wants more;
+            returns what became of each, in order. What it raises, everyone of the turn gets.
         settled: tells of what was begun when its result is known; None: it is known already.
 
     >>> async def main():
@@ -42,11 +45,11 @@ class Gathering(Generic[W, B]):
     ) -> None:
         self._begin = begin
         self._settled = settled
-        self._turn: list[tuple[Sequence[W], asyncio.Future[list[B]]]] = []
+        self._came: deque[tuple[Sequence[W], asyncio.Future[list[B]]]] = deque()
         self._in_hand = 0
 
     def add(self, wanted: Sequence[W]) -> asyncio.Future[list[B]]:
-        """Queue until this turn ends.
+        """Queue until its turn ends.
 
         Args:
             wanted: by one request.
@@ -55,22 +58,24 @@ class Gathering(Generic[W, B]):
             What became of them. Where it is one, and its result not yet known, it resolves when
             that is, so that who waits is woken once.
         """
-        if not self._turn:
+        if not self._came:
             # Asked for once a turn: `asyncio` makes a system call of it.
             self._loop = asyncio.get_running_loop()
             self._loop.call_soon(self._end_turn, 0, self._loop.time() + _TURN_S)
         future: asyncio.Future[list[B]] = self._loop.create_future()
-        self._turn.append((wanted, future))
+        self._came.append((wanted, future))
         self._in_hand += len(wanted)
         return future
 
     def _end_turn(self, seen: int, until: float) -> None:
         """Begin, unless the loop just brought more: then still more may be on its way."""
-        came = len(self._turn)
+        came = len(self._came)
         if came > seen and self._in_hand < _ENOUGH and self._loop.time() < until:
             self._loop.call_soon(self._end_turn, came, until)
             return
-        turn, self._turn, self._in_hand = self._turn, [], 0
+        turn = self._take()
+        if self._came:
+            self._loop.call_soon(self._end_turn, 0, 0.0)  # these have waited already
         try:
             begun: Iterable[B] = iter(self._begin([one for wanted, _ in turn for one in wanted]))
         except Exception as error:  # noqa: BLE001 (raised where the request waits)
@@ -80,6 +85,20 @@ class Gathering(Generic[W, B]):
             return
         for wanted, future in turn:
             self._hand_over(future, list(islice(begun, len(wanted))))
+
+    def _take(self) -> Sequence[tuple[Sequence[W], asyncio.Future[list[B]]]]:
+        """Return the requests that came first, until they want enough."""
+        came = self._came
+        if self._in_hand <= _ENOUGH:
+            self._came, self._in_hand = deque(), 0
+            return came
+        turn = [came.popleft()]
+        count = len(turn[0][0])
+        while came and count + len(came[0][0]) <= _ENOUGH:
+            turn.append(came.popleft())
+            count += len(turn[-1][0])
+        self._in_hand -= count
+        return turn
 
     def _hand_over(self, future: asyncio.Future[list[B]], begun: list[B]) -> None:
         def wake(_: object = None) -> None:

@@ -135,12 +135,13 @@ class Slot:
         self._again_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    def want(self, key: Hashable, make: Callable[[], Awaitable[Served]]) -> None:
+    def want(self, key: Hashable, make: Callable[[], Awaitable[Served | None]]) -> None:
         """See to it that what is wanted is there, or on its way.
 
         Args:
             key: says what is wanted.
-            make: makes it.
+            make: makes it; None: nothing is needed now, which is not told, and asked again when it
+                is wanted again.
         """
         if key != self.key:
             self.forget()
@@ -181,7 +182,7 @@ class Slot:
         if self._task is not None:
             await asyncio.wait([self._task], timeout=within_s)
 
-    async def _make(self, key: Hashable, make: Callable[[], Awaitable[Served]]) -> None:
+    async def _make(self, key: Hashable, make: Callable[[], Awaitable[Served | None]]) -> None:
         try:
             served = await make()
         except (*AWAY, SteersmanError) as error:
@@ -192,7 +193,9 @@ class Slot:
             _log.exception("%s cannot be loaded", self._name)
         else:
             if key == self.key:
-                self.served, self.error, self._task = served, "", None
+                self.served, self.error, self._task, self._tries = served, "", None, 0
+            if served is None:
+                return
         if key == self.key:
             self._changed()
 

@@ -27,6 +27,7 @@ class Wanted(NamedTuple):
         request: what is asked.
         body_hash: of the request, where it has a key.
         traceparent: W3C trace context.
+        read_at: when it was read, on the clock that deadlines are kept by.
     """
 
     tenant: UUID
@@ -34,6 +35,7 @@ class Wanted(NamedTuple):
     request: DecideRequest
     body_hash: bytes | None
     traceparent: str | None
+    read_at: float
 
 
 def to_row(

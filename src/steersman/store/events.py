@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Verdict = Literal["replayed", "conflict", "unknown"]
 VERDICTS: dict[bytes, Verdict] = {b"r": "replayed", b"c": "conflict", b"u": "unknown"}
+# To tell its own rows from those of others the function compares their xmin with the id of the
+# whole transaction, so it must be called at its top level: within a savepoint of the caller rows
+# carry the id of that, new events would be taken for replayed ones, and would not be written.
 LOG_EVENTS = "SELECT owner, event, verdict FROM log_events($1, $2, $3, $4)"
 
 
@@ -56,7 +59,7 @@ async def log_events(connection: Any, rows: Sequence[EventRow]) -> dict[tuple[UU
     """Write events of any tenants and queue their work, all or none, in one transaction.
 
     Args:
-        connection: of role app, not within a transaction.
+        connection: of role app, not within a transaction, and never within a savepoint.
         rows: in any order; no (tenant, id) twice.
 
     Returns:

@@ -3,7 +3,9 @@
 A flush takes whatever is waiting and starts as soon as the one before has returned; a timer would
 only add its own delay. While the server is away, rows are kept and written when it is back; their
 waiters may stop waiting at any time. What a flush cannot write because of one bad row is written
-tenant by tenant and then row by row, so that nobody pays for another's row.
+tenant by tenant and then row by row, so that nobody pays for another's row. After a flush that got
+no answer the next one holds half as many rows, so that none is too large for ever; after one that
+did, twice as many again.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class _Entry(Generic[R, V]):
 
     __slots__ = (
         "deadline",
+        "done",
         "future",
         "names",
         "on_settled",
@@ -82,6 +85,7 @@ class _Entry(Generic[R, V]):
         self.on_settled = on_settled
         self.verdicts: dict[Hashable, V | Exception] = {}
         self.deadline = deadline
+        self.done = 0  # rows that were written, where they are written in pieces
         self.settled = False
 
     def settle(self) -> None:
@@ -99,10 +103,13 @@ class _Entry(Generic[R, V]):
 class _Lane(Generic[R, V]):
     """A connection and the batch that is being written over it."""
 
-    __slots__ = ("batch", "connection", "least")
+    __slots__ = ("batch", "connection", "failures", "first", "least", "room")
 
-    def __init__(self, least: int) -> None:
-        self.least = least  # so many rows must wait before this lane takes any
+    def __init__(self, number: int, max_rows: int) -> None:
+        self.first = number == 0
+        self.least = 1 if self.first else max_rows // 2  # rows must wait before it takes any
+        self.room = max_rows  # of its next flush
+        self.failures = 0  # without a success since
         self.batch: Sequence[_Entry[R, V]] = ()
         self.connection: Any = None
 
@@ -114,7 +121,7 @@ class GroupCommit(Generic[R, V]):
         connect: opens the connection; called again after it was lost.
         write: writes a batch in one transaction; returns what it did not write, by `name`.
         name: what tells a row from all others; no batch holds a name twice.
-        max_rows: most rows of a flush.
+        max_rows: most rows of a flush; more that were handed over together are written in pieces.
         max_tenants: most tenants of a flush, since each costs a statement more.
         lanes: how many flushes may be under way at a time, each over a connection of its own. All
             but the first begin only when half a flush is waiting: they keep the server busy under
@@ -148,9 +155,8 @@ class GroupCommit(Generic[R, V]):
         self._on_flush = on_flush
         self._waiting: deque[_Entry[R, V]] = deque()
         self._wake = asyncio.Event()
-        half = max_rows // 2
-        self._lanes: list[_Lane[R, V]] = [_Lane(half if n else 1) for n in range(lanes)]
-        self._failures = 0
+        self._lanes: list[_Lane[R, V]] = [_Lane(n, max_rows) for n in range(lanes)]
+        self._answered = True
         self._closing = False
         self._rows_waiting = 0
         self._rows_writing = 0
@@ -167,7 +173,7 @@ class GroupCommit(Generic[R, V]):
     @property
     def available(self) -> bool:
         """Whether the server answered the last time it was asked."""
-        return self._failures == 0
+        return self._answered
 
     def start(self) -> None:
         """Begin to write."""
@@ -185,8 +191,13 @@ class GroupCommit(Generic[R, V]):
         """
         self._closing = True
         self._wake.set()
-        with suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(asyncio.gather(*self._tasks), timeout_s)
+        if self._tasks:
+            # The first lane ends last; another may be trying to connect still, with empty hands.
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(self._tasks[:1], timeout=timeout_s)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._timer is not None:
             self._timer.cancel()
         for lane in self._lanes:
@@ -245,40 +256,56 @@ class GroupCommit(Generic[R, V]):
             self._watch(loop, following)
 
     async def _run(self, lane: _Lane[R, V]) -> None:
-        first = lane is self._lanes[0]
-        if first:
+        if lane.first:
             await self._flush(lane)  # connects, so that the first row need not wait for that
         while True:
-            if self._rows_waiting < lane.least:
-                if self._closing:
-                    return
+            if self._rows_waiting < (1 if self._closing else lane.least):
+                if self._closing and self._rows_writing == 0:
+                    return  # else what another lane is writing may have to be written again
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            lane.batch = self._next_batch()
-            count = sum(len(entry.rows) for entry in lane.batch)
-            self._rows_writing += count
-            answered = await self._flush(lane)
-            self._rows_writing -= count
-            batch, lane.batch = lane.batch, ()
-            if not answered:
-                # A part may have been written before the server went; again changes nothing.
-                self._put_back([one for one in batch if not one.settled])
-                await asyncio.sleep(_RETRY_S[min(self._failures, len(_RETRY_S)) - 1])
+            if not lane.first and not _is_open(lane):
+                # With empty hands: until it is there, the first lane writes what is waiting.
+                if not await self._open(lane):
+                    await asyncio.sleep(_pause_s(lane))
+                continue
+            await self._flush_next(lane)
+
+    async def _flush_next(self, lane: _Lane[R, V]) -> None:
+        lane.batch = self._next_batch(lane.room)
+        count = sum(len(entry.rows) for entry in lane.batch)
+        self._rows_writing += count
+        answered = await self._flush(lane)
+        self._rows_writing -= count
+        batch, lane.batch = lane.batch, ()
+        if self._closing:
+            self._wake.set()
+        if not answered:
+            # A part may have been written before the server went; again changes nothing.
+            self._put_back([one for one in batch if not one.settled])
+            await asyncio.sleep(_pause_s(lane))
 
     def _put_back(self, entries: Sequence[_Entry[R, V]]) -> None:
-        self._waiting.extendleft(reversed(entries))
         self._rows_waiting += sum(len(entry.rows) for entry in entries)
+        if sum(len(entry.rows) - entry.done for entry in entries) == 1:
+            self._waiting.extend(entries)  # whatever is wrong with this row, others need not wait
+        else:
+            self._waiting.extendleft(reversed(entries))
         self._wake.set()
 
-    def _next_batch(self) -> list[_Entry[R, V]]:
-        """Take entries in order, as many as a flush may hold; what does not fit keeps its place."""
+    def _next_batch(self, room: int) -> list[_Entry[R, V]]:
+        """Take entries in order, as many as there is room for; what does not fit keeps its place.
+
+        An entry that is larger is taken alone.
+        """
         batch: list[_Entry[R, V]] = []
         names: set[Hashable] = set()
         tenants: set[UUID] = set()
         later: list[_Entry[R, V]] = []
-        room = self._max_rows
         while self._waiting and room > 0 and len(later) < self._max_rows:
+            if batch and len(self._waiting[0].rows) > room:
+                break
             entry = self._waiting.popleft()
             full = entry.tenant not in tenants and len(tenants) == self._max_tenants
             if full or not names.isdisjoint(entry.names):
@@ -295,24 +322,46 @@ class GroupCommit(Generic[R, V]):
     async def _flush(self, lane: _Lane[R, V]) -> bool:
         """Write the batch of a lane; False: the server is away, try again."""
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        begun, opened = loop.time(), False
         try:
             async with asyncio.timeout(self._limit_s):
-                if lane.connection is None or lane.connection.is_closed():
+                if not _is_open(lane):
                     lane.connection = await self._connect()
-                await self._write_or_split(lane.connection, lane.batch)
+                opened = True
+                await self._write_batch(lane)
         except (OSError, TimeoutError, StoreError, *_OF_SERVER) as error:
-            await self._fail(lane, loop.time() - begun, error)
+            await self._fail(lane, loop.time() - begun, error, wrote=opened)
             return False
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
             # Whatever it was, rows of others wait behind it: a flusher that died would keep them
             # for ever, and nobody would hear of it.
             _log.exception("a flush failed in a way nobody thought of")
-            await self._fail(lane, loop.time() - begun, error)
+            await self._fail(lane, loop.time() - begun, error, wrote=opened)
             return False
-        self._failures = 0
+        self._answered, lane.failures = True, 0
+        lane.room = min(2 * lane.room, self._max_rows)
         self._on_flush(sum(len(entry.rows) for entry in lane.batch), loop.time() - begun, True)  # noqa: FBT003
         return True
+
+    async def _open(self, lane: _Lane[R, V]) -> bool:
+        """Connect a lane that holds nothing; whether that fails says nothing of the others."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                lane.connection = await self._connect()
+        except Exception as error:  # noqa: BLE001 (logged, and tried again)
+            lane.failures += 1
+            _log.warning("another connection to write over cannot be had: %r", error)
+            return False
+        return True
+
+    async def _write_batch(self, lane: _Lane[R, V]) -> None:
+        rest = lane.batch
+        if rest and (rest[0].done or len(rest[0].rows) > lane.room):
+            await self._write_in_pieces(lane.connection, rest[0], lane.room)
+            rest = rest[1:]
+            if not rest:
+                return
+        await self._write_or_split(lane.connection, rest)
 
     async def _write_or_split(self, connection: Any, batch: Sequence[_Entry[R, V]]) -> None:
         try:
@@ -355,16 +404,30 @@ class GroupCommit(Generic[R, V]):
         if len(entry.rows) == 1:
             _log.error("a row cannot be written: %r", error)
             entry.verdicts[entry.names[0]] = error
+            entry.settle()
         else:
-            loop = asyncio.get_running_loop()
-            for row, name in zip(entry.rows, entry.names, strict=True):
-                one: _Entry[R, V] = _Entry([row], [name], loop.create_future(), None)
-                await self._write_or_split(connection, [one])
-                entry.verdicts.update(one.verdicts)
+            await self._write_in_pieces(connection, entry, 1)
+
+    async def _write_in_pieces(self, connection: Any, entry: _Entry[R, V], size: int) -> None:
+        """Write the rows of a request some at a time; what was written is not written again."""
+        loop = asyncio.get_running_loop()
+        while entry.done < len(entry.rows):
+            piece = slice(entry.done, entry.done + size)
+            some: _Entry[R, V] = _Entry(
+                entry.rows[piece], entry.names[piece], loop.create_future(), None
+            )
+            await self._write_or_split(connection, [some])
+            entry.verdicts.update(some.verdicts)
+            entry.done += len(some.rows)
         entry.settle()
 
-    async def _fail(self, lane: _Lane[R, V], seconds: float, error: Exception) -> None:
-        self._failures += 1
+    async def _fail(
+        self, lane: _Lane[R, V], seconds: float, error: Exception, *, wrote: bool
+    ) -> None:
+        self._answered = False
+        lane.failures += 1
+        if wrote:  # it may have been too much at once
+            lane.room = max(1, lane.room // 2)
         self._on_flush(sum(len(entry.rows) for entry in lane.batch), seconds, False)  # noqa: FBT003
         _log.warning("%d rows wait: the store does not take them: %r", self.depth, error)
         await _close_connection(lane)
@@ -379,6 +442,15 @@ async def _close_connection(lane: _Lane[Any, Any]) -> None:
     except (OSError, TimeoutError, *_OF_SERVER):
         lane.connection.terminate()
     lane.connection = None
+
+
+def _is_open(lane: _Lane[Any, Any]) -> bool:
+    return lane.connection is not None and not lane.connection.is_closed()
+
+
+def _pause_s(lane: _Lane[Any, Any]) -> float:
+    """Return how long to wait after a failure, the longer the more there were."""
+    return _RETRY_S[min(lane.failures, len(_RETRY_S)) - 1]
 
 
 def _is_outage(error: asyncpg.PostgresError) -> bool:
