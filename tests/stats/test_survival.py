@@ -157,3 +157,11 @@ def test_bad_input_is_refused(times, ended, says):
 def test_a_horizon_is_above_zero():
     with pytest.raises(InputError, match="until is 0"):
         kaplan_meier([1, 2], [1, 1]).restricted_mean(0)
+
+
+def test_a_median_at_exactly_a_half_is_not_moved_by_rounding():
+    deaths = [1, 68, 31, 68, 36, 13, 37]  # 254 of 508
+    times = np.repeat([1, 2, 3, 4, 5, 6, 7, 8], [*deaths, 508 - sum(deaths)])
+    curve = kaplan_meier(times, times < 8)
+    assert curve.survival[-1] > 0.5  # by the last bit
+    assert curve.median.value == 7.0

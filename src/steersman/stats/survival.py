@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+_ROUNDING = 1e-9
+"""A product of shares that is a half may come out a little above."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -101,7 +104,7 @@ class SurvivalCurve:
         return Estimate(area, Interval(area - half, area + half))
 
     def _first_half(self, curve: Floats) -> float:
-        reached = np.flatnonzero(curve <= 0.5)
+        reached = np.flatnonzero(curve <= 0.5 + _ROUNDING)
         return float(self.times[reached[0]]) if reached.size else math.inf
 
 
