@@ -22,6 +22,7 @@ from steersman.errors import (
     SteersmanError,
 )
 from steersman.llm import Backend, ChatBackend
+from steersman.llm.breaker import FAILURES, Breaker
 from tests.llm.chat_server import chat_server, settled_threads
 
 KEY = "sk-very-secret-1234567890"
@@ -139,6 +140,36 @@ def test_a_server_that_fails_is_left_alone_and_tried_again(server):
         assert backend.complete("x", timeout_s=20) == "blue"
     finally:
         server.mode = None
+
+
+def test_a_slow_failure_pauses_for_as_long_as_it_took():
+    now = [0.0]
+    breaker = Breaker(lambda: now[0])
+    for _ in range(FAILURES):
+        breaker.failed(took_s=20.0)
+    assert breaker.wait_s() == 20.0
+    now[0] += 20.0
+    assert breaker.wait_s() == 0.0
+    breaker.failed(took_s=20.0)  # the probe: twice the pause
+    assert breaker.wait_s() == 40.0
+
+
+def test_a_silent_server_is_left_alone_for_as_long_as_it_was_waited_for(server):
+    # The clock runs a hundred times as fast as what is really waited.
+    backend = _backend(server, "silent", clock=lambda: 100.0 * time.monotonic())
+    for _ in range(FAILURES):
+        with pytest.raises(BackendUnavailableError, match="no whole answer"):
+            backend.complete("x", timeout_s=0.2)
+    with pytest.raises(BackendUnavailableError, match="not asked") as caught:
+        backend.complete("x", timeout_s=0.2)
+    assert caught.value.retry_after_s > 5.0
+
+
+def test_certificates_that_are_not_there_are_told(server, tmp_path):
+    url = server.url().replace("http:", "https:")
+    backend = ChatBackend(url, "small", ca_file=tmp_path / "missing.pem")
+    with pytest.raises(BackendUnavailableError, match="ca_file"):
+        backend.complete("x", timeout_s=20)
 
 
 def test_a_server_that_asks_to_be_left_alone_is(server):

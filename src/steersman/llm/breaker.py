@@ -56,11 +56,13 @@ class Breaker:
             self._pause_s = FIRST_PAUSE_S
             self._probing = False
 
-    def failed(self, retry_after_s: float | None = None) -> None:
+    def failed(self, retry_after_s: float | None = None, *, took_s: float = 0.0) -> None:
         """Count a failure; the last of a row, one of a probe, or one that names a time opens it.
 
         Args:
             retry_after_s: as the server asked for it, 0 or more; at most a minute is granted.
+            took_s: how long it was waited for, 0 or more. The pause is as long at least, or a
+                server that is silent would hold whoever asks for most of the time.
         """
         with self._lock:
             self._in_a_row += 1
@@ -70,7 +72,9 @@ class Breaker:
             elif retry_after_s is None and self._in_a_row < FAILURES:
                 return
             pause = max(self._pause_s, retry_after_s or 0.0)
-            self._opens_again_at = self._clock() + min(pause, LONGEST_PAUSE_S)
+            self._pause_s = max(self._pause_s, min(took_s, LONGEST_PAUSE_S))
+            pause = max(min(max(pause, self._pause_s), LONGEST_PAUSE_S), took_s)
+            self._opens_again_at = self._clock() + pause
 
     def abandoned(self) -> None:
         """Forget a request that was broken off: it shows nothing about the server."""

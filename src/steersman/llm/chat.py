@@ -78,6 +78,7 @@ class ChatBackend:
         self._url = base_url.rstrip("/")
         self._model = model
         self._api_key = api_key
+        self._clock = clock
         self._breaker = Breaker(clock)
 
     def __repr__(self) -> str:
@@ -113,10 +114,11 @@ class ChatBackend:
         if wait_s := self._breaker.wait_s():
             message = f"not asked, since it failed just now; it is tried again in {wait_s:.0f} s"
             raise BackendUnavailableError(f"{self!r}: {message}", retry_after_s=wait_s)
+        begun = self._clock()
         try:
             text = self._ask(body, timeout_s)
         except BackendUnavailableError as error:
-            self._breaker.failed(error.retry_after_s)
+            self._breaker.failed(error.retry_after_s, took_s=self._clock() - begun)
             raise
         except BackendAnswerError:
             self._breaker.succeeded()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import TYPE_CHECKING
@@ -48,10 +48,17 @@ class Server:
 
         Args:
             timeout_s: for each of its steps.
+
+        Raises:
+            BackendUnavailableError: the certificates to trust cannot be read.
         """
         if self.scheme == "http":
             return HTTPConnection(self.host, self.port, timeout=timeout_s)
-        trusted = ssl.create_default_context(cafile=self.ca_file)
+        try:
+            trusted = ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            message = f"no secure connection: ca_file {self.ca_file} cannot be used: {error}"
+            raise BackendUnavailableError(f"{message}; give certificates in PEM") from error
         return HTTPSConnection(self.host, self.port, timeout=timeout_s, ssl_context=trusted)
 
 
@@ -99,7 +106,7 @@ def post(
     No doctest: it needs a server; ``tests/llm/test_chat.py`` shows it.
     """
     # A little longer than what is waited here, so that it is always this wait that ends first.
-    talk = _Talk(server.connection(timeout_s + 1.0), max_bytes)
+    talk = _Talk(server, timeout_s + 1.0, max_bytes)
     asked = (server.prefix + path, body, headers)
     thread = threading.Thread(target=talk.run, args=asked, name="steersman-llm", daemon=True)
     thread.start()
@@ -118,24 +125,24 @@ def post(
 class _Talk:
     """What the thread does, and where it leaves what came of it."""
 
-    def __init__(self, connection: HTTPConnection, max_bytes: int) -> None:
+    def __init__(self, server: Server, timeout_s: float, max_bytes: int) -> None:
         self.reply: Reply | None = None
         self.error: Exception | None = None
-        self._connection = connection
+        self._server, self._timeout_s = server, timeout_s
         self._max_bytes = max_bytes
         self._socket: socket.socket | None = None
         self._is_cut = False
 
     def run(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         try:
-            self.reply = self._exchange(path, body, headers)
+            connection = self._server.connection(self._timeout_s)
+            with closing(connection):
+                self.reply = self._exchange(connection, path, body, headers)
         except (HTTPError, HTTPException, OSError) as error:
             message = f"{_kind(error)}: {error}; check the address, and that the server runs"
             self.error = BackendUnavailableError(message)
         except Exception as error:  # noqa: BLE001 - raised again where it was asked for
             self.error = error
-        finally:
-            self._connection.close()
 
     def cut(self) -> None:
         """End whatever the thread waits for."""
@@ -145,14 +152,16 @@ class _Talk:
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _exchange(self, path: str, body: bytes, headers: Mapping[str, str]) -> Reply:
-        self._connection.connect()
+    def _exchange(
+        self, connection: HTTPConnection, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> Reply:
+        connection.connect()
         # The connection forgets it while the answer is read, if it is the last.
-        self._socket = self._connection.sock
+        self._socket = connection.sock
         if self._is_cut:
             raise TimeoutError("the connection came too late")
-        self._connection.request("POST", path, body, headers, preload_content=False)
-        response = self._connection.getresponse()
+        connection.request("POST", path, body, headers, preload_content=False)
+        response = connection.getresponse()
         try:
             content = response.read(self._max_bytes + 1, decode_content=False)
         finally:
