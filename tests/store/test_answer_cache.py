@@ -238,7 +238,32 @@ async def test_a_writer_bounds_its_own_tenant_without_a_keeper(database, tenant,
     with TableCache(database, tenant.id, limits=limits) as cache:
         for n in range(200):
             await asyncio.to_thread(cache.put, f"{n:04x}", vectors())
-    assert 50 < await _count(database, tenant.id) <= MIB // len(vectors().tobytes())
+        # Beside the calls: nobody waited for it.
+        most, until = MIB // len(vectors().tobytes()), time.monotonic() + 60
+        while not 50 < await _count(database, tenant.id) <= most + 50:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.02)
+
+
+async def test_trimming_that_waits_holds_up_nobody(database, tenant, monkeypatch, caplog):
+    monkeypatch.setattr("steersman.store.answer_cache._TRIMMED_EVERY", 2)
+    monkeypatch.setattr("steersman.store.answer_cache._TRIM_S", 1.0)
+    with TableCache(database, tenant.id) as cache:
+        await asyncio.to_thread(cache.put, "aa", vectors())
+        async with connected(database, "owner", tenant.id) as other:
+            await other.execute("UPDATE answer_cache SET used_at = now() - interval '40 days'")
+        async with connected(database, "owner", tenant.id) as other:
+            # Trimming would delete this row, and waits for it.
+            await other.execute("SELECT 1 FROM answer_cache WHERE key = '\\xaa' FOR UPDATE")
+            begun = time.monotonic()
+            for key in ("bb", "cc", "dd"):
+                await asyncio.to_thread(cache.put, key, vectors())
+            assert await asyncio.to_thread(cache.get, "dd") is not None
+            assert time.monotonic() - begun < 2.5
+            while "not trimmed" not in caplog.text:
+                assert time.monotonic() - begun < 20
+                await asyncio.sleep(0.05)
+        await asyncio.to_thread(cache.put, "ee", vectors())
 
 
 async def test_two_that_remove_do_not_wait_for_each_other(database, tenant):

@@ -10,6 +10,7 @@
     │   └── MergeError                 a delta that was merged before, or does not fit
     ├── DataError (RuntimeError)       a data set is missing or unreadable, and where to get it
     ├── StoreError (RuntimeError)      the database does not start, answer, or fit this version
+    │   ├── RefusedByStoreError        the store answers, but not this call
     │   └── FencedError                another learner took over; this one must stop
     ├── RegistryError (RuntimeError)   the registry of snapshots cannot be read or written
     │   ├── RaceError                  another publisher wrote first; read again, then repeat
@@ -62,6 +63,7 @@ __all__ = [
     "QueueError",
     "QueueFullError",
     "RaceError",
+    "RefusedByStoreError",
     "RegistryError",
     "RolloutError",
     "ServiceError",
@@ -108,6 +110,10 @@ class DataError(SteersmanError, RuntimeError):
 
 class StoreError(SteersmanError, RuntimeError):
     """The database does not start, answer or fit; the message says what to check."""
+
+
+class RefusedByStoreError(StoreError):
+    """A store answers, but not this call: what is there is of another kind, or it has no room."""
 
 
 class FencedError(StoreError):

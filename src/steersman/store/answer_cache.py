@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
+from concurrent.futures import wait
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -20,6 +22,7 @@ from steersman.store.packed_vectors import (
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from concurrent.futures import Future
     from uuid import UUID
 
     import numpy as np
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _READ = "SELECT substr(value, 1, $2) AS value, used_at FROM answer_cache WHERE key = $1"
 _TOUCH = "UPDATE answer_cache SET used_at = now() WHERE key = $1"
 _WRITE = (
@@ -48,7 +52,8 @@ class TableCache:
     Args:
         database: migrated.
         tenant: whose answers; it never sees another's.
-        limits: what is removed, every 1,000 answers written here and by the keeper.
+        limits: what is removed, by the keeper, and beside the calls every 1,000 answers written
+            here; that it failed is logged, and no failure of a call.
         timeout_s: how long one call may take.
 
     No doctest: it needs a server; ``tests/store/test_answer_cache.py`` shows it.
@@ -67,6 +72,8 @@ class TableCache:
         self._timeout_s = timeout_s
         self._connection: Any = None
         self._written = 0
+        self._trimming: Future[None] | None = None
+        self._trimmer: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = os.getpid()
         self._parents: list[object] = []
@@ -103,7 +110,7 @@ class TableCache:
         self._run(self._put(cache_key_bytes(key), pack_vectors(vectors)))
         self._written += 1
         if self._written % _TRIMMED_EVERY == 0:
-            self._run(self._trim(), timeout_s=_TRIM_S)
+            self._trim_apart()
 
     def close(self) -> None:
         """Close the connection and end the thread; both are made again when needed."""
@@ -112,6 +119,10 @@ class TableCache:
             if loop is None or self._process != os.getpid():  # a parent's thread is not here
                 return
             asyncio.run_coroutine_threadsafe(self._disconnect(), loop).result()
+            if self._trimming is not None:
+                loop.call_soon_threadsafe(self._end_trimming)
+                wait([self._trimming], self._timeout_s + 1.0)
+                self._trimming = self._trimmer = None
             loop.call_soon_threadsafe(loop.stop)
 
     def __enter__(self) -> Self:
@@ -120,27 +131,38 @@ class TableCache:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+    def _end_trimming(self) -> None:
+        if self._trimmer is not None:
+            self._trimmer.terminate()
+
+    def _trim_apart(self) -> None:
+        """Begin to remove what is too old or too many; nobody waits for it, nor for its turn."""
+        with self._turn:
+            running = self._trimming is not None and not self._trimming.done()
+            if self._loop is not None and not running:
+                self._trimming = asyncio.run_coroutine_threadsafe(self._trim(), self._loop)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
         with self._turn:
             if self._process != os.getpid():
                 self._leave_to_parent()
             if self._loop is None:
                 self._loop = _loop_of_its_own()
             # The coroutine has a time limit of its own, so this does not wait for ever.
-            guarded = self._guarded(work, timeout_s or self._timeout_s)
-            return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
+            return asyncio.run_coroutine_threadsafe(self._guarded(work), self._loop).result()
 
     def _leave_to_parent(self) -> None:
         """Begin anew after a fork: the thread is not here, and the connection is the parent's.
 
         Both are kept alive: what their end would undo is shared with the parent.
         """
-        self._parents.append((self._loop, self._connection))
+        self._parents.append((self._loop, self._connection, self._trimming, self._trimmer))
         self._process, self._loop, self._connection = os.getpid(), None, None
+        self._trimming = self._trimmer = None
 
-    async def _guarded(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    async def _guarded(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(self._timeout_s):
                 return await work
         except AWAY as error:
             await self._disconnect()
@@ -164,9 +186,19 @@ class TableCache:
             await connection.execute(_WRITE, self._tenant, key, packed)
 
     async def _trim(self) -> None:
-        connection = await self._connected()
-        async with as_tenant(connection, self._tenant):
-            await trim_answers(connection, self._limits)
+        # Over a connection of its own, so that nobody's turn is held up meanwhile.
+        try:
+            self._trimmer = await self._database.connect("app", timeout=self._timeout_s)
+            # A server that hangs keeps no time.
+            asyncio.get_running_loop().call_later(2 * _TRIM_S, self._trimmer.terminate)
+            async with as_tenant(self._trimmer, self._tenant):
+                await self._trimmer.execute(f"SET LOCAL statement_timeout = {_TRIM_S * 1000:.0f}")
+                await trim_answers(self._trimmer, self._limits)
+        except (*AWAY, StoreError) as error:
+            _log.warning("cached answers were not trimmed; tried again later: %r", error)
+        finally:
+            if self._trimmer is not None:
+                self._trimmer.terminate()
 
     async def _connected(self) -> Any:
         if self._connection is None or self._connection.is_closed():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from steersman.errors import InputError, StoreError
+from steersman.errors import InputError, RefusedByStoreError, StoreError
 from steersman.store.packed_vectors import (
     MAX_PACKED_BYTES,
     cache_key_bytes,
@@ -65,7 +65,7 @@ class RedisCache:
         Raises:
             InputError: the key is not of that kind.
             DataError: what is kept is damaged.
-            StoreError: Redis does not answer.
+            StoreError: Redis does not answer; `RefusedByStoreError`: it refused.
         """
         # No more is taken than may be there, whatever somebody else wrote.
         packed = self._ask("getrange", self._place(key), 0, MAX_PACKED_BYTES)
@@ -80,7 +80,8 @@ class RedisCache:
 
         Raises:
             InputError: key or vectors are not of that kind.
-            StoreError: Redis does not answer, or has no room.
+            StoreError: Redis does not answer; `RefusedByStoreError`: it has no room, or refused
+                for another reason.
         """
         self._ask("set", self._place(key), pack_vectors(vectors), ex=self._ttl_s)
 
@@ -106,10 +107,14 @@ class RedisCache:
         return self._prefix + cache_key_bytes(key).hex().encode()
 
     def _ask(self, command: str, *arguments: Any, **options: Any) -> Any:
-        from redis.exceptions import RedisError  # noqa: PLC0415 - an extra
+        from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415 - an extra
 
         try:
             return getattr(self._redis, command)(*arguments, **options)
+        except ResponseError as error:
+            message = f"Redis refuses {command.upper()}: {error}"[:300]
+            message += "; give Steersman a database of its own, with room (maxmemory-policy)"
+            raise RefusedByStoreError(message) from error
         except (RedisError, OSError) as error:
             message = f"Redis gives no cached answers: {type(error).__name__}: {error}"[:300]
             message += "; check REDIS_URL and the "

@@ -82,6 +82,21 @@ def test_one_that_fails_is_left_alone_and_tried_again_later(caplog):
     assert said[1] == "the answer cache first works again"
 
 
+def test_one_that_refuses_some_calls_is_not_left_alone(caplog):
+    pytest.importorskip("redis")
+    with redis_server("--maxmemory", "1", "--maxmemory-policy", "noeviction") as server:
+        full = RedisCache(server.url, uuid4(), timeout_s=5)
+        with CacheInLine({"redis": full, "memory": MemoryCache()}) as cache:
+            for _ in range(20):
+                cache.put(KEY, VECTORS)
+                assert cache.get(KEY) is None
+            assert (cache.serving, cache.refused) == ("redis", {"redis": 20})
+            assert (cache.fallbacks, cache.misses) == ({"redis": 20}, {"redis": 20})
+    said = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(said) == 2  # the first and the tenth
+    assert "refused 1 calls: Redis refuses SET" in said[0]
+
+
 def test_when_none_works_nothing_is_kept_and_nothing_fails():
     first = Frail()
     first.broken = StoreError("gone")

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from steersman.errors import DataError, InputError, StoreError
+from steersman.errors import DataError, InputError, RefusedByStoreError, StoreError
 from steersman.store import Breaker, RedisCache, TableCache
 from steersman.systems.interrogator.answer_cache import AnswerCache, MemoryCache
 
@@ -36,8 +36,9 @@ class CacheInLine:
     """An `AnswerCache` that asks the first of several that works.
 
     A cache that fails is left alone for a while; then one call tries it, and its fate decides. What
-    it missed meanwhile is embedded again. A miss is a miss: the next cache is asked only when one
-    fails. When none works, nothing is kept and the investigation goes on.
+    it missed meanwhile is embedded again. One that works but refuses a call is not left alone: the
+    next takes this call. A miss is a miss: the next cache is asked only when one fails. When none
+    works, nothing is kept and the investigation goes on.
 
     Args:
         caches: by name, the preferred first.
@@ -48,6 +49,7 @@ class CacheInLine:
         hits: answers that were found, by the name of the cache.
         misses: answers that were not there, by the name of the cache.
         fallbacks: calls that a cache could not take, by its name.
+        refused: those of them that it refused though it works, as when it is full.
         damaged: answers that could not be read, by the name of the cache; they count as misses.
 
     Raises:
@@ -76,6 +78,7 @@ class CacheInLine:
         self.hits: Counter[str] = Counter()
         self.misses: Counter[str] = Counter()
         self.fallbacks: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         self.damaged: Counter[str] = Counter()
 
     @property
@@ -134,6 +137,9 @@ class CacheInLine:
             if place.breaker.allow():
                 try:
                     found = ask(place.cache)
+                except RefusedByStoreError as error:
+                    self._answered(place)
+                    self._refused(place, error)
                 except StoreError as error:
                     self._failed(place, error)
                 except DataError as error:
@@ -149,6 +155,13 @@ class CacheInLine:
                     return found, place.name
             self.fallbacks[place.name] += 1
         return None, None
+
+    def _refused(self, place: _Place, error: RefusedByStoreError) -> None:
+        self.refused[place.name] += 1
+        times = self.refused[place.name]
+        # What is full stays full for long: said at the 1st, 10th, 100th … time.
+        if str(times).strip("0") == "1":
+            _log.warning("the answer cache %s refused %d calls: %s", place.name, times, error)
 
     def _failed(self, place: _Place, error: StoreError) -> None:
         # A probe that fails says nothing new.

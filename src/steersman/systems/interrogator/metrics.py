@@ -107,6 +107,7 @@ class _CacheCounts:
             ("hits", "Answers that a cache had.", self._cache.hits),
             ("misses", "Answers that a cache did not have.", self._cache.misses),
             ("fallbacks", "Calls that a cache could not take.", self._cache.fallbacks),
+            ("refused", "Those of them that it refused though it works.", self._cache.refused),
             ("damaged", "Answers of a cache that could not be read.", self._cache.damaged),
         ):
             family = CounterMetricFamily(
