@@ -11,7 +11,9 @@ from steersman.systems.interrogator import (
     Heuristic,
     MemoryCache,
     OptionAnswerer,
+    Questions,
     Target,
+    Template,
     Uniform,
     investigate,
 )
@@ -154,3 +156,17 @@ def test_an_investigation_changes_no_situation(ask):
     with pytest.raises(dataclasses.FrozenInstanceError):
         first.step = 3
     assert first.slots == {}
+
+
+def test_what_the_answerer_cannot_take_is_never_asked(words, few):
+    free = Template("free", "What is it?", "broad", "{option}", ())
+    questions = Questions("text", (free, *few.templates))
+    done = investigate(
+        words.target("text food pizza"),
+        questions=questions,
+        chooser=Heuristic(),
+        answerer=OptionAnswerer(words, MemoryCache()),
+        rng=np.random.default_rng(0),
+    )
+    assert done.steps[0].drawn.action == "field"
+    assert all("free" not in step.situation.eligible for step in done.steps)

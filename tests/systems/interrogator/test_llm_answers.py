@@ -1,6 +1,7 @@
 """Answers of a language model: a real server beneath, sound and broken."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -168,8 +169,49 @@ def test_a_question_without_options_is_answered_or_told(server, words):
     assert "could be such as" not in server.asked[-1][2]["messages"][0]["content"]
     server.mode = "broken"
     other = situation.after("free", answerer.answer(free, situation))
+    nothing = answerer.answer(free, other)
+    assert (nothing.text, nothing.hypothesis) == (None, other.hypothesis)
+    assert (nothing.similarity, nothing.embedder_calls) == (other.similarity, 0)
+    assert answerer.fallbacks == {"BackendUnavailableError": 1}
+    # Who asks the options themselves is told what is wrong.
     with pytest.raises(InputError, match="no options"):
-        answerer.answer(free, other)
+        OptionAnswerer(words, MemoryCache()).answer(free, other)
+
+
+def test_a_silent_server_ends_no_investigation_over_a_free_question(server, words, few):
+    free = Template("free", "What is it?", "broad", "{option}", ())
+    questions = Questions("text", (free, *few.templates))
+    server.mode = "broken"
+    answerer = _answerer(server, words, otherwise=OptionAnswerer(words, MemoryCache()))
+    done = investigate(
+        words.target("text food"),
+        questions=questions,
+        chooser=Heuristic(),
+        answerer=answerer,
+        rng=np.random.default_rng(0),
+        stop_at=0.99,
+    )
+    assert [(step.drawn.action, step.answer.text) for step in done.steps] == [
+        ("free", None),
+        ("field", "food"),
+    ]
+
+
+def test_another_wording_of_the_question_is_another_question(server, words, few):
+    cache = MemoryCache()
+    answerer = _answerer(server, words, cache=cache)
+    situation = _situation(few, words, "text about pizza", answerer)
+    field = few["field"]
+    for template, hit in ((field, False), (field, True), (replace(field, question="Why?"), False)):
+        assert answerer.answer(template, situation).cache_hit is hit
+
+
+def test_vectors_of_another_shape_are_told(server, words, few):
+    answerer = _answerer(server, words)
+    situation = _situation(few, words, "text about pizza", answerer)
+    words.encode = lambda texts: np.ones((len(texts), 4), np.float32)
+    with pytest.raises(InputError, match="shape"):
+        answerer.answer(few["field"], situation)
 
 
 def test_a_whole_investigation_with_a_server_that_dies_midway(server, words, few):

@@ -12,7 +12,7 @@ from steersman.errors import InputError
 from steersman.systems.interrogator.answer_cache import cache_key, text_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,6 +54,14 @@ class Answerer(Protocol):
         Args:
             text: The opening.
             target: (size,) unit vector.
+        """
+
+    def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
+        """Return whether a question can be answered; `investigate` lets no other be chosen.
+
+        Args:
+            template: The question.
+            slots: What is filled, by slot.
         """
 
     def answer(self, template: Template, situation: Situation) -> Answer:
@@ -98,6 +106,15 @@ class OptionAnswerer:
                                 self._cache)  # fmt: skip
         similarity = float(similarities(vectors, target)[0])
         return Answer(None, text, similarity, similarity, hit, 0 if hit else 1)
+
+    def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
+        """Return whether a question has options; those with ``options: ask`` have none.
+
+        Args:
+            template: The question.
+            slots: What is filled, by slot.
+        """
+        return bool(template.vocabulary(slots))
 
     def answer(self, template: Template, situation: Situation) -> Answer:
         """Return the option that comes nearest, if it comes nearer than the hypothesis.
@@ -158,6 +175,27 @@ def embedded(
     if found is not None:
         _log.warning("the cache holds %s under %s; wanted %s: embedded anew", found.shape, key,
                      wanted)  # fmt: skip
+    vectors = vectors_of(texts, embedder)
+    cache.put(key, vectors)
+    return vectors, False
+
+
+def vectors_of(texts: Sequence[str], embedder: Embedder) -> NDArray[np.float16]:
+    """Return the vectors of texts, computed and checked.
+
+    Args:
+        texts: n texts.
+        embedder: Embeds them.
+
+    Returns:
+        (n, size) float16.
+
+    Raises:
+        InputError: They are of another shape, or not finite.
+
+    No doctest: it needs an embedder; ``tests/systems/interrogator/test_answers.py`` shows it.
+    """
+    wanted = (len(texts), embedder.size)
     vectors = np.asarray(embedder.encode(texts), np.float32).astype(np.float16)
     if vectors.shape != wanted or not np.isfinite(vectors).all():
         message = (
@@ -165,8 +203,7 @@ def embedded(
             f"shape {wanted}; check the embedder"
         )
         raise InputError(message)
-    cache.put(key, vectors)
-    return vectors, False
+    return vectors
 
 
 def similarities(vectors: NDArray[np.float16], target: NDArray[Any]) -> NDArray[np.float64]:

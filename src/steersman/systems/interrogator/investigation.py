@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from steersman.errors import ActionError, InputError
@@ -127,9 +127,9 @@ def investigate(
 ) -> Investigation:
     """Return the investigation of a target; the chooser learns from each step as it is made.
 
-    It ends when the similarity is ``stop_at`` or more, after ``limit`` questions, or when no
-    question is eligible. Nothing but the answerer touches the world, and nothing but ``rng`` is
-    random.
+    It ends when the similarity is ``stop_at`` or more, after ``limit`` questions, or when none is
+    left that is eligible: its slot is filled, and the answerer takes it. Nothing but the answerer
+    touches the world, and nothing but ``rng`` is random.
 
     Args:
         target: What is looked for; `Target.of_vector` makes one of any embedding.
@@ -155,7 +155,7 @@ def investigate(
         message = f"limit {limit}, stop_at {stop_at}; allowed: limit 1 or more, stop_at in (-1, 1]"
         raise InputError(message)
     opening = answerer.open(questions.opening, target.vector)
-    situation = Situation.at_start(questions, target.vector, opening)
+    situation = _answerable(Situation.at_start(questions, target.vector, opening), answerer)
     steps: list[Step] = []
     while situation.similarity < stop_at and situation.step < limit and situation.eligible:
         drawn = chooser.choose(situation, rng)
@@ -167,5 +167,12 @@ def investigate(
         chooser.learn(situation, drawn, steps[-1].outcomes)
         if on_step is not None:
             on_step(steps[-1])
-        situation = situation.after(drawn.action, answer)
+        situation = _answerable(situation.after(drawn.action, answer), answerer)
     return Investigation(target, opening, tuple(steps), stop_at)
+
+
+def _answerable(situation: Situation, answerer: Answerer) -> Situation:
+    """Return the situation without the questions that the answerer cannot answer."""
+    questions, slots = situation.questions, situation.slots
+    left = [name for name in situation.eligible if answerer.takes(questions[name], slots)]
+    return replace(situation, eligible=tuple(left))

@@ -6,6 +6,7 @@ question and hypothesis alone, and are cached like the options of a vocabulary.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import unicodedata
@@ -16,10 +17,10 @@ import numpy as np
 
 from steersman.errors import BackendAnswerError, BackendError, InputError
 from steersman.systems.interrogator.answer_cache import cache_key, text_key
-from steersman.systems.interrogator.answers import Answer, embedded, similarities
+from steersman.systems.interrogator.answers import Answer, embedded, similarities, vectors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,9 +43,10 @@ _log = logging.getLogger(__name__)
 class LLMAnswerer:
     """Asks a backend for short answers, appends each to the hypothesis, keeps the most similar.
 
-    Answers are cached with their vectors by template, hypothesis, embedder and backend: a hit asks
-    neither. Where the backend gives nothing usable, the answerer ``otherwise`` answers, which is
-    counted and logged; nothing of it is kept under this key, so that the backend is asked again.
+    Answers are cached with their vectors by template, hypothesis, embedder, backend and everything
+    that the prompt says: a hit asks neither. Where the backend gives nothing usable, the answerer
+    ``otherwise`` answers, which is counted and logged; nothing of it is kept under this key, so
+    that the backend is asked again. A question that ``otherwise`` cannot take brings nothing then.
 
     Args:
         backend: Proposes answers.
@@ -56,7 +58,7 @@ class LLMAnswerer:
 
     Attributes:
         asked: Requests to the backend.
-        fallbacks: Questions that ``otherwise`` answered, by the name of the error.
+        fallbacks: Questions that the backend did not answer, by the name of the error.
 
     Raises:
         InputError: ``most`` is out of range.
@@ -96,6 +98,16 @@ class LLMAnswerer:
         similarity = float(similarities(vectors, target)[0])
         return Answer(None, text, similarity, similarity, hit, 0 if hit else 1)
 
+    def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
+        """See `Answerer.takes`: a language model answers anything.
+
+        Args:
+            template: The question.
+            slots: What is filled, by slot.
+        """
+        del template, slots
+        return True
+
     def answer(self, template: Template, situation: Situation) -> Answer:
         """See `Answerer.answer`.
 
@@ -104,7 +116,7 @@ class LLMAnswerer:
             situation: Where the investigation stands.
 
         Returns:
-            The most similar proposal, or what ``otherwise`` answers.
+            The most similar proposal, or what ``otherwise`` answers, or nothing kept.
 
         Raises:
             BackendError: The backend gave nothing usable, and nobody answers otherwise.
@@ -117,6 +129,10 @@ class LLMAnswerer:
                 raise
             self.fallbacks[type(error).__name__] += 1
             _log.warning("%s is answered without the language model: %s", template.name, error)
+            if not self._otherwise.takes(template, situation.slots):
+                near = situation.similarity
+                return Answer(None, situation.hypothesis, near, near, cache_hit=False,
+                              embedder_calls=0)  # fmt: skip
             return self._otherwise.answer(template, situation)
         found = similarities(vectors, situation.target)
         best = int(found.argmax())
@@ -131,25 +147,24 @@ class LLMAnswerer:
         self, template: Template, situation: Situation
     ) -> tuple[list[str], NDArray[np.float16], bool]:
         """Return what can be answered, its vectors, and whether the cache had both."""
-        made_by = f"{self._embedder.name} of {self._most} by {self._backend.name}"
+        prompt = prompt_for(template, situation, self._most)
+        asked = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+        made_by = f"{self._embedder.name} by {self._backend.name} asked {asked}"
         key = cache_key(template, situation.hypothesis, made_by, situation.slots)
         kept = self._cache.get(key)
         if kept is not None and (read := _unpacked(kept, self._embedder.size)) is not None:
             return *read, True
-        answers = self._ask(template, situation)
+        answers = self._ask(prompt)
         before, slots = situation.hypothesis, situation.slots
         texts = [template.extend(before, answer, slots) for answer in answers]
-        vectors = self._embedder.encode(texts).astype(np.float16)
-        if not np.isfinite(vectors).all():
-            message = f"{self._embedder.name} gave vectors that are not finite"
-            raise InputError(f"{message}; allowed are finite numbers; check the embedder")
+        vectors = vectors_of(texts, self._embedder)
         self._cache.put(key, _packed(answers, vectors))
         return answers, vectors, False
 
-    def _ask(self, template: Template, situation: Situation) -> list[str]:
+    def _ask(self, prompt: str) -> list[str]:
         self.asked += 1
         said = self._backend.complete(
-            prompt_for(template, situation, self._most),
+            prompt,
             max_tokens=_TOKENS_EACH * self._most,
             timeout_s=self._timeout_s,
         )
