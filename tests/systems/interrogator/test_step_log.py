@@ -9,6 +9,7 @@ import pytest
 
 from steersman.errors import DataError, InputError
 from steersman.features import FeatureMap
+from steersman.store import rounded
 from steersman.systems.interrogator import (
     Learned,
     MemoryCache,
@@ -81,7 +82,7 @@ def test_contexts_are_those_the_chooser_saw(few, words, targets, vectors, point)
 
     class Watching(Uniform):
         def choose(self, situation, rng):
-            seen.append(encoder.encode(situation.context()))
+            seen.append(rounded(encoder.encode(situation.context())))
             return super().choose(situation, rng)
 
     log = _log(few, words, targets, chooser=Watching(), steps=30)

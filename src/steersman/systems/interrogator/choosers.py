@@ -11,6 +11,7 @@ from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.policies import build
 from steersman.rewards import evaluate
+from steersman.store import rounded
 from steersman.systems.interrogator.questions import PHASES
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class Learned:
         Returns:
             The question, with the probability of each.
         """
-        x = self.encoder.encode(situation.context())
+        x = self.encoded(situation)
         choice = self.policy.decide(x, rng=rng, eligible=situation.eligible)
         by = str(self.policy.algorithm)
         return Drawn(choice.action, choice.propensity, choice.distribution, by, x)
@@ -233,8 +234,16 @@ class Learned:
         """
         if self.frozen:
             return
-        x = self.encoder.encode(situation.context()) if drawn.x is None else drawn.x
+        x = self.encoded(situation) if drawn.x is None else drawn.x
         self.policy.learn(x, drawn.action, worth(self.reward, outcomes))
+
+    def encoded(self, situation: Situation) -> Floats:
+        """Return the (d,) vector of a situation, rounded as the service rounds it.
+
+        Args:
+            situation: Where an investigation stands.
+        """
+        return rounded(self.encoder.encode(situation.context()))
 
 
 def worth(reward: Reward, outcomes: Mapping[str, float]) -> float:

@@ -1,8 +1,9 @@
 """The drift guard: when the world is no longer that of the log, the heuristic asks.
 
 Not on the covariance of the posterior, as the requirement has it: that only ever shrinks, whatever
-the world does. What drifts shows in rewards that the log's model does not expect, and in contexts
-that the log does not hold.
+the world does. What drifts shows in gains that stay below what the log lets expect, and in contexts
+that the log does not hold. Only losses count: to bring more than expected, or to find every answer
+in the cache, is no reason to let the heuristic ask.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.stats import asymptotic_confidence_sequence
-from steersman.systems.interrogator.choosers import worth
+from steersman.store import rounded
 from steersman.systems.interrogator.drift_reference import Reference, excursion
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-FIRST_LOOK = 20
-"""Sessions before the first look at the world: below, a mean is not yet nearly normal."""
+FIRST_LOOK = 50
+"""Sessions before the first look at the world: below, a mean is not yet nearly normal, as
+`steersman.stats.asymptotic_confidence_sequence` has it."""
 _SLACK = 3.0
 _log = logging.getLogger(__name__)
 
@@ -42,22 +44,27 @@ class DriftGuard:
 
     Two tests, each valid at every look:
 
-    * **Within a session**, at every step, three monitors: the standardised sum of the reward's
-      residuals so far, the Mahalanobis distance of x along the log's principal directions, and its
-      length beside them. They fire in at most ``alpha`` (of the reference) of the sessions that
-      are like the log's. What fired is over with the session.
+    * **Within a session**, at every step, three monitors: the standardised sum of what the gains
+      stayed below the expected so far, the Mahalanobis distance of x along the log's principal
+      directions, and its length beside them. They fire in at most ``alpha`` (of the reference) of
+      the sessions that are like the log's. What fired is over with the session.
     * **Across sessions**, in one process: a confidence sequence of the sessions' mean residuals,
-      a session being the unit, since its steps depend on each other. It fires in at most
-      ``world_alpha`` of windows of ``window`` sessions, asymptotically. Its bounds are widened by
-      three standard errors of the log's own mean. The window begins anew when it is full. Once
-      this fired, the next ``rest`` sessions are asked by the heuristic; then a new window begins.
+      a session being the unit, since its steps depend on each other. It fires, when the mean is
+      surely below zero, in at most ``world_alpha`` of windows of ``window`` sessions,
+      asymptotically. Its bound is widened by three standard errors of the log's own mean, and
+      it takes the larger of the log's variance and that of the sessions seen. The window begins
+      anew when it is full. Once this fired, the next ``rest`` sessions are asked by the heuristic;
+      then a new window begins.
+
+    Both rates are those of questions picked by chance, as the log's were. Where a policy picks
+    them they were measured alone, and hold about (see `Reference.fit`).
 
     Nothing shows where only the law of x has changed in a way that leaves lengths and principal
-    directions as they were, and the rewards too.
+    directions as they were, and the gains too.
 
     Args:
         reference: What is expected.
-        window: Sessions after which the world's test begins anew, ≥ 20.
+        window: Sessions after which the world's test begins anew, ≥ 50.
         rest: Sessions that the heuristic asks once the world has drifted, ≥ 1.
         world_alpha: Chance of a false alarm in a window, in (0, 0.5].
 
@@ -110,7 +117,7 @@ class DriftGuard:
         reference = Reference.fit(
             log.encoded(vectors, FeatureMap(point.context)),
             log.template.astype(np.int64),
-            np.array(log.rewards(point.reward)),
+            log.gain,
             log.session.astype(np.int64),
             log.target.astype(np.int64),
             questions=len(log.names),
@@ -124,7 +131,7 @@ class DriftGuard:
         self.reason = None
         if self._resting:
             self._resting -= 1
-            self.reason = "world: rewards of the last sessions were not those of the log"
+            self.reason = "world: the last sessions gained less than the log lets expect"
 
     def see(self, x: Floats) -> str | None:
         """Look at a context before a question is chosen.
@@ -141,22 +148,22 @@ class DriftGuard:
                 self._check(name, value, "the context is not like the log's")
         return self.reason
 
-    def hear(self, x: Floats, action: int, reward: float) -> str | None:
+    def hear(self, x: Floats, action: int, gain: float) -> str | None:
         """Look at what a question brought; not called where the heuristic asked.
 
         Args:
             x: (d,) encoded.
             action: Place of the question.
-            reward: 0 to 1, as the decision point declares it.
+            gain: In similarity.
 
         Returns:
             As `see`, for the questions to come.
         """
-        residual = self._reference.residual(x, action, reward)
+        residual = self._reference.residual(x, action, gain)
         if self.reason is None and residual is not None:
             self._residuals.append(residual)
             value = excursion(np.array(self._residuals))
-            self._check("rewards", value, "rewards are not those the log lets expect")
+            self._check("gains", value, "gains stay below what the log lets expect")
         return self.reason
 
     def reset(self) -> None:
@@ -185,16 +192,16 @@ class DriftGuard:
             self._units = []
 
     def _world_drifted(self, n: int) -> bool:
-        spread = self._reference.unit_spread
-        low, high = asymptotic_confidence_sequence(
+        spread = max(self._reference.unit_spread, float(np.std(self._units)))
+        _, high = asymptotic_confidence_sequence(
             float(np.mean(self._units)),
             spread**2,
             n,
             level=1.0 - self._world_alpha,
             n_star=self._window // 2,
         )
-        slack = _SLACK * spread / self._reference.sessions**0.5
-        return bool(low > slack or high < -slack)
+        slack = _SLACK * self._reference.unit_spread / self._reference.sessions**0.5
+        return bool(high < -slack)
 
 
 class Guarded:
@@ -207,7 +214,7 @@ class Guarded:
         chooser: Asks as long as nothing drifted.
         fallback: Asks then, such as the `Heuristic`.
         guard: Watches.
-        point: The decision point: how contexts are encoded, and what outcomes are worth.
+        point: The decision point: how contexts are encoded.
 
     Attributes:
         taken_over: Sessions in which the fallback asked, by their number, with the reason.
@@ -220,7 +227,7 @@ class Guarded:
         self, chooser: Chooser, fallback: Chooser, guard: DriftGuard, point: DecisionPoint
     ) -> None:
         self._chooser, self._fallback, self._guard = chooser, fallback, guard
-        self._encoder, self._reward = FeatureMap(point.context), point.reward
+        self._encoder = FeatureMap(point.context)
         self._session = 0
         self.taken_over: dict[int, str] = {}
         self.questions = 0
@@ -243,7 +250,7 @@ class Guarded:
         if situation.step == 0:
             self._guard.begin()
             self._session += 1
-        if reason := self._guard.see(self._encoder.encode(situation.context())):
+        if reason := self._guard.see(self._encoded(situation)):
             self.taken_over.setdefault(self._session, reason)
             self.questions += 1
             return self._fallback.choose(situation, rng)
@@ -260,6 +267,8 @@ class Guarded:
         if self._guard.reason is not None:
             return
         self._chooser.learn(situation, drawn, outcomes)
-        x = self._encoder.encode(situation.context())
         place = situation.questions.names.index(drawn.action)
-        self._guard.hear(x, place, worth(self._reward, outcomes))
+        self._guard.hear(self._encoded(situation), place, outcomes["similarity_gain"])
+
+    def _encoded(self, situation: Situation) -> Floats:
+        return rounded(self._encoder.encode(situation.context()))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.store import rounded
 from steersman.systems.interrogator.choosers import Uniform, worth
 from steersman.systems.interrogator.investigation import LIMIT, STOP_AT, investigate
 from steersman.systems.interrogator.situation import context_of
@@ -127,14 +128,14 @@ class StepLog:
             asked = (*asked, name)
 
     def encoded(self, vectors: NDArray[Any], encoder: FeatureMap) -> NDArray[np.float64]:
-        """Return the (n, d) vectors that a policy learns from.
+        """Return the (n, d) vectors that a policy learns from, rounded as the service rounds them.
 
         Args:
             vectors: As for `contexts`.
             encoder: Of the decision point.
         """
         rows = [encoder.encode(context) for context in self.contexts(vectors)]
-        return np.array(rows).reshape(len(rows), encoder.dim)
+        return rounded(np.array(rows).reshape(len(rows), encoder.dim))
 
     def rewards(self, reward: Reward) -> list[float]:
         """Return the n declared rewards, 0 to 1.
