@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 from steersman.cli import main
 from steersman.cli.demo_interrogator import read_embedding
-from steersman.cli.demo_interrogator_asking import Asking, plain, serving
+from steersman.cli.demo_interrogator_asking import Asking, serving
 from steersman.cli.options import run
 from steersman.client import Client
 from steersman.errors import DataError, InputError
 from steersman.retrieval import MiniLM
-from steersman.store import as_tenant, encode
+from steersman.store import as_tenant
 from steersman.systems.interrogator import (
     Learned,
     MemoryCache,
@@ -96,16 +96,13 @@ async def _rows(running, statement):
 
 
 def _learned_from(log, targets):
-    """Return the chooser of this process after the log, with x as the store keeps it."""
+    """Return the chooser of this process after the log, step by step as the service learns it."""
     point = load_point(QUESTIONS)
     learned = Learned.declared(point)
     vectors = np.array([target.vector for target in targets])
-    outcomes = zip(log.gain, log.missed, strict=True)
-    for context, action, (gain, missed) in zip(
-        log.contexts(vectors), log.actions, outcomes, strict=True
-    ):
-        x, _ = encode(point, learned.encoder, plain(context))
-        reward = worth(point.reward, {"similarity_gain": gain, "cache_miss": float(missed)})
+    rewards = log.rewards(point.reward)
+    rows = log.encoded(vectors, learned.encoder)
+    for x, action, reward in zip(rows, log.actions, rewards, strict=True):
         learned.policy.learn(x, action, reward)
     return point, learned
 
@@ -120,10 +117,9 @@ def test_service_and_process_decide_alike_from_the_same_state(running, log, targ
         situation = Situation.at_start(QUESTIONS, target.vector, opening)
         served = asking.choose(situation, np.random.default_rng(0))
         assert served.by == "lin_ts"
-        x, _ = encode(point, learned.encoder, plain(situation.context()))
-        alone = learned.policy.distribution(x, eligible=situation.eligible)
+        alone = learned.choose(situation, np.random.default_rng(0)).distribution
         place = QUESTIONS.names.index(served.action)
-        assert served.propensity == pytest.approx(alone[place], rel=0, abs=1e-12)
+        assert served.propensity == alone[place]
         # The whole distribution is told in 32 bits, what was drawn in 64.
         np.testing.assert_allclose(served.distribution, alone, rtol=2**-24, atol=1e-12)
         drawn.add(served.action)
@@ -284,6 +280,15 @@ def test_an_embedding_is_read_and_a_damaged_one_told(tmp_path):
         (tmp_path / "broken.npy").write_bytes(content)
         with pytest.raises(DataError, match=r"no \.npy file"):
             read_embedding(tmp_path / "broken.npy", SIZE)
+    np.savez(tmp_path / "several.npz", one=np.ones(SIZE))
+    archive = (tmp_path / "several.npz").read_bytes()
+    for content in (archive, archive[:60]):
+        (tmp_path / "zip.npy").write_bytes(content)
+        with pytest.raises(DataError, match=r"no \.npy file"):
+            read_embedding(tmp_path / "zip.npy", SIZE)
+    np.save(tmp_path / "complex.npy", np.full(SIZE, 1 + 1j))
+    with pytest.raises(InputError, match="real numbers"):
+        read_embedding(tmp_path / "complex.npy", SIZE)
     with pytest.raises(DataError, match=r"no \.npy file"):
         read_embedding(tmp_path / "missing.npy", SIZE)
     np.save(tmp_path / "object.npy", np.array([{}], object), allow_pickle=True)

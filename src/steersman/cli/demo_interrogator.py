@@ -17,6 +17,7 @@ from steersman.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from steersman.cli.demo_interrogator_asking import Asking
+    from steersman.cli.demo_interrogator_cache import Counting
     from steersman.retrieval import Embedder
     from steersman.systems.interrogator import (
         AnswerCache,
@@ -82,6 +83,9 @@ class _Ready:
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="Of it.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
               help="Write everything here.")  # fmt: skip
+@click.option("--metrics", "metrics_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write the investigation's counts here, as Prometheus' node exporter reads "
+              "them; its name must end in .prom.")  # fmt: skip
 @click.option("--html", "html_file", type=click.Path(path_type=Path, dir_okay=False),
               help="Write the comparison here, as a page with plots.")  # fmt: skip
 @click.option(
@@ -143,6 +147,8 @@ def _check_usage(given: dict[str, Any]) -> None:
         raise click.UsageError(f"--{' and --'.join(named)} were given; allowed is one of them")
     if given["answerer"] == "llm" and not (given["llm_url"] and given["llm_model"]):
         raise click.UsageError("--answerer llm needs --llm-url and --llm-model")
+    if given["metrics_file"] is not None and given["metrics_file"].suffix != ".prom":
+        raise click.UsageError("--metrics must end in .prom, or the node exporter does not read it")
     if given["html_file"] is not None and given["targets"] == 0:
         raise click.UsageError("--html shows the comparison; --targets must be 1 or more for it")
 
@@ -187,7 +193,8 @@ def read_embedding(file: Path, size: int) -> Target:
         held = file.stat().st_size
         if held > _MOST_BYTES:
             raise DataError(f"{file} has {held} bytes; allowed are {_MOST_BYTES}; {advice}")
-        vector = np.load(file, allow_pickle=False, mmap_mode="r")
+        # Not by numpy.load, which opens archives of arrays as well; this reads no pickles.
+        vector = np.lib.format.open_memmap(file, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{file} is no .npy file that can be read: {error}; {advice}") from error
     if vector.shape != (size,):
@@ -212,14 +219,17 @@ def _answerer(ready: _Ready, cache: AnswerCache, given: dict[str, Any]) -> Answe
 
 
 def _investigate(
-    ready: _Ready, target: Target, chooser: Chooser, answerer: Answerer
+    ready: _Ready, target: Target, chooser: Chooser, answerer: Answerer, *, counted: Counting
 ) -> Investigation:
     from steersman.systems.interrogator import investigate  # noqa: PLC0415 (slow)
 
     rng = np.random.default_rng(0)
-    return investigate(
-        target, questions=ready.questions, chooser=chooser, answerer=answerer, rng=rng
-    )
+    done = investigate(
+        target, questions=ready.questions, chooser=chooser, answerer=answerer, rng=rng,
+        on_step=counted.metrics.on_step,
+    )  # fmt: skip
+    counted.end(done, chooser)
+    return done
 
 
 def _shown(ready: _Ready, done: Investigation, answerer: Answerer) -> dict[str, Any]:
@@ -235,22 +245,25 @@ def _shown(ready: _Ready, done: Investigation, answerer: Answerer) -> dict[str, 
 
 def _alone(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, Any]:
     """Show the heuristic's investigation, in this process."""
-    from steersman.systems.interrogator import Heuristic, MemoryCache  # noqa: PLC0415 (slow)
+    from steersman.cli.demo_interrogator_cache import Counting, demo_cache  # noqa: PLC0415 (slow)
+    from steersman.systems.interrogator import Heuristic  # noqa: PLC0415
 
-    answerer = _answerer(ready, MemoryCache(), given)
-    done = _investigate(ready, target, Heuristic(), answerer)
-    return _shown(ready, done, answerer)
+    with demo_cache(None, say=_say) as cache:
+        answerer = _answerer(ready, cache, given)
+        counted = Counting(cache, given["metrics_file"], ready.console)
+        done = _investigate(ready, target, Heuristic(), answerer, counted=counted)
+        return _shown(ready, done, answerer) | counted.shown()
 
 
 def _with_service(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, Any]:
     """Show the investigation whose questions the service picks."""
     from steersman.cli.demo_interrogator_asking import Asking, serving  # noqa: PLC0415 (slow)
+    from steersman.cli.demo_interrogator_cache import Counting, demo_cache  # noqa: PLC0415
     from steersman.systems.interrogator import (  # noqa: PLC0415
         DriftGuard,
         Guarded,
         Heuristic,
         load_point,
-        open_answer_cache,
     )
 
     log, vectors = _log(ready.questions)
@@ -265,14 +278,14 @@ def _with_service(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[
             f"{running.imported:,} logged questions learned in {running.seconds:.1f} s",
             highlight=False,
         )
-        tenant = running.service.tenant.id
-        cache = exits.enter_context(open_answer_cache(running.service.database, tenant))
+        cache = exits.enter_context(demo_cache(running.service.database, say=_say))
         asking = Asking(running.client, point)
         guarded = Guarded(asking, Heuristic(), guard, point)
         answerer = _answerer(ready, cache, given)
-        done = _investigate(ready, target, guarded, answerer)
+        counted = Counting(cache, given["metrics_file"], ready.console)
+        done = _investigate(ready, target, guarded, answerer, counted=counted)
         running.learned()
-        told = _shown(ready, done, answerer)
+        told = _shown(ready, done, answerer) | counted.shown()
         return told | _of_service(ready.console, running.imported, asking, guarded)
 
 

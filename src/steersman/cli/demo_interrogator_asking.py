@@ -67,7 +67,7 @@ class Asking:
 
     def __init__(self, client: Client, point: DecisionPoint) -> None:
         self._client, self._point = client, point
-        self._features, self._heuristic = FeatureMap(point.context), Heuristic()
+        self._heuristic = Heuristic()
         self._episode = ""
         self.asked: list[Decision] = []
         self.unanswered = 0
@@ -93,8 +93,7 @@ class Asking:
         if decision.degraded:
             self.unanswered += 1
             by = "heuristic" if decision.action == default else "fallback"
-        x, _ = encode(self._point, self._features, context)
-        return Drawn(decision.action, decision.propensity, np.array(told), by, x)
+        return Drawn(decision.action, decision.propensity, np.array(told), by)
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
         """Tell what the last question brought; the service makes the reward of it, and learns."""

@@ -54,3 +54,10 @@ def test_of_equal_texts_the_first_is_kept():
     texts = ["Hello, world!", "hello world", None, None, "?", "!"]
     targets = [Target.of_vector([1.0], text=text, row=i) for i, text in enumerate(texts)]
     assert [target.row for target in without_repeats(targets)] == [0, 2, 3, 4, 5]
+
+
+def test_complex_numbers_are_refused():
+    with pytest.raises(InputError, match="real numbers"):
+        Target.of_vector(np.array([1 + 2j, 0]))
+    with pytest.raises(InputError, match="real numbers"):
+        Target.of_vector([1 + 2j, 0])

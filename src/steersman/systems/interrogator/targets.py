@@ -80,7 +80,11 @@ def unit_vector(vector: Any) -> NDArray[np.float64]:
     [0.0, 1.0]
     """
     try:
-        wide = np.array(vector, np.float64)
+        given = np.asarray(vector)
+        if np.iscomplexobj(given):
+            message = f"the target is {given.dtype}; allowed are real numbers; send its real part"
+            raise InputError(f"{message}, if that is what was embedded")
+        wide = np.array(given, np.float64)
     except (TypeError, ValueError) as wrong:
         message = f"the target is no vector ({wrong}); allowed are finite numbers; send a flat list"
         raise InputError(message) from None
