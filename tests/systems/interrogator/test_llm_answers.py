@@ -210,7 +210,7 @@ def test_vectors_of_another_shape_are_told(server, words, few):
     answerer = _answerer(server, words)
     situation = _situation(few, words, "text about pizza", answerer)
     words.encode = lambda texts: np.ones((len(texts), 4), np.float32)
-    with pytest.raises(InputError, match="shape"):
+    with pytest.raises(InputError, match="gave vectors of shape"):
         answerer.answer(few["field"], situation)
 
 

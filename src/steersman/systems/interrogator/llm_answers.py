@@ -99,11 +99,14 @@ class LLMAnswerer:
         return Answer(None, text, similarity, similarity, hit, 0 if hit else 1)
 
     def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
-        """See `Answerer.takes`: a language model answers anything.
+        """See `Answerer.takes`.
 
         Args:
             template: The question.
             slots: What is filled, by slot.
+
+        Returns:
+            True: a language model answers anything.
         """
         del template, slots
         return True
