@@ -134,6 +134,52 @@ async def test_what_was_retracted_is_left_even_if_the_last_good_one_cannot_be_ha
         assert first in point["problem"]
 
 
+async def third_that_cannot_be_had(s, database, ships):
+    """Let a version serve that is signed, and whose bytes are gone."""
+    await teach(s, database, 10, bases=s.service.verified)
+    third = (await ships.publish()).version
+    shutil.rmtree(ships.folder.joinpath("targets", *POINT, third))
+    await ships.serve(third)
+    await s.until(lambda: third in s.service.replicas.problem(ships.tenant, *POINT))
+    return third
+
+
+async def left(s, version):
+    """Wait until something else is served, whatever is good then."""
+    await s.until(lambda: s.replica(*POINT).snapshot != version)
+    answer = await decision(s)
+    assert (answer["snapshot"] == version, answer["degraded"]) == (False, False)
+
+
+@pytest.mark.slow
+async def test_what_serves_instead_of_what_is_wanted_is_left_when_it_is_retracted_later(
+    database, tenant, serving
+) -> None:
+    async with serving() as s:
+        ships, _, second = await two_versions(s, database, tenant)
+        await third_that_cannot_be_had(s, database, ships)
+        await asyncio.sleep(2.5)  # it was asked for, and was good
+        assert (await decision(s))["snapshot"] == second
+        assert (await retract(s, second)).status == 200
+        await left(s, second)
+
+
+@pytest.mark.slow
+async def test_what_stands_in_from_the_beginning_is_left_when_it_is_retracted_later(
+    database, tenant, serving
+) -> None:
+    async with serving() as s:
+        ships, _, second = await two_versions(s, database, tenant)
+        await third_that_cannot_be_had(s, database, ships)
+        home = s.home
+    async with serving(home=home) as s:
+        assert (await decision(s))["snapshot"] == second
+        await asyncio.sleep(2.5)
+        assert (await decision(s))["snapshot"] == second
+        assert (await retract(s, second)).status == 200
+        await left(s, second)
+
+
 async def test_consumers_leave_it_once_the_schedule_has_taken_it_out(
     database, tenant, serving
 ) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from steersman.store import as_tenant, declare
 from tests.service.points import POINT
-from tests.service.rollouts import DECIDE
+from tests.service.rollouts import DECIDE, until
+from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
+from tests.service.test_serving_rollouts import prepared
 
 WIDTH = {**DECIDE, "decision": "width"}
 
@@ -89,3 +91,27 @@ async def test_the_status_and_the_versions_of_all_points_are_shown(
         shown = (await s.ask("GET", "/v1/snapshots")).body["snapshots"]
         told = [(one["decision"], one["version"], one["roles"]) for one in shown]
         assert told == [("depth", "0.1.0", ["serving"]), ("width", "0.1.0", ["serving"])]
+
+
+async def test_a_control_whose_declaration_cannot_be_read_leaves_the_others_alone(
+    database, tenant, serving
+) -> None:
+    async with serving() as s:
+        changed = POINT.replace("floor: 0.02", "floor: 0.05")
+        await declare(database, tenant.id, changed, actor="test")
+        ships, version = await prepared(s, database, tenant)
+        await ships.start(version, "canary", 0.05)
+        await until(s, stage="canary")
+        owner = await database.connect("owner")
+        async with as_tenant(owner, tenant.id):
+            await owner.execute("UPDATE rollout SET control = '0.1.0'")
+            await owner.execute(
+                "UPDATE spec SET document = document || 'sails: 3\n' WHERE hash = "
+                "(SELECT spec_hash FROM snapshot WHERE id = '0.1.0')"
+            )
+        await owner.close()
+        await declare(database, tenant.id, POINT.replace("depth", "width"), actor="test")
+        await s.until(lambda: s.service.replicas.find(tenant.id, "search", "width") is not None)
+        assert (await s.ask("POST", "/v1/decide", DECIDE)).status == 200
+        problem = s.service.replicas.problem(tenant.id, "search", "depth")
+        assert "control 0.1.0 of the rollout of search/depth" in problem
