@@ -33,11 +33,13 @@ class World:
     shift: float = 0.0
     flipped: bool = False
     rotation: object = None
+    questions: int = QUESTIONS
+    signal: float = 0.15
 
     def __post_init__(self):
         fixed = np.random.default_rng(99)
         self.scales = 0.2 * np.array([*np.linspace(2.0, 1.0, 8), *np.full(DIM - 9, 0.05)])
-        self.models = fixed.normal(size=(QUESTIONS, DIM)) * 0.15
+        self.models = fixed.normal(size=(self.questions, DIM)) * self.signal
         self.models[:, 0] = 0.4
         self.rng = np.random.default_rng(self.seed)
 
@@ -47,7 +49,7 @@ class World:
         shared = self.rng.normal() * 0.05
         seen = embedding if self.rotation is None else self.rotation @ embedding
         x = np.concatenate([[1.0], seen])
-        for drawn in self.rng.integers(QUESTIONS, size=steps):
+        for drawn in self.rng.integers(self.questions, size=steps):
             action = drawn if policy is None else int(policy.decide(x, rng=self.rng).action)
             mean = float(self.models[action] @ np.concatenate([[1.0], embedding]))
             reward = mean + shared + self.rng.normal() * 0.1
@@ -61,10 +63,14 @@ class World:
 
 
 def _reference(world, sessions=1000, alpha=0.03, **given):
-    x, actions, rewards, numbers = world.log(sessions)
+    return _reference_of(world.log(sessions), world.questions, alpha=alpha, **given)
+
+
+def _reference_of(log, questions=QUESTIONS, **given):
+    x, actions, rewards, numbers = log
     rng = np.random.default_rng(5)
-    return Reference.fit(x, actions, rewards, numbers, numbers, questions=QUESTIONS, rng=rng,
-                         alpha=alpha, **given)  # fmt: skip
+    return Reference.fit(x, actions, rewards, numbers, numbers, questions=questions, rng=rng,
+                         **given)  # fmt: skip
 
 
 def _watch(guard, world, sessions, policy=None, online=False):
@@ -129,21 +135,25 @@ def test_more_than_expected_is_no_reason_to_stop(reference):
 @pytest.mark.slow
 @pytest.mark.parametrize("online", [False, True])
 def test_false_alarms_are_as_rare_where_a_policy_picks(online):
-    # A policy takes what it overestimates, so that gains are below any guess made like its own.
-    sessions, alarms, worlds = 0, 0, 0
+    # It takes what it overestimates. Of many questions alike that is most of what it sees, and the
+    # gains stay below any guess that was learned from the same log.
+    alike = {"questions": 24, "signal": 0.0}
+    alarms = worlds = 0
     for seed in range(4):
-        log = World(seed).log(400)
-        guard = DriftGuard(_reference(World(seed), sessions=400), window=100)
-        seen = _watch(guard, World(4000 + seed), 200, policy=_warm(log), online=online)
-        worlds, alarms, sessions = worlds + guard.fired["world"], alarms + seen[1], sessions + 200
+        log = World(seed, **alike).log(400)
+        guard = DriftGuard(_reference_of(log, 24), window=200)
+        policy = _warm(log, 24)
+        seen = _watch(guard, World(4000 + seed, **alike), 200, policy=policy, online=online)
+        worlds, alarms = worlds + guard.fired["world"], alarms + seen[1]
     assert worlds == 0
-    assert alarms / sessions < 0.045
+    # Somewhat above 3 %: nothing is proved for it, and thresholds are of 100 sessions each.
+    assert alarms / 800 < 0.065
 
 
-def _warm(log):
+def _warm(log, questions):
     x, actions, rewards, _ = log
-    names = [str(action) for action in range(QUESTIONS)]
-    declared = LinTSPolicy(algorithm="lin_ts", prior_var=0.01, noise_var=0.1)
+    names = [str(action) for action in range(questions)]
+    declared = LinTSPolicy(algorithm="lin_ts", prior_var=1.0, noise_var=0.01)
     policy = build(declared, names, dim=DIM, floor=0.01)
     worth = np.clip(rewards, 0.0, 1.0)
     policy.learn_batch(x, [names[action] for action in actions], worth, weights=np.ones(len(x)))
