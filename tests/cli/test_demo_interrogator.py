@@ -242,8 +242,8 @@ def test_the_comparison_measures_all_that_the_gate_wants(tmp_path):
     assert "not_measured" not in states.values()
     assert len(states) == 6
     for words in (
-        "bfcl: 2 targets, 1 seed\n",
-        "reached 90 % of",
+        "bfcl: 2 targets, 1 seed ",
+        "reached 90 %",
         "calls saved",
         "questions to .90",
     ):

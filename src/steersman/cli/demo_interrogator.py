@@ -75,10 +75,10 @@ class _Ready:
 @click.option(
     "--targets",
     "targets",
-    default=10,
+    default=8,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Targets of each set for the comparison; 0: none is made. Ten take about a minute.",
+    help="Targets of each set for the comparison; 0: none is made. Eight take about a minute.",
 )
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="Of it.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),

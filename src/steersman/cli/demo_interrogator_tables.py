@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 _WIDTH = 10
 _MEASURES = {"similarity": "similarity", "embedder_calls": "calls", "cache_hit_rate": "cache hits"}
-_LEVELS = {"steps_to_090": ".90", "steps_to_share": "90 % of a search"}
+_LEVELS = {"steps_to_090": ".90", "steps_to_share": "90 %"}
 _DIFFERENCES = {
-    "fewer_calls_to_same_similarity": ("calls saved, same similarity", 1),
-    "similarity": ("similarity", 3),
+    "fewer_calls_to_same_similarity": ("calls saved (same)", 1),
+    "similarity": ("similarity", 2),
     "embedder_calls": ("calls in all", 1),
-    "cache_hit_rate": ("cache hits", 3),
-    "steps_to_090": ("questions to .90", 2),
-    "steps_to_share": ("questions to 90 % of a search", 2),
+    "cache_hit_rate": ("cache hits", 2),
+    "steps_to_090": ("questions to .90", 1),
+    "steps_to_share": ("questions to 90 %", 1),
 }
 _STATES = {
     "failed": "failed",
@@ -123,6 +123,8 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
         console.print()
         console.print(_against_table(found))
         console.print()
+        note = "same: until both are equally close; 90 %: of what a search by trying reaches"
+        console.print(note, highlight=False, soft_wrap=True)
         for line in gate_lines(found["gate"], report["candidate"]):
             console.print(line, highlight=False, soft_wrap=True)
 
@@ -161,6 +163,8 @@ def _against_table(found: Mapping[str, Any]) -> Table:
     arms = found["against_heuristic"]
     title = "less the heuristic, target by target, with 95 % intervals"
     table = _table(title, ("", *(arm.replace("_", " ") for arm in arms)))
+    # Five arms side by side in 80 columns.
+    table.padding = (0, 1, 0, 0)
     for key, (says, digits) in _DIFFERENCES.items():
         if all(key in one for one in arms.values()):
             table.add_row(says, *(_difference(one[key], digits) for one in arms.values()))
@@ -169,8 +173,8 @@ def _against_table(found: Mapping[str, Any]) -> Table:
 
 def _table(title: str, heads: Iterable[str]) -> Table:
     table = Table(title=title, box=None, pad_edge=False, title_justify="left")
-    for head in heads:
-        table.add_column(head)
+    for place, head in enumerate(heads):
+        table.add_column(head, no_wrap=place == 0)
     return table
 
 
@@ -197,4 +201,4 @@ def _step(step: Step) -> dict[str, Any]:
 
 def _difference(one: Mapping[str, float], digits: int) -> str:
     half = (one["high"] - one["low"]) / 2
-    return f"{one['value']:+.{digits}f} ± {half:.{digits}f}"
+    return f"{one['value']:+.{digits}f} ±{half:.{digits}f}"
