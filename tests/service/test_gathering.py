@@ -18,13 +18,13 @@ def _gathering(begun: list[int]) -> Gathering[int, int]:
 async def test_a_turn_takes_so_many_and_leaves_the_rest_for_the_next_round() -> None:
     begun: list[int] = []
     gathering = _gathering(begun)
-    wanted = [list(range(n, n + 30)) for n in range(10)]
+    wanted = [list(range(n, n + 100)) for n in range(10)]
     waiting = [gathering.add(numbers) for numbers in wanted]
     rounds: list[int] = []
     while len(begun) < 5:
         rounds.append(len(begun))  # so often did the loop come round to us
         await asyncio.sleep(0)
-    assert begun == [60] * 5
+    assert begun == [200] * 5
     assert set(rounds) == {0, 1, 2, 3, 4}
     assert await asyncio.gather(*waiting) == wanted
 
@@ -42,7 +42,7 @@ async def test_what_one_request_wants_is_never_torn_apart() -> None:
 async def test_what_came_while_the_rest_waited_has_its_turn() -> None:
     begun: list[int] = []
     gathering = _gathering(begun)
-    waiting = [gathering.add([n] * 40) for n in range(3)]
+    waiting = [gathering.add([n] * 160) for n in range(3)]
     await waiting[0]
     waiting.append(gathering.add([3]))
-    assert [len(them) for them in await asyncio.gather(*waiting)] == [40, 40, 40, 1]
+    assert [len(them) for them in await asyncio.gather(*waiting)] == [160, 160, 160, 1]

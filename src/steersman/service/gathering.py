@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_ENOUGH = 64  # of them at once: more together cost no less each, and hold up everything else
+_ENOUGH = 64  # of them in hand are not kept waiting for more
+_MOST = 256  # in one turn: more together cost no less each, and hold up everything else
 _TURN_S = 0.002
 
 W = TypeVar("W")
@@ -27,7 +28,7 @@ class Gathering(Generic[W, B]):
     """Gathers what is wanted, and begins it turn by turn.
 
     Args:
-        begin: begins what is in a turn, which is 64 at most, unless one request alone wants more;
+        begin: begins what is in a turn, which is 256 at most, unless one request alone wants more;
             returns what became of each, in order. What it raises, everyone of the turn gets.
         settled: tells of what was begun when its result is known; None: it is known already.
 
@@ -87,14 +88,14 @@ class Gathering(Generic[W, B]):
             self._hand_over(future, list(islice(begun, len(wanted))))
 
     def _take(self) -> Sequence[tuple[Sequence[W], asyncio.Future[list[B]]]]:
-        """Return the requests that came first, until they want enough."""
+        """Return the requests that came first, as many as one turn may hold."""
         came = self._came
-        if self._in_hand <= _ENOUGH:
+        if self._in_hand <= _MOST:
             self._came, self._in_hand = deque(), 0
             return came
         turn = [came.popleft()]
         count = len(turn[0][0])
-        while came and count + len(came[0][0]) <= _ENOUGH:
+        while came and count + len(came[0][0]) <= _MOST:
             turn.append(came.popleft())
             count += len(turn[-1][0])
         self._in_hand -= count
