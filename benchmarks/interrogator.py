@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import stdtrit
 
 from benchmarks.interrogator_world import STEPS, visit
 from benchmarks.report import Figure, command
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from steersman.systems.interrogator.trial import Trial
 
 TARGETS, SEARCHED = 300, 100
-WORLDS = 10
+WORLDS = 30
 LAST = 250
 _DEFAULT = ("synthetic", "bfcl")
 _CANDIDATE = "warm_online"
@@ -72,20 +73,22 @@ def run(options: Options) -> Iterator[Figure]:
 def _synthetic(options: Options) -> Iterator[Figure]:
     """The shipped policy from its prior, in worlds where one question is best in each region."""
     point = load_point(load_questions())
-    worlds = [visit(point, seed) for seed in range(2 if options.quick else WORLDS)]
+    # Other worlds than those that the prior was chosen with (docs/adr/0018).
+    worlds = [visit(point, 100 + seed) for seed in range(2 if options.quick else WORLDS)]
+    quantile = float(stdtrit(len(worlds) - 1, 0.975))
     found = {
         name: np.array([world.last(name, LAST) for world in worlds])
         for name in ("LinTS", "greedy", "uniform")
     }
     about = f"synthetic: share of the oracle's gain, steps {STEPS - LAST:,} to {STEPS:,}"
-    half = 1.96 * found["LinTS"].std(ddof=1) / np.sqrt(len(worlds))
+    half = quantile * found["LinTS"].std(ddof=1) / np.sqrt(len(worlds))
     mean = float(found["LinTS"].mean())
     peers = {name: float(found[name].mean()) for name in ("greedy", "uniform")}
     yield Figure(about, mean, mean - half, mean + half, goal=">= .9", holds=mean - half >= 0.9,
                  peers=peers)  # fmt: skip
     for rival in peers:
         ahead = found["LinTS"] - found[rival]
-        half = 1.96 * ahead.std(ddof=1) / np.sqrt(len(worlds))
+        half = quantile * ahead.std(ddof=1) / np.sqrt(len(worlds))
         low = float(ahead.mean() - half)
         yield Figure(
             f"synthetic: LinTS over {rival}, share of the oracle's gain",
