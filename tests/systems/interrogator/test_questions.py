@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from steersman.errors import ActionError, SpecError
+from steersman.spec.reading import shipped
 from steersman.systems.interrogator import (
     load_point,
     load_questions,
     point_document,
 )
-from steersman.systems.interrogator.questions import shipped
 
 HEAD = "format: 1\nopening: A text\nquestions:\n"
 COLOUR = """\
@@ -149,7 +149,7 @@ def test_another_set_of_names_than_the_points_is_refused():
 
 
 def test_the_document_is_what_is_declared_to_a_service(tmp_path):
-    assert point_document() == shipped("question.yaml").read_text(encoding="utf-8")
+    assert point_document() == shipped("interrogator/question.yaml").read_text(encoding="utf-8")
     with pytest.raises(SpecError, match="check the path"):
         point_document(tmp_path / "none.yaml")
 

@@ -65,9 +65,9 @@ def words_of(home):
 
 
 def point_of(questions, folder):
-    from steersman.systems.interrogator.questions import shipped  # noqa: PLC0415
+    from steersman.spec.reading import shipped  # noqa: PLC0415
 
-    text = shipped("question.yaml").read_text(encoding="utf-8")
+    text = shipped("interrogator/question.yaml").read_text(encoding="utf-8")
     names = f"names: [{', '.join(questions.names)}]"
     text = re.sub(r"names: \[.*?\]", names, text, flags=re.DOTALL)
     file = folder / "question.yaml"

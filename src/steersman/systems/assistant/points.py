@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steersman.errors import DataError
 from steersman.spec import load
+from steersman.spec.reading import shipped
 
 if TYPE_CHECKING:
-    from steersman.spec import DecisionPoint
+    from pathlib import Path
 
-_PACKAGED = Path(__file__).parents[2] / "configs" / "assistant"
-_CHECKOUT = Path(__file__).parents[4] / "configs" / "assistant"
+    from steersman.spec import DecisionPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def point_documents(folder: Path | None = None) -> tuple[str, str, str]:
 
 def _files(folder: Path | None) -> list[Path]:
     if folder is None:
-        folder = _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+        folder = shipped("assistant")
     if not folder.is_dir():
         message = (
             f"{folder} is no folder; give the one that holds cache.yaml, route.yaml and tool.yaml"

@@ -7,12 +7,10 @@ from math import nan
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from steersman.errors import SpecError
 from steersman.spec.base import Declared
-from steersman.spec.complaints import Complaint, complaints, dotted, report
-from steersman.spec.document import MAX_BYTES, parse
+from steersman.spec.reading import read_declared, shipped
 from steersman.stats import crossed_mean
 from steersman.systems.interrogator.investigation import STOP_AT
 from steersman.systems.interrogator.measures import (
@@ -21,7 +19,6 @@ from steersman.systems.interrogator.measures import (
     both_calls_to_the_same,
     of_each,
 )
-from steersman.systems.interrogator.questions import shipped
 from steersman.systems.interrogator.timing import timed
 from steersman.systems.interrogator.trial import CONTROL
 
@@ -127,22 +124,7 @@ def load_switch(path: Path | None = None) -> Switch:
     >>> switch.rl, switch.gate.tolerance
     ('off', 0.05)
     """
-    path = path or shipped("rl.yaml")
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{path}: cannot be read: {error}; check the path, and save it as UTF-8"
-        raise SpecError(message) from None
-    document = parse(text, str(path))
-    found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
-    try:
-        switch = Switch.model_validate(document.root)
-    except ValidationError as error:
-        found |= complaints(error, document, Switch.model_json_schema())
-    if found:
-        raise SpecError(report(str(path), found))
-    return switch
+    return read_declared(path or shipped("interrogator/rl.yaml"), Switch)[0]
 
 
 def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from steersman.errors import SpecError
 from steersman.spec import load
-from steersman.systems.interrogator.questions import shipped
+from steersman.spec.reading import shipped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def load_point(questions: Questions, path: Path | None = None) -> DecisionPoint:
     >>> point.decision, point.policy.algorithm, point.context.dim
     ('question', 'lin_ts', 256)
     """
-    path = path or shipped("question.yaml")
+    path = path or shipped("interrogator/question.yaml")
     point = load(path)
     names = tuple(getattr(point.actions, "names", ()))
     if names == questions.names:
@@ -69,7 +69,7 @@ def point_document(path: Path | None = None) -> str:
     >>> "decision: question" in point_document()
     True
     """
-    path = path or shipped("question.yaml")
+    path = path or shipped("interrogator/question.yaml")
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -13,26 +13,22 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationError
+from pydantic import Discriminator, Field, Tag
 
-from steersman.errors import ActionError, SpecError
+from steersman.errors import ActionError
 from steersman.spec.base import Declared, Identifier, Problem, repeated
-from steersman.spec.complaints import Complaint, complaints, dotted, report
-from steersman.spec.document import MAX_BYTES, Document, parse
+from steersman.spec.reading import read_declared, shipped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
 
 OPTION, SLOT = "{option}", "{slot}"
 PHASES = ("broad", "narrow", "detail")
 MAX_OPTIONS = 64
 Phase = Literal["broad", "narrow", "detail"]
-
-_PACKAGED = Path(__file__).parents[2] / "configs" / "interrogator"
-_CHECKOUT = Path(__file__).parents[4] / "configs" / "interrogator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,34 +167,7 @@ def load_questions(path: Path | None = None) -> Questions:
     >>> len(load_questions().templates)
     50
     """
-    path = path or shipped("questions.yaml")
-    source = str(path)
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{source}: cannot be read: {error}; check the path, and save it as UTF-8"
-        raise SpecError(message) from None
-    return _checked(parse(text, source), source)
-
-
-def shipped(name: str) -> Path:
-    """Return a file of the shipped configuration, in the package or in a checkout.
-
-    Args:
-        name: such as ``questions.yaml``.
-    """
-    return (_PACKAGED if _PACKAGED.is_dir() else _CHECKOUT) / name
-
-
-def _checked(document: Document, source: str) -> Questions:
-    found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
-    try:
-        declared = _File.model_validate(document.root)
-    except ValidationError as error:
-        found |= complaints(error, document, _File.model_json_schema())
-    if found:
-        raise SpecError(report(source, found))
+    declared, _ = read_declared(path or shipped("interrogator/questions.yaml"), _File)
     return Questions(declared.opening, tuple(_template(one) for one in declared.questions))
 
 

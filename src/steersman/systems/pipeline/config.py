@@ -6,7 +6,6 @@ say what it means.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -14,11 +13,14 @@ from pydantic import Field, ValidationError
 from steersman.errors import SpecError
 from steersman.spec import Objective  # noqa: TC001 (pydantic reads it)
 from steersman.spec.base import Declared, Fraction, Identifier, Problem, as_validation_error
-from steersman.spec.complaints import Complaint, complaints, dotted, report
-from steersman.spec.document import MAX_BYTES, Document, parse
+from steersman.spec.complaints import complaints, report
+from steersman.spec.reading import read_declared, shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from steersman.spec.document import Document
 
 MAX_CANARY = 0.1
 _MIN_DECISIONS = 500
@@ -162,7 +164,8 @@ class LoadedConfig:
         Args:
             error: found after reading, with places in the configuration.
         """
-        return SpecError(report(self.source, complaints(error, self._document, _schema())))
+        schema = PipelineConfig.model_json_schema()
+        return SpecError(report(self.source, complaints(error, self._document, schema)))
 
 
 def load_config(path: Path) -> LoadedConfig:
@@ -180,22 +183,8 @@ def load_config(path: Path) -> LoadedConfig:
 
     No doctest: it needs a file; ``tests/systems/pipeline/test_config.py`` shows it.
     """
-    source = str(path)
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{source}: cannot be read: {error}; check the path, and save it as UTF-8"
-        raise SpecError(message) from None
-    document = parse(text, source)
-    found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
-    try:
-        config = PipelineConfig.model_validate(document.root)
-    except ValidationError as error:
-        found |= complaints(error, document, _schema())
-    if found:
-        raise SpecError(report(source, found))
-    return LoadedConfig(config, document, source)
+    config, document = read_declared(path, PipelineConfig)
+    return LoadedConfig(config, document, str(path))
 
 
 def shipped_config(system: str) -> Path:
@@ -210,9 +199,7 @@ def shipped_config(system: str) -> Path:
     >>> shipped_config("assistant").name
     'assistant.yaml'
     """
-    packaged = Path(__file__).parents[2] / "configs"
-    folder = packaged if packaged.is_dir() else Path(__file__).parents[4] / "configs"
-    return folder / "pipelines" / f"{system}.yaml"
+    return shipped(f"pipelines/{system}.yaml")
 
 
 def problems_at(problems: Iterable[Problem]) -> ValidationError:
@@ -222,7 +209,3 @@ def problems_at(problems: Iterable[Problem]) -> ValidationError:
         problems: each at its place in the configuration.
     """
     return as_validation_error("pipeline", problems)
-
-
-def _schema() -> dict[str, Any]:
-    return PipelineConfig.model_json_schema()
