@@ -1,0 +1,178 @@
+"""A document as it was read: its text, and where its sections and pages begin in it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# An id is a key in the store, whose index takes no key of 2,700 bytes.
+MAX_ID = 512
+# Title, headings and meta go with every passage, so what they take is multiplied.
+MAX_TITLE = 1_000
+MAX_META_BYTES = 65_536
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what stands below it, up to the next heading.
+
+    Args:
+        start: offset into the document's text, in characters, where the heading begins; ≥ 0.
+        level: 1 for the outermost, to 6.
+        title: the heading's words, without markup; at most 1,000 characters.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    start: int
+    level: int
+    title: str
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or not 1 <= self.level <= 6:
+            raise InputError(
+                f"the section {self.title[:40]!r} starts at {self.start} with level {self.level}; "
+                "allowed are starts ≥ 0 and levels 1 to 6"
+            )
+        check_text(self.title, "a section's title", MAX_TITLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text with a name, in which passages are spans of characters.
+
+    No text here holds NUL or half of a surrogate pair: PostgreSQL refuses the one and UTF-8 has no
+    bytes for the other. `read` puts U+FFFD in their place and says how often; whoever makes a
+    document by hand is told.
+
+    Args:
+        doc_id: its name, unique in its corpus; 1 to 512 characters, none of them a control
+            character, and no space at an end.
+        text: decoded; spans are offsets into exactly this text, in characters.
+        title: at most 1,000 characters; "" if it has none.
+        source: where it came from: a path or URL; "" if nobody knows.
+        meta: anything that JSON can say, at most 65,536 bytes of it.
+        sections: in the order of their starts; () if nothing is known of its structure.
+        pages: the offset at which each page starts, the first page's first; () if it has none.
+
+    Attributes:
+        sha256: of the text in UTF-8, 64 hexadecimal digits.
+
+    Raises:
+        InputError: a value out of its range, or one that cannot be stored.
+    """
+
+    doc_id: str
+    text: str
+    title: str = ""
+    source: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    sections: tuple[Section, ...] = ()
+    pages: tuple[int, ...] = ()
+    sha256: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_id(self.doc_id)
+        encoded = check_text(self.text, f"the text of document {self.doc_id!r}")
+        check_text(self.title, f"the title of document {self.doc_id!r}", MAX_TITLE)
+        check_text(self.source, f"the source of document {self.doc_id!r}")
+        _check_meta(self.meta, self.doc_id)
+        self._check_starts([section.start for section in self.sections], "sections")
+        self._check_starts(self.pages, "pages")
+        object.__setattr__(self, "sha256", hashlib.sha256(encoded).hexdigest())
+
+    def _check_starts(self, starts: Sequence[int], what: str) -> None:
+        ordered = all(one <= other for one, other in pairwise(starts))
+        if starts and not (ordered and starts[0] >= 0 and starts[-1] <= len(self.text)):
+            raise InputError(
+                f"document {self.doc_id!r}: {what} start at {list(starts[:5])} …; they must come "
+                f"in order and lie within 0 to {len(self.text)}, the length of the text"
+            )
+
+
+def check_id(doc_id: str) -> None:
+    """Raise unless a text can be a document's name.
+
+    Args:
+        doc_id: the name.
+
+    Raises:
+        InputError: it is empty, too long, not printable, or has a space at an end.
+    """
+    named = isinstance(doc_id, str) and 1 <= len(doc_id) <= MAX_ID and doc_id == doc_id.strip()
+    if not named or _CONTROL.search(doc_id):
+        raise InputError(
+            f"doc_id is {str(doc_id)[:60]!r}; allowed are 1 to {MAX_ID} characters without "
+            "control characters and without space at an end"
+        )
+    check_text(doc_id, "doc_id")
+
+
+def check_text(text: str, what: str, longest: int | None = None) -> bytes:
+    """Return a text in UTF-8, or raise if it cannot be stored as it is.
+
+    Args:
+        text: the text.
+        what: how the message calls it.
+        longest: the most characters it may have; None: any number.
+
+    Raises:
+        InputError: it is no text, too long, or holds NUL or half of a surrogate pair.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"{what} is {type(text).__name__}; it must be str: decode it first")
+    if longest is not None and len(text) > longest:
+        raise InputError(f"{what} has {len(text):,} characters; at most {longest:,} are allowed")
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what} holds half of a surrogate pair at offset {error.start}, which UTF-8 cannot "
+            "say; put U+FFFD in its place"
+        ) from error
+    if b"\0" in encoded:
+        raise InputError(
+            f"{what} holds NUL at offset {text.index(chr(0))}, which PostgreSQL refuses; put "
+            "U+FFFD in its place"
+        )
+    return encoded
+
+
+def _check_meta(meta: Mapping[str, Any], doc_id: str) -> None:
+    what = f"the meta of document {doc_id!r}"
+    try:
+        size = len(msgspec.json.encode(dict(meta)))
+        _check_inside(dict(meta), what)
+    except InputError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"{what} is nothing that JSON can say: {error}; give a mapping of plain values"
+        raise InputError(message) from error
+    if size > MAX_META_BYTES:
+        message = f"{what} takes {size:,} bytes; at most {MAX_META_BYTES:,} are allowed"
+        raise InputError(f"{message}, since every passage carries it: put more into the text")
+
+
+def _check_inside(value: Any, what: str) -> None:
+    if isinstance(value, str):
+        check_text(value, what)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            _check_inside(name, what)
+            _check_inside(inner, what)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_inside(inner, what)

@@ -1,0 +1,117 @@
+"""A passage: a span of a document, which says of itself where it stood."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import InputError
+from steersman.retrieval.documents.document import MAX_TITLE, check_id, check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+# What Markdown writes around a heading.
+_MARKUP = " \t#=-*_`"
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where a passage comes from, exactly enough to check a citation.
+
+    Args:
+        sha256: of the document's text in UTF-8, 64 hexadecimal digits.
+        start: offset of the passage's first character in that text, ≥ 0.
+        end: offset behind its last one, ≥ `start`.
+        headings: what it stands under, outermost first; each holds for all of the passage.
+        page: on which it begins, from 1; None: the document has no pages.
+        chunker: name of what cut it, with its settings; see `Chunking.name`.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    sha256: str
+    start: int
+    end: int
+    headings: tuple[str, ...] = ()
+    page: int | None = None
+    chunker: str = ""
+
+    def __post_init__(self) -> None:
+        if not _SHA256.fullmatch(self.sha256):
+            raise InputError(f"sha256 is {self.sha256[:70]!r}; it must be 64 hexadecimal digits")
+        if not 0 <= self.start <= self.end:
+            raise InputError(f"the span is {self.start} to {self.end}; 0 ≤ start ≤ end must hold")
+        if self.page is not None and self.page < 1:
+            raise InputError(f"page is {self.page}; pages count from 1")
+        for heading in self.headings:
+            check_text(heading, "a heading", MAX_TITLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A span of a document: what is ranked, shown and cited.
+
+    Args:
+        doc_id: of the document.
+        chunk: its place among the passages of the document, from 0.
+        text: exactly the document's text from `lineage.start` to `lineage.end`.
+        title: of the document; "" if it has none.
+        meta: of the document.
+        source: of the document; "" if nobody knows.
+        lineage: where it stood.
+
+    Raises:
+        InputError: a value out of its range, or a text as long as no span says.
+    """
+
+    doc_id: str
+    chunk: int
+    text: str
+    title: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    source: str = ""
+    lineage: Lineage = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_id(self.doc_id)
+        if self.chunk < 0:
+            raise InputError(f"chunk of {self.doc_id!r} is {self.chunk}; passages count from 0")
+        check_text(self.text, f"the text of passage {self.id}")
+        check_text(self.title, f"the title of passage {self.id}", MAX_TITLE)
+        span = self.lineage.end - self.lineage.start
+        if len(self.text) != span:
+            raise InputError(
+                f"passage {self.id} has {len(self.text)} characters, but its span "
+                f"{self.lineage.start} to {self.lineage.end} has {span}"
+            )
+
+    @property
+    def id(self) -> str:
+        """The name of the passage in its corpus: the document's, #, and its place."""
+        return f"{self.doc_id}#{self.chunk}"
+
+
+def passage_text(passage: Passage) -> str:
+    r"""Return what is ranked, by words and by meaning alike: title, headings and text.
+
+    A passage in the middle of a chapter rarely names what the chapter is about; its headings do.
+    What the title or the passage's first line says anyway is not said twice.
+
+    Args:
+        passage: any passage.
+
+    Returns:
+        Its parts, a line each; the bare text if there is nothing else.
+
+    >>> lineage = Lineage("0" * 64, 90, 101, ("Manual", "Cooling", "Pumps"))
+    >>> passage = Passage("manual", 3, "They hum.\n\n", title="Manual", lineage=lineage)
+    >>> passage_text(passage)
+    'Manual\nCooling\nPumps\nThey hum.\n\n'
+    """
+    said = {passage.title, passage.text.lstrip().partition("\n")[0].strip(_MARKUP)}
+    above = [heading for heading in passage.lineage.headings if heading not in said]
+    return "\n".join(part for part in (passage.title, *above, passage.text) if part)
