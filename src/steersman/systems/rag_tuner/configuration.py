@@ -1,0 +1,169 @@
+"""What the tuner chooses: one retrieval configuration, and the space it is chosen from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+Variant = Literal["bm25", "dense", "hybrid", "rrf"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+FUSED = "hybrid"
+"""The one variant in which the fusion weight does something."""
+_NEUTRAL = 0.5
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Configuration:
+    """How passages are found, and what they are put into.
+
+    Args:
+        variant: ``bm25``, ``dense``, ``hybrid`` (scores fused by weight) or ``rrf`` (ranks fused).
+        k: Passages, 1 to 100.
+        rerank: Whether the found ones are ranked again by something slower.
+        fusion_weight: Of the dense scores, 0 to 1; ``hybrid`` alone reads it, so that elsewhere
+            `canonical` sets it to .5.
+        expansion: Whether linked passages are put beside the found ones.
+        prompt: Id of the prompt template.
+
+    Raises:
+        InputError: A part is out of its range.
+
+    >>> Configuration("bm25", k=5, fusion_weight=0.9).canonical().fusion_weight
+    0.5
+    """
+
+    variant: Variant = "hybrid"
+    k: int = 10
+    rerank: bool = False
+    fusion_weight: float = _NEUTRAL
+    expansion: bool = False
+    prompt: str = "plain"
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise InputError(f"variant is {self.variant!r}; allowed are {', '.join(VARIANTS)}")
+        if type(self.k) is not int or not 1 <= self.k <= 100:
+            raise InputError(f"k is {self.k!r}; allowed is a whole number, 1 to 100")
+        if not 0.0 <= self.fusion_weight <= 1.0:
+            raise InputError(f"fusion_weight is {self.fusion_weight!r}; allowed is 0 to 1")
+        if not self.prompt:
+            raise InputError("prompt is empty; name a prompt template, such as 'plain'")
+
+    def canonical(self) -> Configuration:
+        """Return the configuration that does the same, with what it does not read set to .5."""
+        if self.variant == FUSED or self.fusion_weight == _NEUTRAL:
+            return self
+        return replace(self, fusion_weight=_NEUTRAL)
+
+    def parts(self) -> dict[str, Any]:
+        """Return its parts by name, as a mixed action of a decision point."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any]) -> Configuration:
+        """Return the configuration of some parts; those left out take their defaults.
+
+        Args:
+            parts: By name.
+
+        Raises:
+            InputError: A part is unknown or out of its range.
+        """
+        unknown = set(parts) - set(cls.__slots__)
+        if unknown:
+            names = ", ".join(cls.__slots__)
+            raise InputError(f"unknown part {', '.join(sorted(unknown))}; known are {names}")
+        return cls(**parts)
+
+    def __str__(self) -> str:
+        weight = f" w={self.fusion_weight:.2f}" if self.variant == FUSED else ""
+        added = (" +rerank" if self.rerank else "") + (" +expansion" if self.expansion else "")
+        prompt = "" if self.prompt == "plain" else f" prompt={self.prompt}"
+        return f"{self.variant}{weight} k={self.k}{added}{prompt}"
+
+
+@dataclass(frozen=True)
+class Space:
+    """Everything that may be chosen.
+
+    Args:
+        variants: One or more.
+        ks: Numbers of passages, ascending.
+        rerank: Allowed values.
+        weights: The grid of fusion weights, ascending.
+        expansion: Allowed values.
+        prompts: Ids.
+
+    >>> space = Space(("bm25", "hybrid"), (3, 4), (False,), (0.0, 0.5, 1.0), (False,), ("plain",))
+    >>> len(space.all)
+    8
+    """
+
+    variants: tuple[Variant, ...]
+    ks: tuple[int, ...]
+    rerank: tuple[bool, ...]
+    weights: tuple[float, ...]
+    expansion: tuple[bool, ...]
+    prompts: tuple[str, ...]
+
+    @cached_property
+    def all(self) -> tuple[Configuration, ...]:
+        """Every configuration once, in canonical form and a fixed order."""
+        return tuple(dict.fromkeys(Configuration(*one).canonical() for one in self._combined()))
+
+    @cached_property
+    def index(self) -> dict[Configuration, int]:
+        """Place of each configuration in `all`."""
+        return {one: place for place, one in enumerate(self.all)}
+
+    def draw(self, rng: np.random.Generator) -> Configuration:
+        """Return a configuration, each part drawn by itself: no variant is drawn more often.
+
+        Args:
+            rng: Draws.
+        """
+        return Configuration(
+            variant=self.variants[rng.integers(len(self.variants))],
+            k=self.ks[rng.integers(len(self.ks))],
+            rerank=self.rerank[rng.integers(len(self.rerank))],
+            fusion_weight=self.weights[rng.integers(len(self.weights))],
+            expansion=self.expansion[rng.integers(len(self.expansion))],
+            prompt=self.prompts[rng.integers(len(self.prompts))],
+        ).canonical()
+
+    @cached_property
+    def draw_probabilities(self) -> NDArray[np.float64]:
+        """(all,) the probability with which `draw` gives each."""
+        places = [self.index[Configuration(*one).canonical()] for one in self._combined()]
+        counts = np.bincount(places, minlength=len(self.all))
+        return np.asarray(counts / counts.sum(), np.float64)
+
+    def _combined(self) -> Iterator[tuple[Variant, int, bool, float, bool, str]]:
+        return product(
+            self.variants, self.ks, self.rerank, self.weights, self.expansion, self.prompts
+        )
+
+    def check(self, configuration: Configuration) -> Configuration:
+        """Return a configuration's canonical form.
+
+        Args:
+            configuration: Any.
+
+        Raises:
+            InputError: It is not in the space.
+        """
+        found = configuration.canonical()
+        if found not in self.index:
+            raise InputError(f"{found} is not among the {len(self.all):,} that may be chosen")
+        return found

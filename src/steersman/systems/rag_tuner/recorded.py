@@ -1,0 +1,248 @@
+"""Every configuration evaluated on every query once: what tuners are tried on, and replayed from.
+
+A configuration's passages are the first k of a ranking that does not depend on k, so a few dozen
+rankings hold thousands of configurations. Quality comes from judgements, so nothing is invented:
+its two measures are recall@k and nDCG@min(k, 10), under these names.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import DataError, InputError
+from steersman.systems.rag_tuner.reward import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.systems.rag_tuner.configuration import Configuration
+
+MEASURES = ("recall", "ndcg")
+COST_K = 16
+"""As many passages cost one unit: what a prompt costs grows with what is put into it."""
+_NDCG_K = 10
+_FORMAT = 1
+_MAX_BYTES = 2_000_000_000
+Key = tuple[str, bool, float, bool]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Exhaustive evaluations of one collection.
+
+    Args:
+        collection: Its name.
+        queries: (n,) ids.
+        categories: (n,) of each query; "" where it has none.
+        splits: (n,) of each query; "" where it has none.
+        keys: Rankings: variant, rerank, fusion weight, expansion.
+        gains: (rankings, n, depth) float32, the judged gain of the passage at each place, 0 where
+            it was not judged or nothing was found.
+        ideal: (n, 10) float32, the highest gains of each query, descending, then 0.
+        relevant: (n,) how many passages have a gain, ≥ 1.
+        latency_ms: (rankings, n) float32, how long each ranking took.
+        about: What it was made from: versions, embedder, hash of the collection, machine.
+
+    Raises:
+        InputError: Shapes that do not fit, or no query.
+
+    No doctest: ``tests/systems/rag_tuner/test_recorded.py`` shows it.
+    """
+
+    collection: str
+    queries: tuple[str, ...]
+    categories: tuple[str, ...]
+    splits: tuple[str, ...]
+    keys: tuple[Key, ...]
+    gains: NDArray[np.float32]
+    ideal: NDArray[np.float32]
+    relevant: NDArray[np.intp]
+    latency_ms: NDArray[np.float32]
+    about: Mapping[str, Any]
+    _recall: NDArray[np.float32] = field(init=False, repr=False)
+    _ndcg: NDArray[np.float32] = field(init=False, repr=False)
+    _place: dict[Key, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        count, kinds = len(self.queries), len(self.keys)
+        lengths = {len(self.categories), len(self.splits), len(self.relevant), len(self.ideal)}
+        if not count or lengths != {count}:
+            raise InputError(
+                f"{count} queries, and columns of {sorted(lengths)}; want as many, ≥ 1"
+            )
+        if self.gains.shape[:2] != (kinds, count) or self.latency_ms.shape != (kinds, count):
+            raise InputError(f"gains {self.gains.shape}, latency {self.latency_ms.shape}; "
+                             f"want ({kinds}, {count}, depth) and ({kinds}, {count})")  # fmt: skip
+        if (self.relevant < 1).any():
+            raise InputError("a query has no relevant passage; leave it out, it cannot be scored")
+        found = (self.gains > 0).cumsum(axis=2)
+        recall = found / self.relevant[None, :, None]
+        discount = 1.0 / np.log2(np.arange(2, max(self.depth, _NDCG_K) + 2))
+        gained = (self.gains * discount[: self.depth]).cumsum(axis=2)[:, :, :_NDCG_K]
+        best = (self.ideal * discount[:_NDCG_K]).cumsum(axis=1)[:, : gained.shape[2]]
+        object.__setattr__(self, "_recall", recall.astype(np.float32))
+        object.__setattr__(self, "_ndcg", (gained / best[None]).astype(np.float32))
+        object.__setattr__(self, "_place", {key: place for place, key in enumerate(self.keys)})
+
+    @property
+    def depth(self) -> int:
+        """The greatest k."""
+        return int(self.gains.shape[2])
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def evaluate(self, configuration: Configuration, queries: NDArray[np.intp]) -> Batch:
+        """Return what a configuration gives on some queries.
+
+        Args:
+            configuration: One that was recorded.
+            queries: (m,) places of the queries, m ≥ 1.
+
+        Returns:
+            Quality by judgements, latency as it was measured, cost k/16.
+
+        Raises:
+            InputError: The configuration was not recorded.
+        """
+        ranking, k = self._row(configuration), configuration.k
+        found = self._recall[ranking, queries, k - 1]
+        ranked = self._ndcg[ranking, queries, min(k, _NDCG_K) - 1]
+        quality = np.stack([found, ranked], axis=1)
+        none = np.zeros(len(queries), bool)
+        return Batch(
+            configuration=configuration,
+            queries=np.asarray(queries),
+            quality=quality.astype(np.float64),
+            latency_ms=self.latency_ms[ranking, queries].astype(np.float64),
+            cost=np.full(len(queries), k / COST_K),
+            failed=none,
+            violations=none,
+            measures=MEASURES,
+        )
+
+    def holds(self, configuration: Configuration) -> bool:
+        """Return whether a configuration was recorded.
+
+        Args:
+            configuration: Any.
+        """
+        return key_of(configuration) in self._place and configuration.k <= self.depth
+
+    def _row(self, configuration: Configuration) -> int:
+        if not self.holds(configuration):
+            message = f"{configuration} was not recorded for {self.collection}; "
+            message += f"{len(self.keys)} rankings up to k = {self.depth} were: record it again "
+            raise InputError(message + "with `steersman tune record` and a policy that allows it")
+        return self._place[key_of(configuration)]
+
+    def save(self, file: Path) -> None:
+        """Write it, whole or not at all.
+
+        Args:
+            file: ``.npz``; replaced if it is there.
+        """
+        head = {
+            "format": _FORMAT,
+            "collection": self.collection,
+            "queries": self.queries,
+            "categories": self.categories,
+            "splits": self.splits,
+            "keys": self.keys,
+            "about": dict(self.about),
+        }
+        text = np.frombuffer(json.dumps(head).encode(), np.uint8)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f".{file.name}.part.npz")
+        np.savez_compressed(
+            part, head=text, gains=self.gains.astype(np.float16), ideal=self.ideal,
+            relevant=self.relevant, latency_ms=self.latency_ms,
+        )  # fmt: skip
+        part.replace(file)
+
+
+def key_of(configuration: Configuration) -> Key:
+    """Return which ranking a configuration takes its passages from.
+
+    Args:
+        configuration: Any.
+
+    >>> from steersman.systems.rag_tuner.configuration import Configuration
+    >>> key_of(Configuration("bm25", fusion_weight=0.9))
+    ('bm25', False, 0.5, False)
+    """
+    one = configuration.canonical()
+    return one.variant, one.rerank, one.fusion_weight, one.expansion
+
+
+def load_recorded(file: Path) -> Recorded:
+    """Return evaluations that were saved.
+
+    Args:
+        file: As `Recorded.save` wrote it.
+
+    Raises:
+        DataError: There is none, it is damaged, too large, or of another version.
+    """
+    try:
+        with zipfile.ZipFile(file) as inside:
+            size = sum(one.file_size for one in inside.infolist())
+        if size > _MAX_BYTES:
+            raise DataError(f"{file}: {size:,} bytes inside; allowed at most {_MAX_BYTES:,}")
+        with np.load(file, allow_pickle=False) as arrays:
+            head = json.loads(arrays["head"].tobytes())
+            if head["format"] != _FORMAT:
+                raise DataError(f"{file}: format {head['format']!r}, known is {_FORMAT}; record it "
+                                "again with `steersman tune record`")  # fmt: skip
+            return _restored(head, arrays)
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        message = (
+            f"{file}: no recorded evaluations: {error}; make them with `steersman tune record`"
+        )
+        raise DataError(message) from None
+
+
+def _restored(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Recorded:
+    return Recorded(
+        collection=head["collection"],
+        queries=tuple(head["queries"]),
+        categories=tuple(head["categories"]),
+        splits=tuple(head["splits"]),
+        keys=tuple((key[0], bool(key[1]), float(key[2]), bool(key[3])) for key in head["keys"]),
+        gains=arrays["gains"].astype(np.float32),
+        ideal=arrays["ideal"],
+        relevant=arrays["relevant"].astype(np.intp),
+        latency_ms=arrays["latency_ms"],
+        about=head["about"],
+    )
+
+
+def graded(
+    rankings: Sequence[Sequence[str]], gains: Mapping[str, float], depth: int
+) -> NDArray[np.float32]:
+    """Return the judged gain at every place of some rankings of one query.
+
+    Args:
+        rankings: Ids, best first; those beyond `depth` do not count.
+        gains: id -> judged gain.
+        depth: Places, ≥ 1.
+
+    Returns:
+        (rankings, depth) float32; 0 where nothing was found or judged.
+
+    >>> graded([["a", "b"]], {"b": 2.0}, 3).tolist()
+    [[0.0, 2.0, 0.0]]
+    """
+    found = np.zeros((len(rankings), depth), np.float32)
+    for row, ranked in enumerate(rankings):
+        for place, one in enumerate(ranked[:depth]):
+            found[row, place] = gains.get(one, 0.0)
+    return found
