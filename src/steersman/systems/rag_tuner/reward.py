@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -183,6 +183,23 @@ def breaches(batch: Batch, thresholds: Thresholds) -> tuple[str, ...]:
     if batch.failed.mean() >= thresholds.error_rate:
         found.append("error_rate")
     return tuple(found)
+
+
+def pooled(batches: Sequence[Batch]) -> Batch:
+    """Return several batches of one configuration as one.
+
+    Args:
+        batches: One or more.
+    """
+    return replace(
+        batches[0],
+        queries=np.concatenate([one.queries for one in batches]),
+        quality=np.concatenate([one.quality for one in batches]),
+        latency_ms=np.concatenate([one.latency_ms for one in batches]),
+        cost=np.concatenate([one.cost for one in batches]),
+        failed=np.concatenate([one.failed for one in batches]),
+        violations=np.concatenate([one.violations for one in batches]),
+    )
 
 
 def mean_of_defined(values: Floats) -> float:

@@ -1,0 +1,1 @@
+"""Strategies: who asks for the next evaluation."""

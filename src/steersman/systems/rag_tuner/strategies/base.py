@@ -1,0 +1,154 @@
+"""What every strategy answers: which configuration next, and which one after all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.systems.rag_tuner.reward import breaches, mean_of_defined, pooled
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.policy_config import Tuned
+    from steersman.systems.rag_tuner.reward import Batch, Reward
+
+
+class Asked(NamedTuple):
+    """What to evaluate next.
+
+    Args:
+        configuration: In canonical form.
+        propensity: With what probability it was drawn; 1 where nothing was.
+    """
+
+    configuration: Configuration
+    propensity: float
+
+
+class Strategy(Protocol):
+    """Somebody who asks for evaluations and learns from them.
+
+    No doctest: it is an interface; ``tests/systems/rag_tuner/strategies`` runs them all.
+    """
+
+    name: str
+
+    def ask(self, rng: np.random.Generator) -> Asked:
+        """Return what to evaluate next.
+
+        Args:
+            rng: Draws.
+        """
+
+    def tell(self, batch: Batch, reward: Reward) -> None:
+        """Learn from an evaluation, asked for or not.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth.
+        """
+
+    def recommend(self) -> Configuration:
+        """Return what should serve, as far as is known.
+
+        Raises:
+            InputError: Nothing was told yet, or every configuration known breaks a hard gate.
+        """
+
+
+class Ledger:
+    """All that was told, by configuration.
+
+    Args:
+        tuned: Whose gates hold.
+
+    No doctest: ``tests/systems/rag_tuner/strategies/test_ledger.py`` shows it.
+    """
+
+    def __init__(self, tuned: Tuned) -> None:
+        self._tuned = tuned
+        self._batches: dict[Configuration, list[Batch]] = {}
+        self._rewards: dict[Configuration, list[Reward]] = {}
+
+    def enter(self, batch: Batch, reward: Reward) -> None:
+        """Take down an evaluation.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth.
+        """
+        self._batches.setdefault(batch.configuration, []).append(batch)
+        self._rewards.setdefault(batch.configuration, []).append(reward)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._batches.values()))
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Those that were evaluated, in the order of their first time."""
+        return tuple(self._batches)
+
+    def evaluations(self, configuration: Configuration) -> int:
+        """Return how often a configuration was evaluated.
+
+        Args:
+            configuration: Any.
+        """
+        return len(self._batches.get(configuration, ()))
+
+    def quality(self, configuration: Configuration) -> list[float]:
+        """Return the mean quality of each of a configuration's batches.
+
+        Args:
+            configuration: Any.
+        """
+        return [sum(one.quality) / 2 for one in self._rewards.get(configuration, ())]
+
+    def mean(self, configuration: Configuration) -> float:
+        """Return the mean reward of all queries of a configuration, without penalties.
+
+        Args:
+            configuration: One that was evaluated.
+        """
+        return mean_of_defined(np.concatenate([r.per_query for r in self._rewards[configuration]]))
+
+    def breaches(self, configuration: Configuration) -> tuple[str, ...]:
+        """Return the hard gates that all queries of a configuration together do not hold.
+
+        Args:
+            configuration: One that was evaluated.
+        """
+        return breaches(pooled(self._batches[configuration]), self._tuned.thresholds)
+
+    def best(self, among: Collection[Configuration] | None = None) -> Configuration:
+        """Return the configuration with the greatest mean reward that holds every gate.
+
+        Args:
+            among: Those that are looked at; ``None`` for all that were evaluated.
+
+        Raises:
+            InputError: There is none.
+        """
+        looked = self.configurations if among is None else tuple(among)
+        held = [one for one in looked if not self.breaches(one)]
+        if not held:
+            raise InputError(nothing_holds(len(looked)))
+        return max(held, key=self.mean)
+
+
+def nothing_holds(count: int) -> str:
+    """Return what is said when there is nothing to recommend.
+
+    Args:
+        count: Configurations that were looked at.
+    """
+    if not count:
+        return "nothing was evaluated yet; tell it an evaluation first"
+    return (
+        f"each of {count} evaluated configurations breaks a hard gate, so none may serve; "
+        "evaluate more, or change the thresholds of the policy if they are not meant"
+    )

@@ -1,0 +1,109 @@
+"""Factored linear Thompson sampling: what one part does is learned wherever it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
+from steersman.systems.rag_tuner.strategies.surface import Surface, features
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.policy_config import Tuned
+    from steersman.systems.rag_tuner.reward import Batch, Reward
+
+    Floats = NDArray[np.float64]
+
+_DRAWS = 64
+
+
+class Factored:
+    """Thompson sampling over a linear model of the whole space.
+
+    Every configuration is scored by posterior draws; how often each is the best of a draw *is* the
+    distribution that the next one is drawn from, mixed with an even floor, so its propensity is
+    exact. Configurations that were seen to break a hard gate are left out, but for the floor.
+
+    Args:
+        tuned: Bounds, gates, weights.
+        queries: How many queries there are to draw slices from, ≥ 1.
+        floor: Mass that is spread as `Space.draw` spreads it, in [0, 1).
+
+    No doctest: ``tests/systems/rag_tuner/strategies/test_strategies.py`` shows it.
+
+    Source: Russo et al., A Tutorial on Thompson Sampling (2018), section 4, with the frequencies
+    of seeded draws as the distribution.
+    """
+
+    name = "factored"
+
+    def __init__(self, tuned: Tuned, queries: int, *, floor: float = 0.05) -> None:
+        self._space = tuned.space
+        self._ledger = Ledger(tuned)
+        self._surface = Surface(features(self._space), queries)
+        self._floor = floor
+
+    def ask(self, rng: np.random.Generator) -> Asked:
+        """Return a configuration drawn by how likely it is the best.
+
+        Args:
+            rng: Draws.
+        """
+        masses = self.distribution(rng)
+        place = int(np.searchsorted(masses.cumsum(), rng.random(), side="right"))
+        place = min(place, int(np.flatnonzero(masses)[-1]))
+        return Asked(self._space.all[place], float(masses[place]))
+
+    def distribution(self, rng: np.random.Generator) -> Floats:
+        """Return with what probability each configuration would be drawn.
+
+        Args:
+            rng: Draws the posterior draws.
+
+        Returns:
+            (configurations,) in the order of `Space.all`, summing to 1.
+        """
+        mean, factor = self._surface.posterior()
+        draws = mean[:, None] + factor @ rng.standard_normal((factor.shape[1], _DRAWS))
+        draws[self._broken()] = -np.inf
+        counts = np.bincount(draws.argmax(axis=0), minlength=len(mean))
+        even = self._space.draw_probabilities
+        return np.asarray((1 - self._floor) * counts / _DRAWS + self._floor * even)
+
+    def tell(self, batch: Batch, reward: Reward) -> None:
+        """Learn from an evaluation.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth.
+        """
+        self._ledger.enter(batch, reward)
+        place = self._space.index.get(batch.configuration)
+        if place is not None:  # such as rrf, evaluated beside them as a baseline
+            self._surface.add(place, batch.queries, reward.per_query)
+
+    def recommend(self) -> Configuration:
+        """Return the greatest posterior mean of those not seen to break a hard gate.
+
+        Raises:
+            InputError: Nothing was told yet, or there is none.
+        """
+        mean, _ = self._surface.posterior()
+        mean[self._broken()] = -np.inf
+        best = int(mean.argmax())
+        if not len(self._ledger) or not np.isfinite(mean[best]):
+            raise InputError(nothing_holds(len(self._ledger.configurations)))
+        return self._space.all[best]
+
+    def _broken(self) -> list[int]:
+        index = self._space.index
+        return [
+            index[one]
+            for one in self._ledger.configurations
+            if one in index and self._ledger.breaches(one)
+        ]
