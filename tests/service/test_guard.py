@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from steersman.service import Guard, GuardianState, GuardLimits
@@ -16,11 +18,13 @@ class World:
         self.depth = 0
         self.guard = Guard(lambda: self.depth, lambda: self.now, GuardLimits())
 
-    def run(self, seconds: float, *, depth: int = 0, latency_s: float = 0.0) -> str:
+    def run(self, seconds: float, *, depth: int = 0, latency_s: float = 0.0, every: int = 1) -> str:
+        """Let time pass; 50 decisions a second are answered, in every so-many-th tick."""
         self.depth = depth
-        for _ in range(round(seconds * 10)):
-            if latency_s:
-                self.guard.observe(latency_s)
+        for tick in range(round(seconds * 10)):
+            if latency_s and tick % every == 0:
+                for _ in range(5 * every):
+                    self.guard.observe(latency_s)
             self.now += 0.1
             self.guard.tick()
         return self.guard.state.name
@@ -49,6 +53,27 @@ def test_a_short_peak_changes_nothing() -> None:
 )
 def test_depth_and_latency_raise_the_state(depth: int, latency_s: float, state: str) -> None:
     assert World().run(1, depth=depth, latency_s=latency_s) == state
+
+
+def test_answers_that_come_in_bursts_are_as_slow_as_others() -> None:
+    assert World().run(2, latency_s=0.8, every=8) == "BROWNOUT"
+
+
+def test_a_few_slow_decisions_are_no_load() -> None:
+    world = World()
+    for _ in range(19):
+        world.guard.observe(30.0)
+    assert world.run(5) == "NORMAL"
+    assert world.guard.latency_ms == 0.0
+
+
+def test_latency_of_the_past_is_forgotten() -> None:
+    world = World()
+    assert world.run(1, latency_s=0.5) == "BROWNOUT"
+    assert world.guard.latency_ms == pytest.approx(500)
+    world.run(1)
+    assert world.guard.latency_ms == 0.0
+    assert world.run(3.2) == "NORMAL"
 
 
 def test_it_falls_step_by_step_and_only_well_below_the_limit() -> None:
@@ -120,3 +145,34 @@ async def test_the_interface_sheds_as_declared_and_always_decides(serving) -> No
         s.service.guard.state = GuardianState.NORMAL
         stored = await s.ask("POST", "/v1/events", {"records": [answer.body["record"]]})
         assert stored.body["results"][0]["status"] == "stored"
+
+
+@pytest.mark.slow
+async def test_decisions_that_wait_for_the_store_bring_a_brownout(serving, database) -> None:
+    slow = {"skill": "search", "decision": "depth", "deadline_ms": 400}
+    async with serving() as s:
+        assert (await s.ask("POST", "/v1/decide", {**slow, "deadline_ms": 9000})).status == 200
+        lock = await database.connect(None)
+        transaction = lock.transaction()
+        await transaction.start()
+        await lock.execute("LOCK TABLE steersman.decision IN ACCESS EXCLUSIVE MODE")
+        until = asyncio.get_running_loop().time() + 10
+
+        async def ask_on() -> None:
+            while s.service.guard.state < GuardianState.BROWNOUT:
+                assert asyncio.get_running_loop().time() < until
+                answer = await s.ask("POST", "/v1/decide", slow)
+                assert (answer.status, answer.body["logged"]) == (200, "unknown")
+
+        try:
+            await asyncio.gather(*(ask_on() for _ in range(24)))
+            assert s.service.guard.depth() < 2_000  # so it was their latency
+            assert 250 <= s.service.guard.latency_ms < 2_000
+            assert (await s.ask("GET", "/rl-status")).status == 503
+            metrics = (await s.ask("GET", "/metrics")).body.decode()
+            assert 'steersman_guardian_state{process="0"} 1.0' in metrics
+        finally:
+            await transaction.rollback()
+            await lock.close()
+        await s.until(lambda: s.service.guard.state == GuardianState.NORMAL)
+        assert (await s.ask("GET", "/rl-status")).status == 200

@@ -7,6 +7,7 @@ that it does not flap. What is refused in which state is declared once, in `SHED
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -46,8 +47,11 @@ class GuardLimits:
     Attributes:
         brownout_depth: rows waiting, from which on BROWNOUT.
         lockdown_depth: rows waiting, from which on LOCKDOWN.
-        brownout_ms: mean latency of decisions.
+        brownout_ms: mean latency of decisions over a window.
         lockdown_ms: likewise.
+        window_s: how long the window is: longer than a slow flush, which answers many at once.
+        least: requests in it, below which their latency says nothing of load: a few slow ones may
+            be the first of their tenant.
         rise_s: how long it must be so before the state rises.
         fall_s: how long all must be below `calm` times the limit before it falls by one.
         calm: share of a limit.
@@ -57,6 +61,8 @@ class GuardLimits:
     lockdown_depth: int = 10_000
     brownout_ms: float = 250.0
     lockdown_ms: float = 2_000.0
+    window_s: float = 1.0
+    least: int = 20
     rise_s: float = 0.3
     fall_s: float = 3.0
     calm: float = 0.5
@@ -93,20 +99,21 @@ class Guard:
         self._limits = limits or GuardLimits()
         self._seconds = 0.0
         self._count = 0
+        self._latest: deque[tuple[float, float, int]] = deque()  # of each tick in the window
         self._latency_ms = 0.0
         self._above_since: float | None = None
         self._below_since: float | None = None
 
     @property
     def latency_ms(self) -> float:
-        """Mean latency of the decisions answered before the last tick."""
+        """Mean latency of the decisions answered lately; 0 where they were few."""
         return self._latency_ms
 
     def observe(self, seconds: float) -> None:
-        """Count one answered decision.
+        """Count one answered request for decisions.
 
         Args:
-            seconds: how long it took.
+            seconds: how long it took, from when its body was there.
         """
         self._seconds += seconds
         self._count += 1
@@ -128,8 +135,7 @@ class Guard:
     def tick(self) -> None:
         """Look at depth and latency, and change the state where they have lasted long enough."""
         now, depth = self._clock(), self.depth()
-        self._latency_ms = 1e3 * self._seconds / self._count if self._count else 0.0
-        self._seconds, self._count = 0.0, 0
+        self._latency_ms = self._mean_ms(now)
         wanted = self._level(depth, 1.0)
         bearable = self._level(depth, self._limits.calm)
         self._above_since = _since(self._above_since, now, holds=wanted > self.state)
@@ -138,6 +144,15 @@ class Guard:
             self._change(wanted)
         elif self._below_since is not None and now - self._below_since >= self._limits.fall_s:
             self._change(GuardianState(self.state - 1))
+
+    def _mean_ms(self, now: float) -> float:
+        self._latest.append((now, self._seconds, self._count))
+        self._seconds, self._count = 0.0, 0
+        while now - self._latest[0][0] >= self._limits.window_s:
+            self._latest.popleft()
+        count = sum(many for _, _, many in self._latest)
+        total_s = sum(seconds for _, seconds, _ in self._latest)
+        return 1e3 * total_s / count if count >= self._limits.least else 0.0
 
     def _level(self, depth: int, share: float) -> GuardianState:
         limits, latency = self._limits, self._latency_ms
