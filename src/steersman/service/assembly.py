@@ -60,7 +60,7 @@ _TICK_S = 0.1
 _LEAVE_S = 1.0
 _LISTEN_S = 1.0
 _STALE_S = 10.0
-_BREAKERS = ("keys", "reading", "rebuilding", "administering")
+_BREAKERS = ("keys", "loading", "replaying", "reading", "rebuilding", "administering")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -118,7 +118,10 @@ class Service:
         self.metrics = Metrics()
         self.draining = False
         self.verified = verified
-        self.replicas = Replicas(database, pool, verified)
+        self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
+        for slow in ("rebuilding", "rollouts"):  # both load states
+            self.breakers[slow] = Breaker("store", time.monotonic, timeout_s=60.0)
+        self.replicas = Replicas(database, pool, verified, breaker=self.breakers["loading"])
         self.decisions: GroupCommit[DecisionRow, Taken] = GroupCommit(
             partial(connect_writer, database),
             self._write_decisions,
@@ -133,9 +136,6 @@ class Service:
             on_flush=self.metrics.on_flush("events"),
         )
         self.guard = Guard(lambda: self.decisions.depth + self.event_rows.depth, time.monotonic)
-        self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
-        for slow in ("rebuilding", "rollouts"):  # both load states
-            self.breakers[slow] = Breaker("store", time.monotonic, timeout_s=60.0)
         self.keys = Authenticator(self._look_up, secret, refresh_s=settings.key_refresh_s)
         self._settings = settings
         self._beside = beside
@@ -156,6 +156,7 @@ class Service:
             on_fallback=self.metrics.fallback,
             on_arm=self.metrics.arm,
             on_scrubbed=self.metrics.scrubbed,
+            replaying=self.breakers["replaying"],
         )
         intake = Intake(
             self.replicas,

@@ -26,7 +26,7 @@ from steersman.service.records import sign
 from steersman.service.rows import Wanted, over, to_answer, to_row
 from steersman.service.turns import Drew, take_turns
 from steersman.spec import loads
-from steersman.store import AWAY, Expired, Taken, as_tenant, find_decision
+from steersman.store import Breaker, Expired, Taken, as_tenant, find_decision
 from steersman.wire import DecideRequest, Decision, Problem, Refused, canonical_hash, new_id
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Deciding:
         on_scrubbed: told how many of each kind were taken out of a context.
         on_arm: told of each draw while a rollout is under way, and of those that could not be
             stored, as `Metrics.arm` takes it.
+        replaying: breaker around reading the earlier answer of a key; default: one of its own.
         rng: draws; default: seeded by the operating system.
         clock: seconds since 1970.
     """
@@ -99,6 +100,7 @@ class Deciding:
         on_fallback: Callable[[str], None] = lambda _reason: None,
         on_scrubbed: Callable[[Mapping[str, int]], None] = lambda _counts: None,
         on_arm: OnArm = lambda *_: None,
+        replaying: Breaker | None = None,
         rng: np.random.Generator | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -110,6 +112,7 @@ class Deciding:
         self._on_fallback = on_fallback
         self._on_scrubbed = on_scrubbed
         self._on_arm = on_arm
+        self._replaying = replaying or Breaker("store", time.monotonic)
         self._rng = rng or np.random.default_rng()
         self._clock = clock
         self._asked: dict[tuple[UUID, str], _Asked] = {}
@@ -376,21 +379,20 @@ class Deciding:
 
     async def _earlier(self, tenant: UUID, identifier: UUID) -> Decision:
         """Return the answer that was given to the same key before."""
-        try:
-            async with self._pool.acquire() as connection:
-                row = await find_decision(connection, tenant, identifier)
-                if row is None:
-                    detail = "the earlier decision of this key was erased; use another key"
-                    raise Refused.of("idempotency_conflict", detail, field="idempotency_key")
-                async with as_tenant(connection, tenant):
-                    document = await connection.fetchval(
-                        "SELECT document FROM spec WHERE hash = $1", row.spec_hash
-                    )
-        except AWAY:
-            _log.exception("an earlier answer cannot be read")
-            detail = "the earlier answer to this key cannot be read now; try again"
-            raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
+        row, document = await self._replaying.call(lambda: self._read_earlier(tenant, identifier))
         return to_answer(row, over(row, loads(document)), logged=True)
+
+    async def _read_earlier(self, tenant: UUID, identifier: UUID) -> tuple[DecisionRow, str]:
+        async with self._pool.acquire() as connection:
+            row = await find_decision(connection, tenant, identifier)
+            if row is None:
+                detail = "the earlier decision of this key was erased; use another key"
+                raise Refused.of("idempotency_conflict", detail, field="idempotency_key")
+            async with as_tenant(connection, tenant):
+                document: str = await connection.fetchval(
+                    "SELECT document FROM spec WHERE hash = $1", row.spec_hash
+                )
+        return row, document
 
 
 def _waiting(begun: Begun) -> Waiting | None:

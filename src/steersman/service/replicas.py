@@ -18,7 +18,7 @@ from uuid import UUID
 from steersman.errors import SteersmanError
 from steersman.service.following import Following, plans_of
 from steersman.service.loading import Loader
-from steersman.store import AWAY, set_tenant
+from steersman.store import AWAY, Breaker, set_tenant
 from steersman.store.scrubbing import scrubbing_of_events
 from steersman.wire import Refused
 
@@ -46,11 +46,21 @@ class Replicas:
         database: where they are; a connection of its own listens there.
         pool: connections of role app for reading.
         verified: gives the bases of snapshots.
+        breaker: around reading the points of a tenant that asks for the first time; default: one
+            of its own.
     """
 
-    def __init__(self, database: Database, pool: Pool[Any], verified: Verified) -> None:
+    def __init__(
+        self,
+        database: Database,
+        pool: Pool[Any],
+        verified: Verified,
+        *,
+        breaker: Breaker | None = None,
+    ) -> None:
         self._database = database
         self._pool = pool
+        self._breaker = breaker or Breaker("store", time.monotonic)
         self._loader = Loader(pool, verified)
         self._served: dict[Place, Served] = {}
         self._following: dict[Place, Following] = {}
@@ -166,7 +176,7 @@ class Replicas:
         try:
             async with self._tenants.setdefault(tenant, asyncio.Lock()):
                 if tenant not in self._loaded:
-                    await self._refresh(tenant)
+                    await self._breaker.call(lambda: self._refresh(tenant))
                     mine = [it for place, it in self._following.items() if place[0] == tenant]
                     await asyncio.gather(*(following.ready() for following in mine))
                     self._loaded.add(tenant)
