@@ -98,7 +98,7 @@ def declared_as(row: PointRow, document: str) -> PointRow:
         InputError: it is of another point, has other actions or another reward: what the arms of
             a rollout do and earn must be the same, or they could not be compared.
 
-    No doctest: it needs a point; ``tests/learn/test_candidates.py`` shows it.
+    No doctest: it needs a point; ``tests/learn/test_publishing.py`` shows it.
     """
     spec = loads(document, source="candidate")
     _check_comparable(row.spec, spec)
@@ -133,7 +133,7 @@ async def relearn(
     Raises:
         InputError: a declaration that no policy can be made of.
 
-    No doctest: it needs a server; ``tests/learn/test_candidates.py`` shows it.
+    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
     policy = initial_policy(wanted.spec)

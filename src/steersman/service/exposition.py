@@ -81,7 +81,7 @@ class Exchange:
         own: the name of this process.
         wall: seconds since 1970.
 
-    No doctest: it writes files; ``tests/service/test_metrics.py`` shows it.
+    No doctest: it writes files; ``tests/service/test_health.py`` shows it.
     """
 
     def __init__(self, folder: Path, own: str, wall: Callable[[], float] = time.time) -> None:

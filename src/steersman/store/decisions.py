@@ -117,7 +117,7 @@ async def log_decisions(
     Returns:
         By id, the rows that were not written because their key was used before.
 
-    No doctest: it needs a server; ``tests/store/test_logging.py`` shows it.
+    No doctest: it needs a server; ``tests/faults/test_flushing.py`` shows it.
     """
     batch = sorted(rows, key=_order)
     taken = await connection.fetch(
@@ -140,7 +140,7 @@ async def find_decision(connection: Any, tenant: UUID, identifier: UUID) -> Deci
     Returns:
         The row; None if this tenant has no such decision, whoever else may have.
 
-    No doctest: it needs a server; ``tests/store/test_logging.py`` shows it.
+    No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
     """
     async with as_tenant(connection, tenant):
         found = await connection.fetchrow("SELECT * FROM decision WHERE id = $1", identifier)

@@ -66,7 +66,7 @@ async def log_events(connection: Any, rows: Sequence[EventRow]) -> dict[tuple[UU
         By (tenant, id), what was not written and why: ``replayed``, the same event is there;
         ``conflict``, the id is there with another body; ``unknown``, no such decision or episode.
 
-    No doctest: it needs a server; ``tests/store/test_logging.py`` shows it.
+    No doctest: it needs a server; ``tests/store/test_packed_events.py`` shows it.
     """
     batch = sorted(rows, key=_order)
     answers = await connection.fetch(LOG_EVENTS, batch, *slices([row.tenant for row in batch]))

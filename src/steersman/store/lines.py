@@ -24,7 +24,7 @@ class Stretch(NamedTuple):
         snapshot: its version.
         last: the number of the last of them; None: all there are.
 
-    No doctest: a value; ``tests/learn/test_lines.py`` shows where it is made.
+    No doctest: a value; ``tests/learn/test_promoting.py`` shows where it is made.
     """
 
     snapshot: str
@@ -48,7 +48,7 @@ async def line_of(
     Raises:
         StateError: there is no such snapshot, or one that it stands on is gone.
 
-    No doctest: it needs a server; ``tests/learn/test_lines.py`` shows it.
+    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
     """
     rows = await connection.fetch(
         "WITH RECURSIVE line AS ("

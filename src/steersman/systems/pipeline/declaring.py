@@ -73,7 +73,7 @@ def candidate_of(
     Raises:
         SpecError: a parameter that the policy does not have, or out of its range.
 
-    No doctest: it needs a file; ``tests/systems/pipeline/test_declaring.py`` shows it.
+    No doctest: it needs a file; ``tests/systems/pipeline/test_config.py`` shows it.
     """
     training = loaded.config.training
     name = next(
@@ -99,7 +99,7 @@ def document_of(spec: DecisionPoint) -> str:
     Args:
         spec: the declaration.
 
-    No doctest: a declaration is long; ``tests/systems/pipeline/test_declaring.py`` shows it.
+    No doctest: a declaration is long; ``tests/systems/pipeline/test_config.py`` shows it.
     """
     dumped = spec.model_dump(mode="json", exclude_unset=True)
     return json.dumps(dumped, indent=1, ensure_ascii=False)

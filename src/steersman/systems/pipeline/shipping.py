@@ -93,7 +93,7 @@ def overrides_of(declared: DecisionPoint, asked: Deployment) -> dict[str, Any]:
         declared: the declaration in force.
         asked: the configuration.
 
-    No doctest: a declaration is long; ``tests/systems/pipeline/test_shipping.py`` shows it.
+    No doctest: a declaration is long; ``tests/systems/pipeline/test_config.py`` shows it.
     """
     stages = [stage.model_dump(mode="json") for stage in declared.rollout.stages]
     by_name = {stage["name"]: stage for stage in stages}

@@ -1,0 +1,96 @@
+"""Signed records: what was signed comes back as it was, and nobody else can make or change one."""
+
+from __future__ import annotations
+
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from uuid import uuid4
+
+import pytest
+
+from steersman.service.records import sign, verify
+from steersman.store import load_secret
+from steersman.wire import Refused, new_id
+from tests.store.rows import decision
+
+SECRET = os.urandom(32)
+KEYED = {"idempotency_key": "k", "body_hash": b"0123456789abcdef"}
+
+
+def test_what_was_signed_comes_back_without_the_key_that_a_retry_may_have_got() -> None:
+    row = decision(uuid4(), **KEYED)
+    back = verify(SECRET, row.tenant, sign(SECRET, row))
+    assert (back.idempotency_key, back.body_hash) == (None, None)
+    assert repr(back) == repr(verify(SECRET, row.tenant, sign(SECRET, back)))
+    for name in ("id", "skill", "point", "context", "action", "p", "at", "window_ends", "stage"):
+        assert getattr(back, name) == getattr(row, name)
+
+
+def _changed(record: str, old: bytes, new: bytes) -> str:
+    payload, _, signature = record.partition(".")
+    text = urlsafe_b64decode(payload)
+    assert old in text
+    return f"{urlsafe_b64encode(text.replace(old, new)).decode()}.{signature}"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda record: record[:0],
+        lambda record: record[:0] + ".",
+        lambda record: record[:-1],
+        lambda record: record[1:],
+        lambda record: record + "0",
+        lambda record: record.upper(),
+        lambda record: record.replace(".", "..", 1),
+        lambda record: record.partition(".")[0],
+        lambda record: record.partition(".")[0] + ".é",
+        lambda record: "é" + record,
+        lambda record: _changed(record, b'"live"', b'"dead"'),
+        lambda record: "A" * (1 << 20) + record,
+    ],
+)
+def test_nothing_that_was_not_signed_like_this_is_taken(spoil) -> None:
+    row = decision(uuid4())
+    with pytest.raises(Refused) as refused:
+        verify(SECRET, row.tenant, spoil(sign(SECRET, row)))
+    assert refused.value.problem.status == 422
+
+
+def test_a_record_is_good_for_its_tenant_and_its_installation_alone() -> None:
+    row = decision(uuid4())
+    record = sign(SECRET, row)
+    for secret, tenant in ((SECRET, uuid4()), (os.urandom(32), row.tenant)):
+        with pytest.raises(Refused):
+            verify(secret, tenant, record)
+    # Naming the other tenant within it needs the key under which that one's are signed.
+    forged = _changed(record, str(row.tenant).encode(), str(other := uuid4()).encode())
+    with pytest.raises(Refused):
+        verify(SECRET, other, forged)
+
+
+async def test_over_http_a_forged_record_is_refused_and_a_good_one_stored_once(
+    serving, tenant
+) -> None:
+    async with serving() as s:
+        served = (await s.ask("POST", "/v1/decide", {"skill": "search", "decision": "depth"})).body
+        row = s.service.replicas.find(tenant.id, "search", "depth").replica.row
+        late = decision(
+            tenant.id,
+            id=new_id(),
+            skill="search",
+            point="depth",
+            action=served["action"],
+            distribution=list(served["distribution"].values()),
+            p=served["propensity"],
+            spec_hash=row.spec_hash,
+            feature_hash=row.feature_hash,
+        )
+        good = sign(load_secret(s.home), late)
+        forged = sign(SECRET, late._replace(id=new_id()))
+        asked = {"records": [forged, good, good]}
+        results = (await s.ask("POST", "/v1/events", asked)).body["results"]
+        assert [one["status"] for one in results] == ["refused", "stored", "stored"]
+        assert results[0]["problem"]["field"] == "records"
+        explained = await s.ask("GET", f"/v1/decisions/{late.id}/explain")
+        assert (explained.status, explained.body["action"]) == (200, late.action)
