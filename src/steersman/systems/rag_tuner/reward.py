@@ -90,6 +90,7 @@ class Reward:
     Args:
         value: α·F + β·R − γ·L − δ·C − λ·P, of the whole batch.
         per_query: (n,) the same of every query without the penalty; NaN where quality is undefined.
+        spent: (n,) the γ·L + δ·C in it.
         quality: The two mean measures, over the queries that have them; NaN when none has.
         latency: Mean of min(latency / its unit, 2).
         cost: Mean of min(cost, 2).
@@ -100,6 +101,7 @@ class Reward:
 
     value: float
     per_query: Floats = field(repr=False)
+    spent: Floats = field(repr=False)
     quality: tuple[float, float]
     latency: float
     cost: float
@@ -156,6 +158,7 @@ def reward_of(batch: Batch, tuned: Tuned, *, recent: Sequence[float] = ()) -> Re
     return Reward(
         value=float(quality - spent.mean() - weights.penalty * penalty),
         per_query=per_query,
+        spent=spent,
         quality=(means[0], means[1]),
         latency=float(latency.mean()),
         cost=float(cost.mean()),

@@ -73,6 +73,7 @@ class Ledger:
         self._tuned = tuned
         self._batches: dict[Configuration, list[Batch]] = {}
         self._rewards: dict[Configuration, list[Reward]] = {}
+        self._breaches: dict[Configuration, tuple[str, ...]] = {}
 
     def enter(self, batch: Batch, reward: Reward) -> None:
         """Take down an evaluation.
@@ -83,6 +84,8 @@ class Ledger:
         """
         self._batches.setdefault(batch.configuration, []).append(batch)
         self._rewards.setdefault(batch.configuration, []).append(reward)
+        together = pooled(self._batches[batch.configuration])
+        self._breaches[batch.configuration] = breaches(together, self._tuned.thresholds)
 
     def __len__(self) -> int:
         return sum(map(len, self._batches.values()))
@@ -122,7 +125,7 @@ class Ledger:
         Args:
             configuration: One that was evaluated.
         """
-        return breaches(pooled(self._batches[configuration]), self._tuned.thresholds)
+        return self._breaches[configuration]
 
     def best(self, among: Collection[Configuration] | None = None) -> Configuration:
         """Return the configuration with the greatest mean reward that holds every gate.

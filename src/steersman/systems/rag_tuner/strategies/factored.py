@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _DRAWS = 64
+_SPENT_NOISE = 1e-3
+"""Variance of what a query costs under one configuration: next to nothing beside its quality's."""
 
 
 class Factored:
@@ -45,7 +47,9 @@ class Factored:
     def __init__(self, tuned: Tuned, queries: int, *, floor: float = 0.05) -> None:
         self._space = tuned.space
         self._ledger = Ledger(tuned)
-        self._surface = Surface(features(self._space), queries)
+        design = features(self._space)
+        self._quality = Surface(design, queries)
+        self._spent = Surface(design, queries, noise_var=_SPENT_NOISE, query_var=_SPENT_NOISE)
         self._floor = floor
 
     def ask(self, rng: np.random.Generator) -> Asked:
@@ -68,10 +72,9 @@ class Factored:
         Returns:
             (configurations,) in the order of `Space.all`, summing to 1.
         """
-        mean, factor = self._surface.posterior()
-        draws = mean[:, None] + factor @ rng.standard_normal((factor.shape[1], _DRAWS))
+        draws = self._quality.draws(_DRAWS, rng) - self._spent.mean()[:, None]
         draws[self._broken()] = -np.inf
-        counts = np.bincount(draws.argmax(axis=0), minlength=len(mean))
+        counts = np.bincount(draws.argmax(axis=0), minlength=len(draws))
         even = self._space.draw_probabilities
         return np.asarray((1 - self._floor) * counts / _DRAWS + self._floor * even)
 
@@ -85,7 +88,8 @@ class Factored:
         self._ledger.enter(batch, reward)
         place = self._space.index.get(batch.configuration)
         if place is not None:  # such as rrf, evaluated beside them as a baseline
-            self._surface.add(place, batch.queries, reward.per_query)
+            self._quality.add(place, batch.queries, reward.per_query + reward.spent)
+            self._spent.add(place, batch.queries, reward.spent)
 
     def recommend(self) -> Configuration:
         """Return the greatest posterior mean of those not seen to break a hard gate.
@@ -93,7 +97,7 @@ class Factored:
         Raises:
             InputError: Nothing was told yet, or there is none.
         """
-        mean, _ = self._surface.posterior()
+        mean = self._quality.mean() - self._spent.mean()
         mean[self._broken()] = -np.inf
         best = int(mean.argmax())
         if not len(self._ledger) or not np.isfinite(mean[best]):

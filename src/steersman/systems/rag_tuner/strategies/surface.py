@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _WEIGHT_SCALE = 0.35
 _LOG_K_SCALE = 0.8
 _RANK = 96
+_GUESSED = 64
 _TOLERANCE = 1e-6
 # Prior variances, in squared units of reward: of the whole space's level, of each part's effect,
 # of each pair's, and of all parts together.
@@ -69,7 +70,8 @@ class Surface:
     Args:
         design: (configurations, features) as `features` gives it.
         queries: How many there are to draw slices from, ≥ 1.
-        noise_var: Variance of a query's reward around its level and its configuration's, > 0.
+        noise_var: Prior guess of the variance of a query's reward around its level and its
+            configuration's, > 0; it counts as 64 rewards, and what was seen is mixed into it.
         query_var: Prior variance of a query's level, > 0.
 
     No doctest: ``tests/systems/rag_tuner/strategies/test_surface.py`` compares it with the model
@@ -89,10 +91,11 @@ class Surface:
             )
         self._design = design
         size = design.shape[1]
-        self._ratio = noise_var / query_var
-        self._noise_var = noise_var
+        self._query_var = query_var
+        self._guess = self.noise_var = noise_var
         self._gram = np.zeros((size, size))
         self._moment = np.zeros(size)
+        self._square = 0.0
         self._counts = np.zeros(queries)
         self._sums = np.zeros(queries)
         self._seen = np.zeros((queries, size))
@@ -110,25 +113,54 @@ class Surface:
         row = self._design[place]
         self._gram += len(queries) * np.outer(row, row)
         self._moment += rewards.sum() * row
+        self._square += float(rewards @ rewards)
         np.add.at(self._counts, queries, 1.0)
         np.add.at(self._sums, queries, rewards)
         np.add.at(self._seen, queries, row)
 
-    def posterior(self) -> tuple[Floats, Floats]:
-        """Return mean and factor of what is believed of all configurations.
+    def mean(self) -> Floats:
+        """Return the posterior mean of every configuration's reward, (configurations,)."""
+        weights, _ = self._posterior()
+        return np.asarray(self._design @ weights)
+
+    def draws(self, count: int, rng: np.random.Generator) -> Floats:
+        """Return joint draws of all configurations' rewards from the posterior.
+
+        Args:
+            count: How many, ≥ 1.
+            rng: Draws.
 
         Returns:
-            (configurations,) means, and (configurations, features) so that mean + factor @ z is a
-            draw for a standard normal z; squared rows sum to the variances.
+            (configurations, count).
         """
-        kept = 1.0 / (self._counts + self._ratio)
+        weights, lower = self._posterior()
+        normal = rng.standard_normal((len(weights), count))
+        return np.asarray(
+            self._design
+            @ (weights[:, None] + solve_triangular(lower, normal, trans="T", lower=True))
+        )
+
+    def _posterior(self) -> tuple[Floats, Floats]:
+        """Return the weights' mean, and the lower Cholesky factor of their precision."""
+        kept = 1.0 / (self._counts + self.noise_var / self._query_var)
         absorbed = self._seen.T @ (self._seen * kept[:, None])
-        precision = (self._gram - absorbed) / self._noise_var + np.eye(len(self._gram))
-        moment = (self._moment - self._seen.T @ (self._sums * kept)) / self._noise_var
+        precision = (self._gram - absorbed) / self.noise_var + np.eye(len(self._gram))
+        moment = (self._moment - self._seen.T @ (self._sums * kept)) / self.noise_var
         lower = cholesky(precision, lower=True)
-        mean = self._design @ cho_solve((lower, True), moment)
-        factor = solve_triangular(lower, self._design.T, lower=True).T
-        return mean, factor
+        weights = cho_solve((lower, True), moment)
+        levels = (self._sums - self._seen @ weights) * kept
+        self._learn_noise(weights, levels)
+        return weights, lower
+
+    def _learn_noise(self, weights: Floats, levels: Floats) -> None:
+        """Mix what is left over into the guess.
+
+        With rewards y and their fit Hy, y·(y − Hy) is the noise variance times the number of
+        rewards in expectation, if the priors are right.
+        """
+        left = self._square - weights @ self._moment - levels @ self._sums
+        seen = float(self._counts.sum())
+        self.noise_var = (_GUESSED * self._guess + max(float(left), 0.0)) / (_GUESSED + seen)
 
 
 # -- how alike configurations are -----------------------------------------------------------------

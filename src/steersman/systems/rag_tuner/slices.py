@@ -1,0 +1,134 @@
+"""Which queries an evaluation sees: stratified splits, slices that rotate, a holdout used once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.stats import minimum_detectable_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Queries to tune on, and queries that judge what was tuned.
+
+    Args:
+        tuning: Places, ascending.
+        held_out: Places, ascending; none is in `tuning`.
+    """
+
+    tuning: Places
+    held_out: Places
+
+
+def stratified(categories: Sequence[str], rng: np.random.Generator, share: float = 0.5) -> Split:
+    """Return a split in which every category has its share on both sides, as nearly as it can.
+
+    Args:
+        categories: (n,) of each query, n ≥ 2.
+        rng: Draws.
+        share: Of the queries that are held out, above 0 to below 1.
+
+    Raises:
+        InputError: Fewer than two queries, or a share out of its range.
+
+    >>> split = stratified(["a", "a", "b", "b"], np.random.default_rng(0))
+    >>> len(split.tuning), len(split.held_out)
+    (2, 2)
+    """
+    if len(categories) < 2 or not 0 < share < 1:
+        raise InputError(_refusal(len(categories), share))
+    _labels, kinds = np.unique(np.asarray(categories), return_inverse=True)
+    # Ordered by category and at random within it: a stride then takes from each its share.
+    order = np.lexsort((rng.random(len(kinds)), kinds))
+    marks = np.floor((np.arange(len(order) + 1) + rng.random()) * share)
+    held = np.diff(marks) > 0
+    if held.all() or not held.any():
+        held[rng.integers(len(held))] ^= True
+    return Split(np.sort(order[~held]), np.sort(order[held]))
+
+
+def temporal(times: Sequence[float], share: float = 0.5) -> Split:
+    """Return a split that holds out the latest queries: what is tuned must hold later.
+
+    Args:
+        times: (n,) of each query, in any unit.
+        share: Of the queries that are held out, above 0 to below 1.
+
+    Raises:
+        InputError: Fewer than two queries, or a share out of its range.
+
+    >>> temporal([3.0, 1.0, 2.0, 4.0]).held_out.tolist()
+    [0, 3]
+    """
+    if len(times) < 2 or not 0 < share < 1:
+        raise InputError(_refusal(len(times), share))
+    order = np.argsort(np.asarray(times, float), kind="stable")
+    cut = min(max(round(len(order) * (1 - share)), 1), len(order) - 1)
+    return Split(np.sort(order[:cut]), np.sort(order[cut:]))
+
+
+def _refusal(queries: int, share: float) -> str:
+    wanted = "allowed are 2 or more, and a share above 0 to below 1"
+    return f"{queries} queries and a share of {share!r}; {wanted}"
+
+
+def rotating(places: Places, size: int, rng: np.random.Generator) -> Iterator[Places]:
+    """Yield slices without end: each query once before any comes again, then in a new order.
+
+    A tuner that always sees the same few queries learns these and no others.
+
+    Args:
+        places: Of the queries, one or more.
+        size: Queries in a slice, 1 or more; all of them if there are fewer.
+        rng: Draws the orders.
+
+    Raises:
+        InputError: No query, or no size.
+
+    >>> slices = rotating(np.arange(3), 2, np.random.default_rng(0))
+    >>> len({int(one) for one in next(slices)} | {int(one) for one in next(slices)})
+    3
+    """
+    if not len(places) or size < 1:
+        message = f"{len(places)} queries, slices of {size!r}; allowed are 1 or more of each"
+        raise InputError(message)
+    size = min(size, len(places))
+    left: list[int] = []
+    while True:
+        taken = left[:size]
+        left = left[size:]
+        if len(taken) < size:
+            fresh = rng.permutation(places).tolist()
+            # None twice in one slice: those that were just taken wait for the next.
+            more = [one for one in fresh if one not in taken][: size - len(taken)]
+            left = [one for one in fresh if one not in more]
+            taken += more
+        yield np.array(taken, np.intp)
+
+
+def enough(queries: int, sd: float, effect: float, *, power: float = 0.8) -> tuple[bool, float]:
+    """Return whether so many queries can show an effect, and the least that they can.
+
+    Args:
+        queries: Pairs: every query under both configurations; 2 or more.
+        sd: Standard deviation of the difference between the two on one query, > 0.
+        effect: What is sought, > 0.
+        power: Chance to show it if it is there.
+
+    >>> within, least = enough(500, 0.25, 0.03)
+    >>> within, round(least, 4)
+    (False, 0.0314)
+    """
+    least = minimum_detectable_effect(queries, sd, power=power, paired=True)
+    return least <= effect, least

@@ -1,0 +1,91 @@
+"""The loop: a strategy asks, something evaluates, the strategy is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from steersman.errors import InputError
+from steersman.systems.rag_tuner.reward import reward_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.policy_config import Tuned
+    from steersman.systems.rag_tuner.reward import Batch, Reward
+    from steersman.systems.rag_tuner.strategies.base import Strategy
+
+
+class Evaluator(Protocol):
+    """Whoever can say what a configuration gives: a recording, or the live stack.
+
+    No doctest: it is an interface; `recorded.Recorded` is one.
+    """
+
+    def evaluate(self, configuration: Configuration, queries: NDArray[np.intp]) -> Batch:
+        """Return what a configuration gives on some queries.
+
+        Args:
+            configuration: In canonical form.
+            queries: (n,) places of the queries, n ≥ 1.
+        """
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One evaluation, as it is logged: an episode.
+
+    Args:
+        number: From 1.
+        configuration: What was evaluated.
+        propensity: With what probability it was drawn.
+        batch: What came of its queries.
+        reward: What that is worth.
+    """
+
+    number: int
+    configuration: Configuration
+    propensity: float
+    batch: Batch
+    reward: Reward
+
+
+def tune(
+    strategy: Strategy,
+    evaluator: Evaluator,
+    tuned: Tuned,
+    slices: Iterator[NDArray[np.intp]],
+    *,
+    evaluations: int,
+    rng: np.random.Generator,
+) -> Iterator[Evaluated]:
+    """Yield evaluations as they are made; the strategy has been told of each.
+
+    Args:
+        strategy: Asks, and learns.
+        evaluator: Evaluates.
+        tuned: Gates and weights.
+        slices: Queries of each evaluation.
+        evaluations: How many, ≥ 1.
+        rng: Draws for the strategy.
+
+    Raises:
+        InputError: No evaluations are wanted.
+
+    No doctest: ``tests/systems/rag_tuner/test_tuning.py`` shows it.
+    """
+    if evaluations < 1:
+        raise InputError(f"evaluations is {evaluations!r}; allowed is 1 or more")
+    quality: dict[Configuration, list[float]] = {}
+    for number in range(1, evaluations + 1):
+        asked = strategy.ask(rng)
+        batch = evaluator.evaluate(asked.configuration, next(slices))
+        recent = quality.setdefault(batch.configuration, [])
+        reward = reward_of(batch, tuned, recent=recent)
+        recent.append(sum(reward.quality) / 2)
+        strategy.tell(batch, reward)
+        yield Evaluated(number, asked.configuration, asked.propensity, batch, reward)
