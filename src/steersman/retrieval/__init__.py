@@ -1,4 +1,4 @@
-"""Engines that find candidates for a request: words (BM25), meaning (MiniLM) and their parts.
+"""Search: by words (BM25), by meaning (MiniLM), by both, along links; and how good it is.
 
 Importing this package needs nothing but the core; the engines import their libraries when they
 are built and say which extra brings them when it is missing.
@@ -9,14 +9,54 @@ from __future__ import annotations
 from steersman.retrieval.bm25 import Bm25, words
 from steersman.retrieval.dense import Embedder, MiniLM
 from steersman.retrieval.embeddings import CachedEmbedder
+from steersman.retrieval.fusion import convex, rrf
+from steersman.retrieval.hits import Found, Hit
+from steersman.retrieval.judged import JudgedCollection, Question, load_judged
+from steersman.retrieval.linking import Expanding, Links, link_titles
+from steersman.retrieval.measures import (
+    Measured,
+    all_gold_at,
+    ndcg_at,
+    recall_at,
+    reciprocal_rank,
+)
+from steersman.retrieval.ranked import Ranked
+from steersman.retrieval.rerank import CosineReranker, Reranker
+from steersman.retrieval.scored import Scored
+from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.searcher import Searcher
+from steersman.retrieval.vectors import ExactIndex, VectorIndex
 from steersman.retrieval.wheels import PinnedWheel, state_directory
 
 __all__ = [
     "Bm25",
     "CachedEmbedder",
+    "CosineReranker",
     "Embedder",
+    "ExactIndex",
+    "Expanding",
+    "Found",
+    "Hit",
+    "JudgedCollection",
+    "Links",
+    "Measured",
     "MiniLM",
     "PinnedWheel",
+    "Question",
+    "Ranked",
+    "Reranker",
+    "Scored",
+    "SearchSettings",
+    "Searcher",
+    "VectorIndex",
+    "all_gold_at",
+    "convex",
+    "link_titles",
+    "load_judged",
+    "ndcg_at",
+    "recall_at",
+    "reciprocal_rank",
+    "rrf",
     "state_directory",
     "words",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.retrieval.ranked import Ranked, best
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,3 +79,19 @@ class Bm25:
         if not known:
             return np.zeros(self._size, np.float32)
         return np.asarray(self._index.get_scores(known), np.float32)
+
+    def ranked(self, query: str, k: int) -> Ranked:
+        """The best documents that share a word with the query.
+
+        Args:
+            query: Any text.
+            k: How many, ≥ 1.
+
+        Returns:
+            Positions and scores, all > 0, best first; fewer than `k` where fewer share a word.
+
+        Raises:
+            InputError: `k` is below 1.
+        """
+        found = best(self.scores(query), k)
+        return found.first(int(np.count_nonzero(found.scores > 0)))

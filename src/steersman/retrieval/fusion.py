@@ -1,0 +1,113 @@
+"""One ranking out of two: by scaled scores (convex) or by places (reciprocal rank fusion)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.retrieval.ranked import Ranked, ordered
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_RRF_CONSTANT = 60
+"""The paper's, and every engine's default since."""
+
+
+def convex(words: Ranked, meaning: Ranked, weight: float = 0.5) -> Ranked:
+    """Rank by ``(1 - weight)`` of the scaled word scores plus ``weight`` of the scaled cosines.
+
+    Each engine's scores are scaled so that its best candidate has 1 and its worst 0; a passage
+    that only one engine found counts as the other's worst. So a weight means the same for every
+    query and every collection. It depends on how many candidates each engine gives: the scale's
+    zero is the last of them.
+
+    Args:
+        words: candidates of BM25.
+        meaning: candidates of the dense engine.
+        weight: of the dense engine, in [0, 1].
+
+    Returns:
+        Every candidate of either, with scores in [0, 1].
+
+    Raises:
+        InputError: `weight` is outside [0, 1].
+
+    >>> words = Ranked(np.array([3, 1]), np.array([9.0, 4.0], np.float32))
+    >>> meaning = Ranked(np.array([1, 2, 3]), np.array([4.0, 3.0, 2.0], np.float32))
+    >>> convex(words, meaning)
+    Ranked(positions=array([1, 3, 2]), scores=array([0.5 , 0.5 , 0.25], dtype=float32))
+
+    Source: Bruch, Gai & Ingber, An Analysis of Fusion Functions for Hybrid Retrieval (2023),
+    section 4: the convex combination with min-max scaling.
+    """
+    _check_weight(weight)
+    parts = [(words, scaled(words.scores)), (meaning, scaled(meaning.scores))]
+    return _summed([(part.positions, score) for part, score in parts], weight)
+
+
+def rrf(words: Ranked, meaning: Ranked, weight: float = 0.5) -> Ranked:
+    """Rank by ``(1 - weight)/(60 + place)`` of the one plus ``weight/(60 + place)`` of the other.
+
+    Args:
+        words: candidates of BM25.
+        meaning: candidates of the dense engine.
+        weight: of the dense engine, in [0, 1]; .5 gives the order of the published formula.
+
+    Returns:
+        Every candidate of either; scores are at most 1/61.
+
+    Raises:
+        InputError: `weight` is outside [0, 1].
+
+    >>> words = Ranked(np.array([3, 1]), np.array([9.0, 4.0], np.float32))
+    >>> rrf(words, Ranked(np.array([1]), np.array([0.8], np.float32))).positions.tolist()
+    [1, 3]
+
+    Source: Cormack, Clarke & Büttcher, Reciprocal Rank Fusion (2009), with a weight, which they
+    have not.
+    """
+    _check_weight(weight)
+    parts = [(part.positions, _by_place(len(part.positions))) for part in (words, meaning)]
+    return _summed(parts, weight)
+
+
+def scaled(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return scores moved and stretched so that the highest is 1 and the lowest 0.
+
+    Args:
+        scores: (n,) finite numbers.
+
+    Returns:
+        (n,) in [0, 1]; all 1 where all are equal, for then each is the best.
+
+    >>> scaled(np.array([3.0, 2.0, 1.0], np.float32)).tolist()
+    [1.0, 0.5, 0.0]
+    """
+    if not len(scores):
+        return scores
+    low, high = scores.min(), scores.max()
+    if high <= low:
+        return np.ones_like(scores)
+    return np.asarray((scores - low) / (high - low), np.float32)
+
+
+def _by_place(count: int) -> NDArray[np.float32]:
+    return np.asarray(1.0 / (_RRF_CONSTANT + np.arange(1, count + 1)), np.float32)
+
+
+def _summed(parts: list[tuple[NDArray[np.intp], NDArray[np.float32]]], weight: float) -> Ranked:
+    (words, by_words), (meaning, by_meaning) = parts
+    positions, where = np.unique(np.concatenate([words, meaning]), return_inverse=True)
+    shares = np.concatenate([np.float32(1 - weight) * by_words, np.float32(weight) * by_meaning])
+    return ordered(positions, np.bincount(where, shares, len(positions)).astype(np.float32))
+
+
+def _check_weight(weight: float) -> None:
+    # Written so that NaN is refused as well.
+    if not 0.0 <= weight <= 1.0:
+        raise InputError(
+            f"the fusion weight is {weight!r}; allowed is 0 (words alone) to 1 (meaning alone)"
+        )

@@ -1,0 +1,325 @@
+"""Collections with judged questions, read from the two formats that such sets are published in.
+
+A collection is a folder with one of
+
+- ``corpus.jsonl`` (id, title, text), ``queries.jsonl`` (id, text) and ``qrels.tsv`` (query-id,
+  corpus-id, score; a heading line), as BEIR has them;
+- ``passages.jsonl`` (id, title, text) and ``questions.jsonl`` (id, question, gold: ids, and perhaps
+  history: earlier turns).
+
+Files may be compressed (``.gz``), and ids may be called ``_id``. A question may name its ``split``
+and what kind it is of: ``category``, else ``domain``, else ``type``. Other fields are left unread:
+labels and answers are known only to those who judged, so nothing may choose by them.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from steersman.errors import DataError, InputError
+from steersman.retrieval.documents import Document, Lineage, Passage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    Missing = Literal["error", "unfindable"]
+
+_CAP = 1_000_000_000
+_LISTED = 5
+_KINDS = ("category", "domain", "type")
+_HELD_OUT = ("test", "dev", "valid", "validation")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question and the documents that answer it.
+
+    Args:
+        id: unique in its collection.
+        text: what is asked.
+        gains: document id -> gain, > 0, of what is relevant; at least one.
+        split: "" if the collection has no splits.
+        category: its kind, known before it is answered; "" if nobody says.
+        history: turns before it, the first first.
+    """
+
+    id: str
+    text: str
+    gains: Mapping[str, float]
+    split: str = ""
+    category: str = ""
+    history: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCollection:
+    """Passages, and questions whose answers among them are known.
+
+    Args:
+        name: of the collection.
+        passages: one for each document, in the order of the file.
+        questions: those that have an answer.
+        unfindable: relevant ids that are no document, if they were let in; they count as missed.
+
+    No doctest: it needs files; ``tests/retrieval/test_judged.py`` shows it.
+    """
+
+    name: str
+    passages: tuple[Passage, ...]
+    questions: tuple[Question, ...]
+    unfindable: frozenset[str] = frozenset()
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits, in alphabetic order; ("",) if there are none."""
+        return tuple(sorted({question.split for question in self.questions}))
+
+    @property
+    def held_out(self) -> str | None:
+        """The split to measure on: test, else dev or validation; None: there is no such."""
+        return next((name for name in _HELD_OUT if name in self.splits), None)
+
+    def split(self, name: str | None) -> JudgedCollection:
+        """Return the collection with the questions of one split alone.
+
+        Args:
+            name: one of `splits`; None for all questions.
+
+        Raises:
+            DataError: there is no such split.
+        """
+        if name is None:
+            return self
+        chosen = tuple(question for question in self.questions if question.split == name)
+        if not chosen:
+            raise DataError(
+                f"{self.name} has no split {name!r}; it has {', '.join(map(repr, self.splits))}"
+            )
+        return replace(self, questions=chosen)
+
+    def documents(self, positions: Iterable[int]) -> list[str]:
+        """Return the ids of documents for positions of passages, each once: what measures take.
+
+        Args:
+            positions: as a searcher ranks them.
+
+        Returns:
+            Document ids in that order.
+        """
+        return list(dict.fromkeys(self.passages[position].doc_id for position in positions))
+
+
+def load_judged(folder: Path, *, missing: Missing = "error") -> JudgedCollection:
+    """Read a collection from its folder, whose name becomes its own.
+
+    Args:
+        folder: with the files of either format, see the module.
+        missing: what to do when a relevant id is no document: refuse, or count it as
+            ``unfindable``, so that no ranking can have it.
+
+    Returns:
+        The collection, with all splits.
+
+    Raises:
+        DataError: a file is missing, damaged or too large, a line is not as the format says, an id
+            is there twice, or unknown; the message names file and line.
+        InputError: `missing` is neither.
+
+    No doctest: it needs files; ``tests/retrieval/test_judged.py`` shows it.
+    """
+    if missing not in {"error", "unfindable"}:
+        raise InputError(f"missing is {missing!r}; allowed are error and unfindable")
+    if _found(folder, "corpus.jsonl"):
+        passages = _passages(folder, "corpus.jsonl")
+        questions = _with_qrels(folder)
+    elif _found(folder, "passages.jsonl"):
+        passages = _passages(folder, "passages.jsonl")
+        questions = _with_gold(folder)
+    else:
+        raise DataError(
+            f"{folder} holds no collection; put corpus.jsonl, queries.jsonl and qrels.tsv there, "
+            "or passages.jsonl and questions.jsonl (each may end in .gz), or name another folder"
+        )
+    unfindable = _unfindable(folder, passages, questions, missing)
+    if not questions:
+        raise DataError(f"no question of {folder} has a relevant document; look at its judgements")
+    return JudgedCollection(folder.name, passages, questions, unfindable)
+
+
+# -- the two formats ------------------------------------------------------------------------------
+
+
+def _passages(folder: Path, name: str) -> tuple[Passage, ...]:
+    found = tuple(_passage(row, where) for where, row in _rows(folder, name))
+    _check_unique([passage.doc_id for passage in found], f"{folder / name}")
+    if not found:
+        raise DataError(f"{folder / name} holds no passage; at least one is needed")
+    return found
+
+
+def _passage(row: dict[str, Any], where: str) -> Passage:
+    try:
+        document = Document(
+            _text(row, where, "id", "_id"), _text(row, where, "text"), row.get("title") or ""
+        )
+    except InputError as wrong:
+        raise DataError(f"{where}: {wrong}") from wrong
+    lineage = Lineage(document.sha256, 0, len(document.text), chunker="whole")
+    return Passage(document.doc_id, 0, document.text, document.title, lineage=lineage)
+
+
+def _with_qrels(folder: Path) -> tuple[Question, ...]:
+    asked = {}
+    for where, row in _rows(folder, "queries.jsonl"):
+        question = _question(row, where, "text", {})
+        if question.id in asked:
+            raise DataError(f"{where}: the id {question.id!r} is there twice; keep one")
+        asked[question.id] = question
+    gains: dict[str, dict[str, float]] = {}
+    for where, query, document, gain in _judgements(folder):
+        if query not in asked:
+            raise DataError(f"{where}: the query {query!r} is not in queries.jsonl")
+        if document in gains.setdefault(query, {}):
+            raise DataError(f"{where}: {document!r} is judged twice for the query {query!r}")
+        gains[query][document] = gain
+    relevant = {
+        query: {one: gain for one, gain in judged.items() if gain > 0}
+        for query, judged in gains.items()
+    }
+    return tuple(
+        replace(question, gains=relevant[name])
+        for name, question in asked.items()
+        if relevant.get(name)
+    )
+
+
+def _judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
+    file = _file(folder, "qrels.tsv")
+    lines = csv.reader(io.StringIO(_content(file)), delimiter="\t", quoting=csv.QUOTE_NONE)
+    for number, row in enumerate(lines, 1):
+        where = f"{file}, line {number}"
+        if not row or (number == 1 and row[0] == "query-id"):
+            continue
+        if len(row) != 3:
+            raise DataError(f"{where}: {len(row)} columns; it must be query-id, corpus-id, score")
+        yield where, row[0], row[1], _gain(row[2], where)
+
+
+def _gain(text: str, where: str) -> float:
+    try:
+        gain = float(text)
+    except ValueError:
+        gain = math.nan
+    if not 0 <= gain < math.inf:
+        raise DataError(f"{where}: the score is {text!r}; it must be a finite number ≥ 0")
+    return gain
+
+
+def _with_gold(folder: Path) -> tuple[Question, ...]:
+    questions = []
+    for where, row in _rows(folder, "questions.jsonl"):
+        gold = row.get("gold")
+        if not isinstance(gold, list) or not all(isinstance(one, str) for one in gold):
+            raise DataError(f"{where}: gold is {gold!r}; it must be a list of ids of passages")
+        questions.append(_question(row, where, "question", dict.fromkeys(gold, 1.0)))
+    _check_unique([question.id for question in questions], f"{folder / 'questions.jsonl'}")
+    return tuple(question for question in questions if question.gains)
+
+
+def _question(row: dict[str, Any], where: str, field: str, gains: Mapping[str, float]) -> Question:
+    text = _text(row, where, field)
+    if not text.strip():
+        raise DataError(f"{where}: {field} is empty; write the question, or leave the line out")
+    history = row.get("history") or []
+    if not isinstance(history, list) or not all(isinstance(turn, str) for turn in history):
+        raise DataError(f"{where}: history is {history!r:.60}; it must be a list of texts")
+    kinds = (row.get(kind) for kind in _KINDS)
+    return Question(
+        id=_text(row, where, "id", "_id"),
+        text=text,
+        gains=gains,
+        split=str(row.get("split") or ""),
+        category=next((kind for kind in kinds if isinstance(kind, str)), ""),
+        history=tuple(history),
+    )
+
+
+def _unfindable(
+    folder: Path, passages: Sequence[Passage], questions: Sequence[Question], missing: Missing
+) -> frozenset[str]:
+    known = {passage.doc_id for passage in passages}
+    unknown = {one: question.id for question in questions for one in question.gains}
+    unknown = {one: asked for one, asked in unknown.items() if one not in known}
+    if unknown and missing == "error":
+        named = [f"{one!r} (question {asked!r})" for one, asked in unknown.items()][:_LISTED]
+        more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
+        raise DataError(
+            f"{folder}: {len(unknown):,} relevant ids are no document: {', '.join(named)}{more}; "
+            "add the documents, drop the judgements, or load with missing='unfindable', which "
+            "counts them as missed"
+        )
+    return frozenset(unknown)
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def _found(folder: Path, name: str) -> Path | None:
+    return next((file for file in (folder / name, folder / f"{name}.gz") if file.is_file()), None)
+
+
+def _file(folder: Path, name: str) -> Path:
+    file = _found(folder, name)
+    if file is None:
+        raise DataError(f"{folder / name} is missing (or {name}.gz); put it there")
+    return file
+
+
+def _content(file: Path) -> str:
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            content = stream.read(_CAP + 1)
+        if len(content) > _CAP:
+            raise DataError(f"{file} holds more than the {_CAP:,} bytes accepted; split the set")
+        return content.decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as wrong:
+        raise DataError(f"{file} cannot be read: {wrong}; copy it from its origin again") from wrong
+
+
+def _rows(folder: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    file = _file(folder, name)
+    # Not splitlines: a text may hold line separators of Unicode, which JSON need not escape.
+    for number, line in enumerate(_content(file).split("\n"), 1):
+        where = f"{file}, line {number}"
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as wrong:
+            raise DataError(f"{where} is no JSON: {wrong}") from wrong
+        if not isinstance(row, dict):
+            raise DataError(f"{where} is {line[:40]!r}; it must be an object")
+        yield where, row
+
+
+def _text(row: Mapping[str, Any], where: str, *names: str) -> str:
+    value = next((row[name] for name in names if name in row), None)
+    if not isinstance(value, str):
+        raise DataError(f"{where}: {names[0]} is {str(value)[:40]!r}; it must be a text")
+    return value
+
+
+def _check_unique(names: Sequence[str], where: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DataError(f"{where}: the id {name!r} is there twice; keep one")
+        seen.add(name)

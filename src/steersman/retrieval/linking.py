@@ -1,0 +1,217 @@
+"""Links between passages that name each other or the same thing, and search along them.
+
+A question over several documents often names only one of them; the next is named by the first.
+Ranking by the question alone cannot find it, however many candidates it takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.retrieval.fusion import scaled
+from steersman.retrieval.ranked import Ranked, ordered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.retrieval.documents import Passage
+
+TITLE, ENTITY = 0, 1
+"""Kinds of links: the text names the other's title; both name something that few others name."""
+
+_TOKEN = re.compile(r"[^\W_]+")
+_ASIDE = re.compile(r"\s*\([^()]*\)\s*$")
+_MAX_TITLE_WORDS = 12
+_MAX_NAMED_BY = 200
+_MAX_SAME = 4
+
+
+class Links:
+    """Which passages a passage leads to, in arrays.
+
+    Args:
+        starts: (n + 1,) where the links of each passage begin in the other two.
+        targets: (m,) positions of passages.
+        kinds: (m,) `TITLE` or `ENTITY`.
+
+    Raises:
+        InputError: the arrays do not fit together.
+
+    >>> links = Links.of_pairs(3, [(0, 2, TITLE), (0, 1, ENTITY)])
+    >>> links.of(0)[0].tolist(), len(links)
+    ([1, 2], 3)
+    """
+
+    def __init__(
+        self, starts: NDArray[np.int64], targets: NDArray[np.int32], kinds: NDArray[np.uint8]
+    ) -> None:
+        sound = len(starts) > 0 and starts[0] == 0 and starts[-1] == len(targets) == len(kinds)
+        if not sound or (np.diff(starts) < 0).any():
+            raise InputError(
+                f"starts has {len(starts)} numbers, targets {len(targets)}, kinds {len(kinds)}; "
+                "starts must rise from 0 to the number of targets, and each target have a kind"
+            )
+        if len(targets) and not 0 <= targets.min() <= targets.max() < len(starts) - 1:
+            raise InputError(
+                f"targets are {targets.min()} to {targets.max()}; allowed are 0 to "
+                f"{len(starts) - 2}, the positions of the passages"
+            )
+        self.starts, self.targets, self.kinds = starts, targets, kinds
+
+    def __len__(self) -> int:
+        """Return how many passages there are."""
+        return len(self.starts) - 1
+
+    @classmethod
+    def of_pairs(cls, count: int, pairs: Iterable[tuple[int, int, int]]) -> Links:
+        """Return the links that some pairs say.
+
+        Args:
+            count: passages, ≥ 0.
+            pairs: from, to and kind; what is there twice counts once.
+
+        Raises:
+            InputError: a position that is no passage.
+        """
+        rows = np.array(sorted(set(pairs)), np.int64).reshape(-1, 3)
+        sources = rows[:, 0]
+        if len(rows) and not 0 <= sources.min() <= sources.max() < count:
+            raise InputError(f"a link starts at {sources.max()}; there are {count} passages")
+        starts = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(sources, minlength=count), out=starts[1:])
+        return cls(starts, rows[:, 1].astype(np.int32), rows[:, 2].astype(np.uint8))
+
+    def of(self, position: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Return where one passage leads to, and by which kind of link.
+
+        Args:
+            position: of the passage.
+        """
+        span = slice(self.starts[position], self.starts[position + 1])
+        return self.targets[span], self.kinds[span]
+
+
+@dataclass(frozen=True, slots=True)
+class Expanding:
+    """How far a search follows links.
+
+    Args:
+        seeds: passages at the top whose links are followed, ≥ 1.
+        title: what a linked passage has of the score of the one that names its title, in [0, 1].
+        entity: the same, where both name the same thing.
+    """
+
+    seeds: int = 10
+    title: float = 0.6
+    entity: float = 0.3
+
+
+def expand(
+    found: Ranked, links: Links, how: Expanding = Expanding()
+) -> tuple[Ranked, Mapping[int, int]]:
+    """Return a ranking with the passages that its best ones lead to.
+
+    A linked passage gets a share of the scaled score of what leads to it, on top of what it has
+    itself; from several, the largest share.
+
+    Args:
+        found: candidates.
+        links: between all passages.
+        how: how far.
+
+    Returns:
+        The ranking, by scores in [0, 2]; and for every passage that was no candidate the one that
+        led to it.
+
+    >>> found = Ranked(np.array([0, 1]), np.array([3.0, 1.0], np.float32))
+    >>> wider, origins = expand(found, Links.of_pairs(3, [(0, 2, TITLE)]))
+    >>> wider.positions.tolist(), origins
+    ([0, 2, 1], {2: 0})
+    """
+    own = dict(zip(found.positions.tolist(), scaled(found.scores).tolist(), strict=True))
+    shares = (how.title, how.entity)
+    led: dict[int, tuple[float, int]] = {}
+    for seed in found.positions[: how.seeds].tolist():
+        for target, kind in zip(*links.of(seed), strict=True):
+            share = own[seed] * shares[kind]
+            if share > led.get(int(target), (0.0, 0))[0]:
+                led[int(target)] = (share, seed)
+    total = own | {one: own.get(one, 0.0) + share for one, (share, _) in led.items()}
+    positions = np.fromiter(total, np.intp, len(total))
+    scores = np.fromiter(total.values(), np.float32, len(total))
+    origins = {one: seed for one, (_, seed) in led.items() if one not in own}
+    return ordered(positions, scores), origins
+
+
+def link_titles(passages: Sequence[Passage]) -> Links:
+    """Return links from every passage to those whose title its text names.
+
+    A title is named where its words stand in the text one after the other, in the same case; an
+    aside in brackets at its end does not count, and of titles that overlap the longest does. A
+    title that more than 200 passages name tells nothing and is left out.
+
+    Args:
+        passages: of one collection; a document is led to by its first passage.
+
+    No doctest: passages take many lines; ``tests/retrieval/test_linking.py`` shows it.
+    """
+    titles = _Titles(passages)
+    sources: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for source, passage in enumerate(passages):
+        for title in titles.named_in(passage.text):
+            sources[title].append(source)
+    telling = {title: found for title, found in sources.items() if len(found) <= _MAX_NAMED_BY}
+    return Links.of_pairs(
+        len(passages),
+        (
+            (source, target, TITLE)
+            for title, found in telling.items()
+            for source in found
+            for target in titles.positions[title]
+            if passages[source].doc_id != passages[target].doc_id
+        ),
+    )
+
+
+class _Titles:
+    """The titles of a collection by their words, and where they are named in a text."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        named: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        seen: set[str] = set()
+        for position, passage in enumerate(passages):
+            words = tuple(_TOKEN.findall(_ASIDE.sub("", passage.title)))
+            if passage.doc_id not in seen and 0 < len(words) <= _MAX_TITLE_WORDS:
+                named[words].append(position)
+            seen.add(passage.doc_id)
+        self.positions = {one: found for one, found in named.items() if len(found) <= _MAX_SAME}
+        lengths: dict[str, set[int]] = defaultdict(set)
+        for words in self.positions:
+            lengths[words[0]].add(len(words))
+        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+
+    def named_in(self, text: str) -> set[tuple[str, ...]]:
+        """Return the titles that a text names."""
+        tokens = _TOKEN.findall(text)
+        found: set[tuple[str, ...]] = set()
+        place = 0
+        while place < len(tokens):
+            title = self._at(tokens, place)
+            found.update([title] if title else [])
+            place += len(title) or 1
+        return found
+
+    def _at(self, tokens: list[str], place: int) -> tuple[str, ...]:
+        for length in self._lengths.get(tokens[place], ()):
+            words = tuple(tokens[place : place + length])
+            if words in self.positions:
+                return words
+        return ()

@@ -1,0 +1,164 @@
+"""How good a ranking is: recall, nDCG, reciprocal rank, and whether all that is needed is there.
+
+Every function takes what was ranked, best first, and the gains of what was judged; whatever was
+not judged has no gain. A question none of whose passages has a gain cannot be answered rightly, so
+it is refused rather than averaged in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+
+def recall_at(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> float:
+    """Return the share of what is relevant that is among the first `k`.
+
+    Args:
+        ranked: ids, best first, none twice.
+        gains: id -> gain; what has a gain above 0 is relevant.
+        k: ≥ 1.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        InputError: `k` is below 1, an id is ranked twice, or nothing is relevant.
+
+    >>> recall_at(["a", "b", "c"], {"b": 1, "z": 1, "c": 0}, 3)
+    0.5
+    """
+    relevant = _relevant(ranked, gains, k)
+    return len(relevant.intersection(ranked[:k])) / len(relevant)
+
+
+def all_gold_at(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> float:
+    """Return 1 if everything relevant is among the first `k`, else 0.
+
+    What a question over several passages needs: with one of two, nobody can answer it.
+
+    Args:
+        ranked: ids, best first, none twice.
+        gains: id -> gain; what has a gain above 0 is relevant.
+        k: ≥ 1; with fewer places than relevant ids the result is 0.
+
+    Returns:
+        0 or 1.
+
+    Raises:
+        InputError: as `recall_at`.
+
+    >>> all_gold_at(["a", "b", "c"], {"b": 1, "c": 2}, 3)
+    1.0
+    """
+    return float(_relevant(ranked, gains, k).issubset(ranked[:k]))
+
+
+def reciprocal_rank(
+    ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int = 10
+) -> float:
+    """Return 1 divided by the place of the first relevant id; its mean is MRR@k.
+
+    Args:
+        ranked: ids, best first, none twice.
+        gains: id -> gain; what has a gain above 0 is relevant.
+        k: places that count, ≥ 1.
+
+    Returns:
+        In [0, 1]; 0 if nothing relevant is among the first `k`.
+
+    Raises:
+        InputError: as `recall_at`.
+
+    >>> reciprocal_rank(["a", "b", "c"], {"c": 1, "b": 1})
+    0.5
+    """
+    relevant = _relevant(ranked, gains, k)
+    places = (place for place, one in enumerate(ranked[:k], 1) if one in relevant)
+    return 1.0 / next(places, np.inf)
+
+
+def ndcg_at(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> float:
+    """Return the discounted gain of the first `k`, as a share of the best that is possible.
+
+    The gain is the judgement itself, not 2 to its power: so `trec_eval` computes ``ndcg_cut``, and
+    BEIR reports it. For judgements of 0 and 1 the two are the same.
+
+    Args:
+        ranked: ids, best first, none twice.
+        gains: id -> gain, ≥ 0.
+        k: ≥ 1.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        InputError: as `recall_at`.
+
+    >>> round(ndcg_at(["a", "b", "c"], {"b": 3, "c": 1, "z": 2}, 3), 4)
+    0.5025
+
+    Source: Järvelin & Kekäläinen, Cumulated gain-based evaluation of IR techniques (2002), with
+    the discount log2(place + 1) of trec_eval in place of their log_b(place).
+    """
+    _relevant(ranked, gains, k)
+    ideal = sorted(gains.values(), reverse=True)[:k]
+    return _discounted(gains.get(one, 0.0) for one in ranked[:k]) / _discounted(ideal)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One measure over many questions.
+
+    Args:
+        values: the measure of each question.
+        categories: the category of each question.
+
+    >>> Measured((1.0, 0.0, 0.5), ("a", "b", "a")).by_category()
+    {'a': (0.75, 2), 'b': (0.0, 1)}
+    """
+
+    values: tuple[float, ...]
+    categories: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values or len(self.values) != len(self.categories):
+            raise InputError(
+                f"there are {len(self.values)} values and {len(self.categories)} categories; "
+                "allowed are equally many, at least 1"
+            )
+
+    @property
+    def mean(self) -> float:
+        """Return the mean over the questions."""
+        return float(np.mean(self.values))
+
+    def by_category(self) -> dict[str, tuple[float, int]]:
+        """Return the mean and the number of questions of each category, by its name."""
+        found: dict[str, list[float]] = {}
+        for value, category in zip(self.values, self.categories, strict=True):
+            found.setdefault(category, []).append(value)
+        return {name: (float(np.mean(found[name])), len(found[name])) for name in sorted(found)}
+
+
+def _relevant(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> set[Hashable]:
+    if k < 1:
+        raise InputError(f"k is {k!r}; allowed is 1 or more")
+    if len(set(ranked[:k])) != len(ranked[:k]):
+        raise InputError("an id is ranked twice; rank documents once, by their best passage")
+    relevant = {one for one, gain in gains.items() if gain > 0}
+    if not relevant:
+        raise InputError("nothing is relevant to this question; leave it out of the measurement")
+    return relevant
+
+
+def _discounted(gains: Iterable[float]) -> float:
+    return sum(gain / log2(place + 1) for place, gain in enumerate(gains, 1))

@@ -1,0 +1,49 @@
+"""How to search: what is asked of a searcher beside the query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from steersman.errors import InputError
+
+CANDIDATES = 100
+"""Passages that each engine gives; the zero of the convex fusion's scale is the last of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How to search.
+
+    Args:
+        variant: rank by words, by meaning, or by both.
+        k: hits wanted, 1 to 100.
+        fusion: how both become one ranking; `hybrid` alone has it.
+        fusion_weight: of meaning, 0 to 1; `hybrid` alone has it.
+        rerank: ``off``, or the name of one of the searcher's rerankers.
+        expansion: whether passages that the best ones lead to are added.
+
+    Raises:
+        InputError: a value out of its range.
+
+    >>> SearchSettings(k=3).variant
+    'hybrid'
+    """
+
+    variant: Literal["bm25", "dense", "hybrid"] = "hybrid"
+    k: int = 10
+    fusion: Literal["convex", "rrf"] = "convex"
+    fusion_weight: float = 0.5
+    rerank: str = "off"
+    expansion: bool = False
+
+    def __post_init__(self) -> None:
+        if self.variant not in {"bm25", "dense", "hybrid"}:
+            raise InputError(f"variant is {self.variant!r}; allowed are bm25, dense and hybrid")
+        if isinstance(self.k, bool) or self.k not in range(1, CANDIDATES + 1):
+            raise InputError(f"k is {self.k!r}; allowed are 1 to {CANDIDATES}")
+        if self.fusion not in {"convex", "rrf"}:
+            raise InputError(f"fusion is {self.fusion!r}; allowed are convex and rrf")
+        # Written so that NaN is refused as well.
+        if not 0.0 <= self.fusion_weight <= 1.0:
+            raise InputError(f"fusion_weight is {self.fusion_weight!r}; allowed is 0 to 1")

@@ -1,0 +1,168 @@
+"""Search among the passages of a collection: by words, by meaning, by both, and along links."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from steersman.errors import InputError
+from steersman.retrieval.bm25 import Bm25
+from steersman.retrieval.documents import passage_text
+from steersman.retrieval.embeddings import unit_rows
+from steersman.retrieval.engines import Engines, Failures
+from steersman.retrieval.linking import Expanding
+from steersman.retrieval.scored import Scored
+from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.vectors import ExactIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from steersman.retrieval.dense import Embedder
+    from steersman.retrieval.documents import Passage
+    from steersman.retrieval.hits import Found
+    from steersman.retrieval.linking import Links
+    from steersman.retrieval.rerank import Reranker
+    from steersman.retrieval.vectors import VectorIndex
+
+_MAX_QUERY = 20_000
+
+
+class Searcher:
+    """Finds passages of one unchanging collection.
+
+    When the embedder or the vectors' index do not answer, it searches by words alone, says so in
+    what it found, counts it, and logs it once. It may be used by several threads at once.
+
+    Args:
+        passages: what is searched; kept, not copied.
+        embedder: of queries; None: search by words alone.
+        vectors: of the passages, by their positions; None: they are embedded now, and compared
+            exactly.
+        links: between the passages, for searches with `expansion`.
+        rerankers: by the names that `SearchSettings.rerank` may have.
+        expanding: how far links are followed.
+        clock: seconds, monotonic; for the times that are told.
+
+    Attributes:
+        failures: how often a part did not answer, by its name.
+
+    Raises:
+        InputError: vectors without their embedder, of another size or of another number of
+            passages; links of another number; a reranker called ``off``.
+        DataError: The extra ``rag`` is not installed.
+
+    No doctest: it needs an extra; ``tests/retrieval/test_searcher.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        *,
+        embedder: Embedder | None = None,
+        vectors: VectorIndex | None = None,
+        links: Links | None = None,
+        rerankers: Mapping[str, Reranker] | None = None,
+        expanding: Expanding | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        texts = [passage_text(passage) for passage in passages]
+        dense = _dense(texts, embedder, vectors)
+        if links is not None and len(links) != len(passages):
+            raise InputError(
+                f"there are links of {len(links):,} passages, but {len(passages):,} passages; "
+                "link exactly those that are searched"
+            )
+        if rerankers is not None and "off" in rerankers:
+            raise InputError("a reranker is called 'off', which means none; name it otherwise")
+        self._engines = Engines(
+            passages=passages,
+            words=Bm25(texts) if texts else None,
+            dense=dense,
+            links=links,
+            rerankers=dict(rerankers or {}),
+            expanding=expanding or Expanding(),
+            clock=clock,
+            failures=Failures(),
+        )
+
+    @property
+    def passages(self) -> Sequence[Passage]:
+        """The passages that are searched; positions are theirs."""
+        return self._engines.passages
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """How often a part did not answer, by its name: ``dense``, ``rerank``."""
+        return dict(self._engines.failures.counts)
+
+    def search(self, query: str, settings: SearchSettings | None = None) -> Found:
+        """Return the best passages with where they come from.
+
+        Args:
+            query: what is asked, 1 to 20,000 characters.
+            settings: how to search; None for `SearchSettings`' defaults.
+
+        Returns:
+            At most `settings.k` hits.
+
+        Raises:
+            InputError: the query is empty or too long, or the searcher has not what the settings
+                ask for.
+        """
+        return self.scored(query).find(settings or SearchSettings())
+
+    def rank(self, query: str, settings: SearchSettings | None = None) -> NDArray[np.intp]:
+        """Return the positions of the best passages, best first.
+
+        Args:
+            query: what is asked, 1 to 20,000 characters.
+            settings: how to search; None for `SearchSettings`' defaults.
+
+        Returns:
+            At most `settings.k` positions.
+
+        Raises:
+            InputError: as `search`.
+        """
+        return self.scored(query).rank(settings or SearchSettings())
+
+    def scored(self, query: str) -> Scored:
+        """Return a query to be ranked under many settings; the engines are asked once.
+
+        Args:
+            query: what is asked, 1 to 20,000 characters.
+
+        Raises:
+            InputError: the query is empty or too long.
+        """
+        if not query.strip() or len(query) > _MAX_QUERY:
+            raise InputError(
+                f"the query is {query[:40]!r}, {len(query):,} characters; allowed are 1 to "
+                f"{_MAX_QUERY:,}, not all of them blank"
+            )
+        return Scored(self._engines, query)
+
+
+def _dense(
+    texts: Sequence[str], embedder: Embedder | None, vectors: VectorIndex | None
+) -> tuple[Embedder, VectorIndex] | None:
+    if embedder is None:
+        if vectors is None:
+            return None
+        raise InputError("there are vectors and no embedder for queries; give the one they are of")
+    if vectors is None:
+        return embedder, ExactIndex(unit_rows(embedder.encode(texts), len(texts), embedder))
+    if vectors.size != embedder.size:
+        raise InputError(
+            f"the embedder {embedder.name} gives {embedder.size} numbers, but the passages' "
+            f"vectors have {vectors.size}; embed them again, or take the embedder they are of"
+        )
+    if len(vectors) != len(texts):
+        raise InputError(
+            f"there are {len(vectors):,} vectors and {len(texts):,} passages; each needs one"
+        )
+    return embedder, vectors
