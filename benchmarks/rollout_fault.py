@@ -82,7 +82,7 @@ class Fault:
         degraded: Of them, those answered by the fallback.
         failed: Decisions that the candidate could not make.
         reason: Why the controller rolled back.
-        alerts: Names of all that came to the webhook.
+        pages: Names of the alerts that came to who is on call.
         series: Names of all that was scraped.
     """
 
@@ -95,7 +95,7 @@ class Fault:
     degraded: int
     failed: int
     reason: str
-    alerts: tuple[str, ...]
+    pages: tuple[str, ...]
     series: tuple[str, ...]
 
 
@@ -220,6 +220,7 @@ def _break(serving: Canary) -> Fault:
         lambda: watching.webhook.find(_ALERT), f"the alert {_ALERT}", _LONGEST_S
     )
     watching.wait('ALERTS{alertname="SteersmanRolledBack", alertstate="firing"}')
+    delivered = list(watching.webhook.delivered)
     first = f'min_over_time(timestamp(ALERTS{{alertname="{_ALERT}", alertstate="firing"}})[2m:1s])'
     failed = 'sum(steersman_arm_decisions_total{arm="candidate", result="failed"})'
     return Fault(
@@ -232,7 +233,7 @@ def _break(serving: Canary) -> Fault:
         degraded=traffic.counts["degraded"],
         failed=int(_number(watching, failed)),
         reason=end.reason,
-        alerts=tuple(sorted({one.labels["alertname"] for one in watching.webhook.delivered})),
+        pages=tuple(sorted({it.labels["alertname"] for it in delivered if it.path == "/page"})),
         series=tuple(sorted(one["metric"]["__name__"] for one in watching.query(_SERIES))),
     )
 

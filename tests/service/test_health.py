@@ -151,6 +151,21 @@ async def _well() -> list[str]:
     return []
 
 
+def test_what_alerts_count_is_there_before_it_happens() -> None:
+    metrics = Metrics()
+    metrics.on_flush("events")
+    place = ("chat", "route")
+    metrics.arms_of(lambda: [place])
+    arm = ("arm=candidate", "point=route", "process=0", "result=failed", "skill=chat")
+    found = values(metrics.text())
+    assert found["steersman_arm_decisions_total", *arm] == 0
+    assert found["steersman_flush_failures_total", "kind=events", "process=0"] == 0
+    metrics.arm(*place, "candidate", "failed", 0.1)
+    assert values(metrics.text())["steersman_arm_decisions_total", *arm] == 1
+    metrics.arms_of(list)  # the rollout has ended: no count is taken back
+    assert values(metrics.text())["steersman_arm_decisions_total", *arm] == 1
+
+
 def test_nothing_counted_is_still_a_document() -> None:
     assert render({}) == b""
     assert b"steersman_decisions_total" in Metrics().text()

@@ -193,6 +193,12 @@ async def test_status_and_metrics_tell_stage_and_arms(database, tenant, serving)
     async with serving() as s:
         ships, version = await prepared(s, database, tenant)
         rollout = await ships.start(version, "ab", 0.5)
+        await s.until(lambda: any(served.arms is not None for _, served in s.service.replicas))
+        told = (await s.ask("GET", "/metrics", key=None)).body.decode()
+        for arm in ("control", "candidate"):  # as 0 before anybody asks
+            for result in ("ok", "failed", "fallback", "unstored"):
+                labels = f'arm="{arm}",point="depth",process="0",result="{result}",skill="search"'
+                assert f"steersman_arm_decisions_total{{{labels}}} 0.0" in told
         await staged(s, "ab", "candidate")
         await asyncio.sleep(1.0)  # the status page keeps its answer for so long
         (point,) = (await s.ask("GET", "/rl-status")).body["points"]

@@ -56,6 +56,12 @@ def add_gauges(service: Service) -> None:
     gauge("rollout_share", share, partial(_rollouts, replicas, _share), _PLACE)
     loaded = "Whether this process serves the candidate"
     gauge("rollout_candidate_loaded", loaded, partial(_rollouts, replicas, _is_loaded), _PLACE)
+    service.metrics.arms_of(partial(_under_way, replicas))
+
+
+def _under_way(replicas: Replicas) -> list[tuple[str, str]]:
+    """Return skill and name of the points whose rollout is under way."""
+    return [(it.arms.row.skill, it.arms.row.point) for _, it in replicas if it.arms is not None]
 
 
 def _rollouts(

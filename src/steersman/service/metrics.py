@@ -22,6 +22,11 @@ SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 DRAW_SECONDS = (5e-5, 1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 ROWS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 _ARM = ("skill", "point", "arm", "result")
+_ARMS = tuple(
+    (arm, result)
+    for arm in ("control", "candidate")
+    for result in ("ok", "failed", "fallback", "unstored")
+)
 
 
 class Histogram:
@@ -85,6 +90,7 @@ class Metrics:
         self._arms: Counter[tuple[str, ...]] = Counter()
         self._scrubbed: Counter[tuple[str, ...]] = Counter()
         self._flush_failures: Counter[tuple[str, ...]] = Counter()
+        self._under_way: Callable[[], Iterable[tuple[str, str]]] = tuple
         self._gauges: dict[str, tuple[str, tuple[str, ...], Callable[[], Any]]] = {}
         self._process = ProcessCollector(registry=None)
 
@@ -127,6 +133,17 @@ class Metrics:
         if result == "ok":
             self.arm_seconds.observe((skill, point, arm), seconds)
 
+    def arms_of(self, under_way: Callable[[], Iterable[tuple[str, str]]]) -> None:
+        """Tell the arms of these points as 0 from before they are first asked.
+
+        A rate or an increase needs a number to begin with. A candidate is rolled back within
+        seconds; without the 0 all its failures may lie before the first number that is scraped.
+
+        Args:
+            under_way: returns skill and name of the points whose rollout is under way.
+        """
+        self._under_way = under_way
+
     def event(self, kind: str, status: str, count: int = 1) -> None:
         """Count events or records.
 
@@ -164,6 +181,7 @@ class Metrics:
             Takes rows, seconds and whether the server answered.
         """
         labels = (kind,)
+        self._flush_failures[labels] += 0  # told before the first one, as those of arms are
 
         def count(rows: int, seconds: float, answered: bool) -> None:  # noqa: FBT001 (the seam's)
             if answered:
@@ -204,6 +222,8 @@ class Metrics:
         return render({own: self.families(), **(others or {})})
 
     def _counters(self) -> Iterator[Family]:
+        for place in self._under_way():
+            self._arms.update(dict.fromkeys(((*place, *of_arm) for of_arm in _ARMS), 0))
         point = ("skill", "point", "logged", "degraded")
         for name, about, labels, counter in (
             ("decisions", "Decisions answered", point, self._decisions),
