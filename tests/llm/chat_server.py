@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import socketserver
 import threading
 import time
@@ -23,7 +24,8 @@ def completion(text):
 class ChatServer(socketserver.ThreadingTCPServer):
     """Answers at ``/MODE/chat/completions``; what was asked lies in ``asked``.
 
-    ``answer`` is what mode ``ok`` says: a text, or a function of the prompt.
+    ``answer`` is what mode ``ok`` says: a text, or a function of the prompt. A plain server tells
+    whoever speaks TLS to it, unless ``answers_tls`` is off: then it waits for the end of a line.
     """
 
     daemon_threads = True
@@ -35,6 +37,7 @@ class ChatServer(socketserver.ThreadingTCPServer):
         self.asked = []
         self.answer = "blue"
         self.mode = None
+        self.answers_tls = True
         self.stopping = threading.Event()
 
     def url(self, mode="ok"):
@@ -64,6 +67,10 @@ class _Handler(socketserver.StreamRequestHandler):
         self.request.close()
 
     def handle(self):
+        # A TLS ClientHello: random bytes, in which the end of a line may never come.
+        if not self.server.tls and self.rfile.peek(1)[:1] == b"\x16":
+            self.refuse_tls()
+            return
         path = self.rfile.readline().split()[1].decode()
         headers = {}
         while line := self.rfile.readline().strip():
@@ -73,6 +80,15 @@ class _Handler(socketserver.StreamRequestHandler):
         self.server.asked.append((path, headers, body))
         mode = self.server.mode or path.split("/")[1]
         getattr(self, f"do_{mode}")(headers, body)
+
+    def refuse_tls(self):
+        if self.server.answers_tls:
+            self.say(400, b"a plain HTTP request was expected")
+            self.request.shutdown(socket.SHUT_WR)
+        # Unread bytes at the end would reset the connection, and the answer be lost.
+        with suppress(OSError):
+            while self.rfile.read1():
+                pass
 
     def say(self, status, body, *more):
         head = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(body)}", "Connection: close"]

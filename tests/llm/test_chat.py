@@ -241,6 +241,32 @@ def test_a_plain_server_where_tls_is_expected(server):
         ChatBackend(url, "small", api_key=KEY).complete("x", timeout_s=20)
 
 
+def test_a_plain_server_that_waits_for_more_is_told_from_a_busy_one(server):
+    url = server.url().replace("http:", "https:")
+    server.answers_tls = False
+    try:
+        with pytest.raises(BackendUnavailableError, match=r"0\.5 s.*does the server speak TLS"):
+            ChatBackend(url, "small", api_key=KEY).complete("x", timeout_s=0.5)
+    finally:
+        server.answers_tls = True
+    assert settled_threads("steersman-llm") == 0
+
+
+def test_no_connection_in_time_is_told_from_a_busy_server():
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        waiting = []
+        # What the kernel takes without anybody accepting; after it, nothing is answered.
+        for _ in range(8):
+            waiting.append(socket.socket())
+            waiting[-1].setblocking(False)
+            waiting[-1].connect_ex(full.getsockname())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}"
+        with pytest.raises(BackendUnavailableError, match=r"0\.3 s: no connection yet"):
+            ChatBackend(url, "small").complete("x", timeout_s=0.3)
+        for one in waiting:
+            one.close()
+
+
 @pytest.mark.parametrize(
     "url", ["", "127.0.0.1:80", "ftp://host", "http://", "http://h:99999", "http://h/?a=1"]
 )

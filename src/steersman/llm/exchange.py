@@ -112,8 +112,8 @@ def post(
     thread.start()
     thread.join(timeout_s)
     if thread.is_alive():
+        message = f"no whole answer in {timeout_s:g} s{talk.waits_for()}"
         talk.cut()
-        message = f"no whole answer in {timeout_s:g} s; is the server busy, or timeout_s too short?"
         raise BackendUnavailableError(message)
     if talk.error is not None:
         raise talk.error
@@ -130,12 +130,22 @@ class _Talk:
         self.error: Exception | None = None
         self._server, self._timeout_s = server, timeout_s
         self._max_bytes = max_bytes
+        self._connection: HTTPConnection | None = None
         self._socket: socket.socket | None = None
         self._is_cut = False
 
+    def waits_for(self) -> str:
+        """Return how far it came, and what may be the reason, as the end of a message."""
+        if self._socket is not None:
+            return "; is the server busy, or timeout_s too short?"
+        if self._server.scheme == "https" and getattr(self._connection, "sock", None) is not None:
+            advice = "does the server speak TLS? If it does not, base_url begins with http://"
+            return f": it connected, and the TLS handshake was not answered; {advice}"
+        return ": no connection yet; check the address, and that nothing on the way drops it"
+
     def run(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         try:
-            connection = self._server.connection(self._timeout_s)
+            self._connection = connection = self._server.connection(self._timeout_s)
             with closing(connection):
                 self.reply = self._exchange(connection, path, body, headers)
         except (HTTPError, HTTPException, OSError) as error:
