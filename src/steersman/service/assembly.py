@@ -172,7 +172,7 @@ class Service:
             self.metrics,
             storing=self.storing,
         )
-        reading = self.breakers["reading"]
+        reading, acting = self.breakers["reading"], self.breakers["rollouts"]
         pages = (
             writing,
             Health(
@@ -183,19 +183,8 @@ class Service:
                 self._beside,
             ),
             Explain(self.pool, reading, self.breakers["rebuilding"], self.verified),
-            Snapshots(
-                self.database,
-                self.pool,
-                reading=reading,
-                acting=self.breakers["rollouts"],
-            ),
-            Rollouts(
-                self.database,
-                self.pool,
-                self.verified,
-                reading=reading,
-                acting=self.breakers["rollouts"],
-            ),
+            Snapshots(self.database, self.pool, reading=reading, acting=acting),
+            Rollouts(self.database, self.pool, self.verified, reading=reading, acting=acting),
             StatusPage(self.pool, reading, self.guard, self.replicas),
             KeyAdmin(self.database, secret, self.breakers["administering"]),
             Descriptions(),
