@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -203,7 +204,7 @@ def load_recorded(file: Path) -> Recorded:
                 raise DataError(f"{file}: format {head['format']!r}, known is {_FORMAT}; record it "
                                 "again with `steersman tune record`")  # fmt: skip
             return _restored(head, arrays)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, zlib.error, zipfile.BadZipFile) as error:
         message = (
             f"{file}: no recorded evaluations: {error}; make them with `steersman tune record`"
         )

@@ -51,7 +51,7 @@ def stratified(categories: Sequence[str], rng: np.random.Generator, share: float
     _labels, kinds = np.unique(np.asarray(categories), return_inverse=True)
     # Ordered by category and at random within it: a stride then takes from each its share.
     order = np.lexsort((rng.random(len(kinds)), kinds))
-    marks = np.floor((np.arange(len(order) + 1) + rng.random()) * share)
+    marks = np.floor(np.arange(len(order) + 1) * share + rng.random())
     held = np.diff(marks) > 0
     if held.all() or not held.any():
         held[rng.integers(len(held))] ^= True

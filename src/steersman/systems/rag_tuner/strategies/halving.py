@@ -75,7 +75,7 @@ class Halving:
         most = max(map(self._ledger.evaluations, held), default=0)
         # Half as often is as far as one rung down: the winner of a bracket that has just begun.
         often = [one for one in held if self._ledger.evaluations(one) > most / _KEPT]
-        return self._ledger.best(often)
+        return self._ledger.best(often or None)
 
     def _climb(self, rng: np.random.Generator) -> None:
         if len(self._rung) > 1:

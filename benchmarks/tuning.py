@@ -1,0 +1,217 @@
+"""The RAG tuner: what tuning brings on held-out questions, and who finds it with least trying.
+
+``--sets`` names folders of ``--data`` in one of the two formats of judged collections; cranfield,
+scifact and hotpotqa unless told otherwise. Quality comes from judgements alone: F is recall@k and R
+is nDCG@min(k, 10), latency is measured here (unit 100 ms), and k passages cost k/16. Every
+configuration is evaluated on every question first (extra ``rag``; the machine's cache of embedded
+texts makes the second run quicker), and strategies are tried on that.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from benchmarks.report import Figure, command
+from steersman.errors import DataError
+from steersman.retrieval import CosineReranker, Searcher, link_titles, load_judged
+from steersman.systems.interrogator.trial import cached_minilm
+from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.policy_config import load_policy_config
+from steersman.systems.rag_tuner.recording import record
+from steersman.systems.rag_tuner.reward import reward_of
+from steersman.systems.rag_tuner.slices import rotating, stratified
+from steersman.systems.rag_tuner.strategies import DEFAULT, NAMES, build_strategy
+from steersman.systems.rag_tuner.tuning import tune
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from benchmarks.report import Options
+    from steersman.systems.rag_tuner.policy_config import Tuned
+    from steersman.systems.rag_tuner.recorded import Recorded
+
+    Floats = NDArray[np.float64]
+
+_SETS = ("cranfield", "scifact", "hotpotqa")
+_BASELINE = Configuration("rrf", k=10)
+_SLICE = 32
+_AFTER = (20, 40, 80, 160)
+_SPLITS, _SEEDS, _EVALUATIONS = 40, 10, 80
+_CLOSE = 0.005
+
+
+def run(options: Options) -> Iterator[Figure]:
+    """Measure the chosen sets."""
+    for name in options.sets or _SETS:
+        recorded = _recorded(name, options)
+        for called, tuned in policies().items():
+            yield from _measured(f"{name}, {called} weights", recorded, tuned, options)
+
+
+def policies() -> dict[str, Tuned]:
+    """Return the two sets of reward weights, on the units of this benchmark."""
+    shipped = load_policy_config()
+    units = shipped.thresholds.model_copy(update={"latency_ref_ms": 100.0})
+    light = shipped.reward_weights.model_copy(update={"gamma": 0.05, "delta": 0.05})
+    default = shipped.model_copy(update={"thresholds": units})
+    return {"light": default.model_copy(update={"reward_weights": light}), "default": default}
+
+
+def _recorded(name: str, options: Options) -> Recorded:
+    collection = load_judged(options.folder(name, "the place that its README names"))
+    with cached_minilm() as embedder:
+        searcher = Searcher(
+            collection.passages,
+            embedder=embedder,
+            links=link_titles(collection.passages),
+            rerankers={"cosine": CosineReranker(embedder)},
+        )
+        space = load_policy_config().space
+        return record(searcher, collection, space, about={"embedder": embedder.name})
+
+
+def _measured(about: str, recorded: Recorded, tuned: Tuned, options: Options) -> Iterator[Figure]:
+    world = World(recorded, tuned)
+    splits, seeds = (4, 2) if options.quick else (_SPLITS, _SEEDS)
+    with get_context("spawn").Pool(2) as pool:
+        gained = pool.map(partial(held_out_gain, world), range(splits))
+        tried = {
+            name: np.array(pool.map(partial(regrets, world, name), range(seeds))) for name in NAMES
+        }
+    yield from _gain(about, gained, world)
+    yield from _regret(about, tried)
+
+
+class World(NamedTuple):
+    """A recording and what it is judged by."""
+
+    recorded: Recorded
+    tuned: Tuned
+
+
+def mean_rewards(world: World, queries: NDArray[np.intp]) -> Floats:
+    """Return the mean reward of every configuration on some queries."""
+    recorded, tuned = world
+    batches = (recorded.evaluate(one, queries) for one in tuned.space.all)
+    return np.array([reward_of(batch, tuned).per_query.mean() for batch in batches])
+
+
+# -- what tuning brings ---------------------------------------------------------------------------
+
+
+class Gained(NamedTuple):
+    """One split: what was recommended, and its reward over the baseline on held-out queries."""
+
+    configuration: Configuration
+    held_out: NDArray[np.intp]
+    ahead: Floats
+
+
+def held_out_gain(world: World, seed: int) -> Gained:
+    """Tune on one half of the queries, compare on the other."""
+    recorded, tuned = world
+    rng = np.random.default_rng([seed, 1])
+    split = stratified(recorded.categories, rng)
+    strategy = build_strategy(DEFAULT, tuned, queries=len(recorded), seed=seed)
+    slices = rotating(split.tuning, _SLICE, rng)
+    for _ in tune(strategy, recorded, tuned, slices, evaluations=_EVALUATIONS, rng=rng):
+        pass
+    chosen = strategy.recommend()
+    rewards = [
+        reward_of(recorded.evaluate(one, split.held_out), tuned).per_query
+        for one in (chosen, _BASELINE)
+    ]
+    return Gained(chosen, split.held_out, rewards[0] - rewards[1])
+
+
+def _gain(about: str, gained: list[Gained], world: World) -> Iterator[Figure]:
+    mean, half = paired(gained, len(world.recorded))
+    kinds = [str(one.configuration) for one in gained]
+    most = max(set(kinds), key=kinds.count)
+    print(f"{about}: {kinds.count(most)} of {len(kinds)} splits chose {most}", file=sys.stderr)
+    everything = np.arange(len(world.recorded))
+    static = float(reward_of(world.recorded.evaluate(_BASELINE, everything), world.tuned)
+                   .per_query.mean())  # fmt: skip
+    aim = "light" in about
+    yield Figure(
+        f"{about}: held-out reward over rrf k=10",
+        mean, mean - half, mean + half,
+        goal="> 0" if aim else None, holds=mean - half > 0 if aim else None,
+        peers={"rrf k=10 itself": static, "best fixed in hindsight": _hindsight(world) - static},
+    )  # fmt: skip
+
+
+def _hindsight(world: World) -> float:
+    return float(mean_rewards(world, np.arange(len(world.recorded))).max())
+
+
+def paired(gained: list[Gained], queries: int) -> tuple[float, float]:
+    """Return the mean gain over splits and half the width of its 95 % interval.
+
+    Splits share their queries, so a t interval over splits alone is too narrow. Two others are
+    formed and the wider is taken: over splits with the correction of Nadeau & Bengio (2003),
+    section 3, and over queries, each with its mean gain over the splits that held it out.
+    """
+    of_split = np.array([one.ahead.mean() for one in gained])
+    count = len(of_split)
+    share = np.mean([len(one.held_out) / (queries - len(one.held_out)) for one in gained])
+    over_splits = stdtrit(count - 1, 0.975) * of_split.std(ddof=1) * np.sqrt(1 / count + share)
+    sums, times = np.zeros(queries), np.zeros(queries)
+    for one in gained:
+        sums[one.held_out] += one.ahead
+        times[one.held_out] += 1
+    of_query = sums[times > 0] / times[times > 0]
+    known = len(of_query)
+    over_queries = stdtrit(known - 1, 0.975) * of_query.std(ddof=1) / np.sqrt(known)
+    return float(of_split.mean()), float(max(over_splits, over_queries))
+
+
+# -- who finds it ---------------------------------------------------------------------------------
+
+
+def regrets(world: World, name: str, seed: int) -> list[float]:
+    """Return how far below the best a strategy's recommendation is, after so many evaluations."""
+    recorded, tuned = world
+    rng = np.random.default_rng([seed, 2])
+    everything = np.arange(len(recorded))
+    true = mean_rewards(world, everything)
+    strategy = build_strategy(name, tuned, queries=len(recorded), seed=seed)
+    slices = rotating(everything, _SLICE, rng)
+    told = tune(strategy, recorded, tuned, slices, evaluations=max(_AFTER), rng=rng)
+    return [
+        float(true.max() - true[tuned.space.index[strategy.recommend()]])
+        for one in told
+        if one.number in _AFTER
+    ]
+
+
+def _regret(about: str, tried: dict[str, NDArray[np.float64]]) -> Iterator[Figure]:
+    for place, after in enumerate(_AFTER):
+        at = {name: found[:, place] for name, found in tried.items()}
+        mine = at[DEFAULT]
+        half = stdtrit(len(mine) - 1, 0.975) * mine.std(ddof=1) / np.sqrt(len(mine))
+        peers = {name: float(of.mean()) for name, of in at.items() if name != DEFAULT}
+        if after <= 40:
+            goal, holds = "<= random", bool(mine.mean() <= peers["random"])
+        else:
+            goal, holds = "<= best + .005", bool(mine.mean() <= min(peers.values()) + _CLOSE)
+        yield Figure(
+            f"{about}: regret of {DEFAULT} after {after} evaluations",
+            float(mine.mean()), float(mine.mean() - half), float(mine.mean() + half),
+            goal=goal, holds=holds, peers=peers,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    try:
+        command("tuning", run, doc=__doc__)
+    except DataError as missing:
+        sys.exit(str(missing))

@@ -1,0 +1,46 @@
+"""Strategies by name, as commands and benchmarks ask for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.errors import InputError
+from steersman.systems.rag_tuner.strategies.factored import Factored
+from steersman.systems.rag_tuner.strategies.halving import Halving
+from steersman.systems.rag_tuner.strategies.random import Random
+from steersman.systems.rag_tuner.strategies.tpe import Tpe
+
+if TYPE_CHECKING:
+    from steersman.systems.rag_tuner.policy_config import Tuned
+    from steersman.systems.rag_tuner.strategies.base import Strategy
+
+DEFAULT = "factored"
+NAMES = (DEFAULT, "halving", "random", "tpe")
+
+
+def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> Strategy:
+    """Return a strategy that has learned nothing yet.
+
+    Args:
+        name: One of `NAMES`.
+        tuned: Bounds, gates, weights.
+        queries: How many queries there are to draw slices from, ≥ 1.
+        seed: Of those that have a generator of their own; the others draw from what `ask` is given.
+
+    Raises:
+        InputError: There is no such strategy.
+        DataError: It needs an extra that is not installed.
+
+    >>> from steersman.systems.rag_tuner.policy_config import load_policy_config
+    >>> build_strategy("factored", load_policy_config(), queries=100).name
+    'factored'
+    """
+    if name == DEFAULT:
+        return Factored(tuned, queries)
+    if name == "halving":
+        return Halving(tuned)
+    if name == "random":
+        return Random(tuned)
+    if name == "tpe":
+        return Tpe(tuned, seed)
+    raise InputError(f"unknown strategy {name!r}; known are {', '.join(NAMES)}")

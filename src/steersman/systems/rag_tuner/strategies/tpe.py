@@ -1,0 +1,113 @@
+"""Optuna's tree-structured Parzen estimator, behind the same questions as the others."""
+
+from __future__ import annotations
+
+import warnings
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import DataError
+from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.strategies.base import Asked, Ledger
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import numpy as np
+
+    from steersman.systems.rag_tuner.policy_config import Tuned
+    from steersman.systems.rag_tuner.reward import Batch, Reward
+
+
+class Tpe:
+    """Optuna's TPE sampler over the same space; the best mean is recommended.
+
+    It draws from densities over single parts that it does not tell, so its propensities are not
+    known and given as 1: what it tried is no evidence off-policy.
+
+    Args:
+        tuned: Bounds and gates.
+        seed: Of its sampler.
+
+    Raises:
+        DataError: The extra ``tune`` is not installed.
+
+    No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_strategies.py``
+    shows it.
+
+    Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization (2011), section 4;
+    constraints as Optuna has them: trials that break a gate come after all that do not.
+    """
+
+    name = "tpe"
+
+    def __init__(self, tuned: Tuned, seed: int = 0) -> None:
+        optuna = _library()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._space = tuned.space
+        self._ledger = Ledger(tuned)
+        with warnings.catch_warnings():
+            # Its options for dependent parts are marked so; the version is pinned.
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        self._failed = optuna.trial.TrialState.FAIL
+        self._trials: dict[Configuration, list[Any]] = {}
+
+    def ask(self, rng: np.random.Generator) -> Asked:
+        """Return what the sampler suggests.
+
+        Args:
+            rng: Not used; the sampler has a generator of its own.
+        """
+        trial = self._study.ask()
+        space = self._space
+        variant = trial.suggest_categorical("variant", space.variants)
+        weighted = variant == "hybrid"
+        low, high = space.weights[0], space.weights[-1]
+        step = space.weights[1] - low if len(space.weights) > 1 else None
+        suggested = Configuration(
+            variant=variant,
+            k=trial.suggest_int("k", space.ks[0], space.ks[-1]),
+            rerank=trial.suggest_categorical("rerank", space.rerank),
+            fusion_weight=(
+                trial.suggest_float("fusion_weight", low, high, step=step) if weighted else 0.5
+            ),
+            expansion=trial.suggest_categorical("expansion", space.expansion),
+            prompt=trial.suggest_categorical("prompt", space.prompts),
+        )
+        found = min(space.weights, key=lambda one: abs(one - suggested.fusion_weight))
+        asked = Configuration.of(suggested.parts() | {"fusion_weight": found}).canonical()
+        self._trials.setdefault(asked, []).append(trial)
+        return Asked(asked, 1.0)
+
+    def tell(self, batch: Batch, reward: Reward) -> None:
+        """Tell the sampler.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth; the penalty of broken gates is in it.
+        """
+        self._ledger.enter(batch, reward)
+        waiting = self._trials.get(batch.configuration)
+        if waiting:
+            judged = not isnan(reward.value)
+            state = None if judged else self._failed
+            self._study.tell(waiting.pop(0), reward.value if judged else None, state=state)
+
+    def recommend(self) -> Configuration:
+        """Return the best mean of those that hold every gate.
+
+        Raises:
+            InputError: There is none.
+        """
+        return self._ledger.best()
+
+
+def _library() -> ModuleType:
+    try:
+        import optuna  # noqa: PLC0415 - an extra
+    except ImportError as missing:
+        message = "TPE needs the package optuna; install it with: pip install 'steersman[tune]'"
+        raise DataError(message) from missing
+    return optuna

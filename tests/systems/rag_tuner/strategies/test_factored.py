@@ -1,0 +1,40 @@
+"""Its distribution is exact, and gates are stronger than its beliefs."""
+
+import numpy as np
+import pytest
+
+from steersman.systems.rag_tuner.reward import reward_of
+from steersman.systems.rag_tuner.strategies import Factored
+from tests.systems.rag_tuner.worlds import tuned, world
+
+WORLD, TUNED = world(), tuned(gamma=0.05, delta=0.05)
+
+
+def learned(policy=TUNED, evaluations=10):
+    strategy, rng = Factored(policy, len(WORLD)), np.random.default_rng(0)
+    for _ in range(evaluations):
+        asked = strategy.ask(rng)
+        batch = WORLD.evaluate(asked.configuration, rng.choice(len(WORLD), 32, replace=False))
+        strategy.tell(batch, reward_of(batch, policy))
+    return strategy
+
+
+def test_the_propensity_is_the_mass_that_it_was_drawn_from():
+    strategy = learned()
+    masses = strategy.distribution(np.random.default_rng(5))
+    asked = strategy.ask(np.random.default_rng(5))  # the same posterior draws
+    assert masses.sum() == pytest.approx(1)
+    assert asked.propensity == masses[TUNED.space.index[asked.configuration]]
+    assert (masses >= 0.05 * TUNED.space.draw_probabilities - 1e-15).all()
+
+
+def test_what_broke_a_gate_comes_by_the_floor_alone():
+    limits = TUNED.thresholds.model_copy(update={"p95_latency_ms": 6.0})
+    policy = TUNED.model_copy(update={"thresholds": limits})
+    strategy = learned(policy, 25)
+    masses = strategy.distribution(np.random.default_rng(1))
+    broken = strategy._broken()
+    assert broken
+    floor = 0.05 * policy.space.draw_probabilities
+    assert masses[broken] == pytest.approx(floor[broken])
+    assert strategy.recommend() not in [policy.space.all[place] for place in broken]

@@ -1,0 +1,70 @@
+"""Splits and slices: nothing on both sides, every query in its turn."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steersman.errors import InputError
+from steersman.systems.rag_tuner.slices import enough, rotating, stratified, temporal
+
+
+@given(
+    st.lists(st.sampled_from("abc"), min_size=2, max_size=60),
+    st.floats(0.05, 0.95),
+    st.integers(0, 99),
+)
+def test_every_query_is_on_one_side_and_every_category_on_both(kinds, share, seed):
+    split = stratified(kinds, np.random.default_rng(seed), share)
+    assert sorted([*split.tuning, *split.held_out]) == list(range(len(kinds)))
+    assert len(split.tuning)
+    assert len(split.held_out)
+    for kind in set(kinds):
+        held = sum(kinds[place] == kind for place in split.held_out)
+        assert abs(held - share * kinds.count(kind)) <= 2
+
+
+def test_each_query_is_held_out_as_often_as_any_other():
+    kinds = ["a"] * 10 + ["b"] * 3
+    held = np.zeros(13)
+    for seed in range(2_000):
+        held[stratified(kinds, np.random.default_rng(seed), 0.4).held_out] += 1
+    assert np.abs(held / 2_000 - 0.4).max() < 4 * np.sqrt(0.24 / 2_000)
+
+
+def test_the_latest_are_held_out():
+    split = temporal([5.0, 1.0, 4.0, 2.0, 3.0], 0.4)
+    assert split.held_out.tolist() == [0, 2]
+    assert split.tuning.tolist() == [1, 3, 4]
+
+
+@given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 99))
+def test_slices_go_round(count, size, seed):
+    places = np.arange(100, 100 + count)
+    taken = list(islice(rotating(places, size, np.random.default_rng(seed)), 7))
+    assert all(len(set(one)) == len(one) == min(size, count) for one in taken)
+    seen = np.unique(np.concatenate(taken), return_counts=True)[1]
+    assert set(np.concatenate(taken)) <= set(places)
+    assert seen.max() - (seen.min() if len(seen) == count else 0) <= 2
+
+
+def test_too_few_to_show_it_is_said_beforehand():
+    assert enough(547, 0.25, 0.03)[0]
+    within, least = enough(500, 0.25, 0.03)
+    assert not within
+    assert 0.030 < least < 0.032
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, float("nan")])
+def test_no_split(share):
+    with pytest.raises(InputError, match="share"):
+        stratified(["a", "b"], np.random.default_rng(0), share)
+    with pytest.raises(InputError, match="1 queries"):
+        temporal([1.0])
+
+
+def test_no_slice():
+    with pytest.raises(InputError, match="0 queries"):
+        next(rotating(np.arange(0), 3, np.random.default_rng(0)))
