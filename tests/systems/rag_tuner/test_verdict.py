@@ -1,0 +1,105 @@
+"""Verdicts on held-out queries, and where configurations stand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, ttest_1samp
+
+from steersman.errors import InputError
+from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.frontier import places, undominated
+from steersman.systems.rag_tuner.reward import Batch
+from steersman.systems.rag_tuner.verdict import judge, needed
+from tests.systems.rag_tuner.worlds import tuned, world
+
+FREE = tuned(gamma=0.0, delta=0.0)
+ONE, OTHER = Configuration(k=5), Configuration("bm25", k=9)
+
+
+def batch(quality, configuration=ONE, **more):
+    count = len(quality)
+    given = {
+        "queries": np.arange(count),
+        "quality": np.repeat(np.asarray(quality, float)[:, None], 2, axis=1),
+        "latency_ms": np.full(count, 10.0),
+        "cost": np.full(count, 0.1),
+        "failed": np.zeros(count, bool),
+        "violations": np.zeros(count, bool),
+        "measures": ("recall", "ndcg"),
+    }
+    return Batch(configuration=configuration, **given | more)
+
+
+def test_the_interval_is_the_paired_t_interval():
+    rng = np.random.default_rng(0)
+    mine, its = rng.uniform(0.3, 0.9, 40), rng.uniform(0.3, 0.9, 40)
+    found = judge(batch(mine), batch(its, OTHER), FREE)
+    known = ttest_1samp(mine - its, 0).confidence_interval(0.95)
+    assert (found.low, found.high) == (pytest.approx(known.low), pytest.approx(known.high))
+    assert found.queries == 40
+
+
+@pytest.mark.parametrize(("by", "state"), [(0.1, "gain"), (-0.1, "loss"), (0.0, "no gain")])
+def test_states(by, state):
+    rng = np.random.default_rng(1)
+    its = rng.uniform(0.3, 0.8, 60)
+    found = judge(batch(its + by + rng.normal(0, 0.02, 60)), batch(its, OTHER), FREE)
+    assert found.state == state
+    assert (found.needed > 0) == (state == "no gain")
+    assert str(found).startswith({"gain": "Gain", "loss": "Loss"}.get(state, "No gain is shown"))
+
+
+def test_a_gate_is_stronger_than_any_gain():
+    its = np.full(30, 0.2)
+    slow = batch(np.full(30, 0.9), latency_ms=np.full(30, 900.0))
+    found = judge(slow, batch(its, OTHER), FREE)
+    assert (found.state, found.breaches) == ("breach", ("p95_latency_ms",))
+    assert "May not serve" in str(found)
+
+
+def test_no_gain_is_called_a_gain_in_two_and_a_half_of_a_hundred():
+    rng = np.random.default_rng(2)
+    runs, called = 2_000, 0
+    for _ in range(runs):
+        its = rng.uniform(0.3, 0.7, 50)
+        called += (
+            judge(batch(its + rng.normal(0, 0.1, 50)), batch(its, OTHER), FREE).state == "gain"
+        )
+    assert binom.ppf(0.001, runs, 0.025) <= called <= binom.ppf(0.999, runs, 0.025)
+
+
+def test_what_it_would_cost_to_know_more():
+    assert needed(0.03, 0.25) == 547
+    assert needed(0.0001, 0.25, least=0.03) == 547
+    assert needed(-0.2, 0.25, least=0.03) == 547
+    assert needed(0.1, 0.0) == 2
+
+
+def test_only_the_same_queries_are_compared():
+    with pytest.raises(InputError, match="different queries"):
+        judge(batch([0.5, 0.5]), batch([0.5, 0.5], OTHER, queries=np.array([1, 0])), FREE)
+    undefined = batch([0.5, np.nan, np.nan])
+    with pytest.raises(InputError, match="1 queries could be scored"):
+        judge(undefined, batch([0.5, 0.5, 0.5], OTHER), FREE)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=15))
+def test_undominated_is_what_no_other_beats(rows):
+    losses = np.array(rows, float).reshape(-1, 3)
+    for row, mark in zip(losses, undominated(losses), strict=True):
+        beaten = any((other <= row).all() and (other < row).any() for other in losses)
+        assert mark == (not beaten)
+
+
+def test_where_configurations_stand():
+    recorded = world(queries=50)
+    batches = [recorded.evaluate(one, np.arange(50)) for one in (ONE, OTHER)]
+    better = replace(batches[0], quality=np.ones((50, 2)))
+    found = places([better, batches[1]], FREE)
+    assert [one.best for one in found] == [True, False]
+    assert found[0].low == found[0].quality == found[0].high == 1.0
+    assert found[1].low < found[1].quality < found[1].high
+    assert (found[1].latency_ms, found[1].cost) == (5.0, pytest.approx(9 / 16))
