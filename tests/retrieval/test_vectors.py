@@ -1,0 +1,59 @@
+"""The exact index finds the nearest vectors, and takes none that are not of length one."""
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.retrieval import ExactIndex
+
+
+def unit(rows):
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 1), (7, 3), (500, 32)])
+@pytest.mark.parametrize("k", [1, 5, 1000])
+def test_the_nearest_are_those_of_comparing_all(count, size, k):
+    rng = np.random.default_rng(count)
+    rows, queries = (unit(rng.standard_normal((n, size))) for n in (count, 20))
+    index = ExactIndex(rows)
+    assert (len(index), index.size) == (count, size)
+    for query in queries:
+        positions, cosines = index.search(query, k)
+        exact = rows.astype(np.float64) @ query.astype(np.float64)
+        assert len(positions) == min(k, count)
+        np.testing.assert_allclose(cosines, exact[positions], atol=1e-6)
+        np.testing.assert_allclose(cosines, np.sort(exact)[::-1][:k], atol=1e-6)
+
+
+def test_equal_vectors_come_by_position():
+    rows = np.tile(unit(np.ones((1, 4))), (9, 1))
+    assert ExactIndex(rows).search(rows[0], 3)[0].tolist() == [0, 1, 2]
+
+
+def test_no_vector_is_an_empty_answer():
+    index = ExactIndex(np.zeros((0, 4), np.float32))
+    positions, cosines = index.search(np.array([1, 0, 0, 0], np.float32), 5)
+    assert (len(positions), len(cosines)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (np.ones(4), "shape"),
+        (np.ones((2, 0)), "shape"),
+        (np.array([[1.0, 0.0], [1.0, 1.0]]), "vector 1 has length 1.41"),
+        (np.array([[np.nan, 0.0]]), "vector 0 has length nan"),
+        (np.array([[1.0, 0.0], [np.inf, 0.0]]), "vector 1 has length inf"),
+        (np.zeros((1, 3)), "vector 0 has length 0"),
+    ],
+)
+def test_vectors_that_cannot_be_compared_are_refused(rows, says):
+    with pytest.raises(InputError, match=says):
+        ExactIndex(rows.astype(np.float32))
+
+
+def test_a_query_of_another_size_is_refused():
+    index = ExactIndex(np.eye(3, dtype=np.float32))
+    with pytest.raises(InputError, match=r"\(2,\).*3 numbers: embed both with the same embedder"):
+        index.search(np.array([1, 0], np.float32), 1)
