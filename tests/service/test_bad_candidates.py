@@ -13,7 +13,9 @@ import pytest
 from steersman.rollout import Wanted, start
 from steersman.service import Verified
 from tests.learn.world import bits
+from tests.service.points import POINT as DOCUMENT
 from tests.service.rollouts import decision, teach, until
+from tests.service.test_retracting import third_that_cannot_be_had
 from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import ask_units, prepared, staged
 
@@ -59,7 +61,8 @@ async def test_control_serves_for_what_does_not_verify(harm, database, tenant, s
         assert point["problem"]
         assert point["rollout"].get("candidate_loaded", False) is False
         text = (await s.ask("GET", "/metrics", key=None)).body.decode()
-        counted = re.search(r"steersman_arm_decisions_total{.*fallback.*} (\d+)", text)
+        series = 'steersman_arm_decisions_total{arm="candidate"'
+        counted = re.search(rf"{series}.*fallback.*}} (\d+)", text)
         assert counted is not None
         assert int(counted[1]) > 60
 
@@ -179,6 +182,24 @@ async def test_a_control_that_cannot_be_loaded_is_stood_in_for(database, tenant,
         one = await decision(s)
         assert (one["snapshot"], one["update_seq"], one["degraded"]) == ("0.1.0", 0, False)
         assert s.service.replicas.problem(tenant.id, *POINT)
+
+
+@pytest.mark.slow
+async def test_what_was_never_proven_stands_in_for_nothing(database, tenant, serving) -> None:
+    async with serving() as s:
+        ships, first = await prepared(s, database, tenant)
+        await ships.serve(first)
+        await until(s, snapshot=first)
+        await teach(s, database, 10, bases=s.service.verified)
+        harmful = (await ships.publish()).version
+        tried = await ships.start(harmful, "ab", 0.5)
+        await ships.move(tried, status="rolled_back", reason="a test")
+        another = (await ships.publish(spec=DOCUMENT.replace("lin_ucb", "lin_ts"))).version
+        third = await third_that_cannot_be_had(s, database, ships)
+        home = s.home
+    assert len({first, harmful, another, third}) == 4
+    async with serving(home=home) as s:
+        assert (await decision(s))["snapshot"] == first
 
 
 async def test_a_candidate_that_is_taken_back_stops_serving(database, tenant, serving) -> None:

@@ -31,7 +31,7 @@ from steersman.registry.versions import Version
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -202,13 +202,21 @@ class Consumer:
             raise VerificationError(message) from error
         return found
 
-    def load(self, skill: str, point: str, version: str | None = None) -> Loaded:
+    def load(
+        self,
+        skill: str,
+        point: str,
+        version: str | None = None,
+        *,
+        among: Collection[str] | None = None,
+    ) -> Loaded:
         """Return a state that verified.
 
         Args:
             skill: of the decision point.
             point: its name.
             version: a published one; None: the newest that can be had, of the right major version.
+            among: without ``version``: the only ones that will do; None: any.
 
         Returns:
             The state; with ``reasons`` if newer ones could not be had.
@@ -222,6 +230,7 @@ class Consumer:
         if version is not None:
             return self._load(known, self._named(known, skill, point, version), (), chosen=False)
         found = self._releases(known, skill, point, self._major_for(skill, point))
+        found = [it for it in found if among is None or str(it.version) in among]
         reasons = list(self._following.last.reasons) if self._following.last else []
         tried: list[str] = []
         for release in found:
@@ -231,7 +240,8 @@ class Consumer:
                 _log.warning("%s/%s %s: %s", skill, point, release.version, error)
                 tried.append(str(error))
         if not found:
-            message = f"no version of {skill}/{point} is published; publish one"
+            wanted = "" if among is None else " that will do"
+            message = f"no version of {skill}/{point}{wanted} is published; publish one"
             raise MissingSnapshotError(message)
         message = f"no version of {skill}/{point} can be loaded: {'; '.join(tried)}"
         raise VerificationError(message)

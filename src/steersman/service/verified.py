@@ -20,10 +20,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from steersman.errors import MissingSnapshotError, SnapshotError, VerificationError
 from steersman.policies import load_policy
 from steersman.registry import Consumer
-from steersman.store import find_snapshot, initial_policy, learned_from, spec_of
+from steersman.store import (
+    find_snapshot,
+    initial_policy,
+    learned_from,
+    rollouts_of,
+    snapshots_of,
+    spec_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from uuid import UUID
 
     from steersman.policies import ChoicePolicy
@@ -172,7 +179,10 @@ class Verified:
         return Prepared(lambda: _fitting(loaded, sought))
 
     async def last_good(self, connection: Any, row: PointRow) -> PointRow:
-        """Return a point with the newest snapshot that verifies.
+        """Return a point with the newest snapshot that verifies and was made of what served.
+
+        A candidate is signed before anybody was served by it: one of another declaration that was
+        not promoted, one that is being tried and one that was rolled back are not among them.
 
         Args:
             connection: within a transaction of the tenant.
@@ -183,8 +193,10 @@ class Verified:
             StateError: the store knows nothing of it.
         """
         tenant = await self._name(connection, row.tenant)
-        loaded = await self._load(tenant, row.skill, row.point)
         point = row.tenant, row.skill, row.point
+        loaded = await self._load(
+            tenant, row.skill, row.point, among=await _proven(connection, row)
+        )
         found = await find_snapshot(connection, point, _description(loaded).version)
         return await of_snapshot(connection, row, found)
 
@@ -195,15 +207,19 @@ class Verified:
             self._names[tenant] = name
         return name
 
-    async def _load(self, tenant: str, *wanted: str) -> Loaded:
+    async def _load(
+        self, tenant: str, *wanted: str, among: Collection[str] | None = None
+    ) -> Loaded:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._load_now, tenant, wanted)
+        return await loop.run_in_executor(self._threads, self._load_now, tenant, wanted, among)
 
-    def _load_now(self, tenant: str, wanted: tuple[str, ...]) -> Loaded:
+    def _load_now(
+        self, tenant: str, wanted: tuple[str, ...], among: Collection[str] | None
+    ) -> Loaded:
         known = self._consumers.get(tenant)
         if known is None:
             known = self._consumers.setdefault(tenant, _Consumers(self._consumer, tenant))
-        return known.load(*wanted)
+        return known.load(*wanted, among=among)
 
     def _consumer(self, tenant: str, timeout_s: float) -> Consumer:
         root = self._home / "trust" / tenant / "root.json"
@@ -227,14 +243,35 @@ class _Consumers:
         self._patient = make(tenant, _PATIENT_S)
         self._lock = threading.Lock()
 
-    def load(self, *wanted: str) -> Loaded:
+    def load(self, *wanted: str, among: Collection[str] | None) -> Loaded:
         """Load a version; what is not known yet is looked for."""
         with self._lock:
             try:
-                return self._quick.load(*wanted)
+                return self._quick.load(*wanted, among=among)
             except SnapshotError:
                 self._patient.refresh()
-                return self._patient.load(*wanted)
+                return self._patient.load(*wanted, among=among)
+
+
+async def _proven(connection: Any, row: PointRow) -> set[str]:
+    """Return the versions of the lines that served, but what is tried now or was rolled back."""
+    point = row.tenant, row.skill, row.point
+    known = {one.version: one for one in await snapshots_of(connection, point)}
+    lines: set[str] = set()
+    line: str | None = row.snapshot
+    while line is not None and line not in lines:
+        lines.add(line)
+        line = (known[line].line or known[line].parent) if line in known else None
+    place = {"skill": row.skill, "point": row.point}
+    rollouts = await rollouts_of(connection, row.tenant, **place, limit=1000)
+    latest = {one.candidate: one for one in reversed(rollouts)}
+    unproven = {
+        version
+        for version, one in latest.items()
+        if one.is_under_way or one.status == "rolled_back"
+    }
+    of_lines = {one.version for one in known.values() if lines & {one.version, one.line}}
+    return of_lines - unproven
 
 
 async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> PointRow:
