@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -51,14 +52,10 @@ async def test_every_route_is_described_and_every_description_is_a_route(serving
 def test_every_reference_leads_somewhere_and_every_schema_is_valid() -> None:
     schemas = document()["components"]["schemas"]
     text = json.dumps(document(), default=lambda value: value.title)
-    for reference in set(json.loads(f"[{','.join(_references(text))}]")):
+    for reference in set(re.findall(r'"\$ref": "(.*?)"', text)):
         assert reference.removeprefix("#/components/schemas/") in schemas
     for schema in schemas.values():
         jsonschema.Draft202012Validator.check_schema(schema)
-
-
-def _references(text: str) -> list[str]:
-    return [part.split("}")[0].strip() for part in text.split('"$ref":')[1:]]
 
 
 def test_every_property_says_what_it_is() -> None:

@@ -169,6 +169,16 @@ OPERATIONS: tuple[Operation, ...] = (
         status=201,
     ),
     Operation(
+        "post",
+        "/v1/rollouts/plan",
+        "How many units and days a rollout will take; nothing is started",
+        "ShownForecast",
+        "read",
+        ref("NewForecast"),
+        {"one": {"skill": "assistant", "decision": "route", "effect": 0.03}},
+        ("not_found",),
+    ),
+    Operation(
         "get",
         "/v1/rollouts/{id}",
         "Where a rollout stands, why, and what may be done",

@@ -13,6 +13,7 @@ from steersman.errors import InputError, RolloutError, SnapshotError, StateError
 from steersman.rollout import Wanted, act, explain, start
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
+from steersman.service.planning import Planning
 from steersman.store import as_tenant, find_rollout, rollouts_of, verdicts_of
 from steersman.wire import Refused
 
@@ -194,6 +195,7 @@ class Rollouts:
         self._reading = reading
         self._acting = acting
         self._clock = clock
+        self._planning = Planning(pool, reading, clock)
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes; acting is never shed."""
@@ -204,6 +206,7 @@ class Rollouts:
             ("GET", Route(one, self.shown, "read", "read")),
             ("GET", Route(f"{one}/verdicts", self.verdicts, "read", "read")),
             *(("POST", Route(f"{one}/{name}", self._acts(name), "admin")) for name in _ACTIONS),
+            *self._planning.routes(),
         ]
 
     async def listed(self, request: Request) -> Answer:

@@ -14,6 +14,7 @@ import msgspec
 
 from steersman.service.explanation import Explanation
 from steersman.service.key_admin import NewKey, Rotation, ShownKey
+from steersman.service.planning import NewForecast, ShownForecast
 from steersman.service.rollouts import (
     NewRollout,
     RolloutAct,
@@ -51,6 +52,7 @@ _TYPES = (
     EventResult,
     Explanation,
     LocalDecision,
+    NewForecast,
     NewKey,
     NewRollout,
     Problem,
@@ -58,6 +60,7 @@ _TYPES = (
     RetractedSnapshot,
     RolloutAct,
     Rotation,
+    ShownForecast,
     ShownIncident,
     ShownKey,
     ShownRollout,

@@ -1,0 +1,128 @@
+"""How long a rollout will take, over HTTP: asked before it is started, with the scope read."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from steersman.errors import InputError
+from steersman.rollout import Forecast, Traffic, forecast, plan_of, traffic_of
+from steersman.service.app import Route
+from steersman.service.http import Answer, converted, json_answer, read_json
+from steersman.store import as_tenant, find_declared
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncpg import Pool
+
+    from steersman.rollout import RolloutPlan
+    from steersman.service.http import Request
+    from steersman.store import Breaker, PointRow
+
+_BYTES = 64 * 1024
+
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class NewForecast(msgspec.Struct, forbid_unknown_fields=True):
+    """Ask how many units and days a rollout will take.
+
+    Attributes:
+        skill: the application capability.
+        decision: the decision point.
+        effect: difference of reward per unit that is to be found.
+        sd: standard deviation of the reward of one unit; absent: that of the log of the last week.
+        units_per_day: new units; absent: likewise.
+        overrides: fields of the section ``rollout`` that replace the declared ones.
+    """
+
+    skill: Name
+    decision: Name
+    effect: Annotated[float, Meta(gt=0, le=1)] = 0.03
+    sd: Annotated[float, Meta(gt=0, le=0.5)] | None = None
+    units_per_day: Annotated[float, Meta(gt=0, le=1e12)] | None = None
+    overrides: dict[str, Any] = {}
+
+
+class ShownForecast(msgspec.Struct):
+    """What a rollout will probably take.
+
+    Attributes:
+        forecast: units and days, in all and by stage.
+        plan: that was assumed: its stages, guardrails and other numbers.
+        logged: units of the last week, and how much their rewards differ.
+    """
+
+    forecast: Forecast
+    plan: dict[str, Any]
+    logged: Traffic
+
+
+class Planning:
+    """Handler of the route for plans.
+
+    Args:
+        pool: connections of role app, for reading.
+        reading: breaker around the store.
+        clock: seconds since 1970.
+
+    No doctest: it needs a server; ``tests/service/test_planning.py`` shows it.
+    """
+
+    def __init__(
+        self, pool: Pool[Any], reading: Breaker, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._pool = pool
+        self._reading = reading
+        self._clock = clock
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the route."""
+        return [("POST", Route("/v1/rollouts/plan", self.plan, "read", "read"))]
+
+    async def plan(self, request: Request) -> Answer:
+        """Answer ``POST /v1/rollouts/plan``; nothing is started or kept.
+
+        Args:
+            request: whose key may read.
+
+        Returns:
+            The forecast, with the plan and the traffic it rests on.
+
+        Raises:
+            Refused: no such decision point, a number out of range, or too short a log to tell.
+        """
+        asked = converted(await read_json(request, _BYTES), NewForecast)
+        place = request.key.tenant, asked.skill, asked.decision
+
+        async def read() -> tuple[PointRow, Traffic] | None:
+            async with self._pool.acquire() as connection, as_tenant(connection, place[0]):
+                row = await find_declared(connection, place)
+                if row is None:
+                    return None
+                return row, await traffic_of(connection, row, now=self._clock())
+
+        found = await self._reading.call(read)
+        if found is None:
+            raise Refused.of("not_found", "this tenant has no such decision point")
+        row, logged = found
+        try:
+            plan = plan_of(row.spec, salt="plan", overrides=asked.overrides)
+            told = _forecast(plan, asked, logged)
+        except InputError as error:
+            raise Refused.of("invalid", str(error)) from None
+        return json_answer(ShownForecast(told, plan.to_json(), logged))
+
+
+def _forecast(plan: RolloutPlan, asked: NewForecast, logged: Traffic) -> Forecast:
+    sd = logged.sd if asked.sd is None else asked.sd
+    daily = logged.units_per_day if asked.units_per_day is None else asked.units_per_day
+    if not sd or not daily:
+        message = "the log has too few rewards to tell spread and traffic; give sd and "
+        raise InputError(message + "units_per_day")
+    return forecast(plan, sd, asked.effect, daily)
