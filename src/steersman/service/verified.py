@@ -262,8 +262,9 @@ async def _proven(connection: Any, row: PointRow) -> set[str]:
     while line is not None and line not in lines:
         lines.add(line)
         line = (known[line].line or known[line].parent) if line in known else None
-    place = {"skill": row.skill, "point": row.point}
-    rollouts = await rollouts_of(connection, row.tenant, **place, limit=1000)
+    rollouts = await rollouts_of(
+        connection, row.tenant, skill=row.skill, point=row.point, limit=1000
+    )
     latest = {one.candidate: one for one in reversed(rollouts)}
     unproven = {
         version
