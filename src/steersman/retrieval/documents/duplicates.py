@@ -1,0 +1,196 @@
+"""Passages that say what another one says already: exactly, or but for a few words.
+
+MinHash over shingles of three words finds candidates; whether one is a duplicate is decided by the
+Jaccard similarity of the shingles themselves, so what is dropped is at least as similar as asked.
+The one error is to miss a pair: at most once in a thousand at the threshold itself, over the draw
+of the hash functions, and ever more rarely above it.
+
+Source: Broder, On the resemblance and containment of documents (1997); banding as in Leskovec,
+Rajaraman & Ullman, Mining of Massive Datasets, section 3.4. `tests/retrieval/documents/
+test_duplicates.py` measures the share of misses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.retrieval.bm25 import words
+from steersman.retrieval.documents.passage import passage_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from steersman.retrieval.documents.passage import Passage
+
+_HASHES = 128
+_SHINGLE = 3
+_MISS = 1e-3
+_LEAST = 0.3
+# Fixed: what is dropped must not depend on who runs it, nor on when.
+_RNG = np.random.default_rng(20_261_121)
+_FACTORS = _RNG.integers(1, 1 << 63, (_HASHES, 1), np.uint64) * np.uint64(2) + np.uint64(1)
+_SHIFTS = _RNG.integers(0, 1 << 63, (_HASHES, 1), np.uint64)
+
+
+class Repeat(NamedTuple):
+    """A passage that was dropped, and why.
+
+    Attributes:
+        passage: id of the one that was dropped.
+        repeats: id of the kept one that says the same.
+        similarity: of the two, in [`near`, 1]; 1.0 for the same words.
+    """
+
+    passage: str
+    repeats: str
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """What is left of some passages, and what became of the others.
+
+    Attributes:
+        kept: in their order.
+        dropped: in their order, each with what it repeats.
+    """
+
+    kept: tuple[Passage, ...]
+    dropped: tuple[Repeat, ...]
+
+
+def unique(passages: Iterable[Passage], *, near: float | None = 0.9) -> Unique:
+    """Return the passages without those that repeat an earlier one; the first is kept.
+
+    Compared are the words of the texts: letters and digits, whatever their case, width or accents'
+    encoding. Titles and headings count only where a text has no words. The work grows with the
+    number of pairs that share a band of hashes: passages off one template, each a little below
+    `near`, are all compared with each other.
+
+    Args:
+        passages: with ids of their own.
+        near: the least Jaccard similarity of the shingles (three words in a row) at which one
+            repeats the other, 0.3 to 1; None: only the same words in the same order do.
+
+    Returns:
+        What is kept and what is dropped; the same always.
+
+    Raises:
+        InputError: `near` is out of its range, or an id is there twice.
+
+    >>> from steersman.retrieval.documents import Document, cut
+    >>> texts = ["Pumps hum when they are cold.", "Valves stick.", "pumps HUM when they are cold"]
+    >>> found = unique(cut(Document(str(i), text))[0] for i, text in enumerate(texts))
+    >>> [passage.id for passage in found.kept], found.dropped
+    (['0#0', '1#0'], (Repeat(passage='2#0', repeats='0#0', similarity=1.0),))
+    """
+    if near is not None and not _LEAST <= near <= 1:
+        raise InputError(f"near is {near}; allowed are {_LEAST} to 1, or None")
+    same: dict[bytes, tuple[str, float]] = {}
+    index = None if near is None else _Near(near)
+    kept: list[Passage] = []
+    dropped: list[Repeat] = []
+    for passage in _without_repeated_ids(passages):
+        said = _said(passage)
+        key = hashlib.sha256(" ".join(said).encode()).digest()
+        found = same.get(key) or (index and index.find(said, passage.id))
+        if found:
+            dropped.append(Repeat(passage.id, *found))
+        else:
+            kept.append(passage)
+        same.setdefault(key, found or (passage.id, 1.0))
+    return Unique(tuple(kept), tuple(dropped))
+
+
+def _without_repeated_ids(passages: Iterable[Passage]) -> Iterator[Passage]:
+    seen: set[str] = set()
+    for passage in passages:
+        if passage.id in seen:
+            raise InputError(f"two passages are called {passage.id}; give documents other ids")
+        seen.add(passage.id)
+        yield passage
+
+
+def _said(passage: Passage) -> list[str]:
+    for text in (passage.text, passage_text(passage)):
+        found = words(unicodedata.normalize("NFKC", text).casefold())
+        if found:
+            return found
+    # Signs alone: they say what they are.
+    return [passage.text.strip()]
+
+
+class _Near:
+    """Kept passages by bands of their signatures."""
+
+    def __init__(self, near: float) -> None:
+        self._near = near
+        self._rows = _rows(near)
+        self._bands: dict[bytes, list[int]] = {}
+        self._shingles: list[NDArray[np.uint64]] = []
+        self._ids: list[str] = []
+
+    def find(self, said: list[str], name: str) -> tuple[str, float] | None:
+        """The first kept passage that is near, and how near; without one it is kept itself."""
+        shingles = _shingles(said)
+        bands = list(_bands(shingles, self._rows))
+        candidates = {place for band in bands for place in self._bands.get(band, ())}
+        for place in sorted(candidates):
+            similarity = _jaccard(shingles, self._shingles[place])
+            if similarity >= self._near:
+                return self._ids[place], similarity
+        for band in bands:
+            self._bands.setdefault(band, []).append(len(self._ids))
+        self._shingles.append(shingles)
+        self._ids.append(name)
+        return None
+
+
+def _rows(near: float) -> int:
+    """The most rows to a band, hence the fewest candidates, that miss seldom enough."""
+    powers = (1, 2, 4, 8, 16, 32)
+    return max(rows for rows in powers if (1 - near**rows) ** (_HASHES // rows) <= _MISS)
+
+
+def _bands(shingles: NDArray[np.uint64], rows: int) -> Iterator[bytes]:
+    hashed = (shingles * _FACTORS + _SHIFTS) >> np.uint64(32)
+    signature = hashed.min(axis=1).astype("<u4").reshape(-1, rows)
+    for number, band in enumerate(signature):
+        yield number.to_bytes(1, "little") + band.tobytes()
+
+
+def _shingles(said: list[str]) -> NDArray[np.uint64]:
+    """Sorted 64-bit hashes of three words in a row, each once; of all words if there are fewer."""
+    hashes = np.array([_hash_word(word) for word in said], np.uint64)
+    count = max(len(said) - _SHINGLE + 1, 1)
+    mixed = np.zeros(count, np.uint64)
+    for shift in range(min(_SHINGLE, len(said))):
+        mixed = _mix(mixed ^ hashes[shift : shift + count])
+    return np.unique(mixed)
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    # The finaliser of SplitMix64: each bit of the input turns half of the output's.
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+@lru_cache(maxsize=65_536)
+def _hash_word(word: str) -> int:
+    digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _jaccard(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
+    both = len(np.intersect1d(one, other, assume_unique=True))
+    return both / (len(one) + len(other) - both)

@@ -1,0 +1,216 @@
+"""HTML to text: paragraphs apart, headings as sections, what is no content left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.retrieval.documents.parsed import Parsed, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_LEFT_OUT = frozenset(
+    [
+        "script",
+        "style",
+        "noscript",
+        "template",
+        "nav",
+        "iframe",
+        "object",
+        "embed",
+        "svg",
+        "math",
+        "canvas",
+        "audio",
+        "video",
+        "select",
+        "button",
+        "textarea",
+        "dialog",
+        "datalist",
+        "title",
+    ]
+)
+_ROLES = frozenset({"navigation", "banner", "contentinfo", "search"})
+_CONTENT = frozenset({"article", "section", "main"})
+_GAPS = ("", " ", " | ", "\n", "\n\n")
+_LINES = frozenset({"li", "tr", "dt", "dd", "br", "option", "summary", "caption"})
+_CELLS = frozenset({"td", "th"})
+_BLOCKS = frozenset(
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "center",
+        "details",
+        "div",
+        "dl",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "header",
+        "hr",
+        "legend",
+        "main",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "ul",
+    ]
+) | frozenset(_HEADINGS)
+
+
+def parse_html(text: str) -> Parsed:
+    r"""Return the text of a page with its title and sections.
+
+    Read is the only ``main`` of the page, if it has one with text, else its body; without scripts,
+    styles, navigation, forms' controls, footers of the page and what is hidden. Paragraphs are
+    parted by an empty line, items and rows by a new line, cells by a bar.
+
+    Args:
+        text: of the page, decoded.
+
+    >>> page = "<title>Manual</title><nav>Home</nav><h1>Pumps</h1><p>They <b>hum</b>.<p>Cold."
+    >>> parse_html(page).text, parse_html(page).sections
+    ('Pumps\n\nThey hum.\n\nCold.', [(0, 1, 'Pumps')])
+    """
+    from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415 - an extra
+
+    page = LexborHTMLParser(text)
+    written = _main(page) or _write(page.body)
+    head = page.head.css_first("title") if page.head else None
+    title = one_line(head.text()) if head else ""
+    first = next((name for _, level, name in written.sections if level == 1), "")
+    return Parsed("".join(written.parts), title or first, written.sections)
+
+
+def _main(page: LexborHTMLParser) -> _Writer | None:
+    mains = page.css("main, [role=main]")
+    if len(mains) != 1:
+        return None
+    written = _write(mains[0])
+    return written if written.length else None
+
+
+def _write(root: LexborNode | None) -> _Writer:
+    writer = _Writer()
+    # With hand-written steps, since a page may be nested deeper than Python's stack.
+    for node, entered in _walk(root):
+        if node.is_text_node:
+            writer.write(node.text_content or "")
+        elif entered:
+            writer.enter(node.tag or "")
+        else:
+            writer.leave(node.tag or "")
+    return writer
+
+
+def _walk(root: LexborNode | None) -> Iterator[tuple[LexborNode, bool]]:
+    """Nodes in the order of the page: text once, elements when they open and when they close."""
+    open_elements: list[LexborNode] = []
+    node = root
+    while node is not None:
+        below = None
+        if node.is_text_node:
+            yield node, True
+        elif node.is_element_node and not _is_left_out(node, open_elements):
+            yield node, True
+            below = node.first_child
+            open_elements.append(node)
+        following = below
+        if below is None and open_elements and open_elements[-1] is node:
+            yield open_elements.pop(), False
+        while following is None:
+            following = node.next if open_elements else None
+            if following is None:
+                if not open_elements:
+                    return
+                node = open_elements.pop()
+                yield node, False
+        node = following
+
+
+def _is_left_out(node: LexborNode, above: list[LexborNode]) -> bool:
+    tag = node.tag or ""
+    if tag in _LEFT_OUT:
+        return True
+    said = node.attributes
+    if "hidden" in said or said.get("aria-hidden") == "true" or said.get("role") in _ROLES:
+        return True
+    # A footer within an article is the article's own: notes, not the page's boilerplate.
+    return tag == "footer" and not any(one.tag in _CONTENT for one in above)
+
+
+class _Writer:
+    """Text as it grows, with the gap that the next word wants before it."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.length = 0
+        self.sections: list[tuple[int, int, str]] = []
+        self._gap = 0
+        self._verbatim = 0
+        self._heading: tuple[int, int] | None = None
+
+    def enter(self, tag: str) -> None:
+        self._part(tag)
+        self._verbatim += tag == "pre"
+        if tag in _HEADINGS and self._heading is None:
+            self._flush()
+            self._heading = (self.length, len(self.parts))
+
+    def leave(self, tag: str) -> None:
+        if tag in _HEADINGS and self._heading is not None:
+            start, part = self._heading
+            title = one_line("".join(self.parts[part:]))
+            self._heading = None
+            if title:
+                self.sections.append((start, _HEADINGS[tag], title))
+        self._verbatim -= tag == "pre"
+        self._part(tag)
+
+    def write(self, text: str) -> None:
+        if self._verbatim and self._heading is None and text.strip():
+            self._put(text)
+            return
+        words = text.split()
+        if text[:1].isspace():
+            self._want(1)
+        if words:
+            self._put(" ".join(words))
+            self._want(int(text[-1].isspace()))
+
+    def _part(self, tag: str) -> None:
+        if tag in _BLOCKS:
+            self._want(4)
+        elif tag in _LINES:
+            self._want(3)
+        elif tag in _CELLS:
+            self._want(2)
+
+    def _want(self, gap: int) -> None:
+        # A heading is one line, whatever stands in it.
+        self._gap = max(self._gap, min(gap, 1) if self._heading else gap)
+
+    def _put(self, text: str) -> None:
+        if self._heading is None or self.length > self._heading[0]:
+            self._flush()
+        self._gap = 0
+        self.parts.append(text)
+        self.length += len(text)
+
+    def _flush(self) -> None:
+        if self.length and self._gap:
+            self.parts.append(_GAPS[self._gap])
+            self.length += len(_GAPS[self._gap])
+        self._gap = 0

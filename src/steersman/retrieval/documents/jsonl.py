@@ -1,0 +1,135 @@
+"""Documents out of JSON lines: all of them, or none and the line that is wrong."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import IO, TYPE_CHECKING, Any
+
+from steersman.errors import DataError, InputError
+from steersman.retrieval.documents.decoding import storable
+from steersman.retrieval.documents.document import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from steersman.retrieval.documents.limits import Limits
+
+_log = logging.getLogger(__name__)
+_IDS = ("doc_id", "id", "_id")
+_MARK = b"\xef\xbb\xbf"
+
+
+def read_lines(stream: IO[bytes], name: str, limits: Limits) -> list[Document]:
+    r"""Return the document of each line.
+
+    A line is an object with ``doc_id`` (or ``id``, or ``_id``; a text or a whole number) and
+    ``text``; ``title``, ``source`` and ``meta`` may be there. Other fields join ``meta``. Lines are
+    UTF-8, empty ones are passed over; a document may have an empty text, for collections have such.
+
+    Args:
+        stream: of unpacked bytes.
+        name: of the file, for messages and as the documents' source.
+        limits: of bytes a line, bytes and lines in all.
+
+    Raises:
+        DataError: a line is wrong, has an id that was there before, or goes beyond a limit.
+
+    >>> import io
+    >>> from steersman.retrieval.documents import Limits
+    >>> lines = io.BytesIO(b'{"id": 7, "text": "Pumps hum.", "year": 1951}\n')
+    >>> [document] = read_lines(lines, "manuals.jsonl", Limits())
+    >>> document.doc_id, document.source, document.meta
+    ('7', 'manuals.jsonl:1', {'year': 1951})
+    """
+    found: dict[str, int] = {}
+    documents: list[Document] = []
+    for number, line in _lines(stream, name, limits):
+        place = f"{name}, line {number}"
+        document = _document(line, place, f"{name}:{number}")
+        if document.doc_id in found:
+            before = found[document.doc_id]
+            message = f"{place}: the id {document.doc_id!r} was there in line {before} already"
+            raise DataError(f"{message}; give each document an id of its own")
+        if len(documents) == limits.documents:
+            raise DataError(f"{name} has more than {limits.documents:,} documents; divide it")
+        found[document.doc_id] = number
+        documents.append(document)
+    if not documents:
+        raise DataError(f"{name} is empty: it has no line with a document; leave it out")
+    return documents
+
+
+def _lines(stream: IO[bytes], name: str, limits: Limits) -> Iterator[tuple[int, bytes]]:
+    total = number = 0
+    while line := stream.readline(limits.document_bytes + 1):
+        number += 1
+        total += len(line)
+        if len(line) > limits.document_bytes:
+            message = f"{name}, line {number}: it has more than {limits.document_bytes:,} bytes"
+            raise DataError(f"{message}; divide the document")
+        if total > limits.total_bytes:
+            raise DataError(f"{name} has more than {limits.total_bytes:,} bytes; divide it")
+        line = line.removeprefix(_MARK) if number == 1 else line
+        if line.strip():
+            yield number, line
+
+
+def _document(line: bytes, place: str, source: str) -> Document:
+    try:
+        return _made(json.loads(line.decode()), source)
+    except UnicodeDecodeError as error:
+        message = f"{place}: byte {error.start} is no UTF-8 ({error.reason})"
+        raise DataError(f"{message}; JSON lines are UTF-8: convert the file") from error
+    except RecursionError as error:
+        raise DataError(f"{place}: it is nested too deep; flatten it") from error
+    except json.JSONDecodeError as error:
+        message = f"{place}: this is no JSON: {error.msg} at character {error.pos}"
+        raise DataError(f"{message}; every line must be one object") from error
+    except InputError as error:
+        raise DataError(f"{place}: {error}") from error
+    except ValueError as error:
+        # A whole number of more digits than Python reads.
+        raise DataError(f"{place}: {error}") from error
+
+
+def _made(row: Any, source: str) -> Document:
+    if not isinstance(row, dict):
+        raise InputError(f"it is {type(row).__name__}; every line must be an object")
+    row, replaced = _cleaned(row)
+    if replaced:
+        _log.warning("%s: replaced %d characters that cannot be stored by U+FFFD", source, replaced)
+    key = next((one for one in _IDS if one in row), None)
+    if key is None or type(row[key]) not in {str, int}:
+        seen = sorted(row)[:8] if key is None else f"{key} as {type(row[key]).__name__}"
+        raise InputError(
+            f"it needs an id: doc_id, id or _id, a text or whole number; it has {seen}"
+        )
+    if not isinstance(row.get("text"), str):
+        seen = type(row["text"]).__name__ if "text" in row else "none"
+        raise InputError(f"it needs a text; it has {seen}")
+    meta = row.get("meta") or {}
+    if not isinstance(meta, dict):
+        raise InputError(f"meta is {type(meta).__name__}; it must be an object")
+    told = row.get("source")
+    used = {key, "text", "title", "meta"} | ({"source"} if isinstance(told, str) else set())
+    others = {name: value for name, value in row.items() if name not in used}
+    if replaced:
+        others["reading"] = {"replaced": replaced}
+    title = "" if row.get("title") is None else row["title"]
+    where = told if isinstance(told, str) and told else source
+    return Document(str(row[key]), row["text"], title, where, {**others, **meta})
+
+
+def _cleaned(value: Any) -> tuple[Any, int]:
+    """The same value with texts that can be stored, and how many characters were replaced."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        pairs = [(_cleaned(name), _cleaned(inner)) for name, inner in value.items()]
+        replaced = sum(name[1] + inner[1] for name, inner in pairs)
+        return {name[0]: inner[0] for name, inner in pairs}, replaced
+    if isinstance(value, list):
+        parts = [_cleaned(inner) for inner in value]
+        return [part for part, _ in parts], sum(count for _, count in parts)
+    return value, 0

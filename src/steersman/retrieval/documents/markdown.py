@@ -1,0 +1,52 @@
+"""Markdown: the text stays as it is, so offsets are those of the file; headings become sections."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from steersman.retrieval.documents.parsed import Parsed, one_line
+
+_LINE = re.compile(r"\r\n?|\n")
+# Lines of YAML at the very beginning, which CommonMark would take for a rule and a heading.
+_FRONT = re.compile(r"---[^\S\n]*\n(.*?\n)(?:---|\.\.\.)[^\S\n]*(?:\n|\Z)", re.DOTALL)
+_FRONT_TITLE = re.compile(r"^title:[ \t]*(?P<quote>[\"']?)(.+?)(?P=quote)[ \t\r]*$", re.MULTILINE)
+_TEXTS = frozenset({"text", "code_inline", "text_special"})
+
+
+def parse_markdown(text: str) -> Parsed:
+    r"""Return a Markdown text with its title and sections (CommonMark).
+
+    Headings within quotations and lists are no sections. The title is that of the front matter,
+    else the first heading of level 1.
+
+    Args:
+        text: as it is in the file.
+
+    >>> found = parse_markdown("# Pumps\n\nThey *hum*.\n\nCold `pump`\n---\n")
+    >>> found.title, found.sections
+    ('Pumps', [(0, 1, 'Pumps'), (22, 2, 'Cold pump')])
+    """
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - an extra
+
+    front = _FRONT.match(text)
+    ahead = front.end() if front else 0
+    starts = [ahead, *(ahead + line.end() for line in _LINE.finditer(text[ahead:]))]
+    blocks = MarkdownIt("commonmark").disable("inline").parse(text[ahead:])
+    inline = MarkdownIt("commonmark")
+    sections = [
+        (starts[opening.map[0]], int(opening.tag[1]), _plain(inline, heading.content))
+        for opening, heading in pairwise(blocks)
+        if opening.type == "heading_open" and opening.level == 0 and opening.map
+    ]
+    said = _FRONT_TITLE.search(front[1]) if front else None
+    outermost = (title for _, level, title in sections if level == 1)
+    return Parsed(text, one_line(said[2]) if said else next(outermost, ""), sections)
+
+
+def _plain(inline: object, content: str) -> str:
+    tokens = inline.parseInline(content)[0].children or []  # type: ignore[attr-defined]
+    words = [
+        token.content if token.type in _TEXTS else " " * ("break" in token.type) for token in tokens
+    ]
+    return one_line("".join(words))
