@@ -5,6 +5,7 @@ import pytest
 
 from steersman.errors import InputError
 from steersman.retrieval import ExactIndex
+from steersman.retrieval.vectors import _Heads
 
 
 def unit(rows):
@@ -57,3 +58,39 @@ def test_a_query_of_another_size_is_refused():
     index = ExactIndex(np.eye(3, dtype=np.float32))
     with pytest.raises(InputError, match=r"\(2,\).*3 numbers: embed both with the same embedder"):
         index.search(np.array([1, 0], np.float32), 1)
+
+
+def spread(count, size, decay, seed=0):
+    """Return vectors whose directions differ in how much they vary, as those of texts do."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.standard_normal((size, size)))[0]
+    return unit(rng.standard_normal((count, size)) * np.arange(1, size + 1) ** -decay @ turn)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("k", [1, 10, 100])
+def test_of_many_vectors_none_is_missed(decay, k):
+    rows = spread(6000, 64, decay)
+    index = ExactIndex(rows)
+    for query in spread(30, 64, decay, seed=1):
+        positions, cosines = index.search(query, k)
+        exact = rows.astype(np.float64) @ query.astype(np.float64)
+        np.testing.assert_allclose(cosines, np.sort(exact)[::-1][:k], atol=2e-6)
+        np.testing.assert_allclose(exact[positions], cosines, atol=2e-6)
+        assert len(set(positions.tolist())) == k
+
+
+@pytest.mark.parametrize(("decay", "spares"), [(1.0, True), (0.0, False)])
+def test_most_vectors_are_spared_where_directions_differ(decay, spares):
+    rows = spread(6000, 64, decay)
+    near = _Heads(rows).near(rows, rows[7], 10)
+    assert (near is not None) == spares
+    if near is not None:
+        assert len(near) < 600
+
+
+def test_equal_vectors_among_many_come_by_position():
+    rows = np.repeat(spread(10, 64, 1.0), 600, axis=0)
+    assert ExactIndex(rows).search(rows[0], 5)[0].max() < 600
+    everything = ExactIndex(rows).search(rows[0], 6000)[0]
+    assert sorted(everything.tolist()) == list(range(6000))
