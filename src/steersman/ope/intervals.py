@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import linalg, stats
+from scipy import linalg
+from scipy.special import ndtri, stdtrit
 
 from steersman.stats import Interval
 
@@ -59,9 +60,9 @@ def wald(rounds: Rounds, units: Units, level: float) -> Interval:
     """
     tail = (1.0 - level) / 2.0
     if units is None:
-        quantile = float(stats.norm.isf(tail))
+        quantile = float(-ndtri(tail))
     else:
-        quantile = float(stats.t.isf(tail, max(int(units.max()), 1)))
+        quantile = float(-stdtrit(max(int(units.max()), 1), tail))
     half = quantile * standard_error(rounds, units)
     return Interval(rounds.value - half, rounds.value + half)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from steersman.errors import InputError
 from steersman.ope.diagnostics import (
@@ -140,4 +140,4 @@ def _quantiles(effect: float, power: float, level: float) -> float:
             "between 1 - level and 1"
         )
         raise InputError(message)
-    return float(np.sum(stats.norm.ppf([1.0 - (1.0 - level) / 2.0, power])))
+    return float(np.sum(ndtri([1.0 - (1.0 - level) / 2.0, power])))

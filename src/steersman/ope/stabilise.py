@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.signal import lfilter
+import scipy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,9 +76,9 @@ def _arm_moments(data: LoggedData, arm: int) -> Floats:
     fade = [1.0, -(1.0 - 1.0 / _MEMORY)]
     # Row 0 of each table speaks for rows before the first draw: one arm of K, equally likely.
     share = float(data.target[:, arm].mean()) ** 2
-    total = lfilter([1.0], fade, odds)
-    squares = np.concatenate([[share], lfilter([1.0], fade, wanted**2 * odds) / total])
-    recent = lfilter([1.0], fade, (wanted * odds) ** 2) / total
+    total = scipy.signal.lfilter([1.0], fade, odds)
+    squares = np.concatenate([[share], scipy.signal.lfilter([1.0], fade, wanted**2 * odds) / total])
+    recent = scipy.signal.lfilter([1.0], fade, (wanted * odds) ** 2) / total
     recent = np.concatenate([[share * data.target.shape[1]], recent])
     seen = np.cumsum(drawn) - drawn
     waited = np.arange(len(data)) - np.concatenate([[0], draws])[seen]

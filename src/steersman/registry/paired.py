@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from steersman.errors import InputError
 from steersman.ope import ESTIMATORS, Log, LoggedData, evaluate
@@ -164,5 +164,5 @@ def _paired_error(rounds: Sequence[Rounds], units: NDArray[np.int64] | None) -> 
 def _quantile(units: NDArray[np.int64] | None, level: float) -> float:
     tail = (1.0 - level) / 2.0
     if units is None:
-        return float(stats.norm.isf(tail))
-    return float(stats.t.isf(tail, max(int(units.max()), 1)))
+        return float(-ndtri(tail))
+    return float(-stdtrit(max(int(units.max()), 1), tail))

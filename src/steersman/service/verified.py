@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import MissingSnapshotError, SnapshotError, VerificationError
 from steersman.policies import load_policy
-from steersman.registry import Consumer
 from steersman.store import (
     find_snapshot,
     initial_policy,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.policies import ChoicePolicy
-    from steersman.registry import Description, Loaded
+    from steersman.registry import Consumer, Description, Loaded
     from steersman.spec import DecisionPoint
     from steersman.store import PointRow, SnapshotRow
 
@@ -227,6 +226,9 @@ class Verified:
             # Tenants read this over HTTP: where the home is does not concern them.
             message = f"there is no trusted root of {tenant} in the service's home; "
             raise VerificationError(message + "copy root.json there from who holds the keys")
+        # In this thread, and only where a registry is trusted: it brings TUF, which takes a while.
+        from steersman.registry import Consumer  # noqa: PLC0415
+
         source = self._source
         own = f"{source.rstrip('/')}/{tenant}" if "://" in source else Path(source) / tenant
         cache = self._home / "cache" / "registry" / tenant

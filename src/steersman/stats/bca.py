@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, ndtri
 
 from steersman.errors import InputError
 from steersman.stats.arguments import LARGEST, open_unit
@@ -77,9 +77,9 @@ def bca_interval(
         return Interval(value, value)
     # Ties count half, so that discrete statistics get no spurious bias.
     below = (np.sum(draws < value) + 0.5 * np.sum(draws == value)) / resamples
-    bias = stats.norm.ppf(np.clip(below, 0.5 / resamples, 1.0 - 0.5 / resamples))
-    normal = bias + stats.norm.ppf([alpha / 2.0, 1.0 - alpha / 2.0])
-    shares = stats.norm.cdf(bias + normal / (1.0 - _acceleration(rows, statistic) * normal))
+    bias = ndtri(np.clip(below, 0.5 / resamples, 1.0 - 0.5 / resamples))
+    normal = bias + ndtri([alpha / 2.0, 1.0 - alpha / 2.0])
+    shares = ndtr(bias + normal / (1.0 - _acceleration(rows, statistic) * normal))
     low, high = np.quantile(draws, shares)
     return Interval(float(low), float(high))
 

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
+from scipy.special import ndtr, ndtri
 
 from steersman.errors import InputError
 from steersman.stats.arguments import open_unit, sample
@@ -90,7 +91,7 @@ def _spent(times: NDArray[np.float64], alpha: float, spending: str) -> NDArray[n
     if spending == "pocock":
         return np.asarray(alpha * np.log1p((math.e - 1.0) * times))
     if spending == "obrien-fleming":
-        return np.asarray(4.0 * stats.norm.sf(stats.norm.isf(alpha / 4.0) / np.sqrt(times)))
+        return np.asarray(4.0 * ndtr(ndtri(alpha / 4.0) / np.sqrt(times)))
     message = f"spending is {spending!r}; allowed are 'obrien-fleming' and 'pocock'"
     raise InputError(message)
 
@@ -101,13 +102,13 @@ def _bound(
     """Return the score bound that is crossed, from inside so far, with probability ``share``."""
 
     def excess(bound: float) -> float:
-        crossed = stats.norm.sf((bound - nodes) / sd) + stats.norm.cdf((-bound - nodes) / sd)
+        crossed = ndtr((nodes - bound) / sd) + ndtr((-bound - nodes) / sd)
         return math.log(max(float(masses @ crossed), 1e-300)) - math.log(share)
 
     widest = float(np.abs(nodes).max()) + 38.0 * sd
     if share <= 0.0 or excess(widest) >= 0.0:
         return widest
-    return float(optimize.brentq(excess, 0.0, widest, xtol=1e-13))
+    return float(scipy.optimize.brentq(excess, 0.0, widest, xtol=1e-13))
 
 
 def _continue(
@@ -117,5 +118,10 @@ def _continue(
     points = max(32, math.ceil(2.0 * reach / sd * _NODES_PER_SD))
     unit_nodes, unit_weights = np.polynomial.legendre.leggauss(points)
     at = reach * unit_nodes
-    density = stats.norm.pdf((at[:, None] - nodes) / sd) @ masses / sd
+    density = _density((at[:, None] - nodes) / sd) @ masses / sd
     return at, reach * unit_weights * density
+
+
+def _density(at: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the standard normal density."""
+    return np.asarray(np.exp(-at * at / 2.0) / math.sqrt(2.0 * math.pi))

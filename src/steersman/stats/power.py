@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from scipy import optimize, stats
+import scipy
+from scipy.special import chdtr, ndtr, ndtri, stdtrit
 
 from steersman.errors import InputError
 from steersman.stats.arguments import count, open_unit, positive
@@ -107,7 +108,7 @@ def required_sample_size(
     alpha = 1.0 - open_unit(level, "level")
     wanted = _wanted_power(power, alpha)
     reached = _power(test, paired=paired)
-    quantiles = float(stats.norm.isf(alpha / 2.0) + stats.norm.ppf(wanted))
+    quantiles = float(ndtri(wanted) - ndtri(alpha / 2.0))
     root = math.sqrt(1.0 if paired else 2.0) * quantiles / standardised
     if root * root > _MOST_UNITS:
         message = (
@@ -164,7 +165,7 @@ def minimum_detectable_effect(
     ceiling = 1.0
     while reached(ceiling * error, units, alpha) < wanted:
         ceiling *= 2.0
-    root = optimize.brentq(
+    root = scipy.optimize.brentq(
         lambda shift: reached(shift * error, units, alpha) - wanted, 0.0, ceiling, xtol=1e-12
     )
     found = float(root) * error * scale
@@ -183,18 +184,19 @@ def _power(test: Test, *, paired: bool) -> Callable[[float, int, float], float]:
 
     def z_power(effect: float, n: int, alpha: float) -> float:
         shift = effect * math.sqrt(n / arms)
-        edge = stats.norm.isf(alpha / 2.0)
-        return float(stats.norm.sf(edge - shift) + stats.norm.cdf(-edge - shift))
+        edge = -ndtri(alpha / 2.0)
+        return float(ndtr(shift - edge) + ndtr(-edge - shift))
 
     def t_power(effect: float, n: int, alpha: float) -> float:
         shift, degrees = effect * math.sqrt(n / arms), arms * (n - 1)
-        edge = float(stats.t.isf(alpha / 2.0, degrees))
+        edge = float(-stdtrit(degrees, alpha / 2.0))
         if shift > _CERTAIN_SHIFT:
             odds = min(shift / max(edge, 1.0), _CERTAIN_SHIFT)
-            return float(stats.chi2.cdf(degrees * odds * odds, degrees))
+            return float(chdtr(degrees, degrees * odds * odds))
         if degrees > _NORMAL_DEGREES:
             return _normal_power(shift, edge, degrees)
-        upper, lower = stats.nct.sf(edge, degrees, shift), stats.nct.cdf(-edge, degrees, shift)
+        upper = scipy.stats.nct.sf(edge, degrees, shift)  # imported at its first use: it is slow
+        lower = scipy.stats.nct.cdf(-edge, degrees, shift)
         # Far in the lower tail scipy answers NaN for a probability that is zero in float64.
         return float(upper + (lower if math.isfinite(lower) else 0.0))
 
@@ -209,8 +211,8 @@ def _normal_power(shift: float, edge: float, degrees: int) -> float:
         ``tests/stats/test_power.py``.
     """
     centre, spread = edge * (1.0 - 0.25 / degrees), math.sqrt(1.0 + 0.5 * edge * edge / degrees)
-    upper = stats.norm.sf((centre - shift) / spread)
-    return float(upper + stats.norm.cdf((-centre - shift) / spread))
+    upper = ndtr((shift - centre) / spread)
+    return float(upper + ndtr((-centre - shift) / spread))
 
 
 def _smallest(enough: Callable[[int], bool], *, near: int) -> int:

@@ -1,0 +1,23 @@
+"""What is slow to import is not imported before it is needed: processes start the sooner."""
+
+import subprocess
+import sys
+
+LATE = {"scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib", "pandas", "sklearn"}
+CODE = """
+import sys
+import steersman.cli.serve, steersman.service.server
+print(*sys.modules)
+import steersman.cli.learn, steersman.cli.rollout, steersman.cli.snapshot, steersman.cli.up
+import steersman.rollout, steersman.stats, steersman.ope
+print(*sys.modules)
+"""
+
+
+def test_what_is_slow_to_import_waits_for_its_use():
+    command = [sys.executable, "-c", CODE]
+    said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    service, every = (set(line.split()) for line in said.splitlines())
+    assert {"steersman.service.server", "numpy"} <= service
+    assert "tuf" not in service  # a service without a trusted registry never needs it
+    assert every & LATE == set()
