@@ -1,0 +1,18 @@
+"""Proximal policy optimisation over mixed actions; needs the extra ``rl``."""
+
+from __future__ import annotations
+
+from steersman.errors import DataError
+
+try:
+    import torch  # noqa: F401 - looked for once, with an answer that says what to do
+except ImportError as missing:
+    _MESSAGE = "PPO needs the package torch; install it with: pip install 'steersman[rl]'"
+    raise DataError(_MESSAGE) from missing
+
+from steersman.learn.ppo.advantages import advantages
+from steersman.learn.ppo.agent import PPO, Steps, Update
+from steersman.learn.ppo.parts import Drawn, Part, draw
+from steersman.learn.ppo.settings import Settings
+
+__all__ = ["PPO", "Drawn", "Part", "Settings", "Steps", "Update", "advantages", "draw"]

@@ -1,0 +1,60 @@
+"""How much better each step was than expected: generalised advantage estimation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+def advantages(
+    rewards: Floats,
+    values: Floats,
+    last: NDArray[np.bool_],
+    *,
+    gamma: float = 0.99,
+    smoothing: float = 0.95,
+    beyond: float = 0.0,
+) -> Floats:
+    """Return the advantage of each step of some episodes, one after the other.
+
+    Args:
+        rewards: (n,) of each step.
+        values: (n,) what was expected from the state of each step on.
+        last: (n,) whether an episode ended with the step.
+        gamma: What a reward one step later is worth, in [0, 1].
+        smoothing: λ: 0 trusts `values` alone, 1 the rewards alone; in [0, 1].
+        beyond: What is expected after the last step, if its episode goes on.
+
+    Returns:
+        (n,) with δ_t = r_t + γ V(s_{t+1}) − V(s_t) and A_t = δ_t + γ λ A_{t+1}.
+
+    Raises:
+        InputError: Shapes that do not fit, or a discount out of its range.
+
+    >>> advantages(np.array([1.0, 1.0]), np.zeros(2), np.array([False, True]), gamma=1, smoothing=1)
+    array([2., 1.])
+
+    Source: Schulman et al., High-Dimensional Continuous Control Using Generalized Advantage
+    Estimation (2016), equations 11 to 16.
+    """
+    if not len(rewards) == len(values) == len(last):
+        message = f"{len(rewards)} rewards, {len(values)} values, {len(last)} ends"
+        raise InputError(f"{message}; give one of each for every step")
+    if not 0 <= gamma <= 1 or not 0 <= smoothing <= 1:
+        raise InputError(f"gamma {gamma!r} and smoothing {smoothing!r}; allowed is 0 to 1 each")
+    found = np.zeros(len(rewards))
+    ahead, expected = 0.0, beyond
+    for step in range(len(rewards) - 1, -1, -1):
+        goes_on = 0.0 if last[step] else 1.0
+        surprise = rewards[step] + gamma * goes_on * expected - values[step]
+        ahead = surprise + gamma * smoothing * goes_on * ahead
+        found[step], expected = ahead, values[step]
+    return found

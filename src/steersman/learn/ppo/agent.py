@@ -1,0 +1,351 @@
+"""PPO for mixed actions: acts with exact propensities, learns from what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from steersman.errors import InputError, StateError
+from steersman.learn.ppo.advantages import advantages
+from steersman.learn.ppo.network import Network
+from steersman.learn.ppo.parts import Drawn, Part, draw
+from steersman.learn.ppo.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_FASTER = 1.5
+_SLOWEST, _FASTEST = 1e-6, 1e-2
+_STOP = 1.5
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What was done, episode after episode.
+
+    Args:
+        states: (n, features) float64, n ≥ 1.
+        actions: (n, parts) the number of each part's value.
+        propensities: (n,) with what probability each action was drawn, > 0.
+        rewards: (n,).
+        last: (n,) whether an episode ended with the step.
+    """
+
+    states: Floats
+    actions: NDArray[np.intp]
+    propensities: Floats
+    rewards: Floats
+    last: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update did.
+
+    Args:
+        epochs: How often all steps were gone through.
+        divergence: KL divergence from the policy before to the one after, in nats, estimated.
+        entropy: Mean entropy of the policy after it, in nats.
+        clipped: Share of the steps whose probability moved beyond the clip.
+        explained: Share of the variance of the returns that the values explained before it.
+        learning_rate: After it.
+    """
+
+    epochs: int
+    divergence: float
+    entropy: float
+    clipped: float
+    explained: float
+    learning_rate: float
+
+
+class PPO:
+    """A policy over mixed actions, improved by clipped policy gradients.
+
+    Args:
+        parts: Of the action, one or more, names all different.
+        features: Of a state, ≥ 1.
+        settings: See `Settings`.
+        seed: Of the first weights and of the order of steps.
+
+    Raises:
+        InputError: No part, a name twice, or no feature.
+
+    No doctest: it needs an extra; ``tests/learn/ppo/test_agent.py`` shows it.
+
+    Source: Schulman et al., Proximal Policy Optimization Algorithms (2017), equation 7; the
+    learning rate follows the KL divergence as the penalty of its section 4 does.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        features: int,
+        *,
+        settings: Settings | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not parts or len({part.name for part in parts}) != len(parts) or features < 1:
+            names = [part.name for part in parts]
+            message = f"parts {names}, {features!r} features; allowed are parts of different "
+            raise InputError(message + "names, and 1 or more features")
+        self.parts, self.features = tuple(parts), features
+        self.settings = settings or Settings()
+        self.updates = 0
+        self._order = np.random.default_rng(seed)
+        generator = torch.Generator().manual_seed(seed)
+        self._network = Network(self.parts, features, self.settings.hidden, generator)
+        self._optimizer = torch.optim.Adam(
+            self._network.parameters(), lr=self.settings.learning_rate, eps=1e-5
+        )
+
+    # -- acting -----------------------------------------------------------------------------------
+
+    def distributions(self, state: Floats) -> list[Floats]:
+        """Return of each part, (size,), the probability of each value.
+
+        Args:
+            state: (features,) finite.
+
+        Raises:
+            InputError: Another shape, or a number that is not finite.
+        """
+        return [masses[0] for masses in self._masses(np.asarray(state, np.float64)[None])]
+
+    def act_on(self, states: Floats, rng: np.random.Generator) -> list[Drawn]:
+        """Return an action for each of some states.
+
+        Args:
+            states: (n, features) finite.
+            rng: Draws, in the order of the states.
+
+        Raises:
+            InputError: Another shape, or a number that is not finite.
+        """
+        masses = self._masses(np.asarray(states, np.float64))
+        return [draw([part[row] for part in masses], rng) for row in range(len(states))]
+
+    def _masses(self, states: Floats) -> list[Floats]:
+        if states.ndim != 2 or states.shape[1] != self.features or not np.isfinite(states).all():
+            message = f"states are {states.shape}, {np.isfinite(states).sum()} numbers finite"
+            raise InputError(f"{message}; allowed is (n, {self.features}), all finite")
+        with torch.no_grad():
+            logs, _ = self._network(torch.from_numpy(states.copy()))
+        found = [np.exp(log.numpy()) for log in logs]
+        return [masses / masses.sum(axis=1, keepdims=True) for masses in found]
+
+    def act(self, state: Floats, rng: np.random.Generator) -> Drawn:
+        """Return an action drawn from the policy.
+
+        Args:
+            state: (features,) finite.
+            rng: Draws.
+        """
+        return draw(self.distributions(state), rng)
+
+    def best(self, state: Floats) -> tuple[int, ...]:
+        """Return the likeliest value of each part, (parts,).
+
+        Args:
+            state: (features,) finite.
+        """
+        return tuple(int(masses.argmax()) for masses in self.distributions(state))
+
+    # -- learning ---------------------------------------------------------------------------------
+
+    def learn(self, steps: Steps, *, beyond: float = 0.0) -> Update:
+        """Improve the policy by what it did; steps are used once.
+
+        Args:
+            steps: Drawn from this policy as it stands.
+            beyond: What is expected after the last step, if its episode goes on.
+
+        Returns:
+            What the update did.
+
+        Raises:
+            InputError: Shapes that do not fit, or numbers that are not finite.
+        """
+        self._check(steps)
+        states = torch.from_numpy(np.array(steps.states, np.float64))
+        with torch.no_grad():
+            before, values = self._network(states)
+        expected = values.numpy()
+        ahead = advantages(
+            np.asarray(steps.rewards, np.float64), expected, steps.last,
+            gamma=self.settings.gamma, smoothing=self.settings.smoothing, beyond=beyond,
+        )  # fmt: skip
+        told = _Told(
+            states=states,
+            actions=torch.from_numpy(np.array(steps.actions, np.int64)),
+            logs=torch.log(torch.from_numpy(np.array(steps.propensities, np.float64))),
+            ahead=torch.from_numpy(ahead),
+            returns=torch.from_numpy(ahead + expected),
+            before=before,
+        )
+        epochs = self._epochs(told)
+        return self._done(told, epochs, _explained(expected, ahead + expected))
+
+    def expected(self, state: Floats) -> float:
+        """Return what is expected from a state on.
+
+        Args:
+            state: (features,) finite.
+        """
+        with torch.no_grad():
+            return float(self._network(torch.from_numpy(np.array(state, np.float64))[None])[1][0])
+
+    def _epochs(self, told: _Told) -> int:
+        for epoch in range(1, self.settings.epochs + 1):
+            for places in self._minibatches(len(told.ahead)):
+                self._optimizer.zero_grad()
+                self._loss(told, places).backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(self._network.parameters(), self.settings.max_norm)
+                self._optimizer.step()
+            if self._divergence(told) > _STOP * self.settings.kl_target:
+                return epoch
+        return self.settings.epochs
+
+    def _minibatches(self, count: int) -> Iterator[torch.Tensor]:
+        order = torch.from_numpy(self._order.permutation(count))
+        yield from torch.tensor_split(order, min(self.settings.minibatches, count))
+
+    def _loss(self, told: _Told, places: torch.Tensor) -> torch.Tensor:
+        logs, values = self._network(told.states[places])
+        ratio = torch.exp(_chosen(logs, told.actions[places]) - told.logs[places])
+        ahead = told.ahead[places]
+        if len(ahead) > 1:
+            ahead = (ahead - ahead.mean()) / (ahead.std() + 1e-8)
+        clip = self.settings.clip
+        gained = torch.minimum(ratio * ahead, ratio.clamp(1 - clip, 1 + clip) * ahead).mean()
+        missed = ((values - told.returns[places]) ** 2).mean()
+        left = max(0.0, 1.0 - self.updates / self.settings.entropy_updates)
+        bonus = self.settings.entropy * left * _entropy(logs).mean()
+        loss: torch.Tensor = self.settings.value_weight * missed - gained - bonus
+        return loss
+
+    def _divergence(self, told: _Told) -> float:
+        with torch.no_grad():
+            logs, _ = self._network(told.states)
+            parts = [
+                (torch.exp(old) * (old - new)).sum(dim=-1)
+                for old, new in zip(told.before, logs, strict=True)
+            ]
+        return float(torch.stack(parts).sum(dim=0).mean())
+
+    def _done(self, told: _Told, epochs: int, explained: float) -> Update:
+        divergence, target = self._divergence(told), self.settings.kl_target
+        (group,) = self._optimizer.param_groups
+        if divergence > 2 * target:
+            group["lr"] = max(group["lr"] / _FASTER, _SLOWEST)
+        elif divergence < target / 2:
+            group["lr"] = min(group["lr"] * _FASTER, _FASTEST)
+        self.updates += 1
+        with torch.no_grad():
+            logs, _ = self._network(told.states)
+            moved = torch.exp(_chosen(logs, told.actions) - told.logs) - 1
+        return Update(
+            epochs=epochs,
+            divergence=divergence,
+            entropy=float(_entropy(logs).mean()),
+            clipped=float((moved.abs() > self.settings.clip).double().mean()),
+            explained=explained,
+            learning_rate=float(group["lr"]),
+        )
+
+    def _check(self, steps: Steps) -> None:
+        count = len(steps.rewards)
+        shapes = {
+            "states": (steps.states, (count, self.features)),
+            "actions": (steps.actions, (count, len(self.parts))),
+            "propensities": (steps.propensities, (count,)),
+            "rewards": (steps.rewards, (count,)),
+            "last": (steps.last, (count,)),
+        }
+        for name, (array, shape) in shapes.items():
+            if not count or np.shape(array) != shape or not np.isfinite(array).all():
+                message = f"{name} is {np.shape(array)}; allowed is {shape} of finite numbers"
+                raise InputError(f"{message}, for one or more steps")
+        if not ((steps.propensities > 0) & (steps.propensities <= 1 + 1e-12)).all():
+            raise InputError("a propensity is not in (0, 1]; give what `act` said")
+        if (steps.actions < 0).any() or (steps.actions >= [p.size for p in self.parts]).any():
+            raise InputError("an action has a value that its part has not; give what `act` said")
+
+    # -- keeping ----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return everything that is learned, as arrays; a seeded order goes on from its start."""
+        found: dict[str, NDArray[np.generic]] = {
+            f"network.{name}": value.numpy().copy()
+            for name, value in self._network.state_dict().items()
+        }
+        for number, kept in self._optimizer.state_dict()["state"].items():
+            for name, value in kept.items():
+                found[f"adam.{number}.{name}"] = value.detach().numpy().copy()
+        found["learning_rate"] = np.array(self._optimizer.param_groups[0]["lr"])
+        found["updates"] = np.array(self.updates)
+        return found
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state.
+
+        Args:
+            state: From `state` of one with the same parts, features and width.
+
+        Raises:
+            StateError: It is of another one.
+        """
+        own = self.state()
+        weights = {name for name in own if not name.startswith("adam.")}
+        odd = [n for n in weights if n not in state or np.shape(state[n]) != np.shape(own[n])]
+        if odd:
+            message = (
+                f"{', '.join(sorted(odd)[:3])} do not fit; restore a state of the same parts, "
+            )
+            raise StateError(message + "features and width")
+        self._network.load_state_dict(
+            {n.removeprefix("network."): torch.from_numpy(np.array(state[n]))
+             for n in weights if n.startswith("network.")}
+        )  # fmt: skip
+        adam: dict[int, dict[str, torch.Tensor]] = {}
+        for name, value in state.items():
+            if name.startswith("adam."):
+                _, number, field = name.split(".")
+                adam.setdefault(int(number), {})[field] = torch.from_numpy(np.array(value))
+        groups = self._optimizer.state_dict()["param_groups"]
+        groups[0]["lr"] = float(state["learning_rate"])
+        self._optimizer.load_state_dict({"state": adam, "param_groups": groups})
+        self.updates = int(state["updates"])
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Steps as the network reads them."""
+
+    states: torch.Tensor
+    actions: torch.Tensor
+    logs: torch.Tensor
+    ahead: torch.Tensor
+    returns: torch.Tensor
+    before: list[torch.Tensor]
+
+
+def _chosen(logs: Sequence[torch.Tensor], actions: torch.Tensor) -> torch.Tensor:
+    picked = [log.gather(1, actions[:, [place]]) for place, log in enumerate(logs)]
+    return torch.cat(picked, dim=1).sum(dim=1)
+
+
+def _entropy(logs: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.stack([-(torch.exp(log) * log).sum(dim=-1) for log in logs]).sum(dim=0)
+
+
+def _explained(values: Floats, returns: Floats) -> float:
+    spread = float(returns.var())
+    return 1.0 - float((returns - values).var()) / spread if spread > 0 else 0.0

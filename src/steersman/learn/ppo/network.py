@@ -1,0 +1,80 @@
+"""One encoder, one head for each part of the action, and one for the value of a state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.learn.ppo.parts import Part
+
+_NARROW, _WIDE = 0.05, 4.0
+"""Widths of an ordered part's distribution, in halves of its range."""
+
+
+class Network(nn.Module):
+    """States in, the distribution of every part and the value out.
+
+    Args:
+        parts: Of the action, one or more.
+        features: Of a state, ≥ 1.
+        hidden: Width of the two layers, ≥ 1.
+        generator: Draws the first weights.
+
+    No doctest: ``tests/learn/ppo/test_network.py`` shows it.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], features: int, hidden: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self._parts = tuple(parts)
+        self._encoder = nn.Sequential(
+            _linear(features, hidden, 2**0.5, generator),
+            nn.Tanh(),
+            _linear(hidden, hidden, 2**0.5, generator),
+            nn.Tanh(),
+        )
+        # Small first weights: every action is nearly as likely before anything is learned.
+        self._heads = nn.ModuleList(
+            _linear(hidden, part.outputs, 0.01, generator) for part in self._parts
+        )
+        self._value = _linear(hidden, 1, 0.01, generator)
+        for number, part in enumerate(self._parts):
+            self.register_buffer(f"_grid_{number}", torch.tensor(part.grid, dtype=torch.float64))
+
+    def forward(self, states: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Return logarithms of the distributions, and values.
+
+        Args:
+            states: (n, features) float64.
+
+        Returns:
+            Of each part (n, size), normalised; and (n,).
+        """
+        coded = self._encoder(states)
+        logs = []
+        for number, (part, head) in enumerate(zip(self._parts, self._heads, strict=True)):
+            out = head(coded)
+            if part.ordered:
+                out = _bell(out, self.get_buffer(f"_grid_{number}"))
+            logs.append(torch.log_softmax(out, dim=-1))
+        return logs, self._value(coded).squeeze(-1)
+
+
+def _bell(out: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+    """Return logits of a normal distribution cut to a grid; wide before anything is learned."""
+    mean = 1.5 * torch.tanh(out[..., :1])
+    width = _NARROW + (_WIDE - _NARROW) * torch.sigmoid(out[..., 1:])
+    return -0.5 * ((grid - mean) / width) ** 2
+
+
+def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs, dtype=torch.float64)
+    nn.init.orthogonal_(layer.weight, gain, generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer
