@@ -303,9 +303,25 @@ def test_an_embedding_is_read_and_a_damaged_one_told(tmp_path):
         (["--answerer", "llm"], "--llm-url"),
         (["--html", "x.html", "--targets", "0"], "--html"),
         (["--target", "0"], "--target"),
+        (["--targets", "1"], "2 or more"),
+        (["--text", "a", "--sets", "bfcl,nosuch", "--targets", "0"], "nosuch was given"),
+        (["--text", "a", "--sets", ","], "no set was given"),
+        (["--targets", "-1"], "--targets"),
+        (["--metrics", "counts.txt"], "must end in .prom"),
+        (["--answerer", "oracle"], "--answerer"),
     ],
 )
 def test_bad_usage(arguments, words):
     ran = _demo(*arguments)
     assert ran.exit_code == 2
     assert words in ran.output
+
+
+def test_that_a_page_cannot_be_drawn_is_told_before_anything_is_compared(monkeypatch):
+    monkeypatch.setattr("steersman.cli.demo_interrogator.find_spec", lambda _: None)
+    ran = _demo("--text", "a", "--html", "x.html")
+    assert ran.exit_code == 1
+    assert (
+        ran.output == "Error: --html needs matplotlib; install it with: pip install "
+        "'steersman[demo]'\n"
+    )

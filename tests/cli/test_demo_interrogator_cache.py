@@ -93,7 +93,9 @@ def test_the_counts_are_written_for_the_node_exporter(tmp_path):
     with demo_cache(None, say=pytest.fail) as cache:
         done, _ = _run(cache, file)
         with pytest.raises(DataError, match="cannot be written"):
-            _run(cache, tmp_path / "missing" / "interrogator.prom")
+            _run(cache, file / "below-a-file.prom")
+        _run(cache, tmp_path / "new" / "interrogator.prom")
+    assert (tmp_path / "new" / "interrogator.prom").exists()
     written = list(text_string_to_metric_families(file.read_text()))
     (calls,) = (one for one in written if one.name == "steersman_interrogator_embedder_calls")
     (total,) = (one for one in calls.samples if one.name.endswith("_total"))

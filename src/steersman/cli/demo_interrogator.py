@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,8 @@ class _Ready:
     default=8,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Targets of each set for the comparison; 0: none is made. Eight take about a minute.",
+    help="Targets of each set for the comparison, 2 or more; 0: none is made. Eight take about a "
+    "minute.",
 )
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="Of it.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
@@ -116,8 +118,8 @@ def interrogator(**given: Any) -> None:
     service over HTTP: an embedded store, a service process, a learner. It learns the shipped log of
     10,000 questions first, then every answer as it comes. The log's questions were drawn by chance
     with known probabilities, so its rows are evidence too, and not a warm start alone. A drift
-    guard watches rewards and contexts; once it fires, the heuristic asks the rest of the session,
-    as it does when no service answers.
+    guard watches gains and contexts; once it fires, the heuristic asks the rest of the session, as
+    it does when no service answers.
 
     Then the comparison: the same targets by the heuristic and by bandits, each with a cache of its
     own, on targets that nobody has learned from.
@@ -128,6 +130,7 @@ def interrogator(**given: Any) -> None:
 
     console = Console()
     _check_usage(given)
+    _sets(given)  # told before anything is shown
     switch = load_switch()
     ready = _Ready(console, load_questions(), cached_minilm(given["home"]), given["home"])
     target = _target(ready, given)
@@ -149,8 +152,13 @@ def _check_usage(given: dict[str, Any]) -> None:
         raise click.UsageError("--answerer llm needs --llm-url and --llm-model")
     if given["metrics_file"] is not None and given["metrics_file"].suffix != ".prom":
         raise click.UsageError("--metrics must end in .prom, or the node exporter does not read it")
+    if given["targets"] == 1:
+        raise click.UsageError("--targets 1 compares nothing; allowed are 2 or more, or 0 for none")
     if given["html_file"] is not None and given["targets"] == 0:
         raise click.UsageError("--html shows the comparison; --targets must be 1 or more for it")
+    if given["html_file"] is not None and find_spec("matplotlib") is None:
+        # Known beforehand, not after minutes of comparing.
+        raise DataError("--html needs matplotlib; install it with: pip install 'steersman[demo]'")
 
 
 def _target(ready: _Ready, given: dict[str, Any]) -> Target:
@@ -204,7 +212,14 @@ def read_embedding(file: Path, size: int) -> Target:
 
 
 def _sets(given: dict[str, Any]) -> list[str]:
-    return [name.strip() for name in given["sets"].split(",") if name.strip()]
+    from steersman.systems.interrogator import SETS  # noqa: PLC0415 (slow)
+
+    named = list(dict.fromkeys(name.strip() for name in given["sets"].split(",") if name.strip()))
+    unknown = [name for name in named if name not in SETS]
+    if unknown or not named:
+        message = f"{', '.join(unknown) or 'no set'} was given; allowed are {', '.join(SETS)}"
+        raise click.BadParameter(message, param_hint="--sets")
+    return named
 
 
 def _answerer(ready: _Ready, cache: AnswerCache, given: dict[str, Any]) -> Answerer:

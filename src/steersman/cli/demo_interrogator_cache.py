@@ -102,6 +102,7 @@ class Counting:
         if self._file is None:
             return
         try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
             write_to_textfile(str(self._file), self._registry)
         except OSError as error:
             message = f"{self._file} cannot be written: {error}"
