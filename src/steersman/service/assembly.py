@@ -156,6 +156,7 @@ class Service:
             on_fallback=self.metrics.fallback,
             on_arm=self.metrics.arm,
             on_scrubbed=self.metrics.scrubbed,
+            on_answered=self.guard.observe,
             replaying=self.breakers["replaying"],
         )
         intake = Intake(

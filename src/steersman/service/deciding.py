@@ -84,6 +84,8 @@ class Deciding:
         on_scrubbed: told how many of each kind were taken out of a context.
         on_arm: told of each draw while a rollout is under way, and of those that could not be
             stored, as `Metrics.arm` takes it.
+        on_answered: told the seconds that a request took from when its points were found: what
+            loading a tenant for the first time takes is no load.
         replaying: breaker around reading the earlier answer of a key; default: one of its own.
         rng: draws; default: seeded by the operating system.
         clock: seconds since 1970.
@@ -100,6 +102,7 @@ class Deciding:
         on_fallback: Callable[[str], None] = lambda _reason: None,
         on_scrubbed: Callable[[Mapping[str, int]], None] = lambda _counts: None,
         on_arm: OnArm = lambda *_: None,
+        on_answered: Callable[[float], None] = lambda _seconds: None,
         replaying: Breaker | None = None,
         rng: np.random.Generator | None = None,
         clock: Callable[[], float] = time.time,
@@ -112,6 +115,7 @@ class Deciding:
         self._on_fallback = on_fallback
         self._on_scrubbed = on_scrubbed
         self._on_arm = on_arm
+        self._on_answered = on_answered
         self._replaying = replaying or Breaker("store", time.monotonic)
         self._rng = rng or np.random.default_rng()
         self._clock = clock
@@ -135,10 +139,13 @@ class Deciding:
             Refused: a request that is not as declared, an unknown point, or a key that was used
                 with another body.
         """
-        (begun,) = await self._gathering.add([await self._read(tenant, body, traceparent)])
+        wanted = await self._read(tenant, body, traceparent)
+        (begun,) = await self._gathering.add([wanted])
         if isinstance(begun, Exception):
             raise begun
-        return begun if isinstance(begun, Decision) else await self._finish(begun)
+        decision = begun if isinstance(begun, Decision) else await self._finish(begun)
+        self._on_answered(time.monotonic() - wanted.read_at)
+        return decision
 
     async def decide_many(
         self,
@@ -173,6 +180,8 @@ class Deciding:
                     answers[place] = one if isinstance(one, Decision) else await self._finish(one)
             except Refused as refused:
                 answers[place] = refused.problem
+        if wanted:
+            self._on_answered(time.monotonic() - max(one.read_at for one in wanted.values()))
         return [answer for answer in answers if answer is not None]
 
     async def _read(self, tenant: UUID, body: Mapping[str, Any], traceparent: str | None) -> Wanted:

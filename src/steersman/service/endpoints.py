@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -83,7 +82,6 @@ class Endpoints:
         metrics: counts.
         storing: whether events can be stored now; if not they are refused at once, and their
             sender keeps them.
-        clock: seconds that never step back.
 
     No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
@@ -96,14 +94,12 @@ class Endpoints:
         metrics: Metrics,
         *,
         storing: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._deciding = deciding
         self._intake = intake
         self._guard = guard
         self._metrics = metrics
         self._storing = storing
-        self._clock = clock
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes."""
@@ -125,21 +121,13 @@ class Endpoints:
         """
         check_media_type(request.headers)
         raw = await read_body(request, BATCH_BYTES)
-        begun = self._clock()  # a body that comes slowly is no load
         body = read(raw, max_bytes=BATCH_BYTES)
+        tenant = request.key.tenant
         if isinstance(body, dict) and "requests" in body:
-            answer = await self._decide_many(request, body)
-        else:
-            if len(raw) > ONE_BYTES:
-                raise too_large(len(raw), ONE_BYTES)
-            answer = await self._decide_one(request, body)
-        self._guard.observe(self._clock() - begun)
-        return answer
-
-    async def _decide_one(self, request: Request, body: Any) -> Answer:
-        decision = await self._deciding.decide(
-            request.key.tenant, body, traceparent=request.traceparent
-        )
+            return await self._decide_many(request, body)
+        if len(raw) > ONE_BYTES:
+            raise too_large(len(raw), ONE_BYTES)
+        decision = await self._deciding.decide(tenant, body, traceparent=request.traceparent)
         self._count(body, decision)
         return json_answer(decision)
 

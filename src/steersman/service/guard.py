@@ -32,6 +32,7 @@ class GuardianState(IntEnum):
 
 SHEDS: dict[str, GuardianState] = {
     "read": GuardianState.BROWNOUT,  # explain, status, listing keys
+    "search": GuardianState.BROWNOUT,  # it takes a core for as long as a hundred decisions
     "large_batch": GuardianState.BROWNOUT,  # of more than LARGE_BATCH items
     "events": GuardianState.LOCKDOWN,  # clients queue them on disk
 }
@@ -113,7 +114,7 @@ class Guard:
         """Count one answered request for decisions.
 
         Args:
-            seconds: how long it took, from when its body was there.
+            seconds: how long it took, once its decision points were found.
         """
         self._seconds += seconds
         self._count += 1
