@@ -96,9 +96,9 @@ async def test_the_deadline_counts_from_when_a_request_was_read(
         replica = s.replica("search", "depth")
 
         class Slow:
-            def decide_many(self, *args, policy=replica.policy, **more):
+            def decide(self, *args, policy=replica.policy, **more):
                 time.sleep(0.8)  # drawing holds the loop
-                return policy.decide_many(*args, **more)
+                return policy.decide(*args, **more)
 
         monkeypatch.setattr(replica, "policy", Slow())
         async with locked(database):
