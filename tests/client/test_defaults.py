@@ -10,6 +10,7 @@ from steersman.client import Ask
 from steersman.errors import UnavailableError
 
 NOBODY = "http://127.0.0.1:9"
+PARENT = "01a1ff23-5a81-7ec1-9682-123a4fba965d"
 
 
 def test_the_default_is_a_decision_like_any_other(make):
@@ -55,15 +56,16 @@ def test_the_local_decision_is_delivered_before_the_feedback_on_it(make, server)
     client = make(retries=0)
     server.always = 503
     decision = client.decide(
-        "mail", "tone", {"a": 1}, default="plain", episode="e", unit="u", eligible=["plain"]
-    )
+        "mail", "tone", {"a": 1}, default="plain", episode="e", unit="u", eligible=["plain"],
+        parent=PARENT,
+    )  # fmt: skip
     event = client.submit_feedback(decision, outcomes={"good": 1})
     server.always = None
     assert client.flush(10) == 0
     assert server.order == [str(decision.decision_id), event]
     assert server.stored[str(decision.decision_id)] == {
         "decision_id": str(decision.decision_id), "skill": "mail", "decision": "tone",
-        "action": "plain", "context": {"a": 1}, "episode_id": "e", "unit": "u",
+        "action": "plain", "context": {"a": 1}, "episode_id": "e", "parent_id": PARENT, "unit": "u",
     }  # fmt: skip
 
 

@@ -94,3 +94,23 @@ async def test_over_http_a_forged_record_is_refused_and_a_good_one_stored_once(
         assert results[0]["problem"]["field"] == "records"
         explained = await s.ask("GET", f"/v1/decisions/{late.id}/explain")
         assert (explained.status, explained.body["action"]) == (200, late.action)
+
+
+async def test_what_a_client_decided_itself_keeps_all_that_it_belongs_to(serving) -> None:
+    async with serving() as s:
+        parent = (await s.ask("POST", "/v1/decide", {"skill": "search", "decision": "depth"})).body
+        local = {
+            "decision_id": str(new_id()),
+            "skill": "search",
+            "decision": "depth",
+            "action": "deep",
+            "context": {"intent": "refund"},
+            "episode_id": "e",
+            "parent_id": parent["decision_id"],
+            "unit": "u",
+        }
+        (result,) = (await s.ask("POST", "/v1/events", {"records": [local]})).body["results"]
+        assert result["status"] == "stored"
+        told = (await s.ask("GET", f"/v1/decisions/{local['decision_id']}/explain")).body
+        assert {name: told[name] for name in local} == local
+        assert (told["propensity_kind"], told["weight"], told["degraded"]) == ("client", 0.0, True)

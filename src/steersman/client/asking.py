@@ -128,6 +128,7 @@ def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
         action=ask.default,
         context=dict(ask.context),
         episode_id=ask.episode,
+        parent_id=None if ask.parent is None else decision_id(ask.parent),
         unit=ask.unit,
     )
     return decision, Item("record", str(identifier), wire.write(record))

@@ -183,7 +183,7 @@ class Intake:
             skill=local.skill,
             point=local.decision,
             episode=local.episode_id,
-            parent=None,
+            parent=local.parent_id,
             unit=local.unit,
             rollout=None,
             stage="live",

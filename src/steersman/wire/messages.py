@@ -154,6 +154,7 @@ class LocalDecision(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
         action: the default that was used.
         context: what was known.
         episode_id: as in `DecideRequest`.
+        parent_id: as in `DecideRequest`.
         unit: as in `DecideRequest`.
     """
 
@@ -163,6 +164,7 @@ class LocalDecision(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     action: Name
     context: dict[str, Any] = {}
     episode_id: Key | None = None
+    parent_id: UUID | None = None
     unit: Key | None = None
 
 
