@@ -89,9 +89,11 @@ def test_one_that_refuses_some_calls_is_not_left_alone(caplog):
         with CacheInLine({"redis": full, "memory": MemoryCache()}) as cache:
             for _ in range(20):
                 cache.put(KEY, VECTORS)
-                assert cache.get(KEY) is None
+                assert cache.get(KEY) is VECTORS  # what Redis refused lies in memory
+            assert cache.get("cd" * 32) is None
             assert (cache.serving, cache.refused) == ("redis", {"redis": 20})
-            assert (cache.fallbacks, cache.misses) == ({"redis": 20}, {"redis": 20})
+            assert (cache.fallbacks, cache.misses) == ({"redis": 20}, {"redis": 1})
+            assert cache.hits == {"memory": 20}
     said = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(said) == 2  # the first and the tenth
     assert "refused 1 calls: Redis refuses SET" in said[0]

@@ -37,8 +37,9 @@ class CacheInLine:
 
     A cache that fails is left alone for a while; then one call tries it, and its fate decides. What
     it missed meanwhile is embedded again. One that works but refuses a call is not left alone: the
-    next takes this call. A miss is a miss: the next cache is asked only when one fails. When none
-    works, nothing is kept and the investigation goes on.
+    next takes this call, and is asked from then on for what the first has not. Otherwise a miss is
+    a miss: the next cache is asked only when one fails. When none works, nothing is kept and the
+    investigation goes on.
 
     Args:
         caches: by name, the preferred first.
@@ -101,7 +102,7 @@ class CacheInLine:
         Raises:
             InputError: the key is not of that kind.
         """
-        found, name = self._ask(lambda cache: cache.get(key))
+        found, name = self._ask(lambda cache: cache.get(key), looking=True)
         if name is not None:
             (self.misses if found is None else self.hits)[name] += 1
         return found
@@ -131,8 +132,9 @@ class CacheInLine:
         self.close()
 
     def _ask(
-        self, ask: Callable[[AnswerCache], NDArray[np.float16] | None]
+        self, ask: Callable[[AnswerCache], NDArray[np.float16] | None], *, looking: bool = False
     ) -> tuple[NDArray[np.float16] | None, str | None]:
+        missed: str | None = None
         for place in self._places:
             if place.breaker.allow():
                 try:
@@ -146,15 +148,21 @@ class CacheInLine:
                     self._answered(place)
                     self.damaged[place.name] += 1
                     _log.warning("%s: %s", place.name, error)
-                    return None, place.name
+                    return None, missed or place.name
                 except BaseException:
                     self._answered(place)
                     raise
                 else:
                     self._answered(place)
-                    return found, place.name
+                    if found is not None:
+                        return found, place.name
+                    missed = missed or place.name
+                    # What it refused to keep lies in the next.
+                    if looking and self.refused[place.name]:
+                        continue
+                    return None, missed
             self.fallbacks[place.name] += 1
-        return None, None
+        return None, missed
 
     def _refused(self, place: _Place, error: RefusedByStoreError) -> None:
         self.refused[place.name] += 1
