@@ -19,7 +19,7 @@ def test_a_document_knows_the_hash_of_its_text():
     assert document.sha256 == hashlib.sha256("Größe".encode()).hexdigest()
 
 
-@pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "a\udcffb"])
+@pytest.mark.parametrize("text", ["a\0b", f"a{chr(0xD800)}b", f"a{chr(0xDCFF)}b"])
 def test_what_cannot_be_stored_is_refused_everywhere(text):
     for fields in ({"text": text}, {"title": text}, {"source": text}, {"meta": {"a": [text]}}):
         with pytest.raises(InputError):

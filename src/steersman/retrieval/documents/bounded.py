@@ -61,7 +61,7 @@ class BoundedParser:
             DataError: it cannot be read, or takes more than the limits allow.
         """
         limits = self._limits
-        work = Work(kind, data, limits.pages, limits.document_bytes)
+        work = Work(kind, data, limits.pages, limits.document_bytes, limits.parse_s)
         outcome = self._ask(msgspec.msgpack.encode(work), name)
         if outcome.parsed is None:
             raise DataError(f"{name} {outcome.refused}")
@@ -87,9 +87,12 @@ class BoundedParser:
 
     def _ask(self, work: bytes, name: str) -> Outcome:
         late = Event()
-        fresh = self._process is None
-        process = self._process = self._process or self._start()
-        timer = Timer(self._limits.parse_s + _START_S * fresh, _end, (process, late))
+        seconds = self._limits.parse_s + _START_S * (self._process is None)
+        try:
+            process = self._process = self._process or self._start()
+        except OSError as error:
+            raise DataError(f"{name} was not parsed: no process to do it: {error}") from error
+        timer = Timer(seconds, _end, (process, late))
         timer.daemon = True
         timer.start()
         try:

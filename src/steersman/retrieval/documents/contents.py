@@ -7,7 +7,7 @@ import io
 import stat
 import zlib
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from steersman.errors import DataError
 
@@ -40,7 +40,7 @@ def opened(source: Path | bytes, name: str, most: int) -> Iterator[IO[bytes]]:
             raw.seek(0)
             if packed:
                 with gzip.GzipFile(fileobj=raw) as stream:
-                    yield stream
+                    yield cast("IO[bytes]", stream)
             else:
                 yield raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -103,11 +103,11 @@ class Document:
             )
 
 
-def check_id(doc_id: str) -> None:
+def check_id(doc_id: Any) -> None:
     """Raise unless a text can be a document's name.
 
     Args:
-        doc_id: the name.
+        doc_id: what is to be the name.
 
     Raises:
         InputError: it is empty, too long, not printable, or has a space at an end.
@@ -121,11 +121,11 @@ def check_id(doc_id: str) -> None:
     check_text(doc_id, "doc_id")
 
 
-def check_text(text: str, what: str, longest: int | None = None) -> bytes:
+def check_text(text: Any, what: str, longest: int | None = None) -> bytes:
     """Return a text in UTF-8, or raise if it cannot be stored as it is.
 
     Args:
-        text: the text.
+        text: what is to be stored.
         what: how the message calls it.
         longest: the most characters it may have; None: any number.
 

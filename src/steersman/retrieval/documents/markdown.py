@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from steersman.retrieval.documents.parsed import Parsed, one_line
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 _LINE = re.compile(r"\r\n?|\n")
 # Lines of YAML at the very beginning, which CommonMark would take for a rule and a heading.
@@ -44,8 +48,8 @@ def parse_markdown(text: str) -> Parsed:
     return Parsed(text, one_line(said[2]) if said else next(outermost, ""), sections)
 
 
-def _plain(inline: object, content: str) -> str:
-    tokens = inline.parseInline(content)[0].children or []  # type: ignore[attr-defined]
+def _plain(inline: MarkdownIt, content: str) -> str:
+    tokens = inline.parseInline(content)[0].children or []
     words = [
         token.content if token.type in _TEXTS else " " * ("break" in token.type) for token in tokens
     ]

@@ -37,12 +37,14 @@ class Work(msgspec.Struct):
         data: in UTF-8, or of a PDF as it is.
         pages: the most pages.
         text_bytes: the most characters of its text.
+        parse_s: the most seconds of processor time.
     """
 
     kind: str
     data: bytes
     pages: int
     text_bytes: int
+    parse_s: float
 
 
 class Outcome(msgspec.Struct):

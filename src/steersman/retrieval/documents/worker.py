@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import msgspec
 
@@ -32,10 +32,11 @@ def main() -> None:
         work = msgspec.msgpack.decode(
             sys.stdin.buffer.read(int.from_bytes(length, "big")), type=Work
         )
+        _bound_time(work.parse_s)
         answer(sys.stdout.buffer, msgspec.msgpack.encode(_outcome(work)))
 
 
-def answer(stream: BinaryIO, message: bytes) -> None:
+def answer(stream: IO[bytes], message: bytes) -> None:
     """Write a message behind its length.
 
     Args:
@@ -82,6 +83,16 @@ def _storable(parsed: Parsed) -> Parsed:
     if replaced:
         parsed.notes["replaced"] = replaced
     return parsed
+
+
+def _bound_time(parse_s: float) -> None:
+    # Who asked ends this process when it is late, unless it was ended itself; the system then does.
+    if sys.platform != "win32":
+        import resource  # noqa: PLC0415 - not on every system
+
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        most = int(used.ru_utime + used.ru_stime + parse_s) + 2
+        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def _bound_memory(parser_bytes: int) -> None:
