@@ -122,7 +122,7 @@ def held_out_gain(world: World, seed: int) -> Gained:
     split = stratified(recorded.categories, rng)
     strategy = build_strategy(DEFAULT, tuned, queries=len(recorded), seed=seed)
     slices = rotating(split.tuning, _SLICE, rng)
-    for _ in tune(strategy, recorded, tuned, slices, evaluations=_EVALUATIONS, rng=rng):
+    for _ in tune(strategy, recorded, tuned, slices, evaluations=_EVALUATIONS, seed=seed):
         pass
     chosen = strategy.recommend()
     rewards = [
@@ -185,7 +185,7 @@ def regrets(world: World, name: str, seed: int) -> list[float]:
     true = mean_rewards(world, everything)
     strategy = build_strategy(name, tuned, queries=len(recorded), seed=seed)
     slices = rotating(everything, _SLICE, rng)
-    told = tune(strategy, recorded, tuned, slices, evaluations=max(_AFTER), rng=rng)
+    told = tune(strategy, recorded, tuned, slices, evaluations=max(_AFTER), seed=seed)
     return [
         float(true.max() - true[tuned.space.index[strategy.recommend()]])
         for one in told

@@ -3,20 +3,26 @@
 import numpy as np
 import pytest
 
-from steersman.errors import InputError
+from steersman.errors import DataError, InputError
 from steersman.systems.rag_tuner.configuration import Configuration
 from steersman.systems.rag_tuner.slices import rotating
-from steersman.systems.rag_tuner.strategies import Fixed, Random
+from steersman.systems.rag_tuner.strategies import Fixed, Random, build_strategy
 from steersman.systems.rag_tuner.tuning import tune
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, TUNED = world(queries=40), tuned()
 
 
-def episodes(strategy, count, size=16):
-    rng = np.random.default_rng(0)
-    slices = rotating(np.arange(40), size, rng)
-    return tune(strategy, WORLD, TUNED, slices, evaluations=count, rng=rng)
+def episodes(strategy, count, size=16, seed=0, **more):
+    slices = rotating(np.arange(40), size, np.random.default_rng([seed, 0]))
+    return tune(strategy, WORLD, TUNED, slices, evaluations=count, seed=seed, **more)
+
+
+class Nobody:
+    """An evaluator that must not be asked."""
+
+    def evaluate(self, configuration, queries):
+        raise AssertionError(configuration)
 
 
 def test_each_evaluation_is_told_before_it_is_given():
@@ -37,3 +43,25 @@ def test_a_configuration_whose_quality_scatters_is_told_unstable():
 def test_no_evaluations():
     with pytest.raises(InputError, match="evaluations is 0"):
         next(episodes(Random(TUNED), 0))
+
+
+@pytest.mark.parametrize("name", ["factored", "halving", "random"])
+def test_what_was_stopped_goes_on_as_if_it_had_not_been(name):
+    whole = list(episodes(build_strategy(name, TUNED, queries=40), 12))
+    known = [one.batch for one in whole[:7]]
+    again = list(episodes(build_strategy(name, TUNED, queries=40), 12, known=known))
+    assert [one.configuration for one in again] == [one.configuration for one in whole]
+    assert [one.reward.value for one in again] == [one.reward.value for one in whole]
+
+
+def test_what_is_known_is_not_evaluated_again():
+    known = [one.batch for one in episodes(Random(TUNED), 5)]
+    slices = rotating(np.arange(40), 16, np.random.default_rng([0, 0]))
+    told = tune(Random(TUNED), Nobody(), TUNED, slices, evaluations=5, seed=0, known=known)
+    assert [one.batch for one in told] == known
+
+
+def test_the_log_of_another_run_is_refused():
+    known = [one.batch for one in episodes(Random(TUNED), 3)]
+    with pytest.raises(DataError, match="evaluation 1 of the log"):
+        list(episodes(Random(TUNED), 5, seed=1, known=known))

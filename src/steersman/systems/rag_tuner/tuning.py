@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from steersman.errors import InputError
+import numpy as np
+
+from steersman.errors import DataError, InputError
 from steersman.systems.rag_tuner.reward import reward_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from steersman.systems.rag_tuner.configuration import Configuration
@@ -61,20 +62,27 @@ def tune(
     slices: Iterator[NDArray[np.intp]],
     *,
     evaluations: int,
-    rng: np.random.Generator,
+    seed: int,
+    known: Sequence[Batch] = (),
 ) -> Iterator[Evaluated]:
     """Yield evaluations as they are made; the strategy has been told of each.
+
+    Every evaluation draws from a generator of its own, seeded by `seed` and its number, so that a
+    run that was stopped goes on as if it had not been.
 
     Args:
         strategy: Asks, and learns.
         evaluator: Evaluates.
         tuned: Gates and weights.
-        slices: Queries of each evaluation.
+        slices: Queries of each evaluation, from the first.
         evaluations: How many, ≥ 1.
-        rng: Draws for the strategy.
+        seed: Of what the strategy draws.
+        known: What the first evaluations gave when they were made before; they are told again, and
+            not made again.
 
     Raises:
         InputError: No evaluations are wanted.
+        DataError: What is known was not asked for by this strategy with this seed.
 
     No doctest: ``tests/systems/rag_tuner/test_tuning.py`` shows it.
     """
@@ -82,10 +90,24 @@ def tune(
         raise InputError(f"evaluations is {evaluations!r}; allowed is 1 or more")
     quality: dict[Configuration, list[float]] = {}
     for number in range(1, evaluations + 1):
-        asked = strategy.ask(rng)
-        batch = evaluator.evaluate(asked.configuration, next(slices))
+        asked = strategy.ask(np.random.default_rng([seed, number]))
+        queries = next(slices)
+        if number <= len(known):
+            batch = known[number - 1]
+            _check(batch, asked.configuration, queries, number)
+        else:
+            batch = evaluator.evaluate(asked.configuration, queries)
         recent = quality.setdefault(batch.configuration, [])
         reward = reward_of(batch, tuned, recent=recent)
         recent.append(sum(reward.quality) / 2)
         strategy.tell(batch, reward)
         yield Evaluated(number, asked.configuration, asked.propensity, batch, reward)
+
+
+def _check(batch: Batch, asked: Configuration, queries: NDArray[np.intp], number: int) -> None:
+    if batch.configuration != asked or batch.queries.tolist() != queries.tolist():
+        raise DataError(
+            f"evaluation {number} of the log is of {batch.configuration}, and {asked} is asked for; "
+            "go on with the strategy, seed, policy and queries that the log was begun with, or "
+            "begin another"
+        )

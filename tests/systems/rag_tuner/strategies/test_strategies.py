@@ -27,7 +27,7 @@ def strategy_of(name, policy=TUNED):
 def run(strategy, evaluations, seed=0, policy=TUNED):
     rng = np.random.default_rng(seed)
     slices = rotating(EVERY, 32, rng)
-    return list(tune(strategy, WORLD, policy, slices, evaluations=evaluations, rng=rng))
+    return list(tune(strategy, WORLD, policy, slices, evaluations=evaluations, seed=seed))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,227 @@
+"""A run as a folder: what was asked, what came of it, one line an evaluation.
+
+A line is written when its evaluation is done, and flushed to the disk. Whoever is killed loses the
+evaluation that was under way and nothing else.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import DataError
+from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.reward import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from steersman.systems.rag_tuner.tuning import Evaluated
+    from steersman.systems.rag_tuner.verdict import Verdict
+
+_FORMAT = 1
+_SUMMARY = ("number", "configuration", "propensity", "reward", "quality_1", "quality_2",
+            "latency_p50_ms", "latency_p95_ms", "cost", "penalty", "breaches")  # fmt: skip
+
+
+class RunFolder:
+    """The files of one run.
+
+    Args:
+        folder: Made when something is written.
+
+    No doctest: it needs files; ``tests/systems/rag_tuner/test_run_folder.py`` shows it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    # -- what was asked ---------------------------------------------------------------------------
+
+    def begin(self, manifest: Mapping[str, Any], policy: str) -> None:
+        """Write what the run is, or check that it is the run that was begun here.
+
+        Args:
+            manifest: Strategy, seed, sizes, data set: whatever another run would differ in.
+            policy: The policy file's text.
+
+        Raises:
+            DataError: Another run was begun in this folder.
+        """
+        wanted = {"format": _FORMAT, **manifest}
+        file = self.folder / "manifest.json"
+        if file.exists():
+            begun = self.manifest()
+            differs = [n for n in {*begun, *wanted} if begun.get(n) != json_value(wanted.get(n))]
+            kept = (self.folder / "policy.yaml").read_text(encoding="utf-8")
+            if differs or kept != policy:
+                names = ", ".join(sorted(differs)) or "policy.yaml"
+                raise DataError(
+                    f"{self.folder} holds a run that differs in {names}; name another folder, or "
+                    "go on with what that one was begun with"
+                )
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "policy.yaml").write_text(policy, encoding="utf-8")
+        _write_whole(file, json.dumps(wanted, indent=2))
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what the run is.
+
+        Raises:
+            DataError: No run was begun here, or its manifest is damaged.
+        """
+        file = self.folder / "manifest.json"
+        try:
+            found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            message = f"{file}: {error}; name the folder of a run of `steersman tune run`"
+            raise DataError(message) from None
+        if found.get("format") != _FORMAT:
+            raise DataError(f"{file}: format {found.get('format')!r}, known is {_FORMAT}")
+        return found
+
+    # -- what came of it --------------------------------------------------------------------------
+
+    def append(self, one: Evaluated) -> None:
+        """Write one evaluation, on the disk when this returns.
+
+        Args:
+            one: It.
+        """
+        with (self.folder / "episodes.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(_line(one)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def episodes(self) -> list[dict[str, Any]]:
+        """Return the evaluations that were written; half a line at the end is taken away.
+
+        Raises:
+            DataError: A line before the last is damaged.
+        """
+        file = self.folder / "episodes.jsonl"
+        if not file.exists():
+            return []
+        content = file.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            with file.open("r+b") as half:
+                half.truncate(len(whole))
+        found = []
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                found.append(json.loads(line))
+            except ValueError as error:
+                message = f"{file}:{number}: {error}; restore the file, or begin another run"
+                raise DataError(message) from None
+        return found
+
+    def batches(self) -> list[Batch]:
+        """Return what was evaluated, to be told again.
+
+        Raises:
+            DataError: A line is damaged.
+        """
+        try:
+            return [_batch(one) for one in self.episodes()]
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"{self.folder / 'episodes.jsonl'}: {error}; begin another run"
+            raise DataError(message) from None
+
+    def finish(self, verdict: Verdict | None) -> None:
+        """Write the summary of all evaluations, and the verdict.
+
+        Args:
+            verdict: What held-out queries say; ``None``: they were not asked.
+        """
+        with (self.folder / "summary.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, _SUMMARY, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(_summaries(self.episodes()))
+        if verdict is not None:
+            said = {**vars(verdict), "says": str(verdict)}
+            said["candidate"] = verdict.candidate.parts()
+            said["baseline"] = verdict.baseline.parts()
+            _write_whole(self.folder / "verdict.json", json.dumps(said, indent=2))
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON would give it back.
+
+    Args:
+        value: Of numbers, texts, lists and mappings.
+
+    >>> json_value((1, 2))
+    [1, 2]
+    """
+    return json.loads(json.dumps(value))
+
+
+def _line(one: Evaluated) -> dict[str, Any]:
+    batch, reward = one.batch, one.reward
+    return {
+        "number": one.number,
+        "configuration": one.configuration.parts(),
+        "propensity": one.propensity,
+        "reward": _known(reward.value),
+        "quality": [_known(value) for value in reward.quality],
+        "coverage": list(reward.coverage),
+        "latency_p50_ms": float(np.quantile(batch.latency_ms, 0.5)),
+        "latency_p95_ms": float(np.quantile(batch.latency_ms, 0.95)),
+        "cost": float(batch.cost.mean()),
+        "penalty": reward.penalty,
+        "breaches": list(reward.breaches),
+        "measures": list(batch.measures),
+        "queries": batch.queries.tolist(),
+        "of_query": {
+            "quality": [[_known(value) for value in row] for row in batch.quality.tolist()],
+            "latency_ms": batch.latency_ms.tolist(),
+            "cost": batch.cost.tolist(),
+            "failed": batch.failed.tolist(),
+            "violations": batch.violations.tolist(),
+        },
+    }
+
+
+def _known(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if np.isnan(value) else value
+
+
+def _batch(line: Mapping[str, Any]) -> Batch:
+    told = line["of_query"]
+    first, second = line["measures"]
+    return Batch(
+        configuration=Configuration.of(line["configuration"]),
+        queries=np.array(line["queries"], np.intp),
+        quality=np.array(told["quality"], float).reshape(-1, 2),
+        latency_ms=np.array(told["latency_ms"], float),
+        cost=np.array(told["cost"], float),
+        failed=np.array(told["failed"], bool),
+        violations=np.array(told["violations"], bool),
+        measures=(first, second),
+    )
+
+
+def _summaries(lines: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    for line in lines:
+        first, second = line["quality"]
+        yield {
+            **line,
+            "configuration": str(Configuration.of(line["configuration"])),
+            "quality_1": first,
+            "quality_2": second,
+            "breaches": " ".join(line["breaches"]),
+        }
+
+
+def _write_whole(file: Path, text: str) -> None:
+    part = file.with_name(f".{file.name}.part")
+    part.write_text(text + "\n", encoding="utf-8")
+    part.replace(file)
