@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from steersman.errors import ActionError, InputError, MergeError, StateError
-from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB, Rules, load_policy
+from steersman.policies import (
+    BetaThompson,
+    JointLinTS,
+    JointSquareCB,
+    LinTS,
+    LinUCB,
+    Rules,
+    load_policy,
+)
 
 NAMES = ["a", "b"]
 
@@ -150,6 +158,20 @@ def test_collinear_updates_with_huge_norms_keep_the_posterior_positive():
     assert variances[0] == pytest.approx(2e3, rel=0.01)  # never seen: as the prior has it
     _, variances = policy._arms.means_and_variances(np.ones(3))
     assert 0.0 <= variances[0] < 1e-9
+
+
+@pytest.mark.parametrize("size", [1e3, 5e5])
+def test_collinear_updates_with_huge_norms_leave_a_joint_posterior_to_draw_from(size):
+    policy = JointLinTS((), 3, prior_var=1e3, noise_var=1e-6, draws=2000)
+    row = np.array([0.5, 0.5, 0.5 + 1e-9]) * size
+    policy.learn_batch(np.outer(np.linspace(0.1, 1.0, 500), row), ["a"] * 500, np.ones(500))
+    for _ in range(200):
+        policy.learn(row, "a", 1.0)
+    never_seen, known = [1.0, -1.0, 0.0], [0.0, 0.0, 0.0]
+    p = policy.distribution(None, eligible=["new", "zero"], features=[never_seen, known])
+    assert p[0] == pytest.approx(0.5, abs=0.05)  # its prior is symmetric, and still wide
+    spread = float((np.array(never_seen) @ policy._weights()).std())
+    assert spread == pytest.approx(np.sqrt(2e3), rel=0.1)  # as the prior has it
 
 
 @pytest.mark.parametrize("context", [None, [1.0], "x"])

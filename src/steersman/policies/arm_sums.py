@@ -79,6 +79,14 @@ class ArmSums:
         self._doubling = np.where(self._upper[0] == self._upper[1], 1.0, 2.0)
         self._clear_caches()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the BLAS routine, which nothing can copy."""
+        return {name: value for name, value in vars(self).items() if name != "_rank_one"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._rank_one = blas.sspr if self._outer.dtype == np.float32 else blas.dspr
+
     # -- deciding --------------------------------------------------------------------------------
 
     def means_and_variances(self, x: Floats) -> tuple[Floats, Floats]:
@@ -356,10 +364,10 @@ class ArmSums:
         scale = self.forget ** float(self.clock - self._stamp[arm]) / self.noise_var
         precision[self._upper] = self._gram[arm] * scale
         precision[np.diag_indices(self.dim)] += self.prior_precision
-        inverse = _inverse_of_upper(precision, self.prior_precision)
+        inverse, known = _inverse_of_upper(precision, self.prior_precision)
         self._inverse[arm] = inverse[self._upper]
         self._changed.add(arm)
-        full = np.triu(inverse) + np.triu(inverse, 1).T
+        full = np.triu(known) + np.triu(known, 1).T
         self._theta[arm] = full @ (self.moment[arm] * scale)
         self._pending[arm] = 0
         self._derived_at[arm] = self.clock
@@ -372,20 +380,21 @@ def _packed_indices(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return rows, columns
 
 
-def _inverse_of_upper(precision: Floats, smallest: float) -> Floats:
-    """Return the inverse (upper triangle valid) of a symmetric matrix given by its upper triangle.
+def _inverse_of_upper(precision: Floats, smallest: float) -> tuple[Floats, Floats]:
+    """Return the inverse of a symmetric matrix given by its upper triangle, and of its known part.
 
-    Its eigenvalues are at least ``smallest`` by construction. Where rounding broke that (nearly
-    collinear features with huge norms), eigenvalues that are only rounding noise become
-    ``smallest`` again: such directions count as unexplored.
+    Upper triangles are valid. Eigenvalues are at least ``smallest`` by construction. Where rounding
+    is larger than that (nearly collinear features with huge norms), eigenvalues that are only
+    rounding noise, on either side of zero, become ``smallest`` again: such directions count as
+    unexplored. The known part leaves them out, since what the moment holds of them is noise too.
     """
+    noise = len(precision) * np.finfo(np.float64).eps * float(np.trace(precision))
     factor, failed = lapack.dpotrf(precision, lower=0, overwrite_a=0)
-    if not failed:
+    if not failed and float(np.diagonal(factor).min()) ** 2 > noise:
         inverse, failed = lapack.dpotri(factor, lower=0)
         if not failed and np.isfinite(inverse).all():
-            upper: Floats = inverse
-            return upper
+            return inverse, inverse
     values, vectors = np.linalg.eigh(precision, UPLO="U")
-    noise = len(values) * np.finfo(np.float64).eps * values[-1]
-    lifted: Floats = (vectors / np.where(values > noise, values, smallest)) @ vectors.T
-    return lifted
+    kept = values > noise
+    shares = 1.0 / np.where(kept, values, smallest)
+    return (vectors * shares) @ vectors.T, (vectors * (shares * kept)) @ vectors.T

@@ -261,8 +261,8 @@ class JointLinTS(JointPolicy):
         if self._drawn is None or self._drawn[0] != version:
             rng = np.random.default_rng([self.seed, self.updates])
             standard = rng.standard_normal((self.dim, self.draws))
-            root = np.linalg.cholesky(self._arms.covariance(0))
-            self._drawn = version, self._arms.theta[0][:, None] + root @ standard
+            spread = _root(self._arms.covariance(0)) @ standard
+            self._drawn = version, self._arms.theta[0][:, None] + spread
         return self._drawn[1]
 
     def _config(self) -> dict[str, Any]:
@@ -274,3 +274,17 @@ class JointLinTS(JointPolicy):
             "forget": self.forget,
             "seed": self.seed,
         }
+
+
+def _root(covariance: Floats) -> Floats:
+    """Return R (d, d) with R Rᵀ = covariance.
+
+    Nearly collinear features with huge norms leave eigenvalues that are rounding noise on either
+    side of zero, where no Cholesky factor exists: those directions are known, and count as zero.
+    """
+    try:
+        return np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(covariance)
+        root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
+        return root
