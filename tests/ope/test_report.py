@@ -61,11 +61,21 @@ def test_one_seed_one_answer(data):
         ({"interval": "exact"}, "interval"),
         ({"level": 1.0}, "level"),
         ({"interval": "bootstrap", "resamples": 5}, "resamples"),
+        ({"interval": "bootstrap", "resamples": 1e3}, "resamples is 1000.0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": "0"}, "seed is '0'"),
+        ({"estimators": (3,)}, "estimators"),
     ],
 )
 def test_wrong_options(data, options, said):
     with pytest.raises(InputError, match=said):
         evaluate(data, **options)
+
+
+@pytest.mark.parametrize("rows", [None, {"actions": [0]}, [1.0, 0.0]])
+def test_what_is_no_log_is_told_how_to_become_one(rows):
+    with pytest.raises(InputError, match="LoggedData"):
+        evaluate(rows)
 
 
 def test_bernstein_asks_for_the_range_of_other_rewards(data):

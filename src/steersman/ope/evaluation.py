@@ -12,12 +12,12 @@ from steersman.ope.bootstrap import bootstrap
 from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse
 from steersman.ope.estimators import ESTIMATORS, Log
 from steersman.ope.intervals import bernstein, standard_error, wald
+from steersman.ope.logged_data import LoggedData
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steersman.ope.estimators import Estimator
-    from steersman.ope.logged_data import LoggedData
     from steersman.ope.rounds import Rounds
     from steersman.stats import Interval
 
@@ -132,8 +132,9 @@ def evaluate(
         Estimates, diagnostics and reasons.
 
     Raises:
-        InputError: An unknown estimator, interval or level; rewards outside [0, 1] for
-            ``"bernstein"`` without a declared ``reward_range``.
+        InputError: No log; an unknown estimator, interval or level; a seed or a number of resamples
+            out of range; rewards outside [0, 1] for ``"bernstein"`` without a declared
+            ``reward_range``.
 
     Example:
         >>> from steersman.ope import LoggedData
@@ -151,7 +152,7 @@ def evaluate(
         (2021) and Bibaut et al. (2021), see ``steersman.ope.stabilise``.
     """
     chosen = _resolve(estimators)
-    _check(data, interval, level, resamples)
+    _check(data, interval, level, resamples, seed)
     found = diagnose(data)
     reasons = reasons_to_refuse(found)
     if reasons:
@@ -188,7 +189,11 @@ def _estimate(terms: Rounds, data: LoggedData, ends: Interval | None) -> Estimat
 def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     """Return estimators by name, in the caller's order."""
     named = (estimators,) if isinstance(estimators, str) else tuple(estimators)
-    unknown = [name for name in named if isinstance(name, str) and name not in ESTIMATORS]
+    unknown = [
+        one
+        for one in named
+        if (one not in ESTIMATORS if isinstance(one, str) else not hasattr(one, "rounds"))
+    ]
     if unknown or not named:
         message = (
             f"estimators are {list(named)!r}; allowed are {', '.join(ESTIMATORS)} and objects "
@@ -199,16 +204,22 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     return {estimator.name: estimator for estimator in objects}
 
 
-def _check(data: LoggedData, interval: str, level: object, resamples: int) -> None:
+def _check(data: object, interval: str, level: object, resamples: object, seed: object) -> None:
+    if not isinstance(data, LoggedData):
+        message = (
+            f"data is {type(data).__name__}; allowed is a log: pass "
+            "LoggedData(actions, rewards, propensities, target)"
+        )
+        raise InputError(message)
     if interval not in {"wald", "bootstrap", "bernstein"}:
         message = f"interval is {interval!r}; allowed are 'wald', 'bootstrap' and 'bernstein'"
         raise InputError(message)
     if not (isinstance(level, float | np.floating) and 0.0 < level < 1.0):
         message = f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95"
         raise InputError(message)
-    if interval == "bootstrap" and resamples < 100:
-        message = f"resamples is {resamples}; allowed is at least 100, better 10,000"
-        raise InputError(message)
+    _whole("seed", seed, 0)
+    if interval == "bootstrap":
+        _whole("resamples", resamples, 100)
     undeclared = interval == "bernstein" and data.reward_range is None
     if undeclared and (data.rewards.min() < 0.0 or data.rewards.max() > 1.0):
         message = (
@@ -216,4 +227,10 @@ def _check(data: LoggedData, interval: str, level: object, resamples: int) -> No
             "declared; a Bernstein interval rests on the range that rewards can never leave: pass "
             "LoggedData(..., reward_range=(low, high))"
         )
+        raise InputError(message)
+
+
+def _whole(name: str, value: object, least: int) -> None:
+    if not (isinstance(value, int | np.integer) and value >= least):
+        message = f"{name} is {value!r}; allowed is a whole number of at least {least}"
         raise InputError(message)
