@@ -8,7 +8,6 @@ import pytest
 
 from steersman.errors import BackendUnavailableError, InputError, StoreError
 from steersman.retrieval import (
-    Bm25,
     CosineReranker,
     ExactIndex,
     Links,
@@ -19,6 +18,7 @@ from steersman.retrieval import (
 )
 from steersman.retrieval.documents import passage_text
 from steersman.retrieval.linking import TITLE
+from steersman.retrieval.searcher import passage_index
 from tests.retrieval.hashed_words import HashedWords
 from tests.retrieval.passages import whole
 
@@ -88,7 +88,7 @@ def searcher():
 
 
 def engines(query):
-    words = Bm25([passage_text(one) for one in PASSAGES]).ranked(query, 100)
+    words = passage_index([passage_text(one) for one in PASSAGES]).ranked(query, 100)
     rows = EMBEDDER.encode([passage_text(one) for one in PASSAGES])
     return words, ExactIndex(rows).search(EMBEDDER.encode([query])[0], 100)
 

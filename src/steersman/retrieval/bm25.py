@@ -11,7 +11,7 @@ from steersman.errors import DataError, InputError
 from steersman.retrieval.ranked import Ranked, best
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,6 +41,8 @@ class Bm25:
         documents: Texts; at least one.
         k1: Saturation of term frequency, ≥ 0.
         b: Strength of the length normalisation, in [0, 1].
+        terms: Makes a document the list of what it is indexed by.
+        query_terms: Makes a query the list of what is looked up; ``None`` for ``terms``.
 
     Raises:
         InputError: No document.
@@ -54,7 +56,15 @@ class Bm25:
     compares them with the formula written out.
     """
 
-    def __init__(self, documents: Sequence[str], *, k1: float = 1.5, b: float = 0.75) -> None:
+    def __init__(
+        self,
+        documents: Sequence[str],
+        *,
+        k1: float = 1.5,
+        b: float = 0.75,
+        terms: Callable[[str], list[str]] = words,
+        query_terms: Callable[[str], list[str]] | None = None,
+    ) -> None:
         if not documents:
             raise InputError("documents is empty; BM25 needs at least one text to rank")
         try:
@@ -63,8 +73,9 @@ class Bm25:
             message = "BM25 needs the package bm25s; install it with: pip install 'steersman[rag]'"
             raise DataError(message) from missing
         self._size = len(documents)
+        self._query_terms = query_terms or terms
         self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
-        self._index.index([words(text) or [""] for text in documents], show_progress=False)
+        self._index.index([terms(text) or [""] for text in documents], show_progress=False)
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """Scores of all documents.
@@ -75,7 +86,7 @@ class Bm25:
         Returns:
             (documents,) float32, ≥ 0.
         """
-        known = [word for word in words(query) if word in self._index.vocab_dict]
+        known = [word for word in self._query_terms(query) if word in self._index.vocab_dict]
         if not known:
             return np.zeros(self._size, np.float32)
         return np.asarray(self._index.get_scores(known), np.float32)

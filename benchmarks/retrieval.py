@@ -1,0 +1,268 @@
+"""Retrieval: how well is the right passage found, and how fast?
+
+``--sets`` names folders of ``--data`` in either format that `steersman.retrieval.judged` reads;
+cranfield, scifact and hotpotqa unless told otherwise. A set is judged on its split test, else dev,
+else on all its questions; no default was chosen with these. It needs the extra ``rag``. Texts that
+the machine's cache of embeddings does not know yet take some 10 to 50 ms each.
+
+Every difference is between two rankings of the same questions, with a 95 % interval of its mean.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import t as student
+
+from benchmarks.report import Figure, command
+from steersman.retrieval import (
+    CachedEmbedder,
+    CosineReranker,
+    ExactIndex,
+    MiniLM,
+    Searcher,
+    SearchSettings,
+    all_gold_at,
+    link_titles,
+    load_judged,
+    ndcg_at,
+    recall_at,
+    reciprocal_rank,
+    state_directory,
+)
+from steersman.retrieval.documents import passage_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
+
+    from numpy.typing import NDArray
+
+    from benchmarks.report import Options
+    from steersman.retrieval import Embedder, JudgedCollection
+    from steersman.retrieval.documents import Passage
+
+    Floats = NDArray[np.float64]
+    T = TypeVar("T")
+
+DEFAULT = ("cranfield", "scifact", "hotpotqa")
+GOALS = {
+    "cranfield": {"bm25": 0.36, "dense": 0.370, "convex": 0.408},
+    "scifact": {"bm25": 0.679, "dense": 0.645, "convex": 0.731},
+}
+SETTINGS = {
+    "bm25": SearchSettings("bm25"),
+    "dense": SearchSettings("dense"),
+    "convex": SearchSettings(),
+    "rrf": SearchSettings(fusion="rrf"),
+    "convex, expanded": SearchSettings(expansion=True),
+    "bm25, cosine reranked": SearchSettings("bm25", rerank="cosine"),
+}
+COMPARED = (
+    ("convex", "bm25"),
+    ("convex", "dense"),
+    ("convex", "rrf"),
+    ("convex, expanded", "convex"),
+    ("bm25, cosine reranked", "bm25"),
+)
+QUICK = 60
+VECTORS = 20_000
+INDEXED = 5_000
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One set with what was measured on it: measure -> settings -> (questions,)."""
+
+    collection: JudgedCollection
+    measured: dict[str, dict[str, Floats]]
+    expand_ms: Floats
+
+
+def run(options: Options) -> Iterator[Figure]:
+    """Measure the chosen sets."""
+    embedder = CachedEmbedder(MiniLM(), state_directory() / "embeddings.sqlite")
+    passages: list[Passage] = []
+    queries: list[str] = []
+    for name in options.sets or (DEFAULT[:1] if options.quick else DEFAULT):
+        judged = _judged(name, options, embedder)
+        passages += judged.collection.passages
+        queries += [question.text for question in judged.collection.questions]
+        yield from _quality(name, judged)
+    yield from _keyword_speed(passages, queries, options)
+    yield from _dense_speed(passages, queries, embedder, options)
+
+
+# -- quality --------------------------------------------------------------------------------------
+
+
+def _judged(name: str, options: Options, embedder: Embedder) -> Judged:
+    every = load_judged(options.folder(name, "its publisher"), missing="unfindable")
+    collection = every.split(every.held_out)
+    print(f"{name}: {len(collection.passages):,} passages to embed and link", file=sys.stderr)
+    searcher = Searcher(
+        collection.passages,
+        embedder=embedder,
+        links=link_titles(collection.passages),
+        rerankers={"cosine": CosineReranker(embedder)},
+    )
+    questions = collection.questions[: QUICK if options.quick else None]
+    rows: list[dict[str, tuple[float, ...]]] = []
+    expand_ms = []
+    for question in questions:
+        scored = searcher.scored(question.text)
+        row = {}
+        for label, settings in SETTINGS.items():
+            ranked = collection.documents(scored.rank(settings))
+            row[label] = tuple(
+                measure(ranked, question.gains, 10)
+                for measure in (ndcg_at, recall_at, reciprocal_rank, all_gold_at)
+            )
+        rows.append(row)
+        expand_ms.append(scored.find(SETTINGS["convex, expanded"]).timings_ms["expand"])
+    measured = {
+        measure: {label: np.array([row[label][i] for row in rows]) for label in SETTINGS}
+        for i, measure in enumerate(("nDCG@10", "recall@10", "MRR@10", "all gold@10"))
+    }
+    return Judged(collection, measured, np.array(expand_ms))
+
+
+def _quality(name: str, judged: Judged) -> Iterator[Figure]:
+    ndcg = judged.measured["nDCG@10"]
+    split = judged.collection.held_out or "all"
+    about = f"{name} ({split}, {len(ndcg['bm25'])} questions)"
+    for label, values in ndcg.items():
+        goal = GOALS.get(name, {}).get(label)
+        low, high = _interval(values)
+        mean = float(values.mean())
+        # Goals are given to three digits.
+        yield Figure(
+            f"{about}, {label}: nDCG@10", mean, low, high,
+            goal=None if goal is None else f">= {goal:g}",
+            holds=None if goal is None else round(mean, 3) >= goal,
+        )  # fmt: skip
+    for one, other in COMPARED:
+        yield _difference(f"{about}, {one} over {other}: nDCG@10", ndcg[one] - ndcg[other])
+    for measure in ("recall@10", "MRR@10"):
+        found = {label: float(values.mean()) for label, values in judged.measured[measure].items()}
+        yield Figure(f"{about}, convex: {measure}", found.pop("convex"), peers=found)
+    if any(len(question.gains) > 1 for question in judged.collection.questions):
+        whole = judged.measured["all gold@10"]
+        found = {label: float(values.mean()) for label, values in whole.items()}
+        yield Figure(f"{about}, convex, expanded: all gold@10", found.pop("convex, expanded"),
+                     peers=found)  # fmt: skip
+        yield _difference(
+            f"{about}, expanded over not: all gold@10", whole["convex, expanded"] - whole["convex"]
+        )
+    yield Figure(f"{about}: following links, p50", float(np.median(judged.expand_ms)), unit="ms")
+
+
+def _difference(name: str, differences: Floats) -> Figure:
+    low, high = _interval(differences)
+    return Figure(name, float(differences.mean()), low, high)
+
+
+def _interval(values: Floats) -> tuple[float, float]:
+    half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return float(values.mean() - half), float(values.mean() + half)
+
+
+# -- speed ----------------------------------------------------------------------------------------
+
+
+def _keyword_speed(
+    passages: Sequence[Passage], queries: Sequence[str], options: Options
+) -> Iterator[Figure]:
+    import bm25s  # noqa: PLC0415 - the extra rag
+
+    pool = [passages[i % len(passages)] for i in range(INDEXED)]
+    texts = [passage_text(passage) for passage in pool]
+    start = time.perf_counter()
+    searcher = Searcher(pool)
+    ours_s = time.perf_counter() - start
+    start = time.perf_counter()
+    peer = bm25s.BM25()
+    peer.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+    theirs_s = time.perf_counter() - start
+    yield Figure(f"keyword index of {INDEXED:,} passages", ours_s, unit="s", goal="< 5",
+                 holds=ours_s < 5, peers={"bm25s": theirs_s})  # fmt: skip
+
+    def ours(query: str) -> None:
+        searcher.rank(query, SETTINGS["bm25"])
+
+    def theirs(query: str) -> None:
+        peer.retrieve(bm25s.tokenize(query, show_progress=False), k=10, show_progress=False)
+
+    asked = list(queries[: 50 if options.quick else 600])
+    one, other = _paired_ms(asked, ours, theirs)
+    ratio = float(np.median(one) / np.median(other))
+    yield Figure(
+        f"keyword query over {INDEXED:,} passages, p50 over bm25s' own", ratio, goal="<= 1.3",
+        holds=ratio <= 1.3,
+        peers={"ours, ms": float(np.median(one)), "bm25s, ms": float(np.median(other))},
+    )  # fmt: skip
+
+
+def _dense_speed(
+    passages: Sequence[Passage], queries: Sequence[str], embedder: Embedder, options: Options
+) -> Iterator[Figure]:
+    rows = _vectors([passage_text(passage) for passage in passages[:VECTORS]], embedder)
+    asked = list(embedder.encode(list(queries[: 50 if options.quick else 600])))
+    index = ExactIndex(rows)
+
+    def ours(vector: NDArray[np.float32]) -> None:
+        index.search(vector, 10)
+
+    def theirs(vector: NDArray[np.float32]) -> None:
+        scores = rows @ vector
+        near = np.argpartition(scores, -10)[-10:]
+        near[np.argsort(-scores[near])]
+
+    one, other = _paired_ms(asked, ours, theirs)
+    exact = rows.astype(np.float64)
+    recall = np.mean(
+        [
+            len({*index.search(vector, 10)[0]} & {*np.argsort(-(exact @ vector))[:10]}) / 10
+            for vector in asked[:100]
+        ]
+    )
+    p50 = float(np.median(one))
+    yield Figure(f"dense search over {len(rows):,} vectors, p50", p50, unit="ms", goal="<= 5",
+                 holds=p50 <= 5, peers={"numpy, all in full": float(np.median(other))})  # fmt: skip
+    yield Figure(f"dense search over {len(rows):,} vectors, recall@10 of float64",
+                 float(recall), goal=">= .98", holds=bool(recall >= 0.98))  # fmt: skip
+
+
+def _vectors(texts: Sequence[str], embedder: Embedder) -> NDArray[np.float32]:
+    """Return 20,000 vectors: those of the texts, then others between two of them."""
+    known = embedder.encode(texts)
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(len(known), size=(VECTORS - len(known), 2))
+    share = rng.random((len(pairs), 1), dtype=np.float32)
+    between = share * known[pairs[:, 0]] + (1 - share) * known[pairs[:, 1]]
+    between /= np.linalg.norm(between, axis=1, keepdims=True)
+    return np.concatenate([known, between])
+
+
+def _paired_ms(
+    asked: Sequence[T], one: Callable[[T], None], other: Callable[[T], None]
+) -> tuple[Floats, Floats]:
+    """Return what two ways took for each query, taking turns and who is first."""
+    for query in asked[:20]:
+        one(query)
+        other(query)
+    took = np.zeros((2, len(asked)))
+    for i, query in enumerate(asked):
+        for which in (0, 1) if i % 2 else (1, 0):
+            start = time.perf_counter()
+            (one, other)[which](query)
+            took[which, i] = 1e3 * (time.perf_counter() - start)
+    return took[0], took[1]
+
+
+if __name__ == "__main__":
+    command("retrieval", run, doc=__doc__)
