@@ -12,6 +12,8 @@
     ├── StoreError (RuntimeError)      the database does not start, answer, or fit this version
     │   ├── RefusedByStoreError        the store answers, but not this call
     │   └── FencedError                another learner took over; this one must stop
+    ├── CorpusError (RuntimeError)     a corpus cannot be used or changed as asked
+    │   └── MissingCorpusError         no such corpus, corpus snapshot or document
     ├── RegistryError (RuntimeError)   the registry of snapshots cannot be read or written
     │   ├── RaceError                  another publisher wrote first; read again, then repeat
     │   ├── SigningError               a signing key is missing, locked or not trusted
@@ -53,11 +55,13 @@ __all__ = [
     "BackendError",
     "BackendUnavailableError",
     "ConflictError",
+    "CorpusError",
     "DataError",
     "FencedError",
     "GuardError",
     "InputError",
     "MergeError",
+    "MissingCorpusError",
     "MissingSnapshotError",
     "NotFoundError",
     "QueueError",
@@ -118,6 +122,14 @@ class RefusedByStoreError(StoreError):
 
 class FencedError(StoreError):
     """Another learner holds this decision point now; what this one was writing was not written."""
+
+
+class CorpusError(SteersmanError, RuntimeError):
+    """A corpus cannot be used or changed as asked; the message says what stands in the way."""
+
+
+class MissingCorpusError(CorpusError):
+    """The tenant has no such corpus, corpus snapshot or document; another's is as absent."""
 
 
 class RegistryError(SteersmanError, RuntimeError):

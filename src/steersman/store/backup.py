@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import StoreError
+from steersman.store.corpus_hnsw import HNSW_TABLES
 from steersman.store.migrate import ensure_roles, migrate
 from steersman.store.programs import replay, run
 
@@ -43,7 +44,8 @@ class Backup:
 async def backup(database: Database, file: Path) -> Backup:
     """Write everything of every tenant into one file, as of one moment; nobody is kept waiting.
 
-    The secret that API keys are hashed with is not in the database: keep it apart and safe.
+    The secret that API keys are hashed with is not in the database: keep it apart and safe. Indexes
+    over corpora are left out: after a restore search is exact until `steersman corpus index`.
 
     Args:
         database: migrated.
@@ -66,7 +68,8 @@ async def backup(database: Database, file: Path) -> Backup:
         await run(
             "pg_dump",
             "--format=custom",
-            *("--schema=steersman", f"--file={draft}"),
+            *("--schema=steersman", f"--exclude-table=steersman.{HNSW_TABLES}"),
+            f"--file={draft}",
             url=database.url,
         )
         listed = await run("pg_restore", "--list", str(draft))

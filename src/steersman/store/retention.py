@@ -15,6 +15,7 @@ import asyncpg
 from steersman.errors import InputError
 from steersman.store.answer_limits import AnswerLimits, trim_answers
 from steersman.store.cold import datasets, ledger
+from steersman.store.corpus_sweeping import sweep_corpora
 from steersman.store.database import as_tenant, set_tenant
 from steersman.store.erasure import sweep
 from steersman.store.standing import thin_states
@@ -45,6 +46,7 @@ class Kept:
         snapshots: states of older published snapshots removed; the registry has them.
         erased: rows that belong to erased decisions and had come back.
         answers: cached answers removed that nobody had asked for, or that were too many.
+        corpora: rows of corpora removed that neither a snapshot nor the newest revision needs.
     """
 
     dropped: list[str] = field(default_factory=list)
@@ -55,6 +57,7 @@ class Kept:
     snapshots: int = 0
     erased: int = 0
     answers: int = 0
+    corpora: int = 0
 
 
 async def keep(
@@ -112,6 +115,7 @@ async def keep(
             async with as_tenant(connection, tenant):
                 kept.snapshots += await thin_states(connection, snapshots)
                 kept.answers += await trim_answers(connection, AnswerLimits(), now=now)
+                kept.corpora += await sweep_corpora(connection, tenant, now=now)
         first = max(now.astimezone(UTC).date() - timedelta(days=days), _EPOCH)
         await _drop_old(connection, tenants, first, now, kept)
         for tenant in tenants:

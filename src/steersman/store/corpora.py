@@ -1,0 +1,295 @@
+"""Corpora of a tenant: their names, how they are cut and embedded, and how far they have grown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from steersman.errors import CorpusError, InputError, MissingCorpusError
+from steersman.store.corpus_hnsw import drop_hnsw
+from steersman.wire import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_TABLES = ("corpus_passage", "corpus_document", "corpus_snapshot", "corpus_links")
+_SHOWN = 20
+_LEAST_NEAR = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusRow:
+    """A corpus as it is now.
+
+    Attributes:
+        id: one that is dropped and made again under the same name has another.
+        name: unique among the tenant's.
+        revision: grows by one with each committed change; 0: nothing was added yet.
+        erasures: how often documents were erased from every revision.
+        embedder: as it was named, ``minilm`` or a URL; None: searched by words alone.
+        embedder_name: what tells its vectors from all others.
+        dimension: of its vectors.
+        chunking: how documents are cut.
+        near: similarity from which on passages are found once; None: equal ones alone.
+        created_at: when it was made.
+        changed_at: when its newest revision was committed.
+    """
+
+    id: UUID
+    name: str
+    revision: int
+    erasures: int
+    embedder: str | None
+    embedder_name: str | None
+    dimension: int | None
+    chunking: dict[str, Any]
+    near: float | None
+    created_at: datetime
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusSize:
+    """How much is in one revision.
+
+    Attributes:
+        documents: how many.
+        passages: of all of them, those that say the same included.
+        characters: of their texts.
+    """
+
+    documents: int
+    passages: int
+    characters: int
+
+
+def check_corpus_name(name: str, what: str = "corpus") -> None:
+    """Refuse what is no name of a corpus or corpus snapshot.
+
+    Args:
+        name: 1 to 63 small letters, digits, ``.``, ``_`` and ``-``, beginning with a letter or
+            digit.
+        what: it should name, for the message.
+
+    Raises:
+        InputError: it is not.
+
+    >>> check_corpus_name("Manuals")
+    Traceback (most recent call last):
+    steersman.errors.InputError: the corpus is called 'Manuals'; allowed are ...
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(
+            f"the {what} is called {name!r:.80}; allowed are 1 to 63 small letters, digits, '.', "
+            "'_' and '-', beginning with a letter or digit; choose another name"
+        )
+
+
+async def create_corpus(
+    connection: Any,
+    tenant: UUID,
+    name: str,
+    *,
+    chunking: Mapping[str, Any],
+    embedder: tuple[str, str, int] | None = None,
+    near: float | None = None,
+) -> CorpusRow:
+    """Make an empty corpus.
+
+    Args:
+        connection: of role owner, within a transaction of the tenant.
+        tenant: whose.
+        name: as `check_corpus_name` allows.
+        chunking: how documents are to be cut.
+        embedder: as it was named, what tells its vectors from others, and their dimension; None:
+            the corpus is searched by words alone.
+        near: similarity in [.3, 1] from which on passages are found once; None: equal ones alone.
+
+    Returns:
+        The corpus, at revision 0.
+
+    Raises:
+        InputError: a bad name, or a similarity out of range.
+        CorpusError: there is one of this name.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    check_corpus_name(name)
+    if near is not None and not _LEAST_NEAR <= near <= 1.0:
+        raise InputError(f"near is {near!r}; allowed is {_LEAST_NEAR} to 1, or None")
+    spec, embedder_name, dimension = embedder or (None, None, None)
+    try:
+        row = await connection.fetchrow(
+            "INSERT INTO corpus "
+            "(tenant, id, name, embedder, embedder_name, dimension, chunking, near) "
+            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING *",
+            *(tenant, new_id(), name, spec, embedder_name, dimension, dict(chunking), near),
+        )
+    except asyncpg.UniqueViolationError:
+        message = f"there is a corpus {name!r} already; add to it, or choose another name"
+        raise CorpusError(message) from None
+    return _corpus(row)
+
+
+async def find_corpus(
+    connection: Any, tenant: UUID, name: str, *, hold: bool = False
+) -> CorpusRow | None:
+    """Return the corpus of a name.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        name: any text.
+        hold: keep others from changing it until the transaction ends; asks for role owner.
+
+    Returns:
+        None: this tenant has none of this name.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    if not _NAME.fullmatch(name):
+        return None
+    row = await connection.fetchrow(
+        "SELECT * FROM corpus WHERE tenant = $1 AND name = $2 "  # noqa: S608 (constants)
+        f"{'FOR UPDATE' if hold else ''}",
+        *(tenant, name),
+    )
+    return None if row is None else _corpus(row)
+
+
+async def corpus_of(connection: Any, tenant: UUID, name: str, *, hold: bool = False) -> CorpusRow:
+    """Return the corpus of a name as `find_corpus` does, or raise.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        name: any text.
+        hold: as for `find_corpus`.
+
+    Returns:
+        The corpus.
+
+    Raises:
+        MissingCorpusError: this tenant has none of this name; the message names those it has.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    row = await find_corpus(connection, tenant, name, hold=hold)
+    if row is not None:
+        return row
+    there = [one.name for one in await corpora_of(connection, tenant)]
+    known = f"there are {len(there)}: {', '.join(there[:_SHOWN])}" if there else "there are none"
+    message = f"there is no corpus {name!r:.80}; {known}; `steersman corpus add` makes one"
+    raise MissingCorpusError(message)
+
+
+async def corpora_of(connection: Any, tenant: UUID) -> list[CorpusRow]:
+    """Return the corpora of a tenant by name.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+
+    Returns:
+        All of them.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    rows = await connection.fetch("SELECT * FROM corpus WHERE tenant = $1 ORDER BY name", tenant)
+    return [_corpus(row) for row in rows]
+
+
+async def corpus_size(connection: Any, tenant: UUID, corpus: UUID, revision: int) -> CorpusSize:
+    """Return how much is in a revision of a corpus.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        corpus: its id.
+        revision: of it; one that was swept is counted as far as it is still there.
+
+    Returns:
+        Zeros where there is nothing.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    row = await connection.fetchrow(
+        f"SELECT (SELECT count(*) FROM corpus_passage AS r WHERE {LIVING}) AS passages, "  # noqa: S608 (a constant)
+        "count(*) AS documents, coalesce(sum(length(text)), 0) AS characters "
+        f"FROM corpus_document AS r WHERE {LIVING}",
+        *(tenant, corpus, revision),
+    )
+    return CorpusSize(row["documents"], row["passages"], row["characters"])
+
+
+async def next_revision(connection: Any, tenant: UUID, corpus: UUID) -> int:
+    """Give a corpus its next revision; whatever is written under it is committed together.
+
+    Args:
+        connection: of role owner, within a transaction of the tenant that holds the corpus.
+        tenant: whose.
+        corpus: its id.
+
+    Returns:
+        The new revision.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    revision: int = await connection.fetchval(
+        "UPDATE corpus SET revision = revision + 1, changed_at = now() "
+        "WHERE tenant = $1 AND id = $2 RETURNING revision",
+        *(tenant, corpus),
+    )
+    return revision
+
+
+async def drop_corpus(connection: Any, tenant: UUID, corpus: UUID) -> dict[str, int]:
+    """Delete a corpus with everything that is only its own.
+
+    Vectors of texts that no other corpus holds go too.
+
+    Args:
+        connection: of role owner, within a transaction of the tenant that holds the corpus.
+        tenant: whose.
+        corpus: its id.
+
+    Returns:
+        How many rows were deleted, by table.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    await drop_hnsw(connection, corpus)
+    deleted = {
+        "corpus_vector": await connection.fetchval(
+            "WITH gone AS (DELETE FROM corpus_vector AS v WHERE tenant = $1 AND hash IN ("
+            "SELECT hash FROM corpus_passage WHERE tenant = $1 AND corpus = $2) AND NOT EXISTS ("
+            "SELECT FROM corpus_passage AS p "
+            "WHERE p.tenant = $1 AND p.corpus <> $2 AND p.hash = v.hash) "
+            "RETURNING 1) SELECT count(*) FROM gone",
+            *(tenant, corpus),
+        )
+    }
+    for table in _TABLES:
+        status = await connection.execute(
+            f"DELETE FROM {table} WHERE tenant = $1 AND corpus = $2",  # noqa: S608 (constants)
+            *(tenant, corpus),
+        )
+        deleted[table] = int(status.split()[-1])
+    await connection.execute("DELETE FROM corpus WHERE tenant = $1 AND id = $2", tenant, corpus)
+    return deleted
+
+
+LIVING = (
+    "r.tenant = $1 AND r.corpus = $2 AND r.added <= $3 AND (r.removed IS NULL OR r.removed > $3)"
+)
+"""Which rows ``r`` of the tenant $1 and the corpus $2 are part of its revision $3."""
+
+
+def _corpus(row: Any) -> CorpusRow:
+    return CorpusRow(*(row[name] for name in CorpusRow.__slots__))

@@ -1,0 +1,72 @@
+"""What no corpus needs any more, and when it goes: the keeper calls this for every tenant."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from steersman.store.corpora import corpora_of
+from steersman.store.corpus_hnsw import thin_hnsw
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+
+async def sweep_corpora(connection: Any, tenant: UUID, *, now: datetime | None = None) -> int:
+    """Delete what no corpus needs: expired snapshots, old versions, vectors of no text.
+
+    A version stays for an hour after it was removed, so that a search that is under way over the
+    revision before finds it; a vector stays for a week, since a text is embedded before it is
+    added.
+
+    Args:
+        connection: of role owner, within a transaction of the tenant.
+        tenant: whose.
+        now: default: the clock.
+
+    Returns:
+        How many rows were deleted.
+
+    No doctest: it needs a server; ``tests/store/test_corpus_sweeping.py`` shows it.
+    """
+    now = now or datetime.now(UTC)
+    deleted = 0
+    for statement, arguments in (
+        ("DELETE FROM corpus_snapshot WHERE tenant = $1 AND expires_at <= $2", (now,)),
+        (_UNNEEDED_PASSAGES, (now,)),
+        (_UNNEEDED_DOCUMENTS, (now,)),
+        (_UNNEEDED_VECTORS, (now,)),
+        (_UNNEEDED_LINKS, ()),
+    ):
+        status = await connection.execute(statement, tenant, *arguments)
+        deleted += int(status.split()[-1])
+    for corpus in await corpora_of(connection, tenant):
+        deleted += await thin_hnsw(connection, tenant, corpus.id)
+    return deleted
+
+
+_NAMED = (
+    "EXISTS (SELECT FROM corpus_snapshot AS s WHERE s.tenant = $1 AND s.corpus = {0}.corpus "
+    "AND {0}.added <= s.revision AND s.revision < {0}.removed)"
+)
+_OLD = "d.removed_at < $2::timestamptz - interval '1 hour'"
+_UNNEEDED_PASSAGES = (
+    "DELETE FROM corpus_passage AS p USING corpus_document AS d WHERE p.tenant = $1 "  # noqa: S608
+    "AND d.tenant = $1 AND d.corpus = p.corpus AND d.doc_id = p.doc_id AND d.added = p.added "
+    f"AND d.removed IS NOT NULL AND {_OLD} AND NOT {_NAMED.format('d')}"
+)
+_UNNEEDED_DOCUMENTS = (
+    "DELETE FROM corpus_document AS d WHERE d.tenant = $1 AND d.removed IS NOT NULL "  # noqa: S608
+    f"AND {_OLD} AND NOT {_NAMED.format('d')}"
+)
+_UNNEEDED_VECTORS = (
+    "DELETE FROM corpus_vector AS v WHERE v.tenant = $1 "
+    "AND v.created_at < $2::timestamptz - interval '7 days' AND NOT EXISTS ("
+    "SELECT FROM corpus_passage AS p WHERE p.tenant = $1 AND p.hash = v.hash)"
+)
+_UNNEEDED_LINKS = (
+    "DELETE FROM corpus_links AS l WHERE l.tenant = $1 AND NOT EXISTS ("
+    "SELECT FROM corpus AS c WHERE c.tenant = $1 AND c.id = l.corpus AND c.revision = l.revision) "
+    "AND NOT EXISTS (SELECT FROM corpus_snapshot AS s WHERE s.tenant = $1 "
+    "AND s.corpus = l.corpus AND s.revision = l.revision)"
+)

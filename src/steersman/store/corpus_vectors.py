@@ -1,0 +1,115 @@
+"""Vectors of texts, by tenant, embedder and the text's hash: what is embedded once stays so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import CorpusError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from numpy.typing import NDArray
+
+_BATCH = 10_000
+
+
+async def known_vectors(
+    connection: Any, tenant: UUID, embedder: str, hashes: Sequence[bytes]
+) -> set[bytes]:
+    """Return which texts are embedded.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        embedder: what tells its vectors from others.
+        hashes: of texts.
+
+    Returns:
+        Those of the hashes that have a vector.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT hash FROM corpus_vector WHERE tenant = $1 AND embedder = $2 AND hash = ANY($3)",
+        *(tenant, embedder, list(hashes)),
+    )
+    return {row["hash"] for row in rows}
+
+
+async def write_vectors(
+    connection: Any, tenant: UUID, embedder: str, vectors: Mapping[bytes, NDArray[np.float32]]
+) -> None:
+    """Keep vectors in 16-bit floats; what is there already stays as it is.
+
+    Args:
+        connection: of role owner, within a transaction of the tenant.
+        tenant: whose.
+        embedder: what tells its vectors from others.
+        vectors: by the hash of the text; finite.
+
+    Raises:
+        InputError: a number is not finite, or too large for 16 bits.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    packed = {}
+    for key in sorted(vectors):  # whoever writes the same ones meanwhile does it in this order
+        with np.errstate(over="ignore"):  # found below
+            half = np.asarray(vectors[key]).astype("<f2")
+        if not np.isfinite(half).all():
+            message = f"a vector of {embedder} is not finite in 16 bits; give vectors of length one"
+            raise InputError(message)
+        packed[key] = half.tobytes()
+    await connection.execute(
+        "INSERT INTO corpus_vector (tenant, embedder, hash, vector) "
+        "SELECT $1, $2, * FROM unnest($3::bytea[], $4::bytea[]) ON CONFLICT DO NOTHING",
+        *(tenant, embedder, list(packed), list(packed.values())),
+    )
+
+
+async def read_vectors(
+    connection: Any, tenant: UUID, embedder: str, dimension: int, hashes: Sequence[bytes]
+) -> NDArray[np.float32]:
+    """Return the vectors of texts, each of length one.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        embedder: what tells its vectors from others.
+        dimension: of the vectors.
+        hashes: of texts, none twice.
+
+    Returns:
+        (hashes, dimension) float32, in their order.
+
+    Raises:
+        CorpusError: a text has no vector, or one of another dimension.
+
+    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
+    """
+    places = {key: place for place, key in enumerate(hashes)}
+    found = np.zeros((len(hashes), dimension), np.float32)
+    for first in range(0, len(hashes), _BATCH):
+        rows = await connection.fetch(
+            "SELECT hash, vector FROM corpus_vector "
+            "WHERE tenant = $1 AND embedder = $2 AND hash = ANY($3)",
+            *(tenant, embedder, list(hashes[first : first + _BATCH])),
+        )
+        for key, vector in rows:
+            if len(vector) != 2 * dimension:
+                raise CorpusError(
+                    f"a stored vector of {embedder} has {len(vector) // 2} numbers and must have "
+                    f"{dimension}; embed the corpus anew under another name"
+                )
+            found[places.pop(key)] = np.frombuffer(vector, "<f2")
+    if places:
+        raise CorpusError(
+            f"{len(places)} of {len(hashes)} passages have no vector of {embedder}; add their "
+            "documents again, which embeds what is missing"
+        )
+    # 16 bits round the length as well.
+    return found / np.linalg.norm(found, axis=1, keepdims=True) if len(found) else found
