@@ -6,8 +6,12 @@ are built and say which extra brings them when it is missing.
 
 from __future__ import annotations
 
+from steersman.retrieval.adding import Added
 from steersman.retrieval.bm25 import Bm25, words
+from steersman.retrieval.corpora import Corpora, Opened, Shown, ready
 from steersman.retrieval.dense import Embedder, MiniLM
+from steersman.retrieval.embedders import Embedders, check_embedder_name
+from steersman.retrieval.embedding_workers import EmbeddingWorkers, usual_workers
 from steersman.retrieval.embeddings import CachedEmbedder
 from steersman.retrieval.fusion import convex, rrf
 from steersman.retrieval.hits import Found, Hit
@@ -20,43 +24,64 @@ from steersman.retrieval.measures import (
     recall_at,
     reciprocal_rank,
 )
+from steersman.retrieval.opening import Loaded, Place, find_place, load, one_view
+from steersman.retrieval.pgvector_index import PgvectorIndex
+from steersman.retrieval.qdrant_index import QdrantIndex
 from steersman.retrieval.ranked import Ranked
 from steersman.retrieval.rerank import CosineReranker, Reranker
 from steersman.retrieval.scored import Scored
 from steersman.retrieval.search_settings import SearchSettings
 from steersman.retrieval.searcher import Searcher
+from steersman.retrieval.served_embedder import ServedEmbedder
 from steersman.retrieval.vectors import ExactIndex, VectorIndex
 from steersman.retrieval.wheels import PinnedWheel, state_directory
 
 __all__ = [
+    "Added",
     "Bm25",
     "CachedEmbedder",
+    "Corpora",
     "CosineReranker",
     "Embedder",
+    "Embedders",
+    "EmbeddingWorkers",
     "ExactIndex",
     "Expanding",
     "Found",
     "Hit",
     "JudgedCollection",
     "Links",
+    "Loaded",
     "Measured",
     "MiniLM",
+    "Opened",
+    "PgvectorIndex",
     "PinnedWheel",
+    "Place",
+    "QdrantIndex",
     "Question",
     "Ranked",
     "Reranker",
     "Scored",
     "SearchSettings",
     "Searcher",
+    "ServedEmbedder",
+    "Shown",
     "VectorIndex",
     "all_gold_at",
+    "check_embedder_name",
     "convex",
+    "find_place",
     "link_titles",
+    "load",
     "load_judged",
     "ndcg_at",
+    "one_view",
+    "ready",
     "recall_at",
     "reciprocal_rank",
     "rrf",
     "state_directory",
+    "usual_workers",
     "words",
 ]

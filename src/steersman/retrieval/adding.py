@@ -1,0 +1,221 @@
+"""Adding documents to a corpus: what is new or changed is cut, embedded and committed in batches.
+
+Vectors are committed before the passages that need them, in small steps and by content, so every
+revision that anybody can see is embedded as a whole, and whoever starts again after being killed
+embeds what was not committed and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.errors import CorpusError, InputError
+from steersman.retrieval.documents import cut, passage_text
+from steersman.retrieval.embeddings import unit_rows
+from steersman.store import (
+    StoredDocument,
+    StoredPassage,
+    as_tenant,
+    corpus_of,
+    extend_hnsw,
+    fingerprints_of,
+    known_vectors,
+    write_documents,
+    write_vectors,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from uuid import UUID
+
+    from steersman.retrieval.dense import Embedder
+    from steersman.retrieval.documents import Chunking, Document
+    from steersman.store import CorpusRow
+
+_MOST_DOCUMENTS = 200
+_MOST_CHARACTERS = 4_000_000
+_EMBEDDED_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What adding did, or has done so far.
+
+    Attributes:
+        corpus: its name.
+        revision: the newest one now.
+        documents: that were given.
+        written: of these, new or changed.
+        unchanged: of these, as they were.
+        passages: of the documents that were written.
+        embedded: texts that were embedded.
+        known: texts of these passages that had been embedded before.
+    """
+
+    corpus: str
+    revision: int
+    documents: int = 0
+    written: int = 0
+    unchanged: int = 0
+    passages: int = 0
+    embedded: int = 0
+    known: int = 0
+
+
+class Adding:
+    """Adds documents to one corpus.
+
+    Args:
+        connection: of role owner, in no transaction.
+        tenant: whose.
+        corpus: as it is.
+        chunking: how documents are cut.
+        embedder: of the corpus; None: its passages get no vectors.
+        on_progress: told after every batch and every few texts that were embedded.
+
+    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        tenant: UUID,
+        corpus: CorpusRow,
+        *,
+        chunking: Chunking,
+        embedder: Embedder | None,
+        on_progress: Callable[[Added], None] = lambda _: None,
+    ) -> None:
+        self.done = Added(corpus.name, corpus.revision)
+        self._connection = connection
+        self._tenant, self._corpus = tenant, corpus
+        self._chunking, self._embedder = chunking, embedder
+        self._tell = on_progress
+        self._seen: dict[str, str] = {}
+
+    async def add(self, documents: Iterable[Document]) -> None:
+        """Add documents, a revision for every batch that changes something.
+
+        Args:
+            documents: read one after the other; no doc_id twice.
+
+        Raises:
+            InputError: a doc_id came twice.
+            MissingCorpusError: the corpus was dropped meanwhile.
+        """
+        for batch in _batches(documents):
+            self._check_new(batch)
+            await self._add(batch)
+            self._tell(self.done)
+
+    def _check_new(self, batch: list[Document]) -> None:
+        for one in batch:
+            if one.doc_id in self._seen:
+                raise InputError(
+                    f"the document {one.doc_id!r} came twice, from {self._seen[one.doc_id]!r} and "
+                    f"{one.source!r}; give each an id of its own"
+                )
+            self._seen[one.doc_id] = one.source
+
+    async def _add(self, batch: list[Document]) -> None:
+        ids = [one.doc_id for one in batch]
+        async with as_tenant(self._connection, self._tenant):
+            there = await fingerprints_of(self._connection, self._tenant, self._corpus.id, ids)
+        changed = [
+            (one, fingerprint)
+            for one in batch
+            if there.get(one.doc_id) != (fingerprint := _fingerprint(one, self._chunking))
+        ]
+        stored, texts = await asyncio.to_thread(_prepared, changed, self._chunking)
+        if self._embedder is not None:
+            await self._embed(self._embedder, texts)
+        if stored:
+            async with as_tenant(self._connection, self._tenant):
+                await self._commit(stored)
+        self.done = replace(
+            self.done,
+            documents=self.done.documents + len(batch),
+            written=self.done.written + len(stored),
+            unchanged=self.done.unchanged + len(batch) - len(stored),
+            passages=self.done.passages + sum(len(one.passages) for one in stored),
+        )
+
+    async def _embed(self, embedder: Embedder, texts: dict[bytes, str]) -> None:
+        async with as_tenant(self._connection, self._tenant):
+            known = await known_vectors(self._connection, self._tenant, embedder.name, list(texts))
+        self.done = replace(self.done, known=self.done.known + len(known))
+        missing = [(key, text) for key, text in texts.items() if key not in known]
+        for first in range(0, len(missing), _EMBEDDED_AT_ONCE):
+            some = missing[first : first + _EMBEDDED_AT_ONCE]
+            rows = await asyncio.to_thread(embedder.encode, [text for _, text in some])
+            rows = unit_rows(rows, len(some), embedder)
+            vectors = {key: row for (key, _), row in zip(some, rows, strict=True)}
+            async with as_tenant(self._connection, self._tenant):
+                await write_vectors(self._connection, self._tenant, embedder.name, vectors)
+            self.done = replace(self.done, embedded=self.done.embedded + len(some))
+            self._tell(self.done)
+
+    async def _commit(self, stored: list[StoredDocument]) -> None:
+        held = await corpus_of(self._connection, self._tenant, self._corpus.name, hold=True)
+        if held.id != self._corpus.id:
+            message = f"the corpus {held.name!r} was dropped and made again meanwhile; add again"
+            raise CorpusError(message)
+        revision = await write_documents(self._connection, self._tenant, held.id, stored)
+        await extend_hnsw(self._connection, self._tenant, held.id)
+        self.done = replace(self.done, revision=revision or held.revision)
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    batch: list[Document] = []
+    characters = 0
+    for one in documents:
+        batch.append(one)
+        characters += len(one.text)
+        if len(batch) == _MOST_DOCUMENTS or characters >= _MOST_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _fingerprint(document: Document, chunking: Chunking) -> bytes:
+    """Return the hash of all that a stored document and its passages follow from."""
+    parts = (
+        *(document.sha256, document.title, document.source, dict(document.meta)),
+        [asdict(section) for section in document.sections],
+        document.pages,
+        chunking.name,
+    )
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).digest()
+
+
+def _prepared(
+    changed: list[tuple[Document, bytes]], chunking: Chunking
+) -> tuple[list[StoredDocument], dict[bytes, str]]:
+    """Return documents as they are stored, and what is ranked by its hash."""
+    stored, texts = [], {}
+    for document, fingerprint in changed:
+        passages = []
+        for passage in cut(document, chunking):
+            text = passage_text(passage)
+            key = hashlib.sha256(text.encode()).digest()
+            texts[key] = text
+            where = passage.lineage
+            passages.append(
+                StoredPassage(
+                    *(passage.chunk, where.start, where.end, where.headings),
+                    *(where.page, where.chunker, key),
+                )
+            )
+        stored.append(
+            StoredDocument(
+                *(document.doc_id, document.text, bytes.fromhex(document.sha256), fingerprint),
+                *(document.title, document.source, dict(document.meta), tuple(passages)),
+            )
+        )
+    return stored, texts

@@ -1,0 +1,582 @@
+"""The corpora of a tenant: documents go in, passages are found, every revision stays the same."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import CorpusError, InputError, MissingCorpusError
+from steersman.retrieval.adding import Added, Adding
+from steersman.retrieval.documents import Chunking
+from steersman.retrieval.embedders import CorpusEmbedder, Embedders, check_embedder_name
+from steersman.retrieval.opening import Loaded, find_place, load, one_view
+from steersman.retrieval.rerank import CosineReranker
+from steersman.retrieval.searcher import Searcher
+from steersman.store import (
+    CorpusRow,
+    CorpusSize,
+    CorpusSnapshotRow,
+    StoredLinks,
+    as_tenant,
+    build_hnsw,
+    corpora_of,
+    corpus_of,
+    corpus_size,
+    corpus_snapshots_of,
+    create_corpus,
+    drop_corpus,
+    drop_corpus_snapshot,
+    drop_hnsw,
+    ensure_pgvector,
+    erase_documents,
+    find_corpus,
+    find_document,
+    fingerprints_of,
+    has_hnsw,
+    record,
+    snapshot_corpus,
+    write_documents,
+    write_links,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from steersman.retrieval.dense import Embedder
+    from steersman.retrieval.documents import Document
+    from steersman.retrieval.rerank import Reranker
+    from steersman.store import Database, StoredDocument
+
+_MOST_DAYS = 3650.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A corpus and what belongs to it.
+
+    Attributes:
+        corpus: as it is now.
+        size: of its newest revision.
+        snapshots: that live, the latest first.
+        indexed: whether pgvector searches it; else vectors are compared exactly.
+    """
+
+    corpus: CorpusRow
+    size: CorpusSize
+    snapshots: tuple[CorpusSnapshotRow, ...]
+    indexed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A revision that can be searched, whatever becomes of its corpus.
+
+    Attributes:
+        loaded: what is searched.
+        searcher: searches it.
+    """
+
+    loaded: Loaded
+    searcher: Searcher
+
+
+class Corpora:
+    """The corpora of one tenant.
+
+    Args:
+        database: migrated.
+        tenant: whose; it never sees another's.
+        embedders: by name; default: those of this machine.
+        actor: who acts, for the audit.
+        clock: now, with a time zone.
+
+    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        tenant: UUID,
+        *,
+        embedders: Embedders | None = None,
+        actor: str = "python",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._database, self._tenant = database, tenant
+        self._embedders = embedders or Embedders()
+        self._actor, self._clock = actor, clock
+
+    # -- changing ---------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        name: str,
+        *,
+        embedder: str = "minilm",
+        chunking: Chunking | None = None,
+        near: float | None = None,
+    ) -> CorpusRow:
+        """Make an empty corpus; `add` makes one too.
+
+        Args:
+            name: 1 to 63 small letters, digits, ``.``, ``_`` and ``-``.
+            embedder: ``minilm``, a URL, or ``none``: it is searched by words alone.
+            chunking: how documents are cut; default: `Chunking`'s.
+            near: similarity from which on passages are found once; None: equal ones alone.
+
+        Returns:
+            The corpus.
+
+        Raises:
+            InputError: a bad name, embedder or similarity.
+            CorpusError: there is one of this name.
+            DataError: the embedder cannot be had here.
+        """
+        what = None
+        if embedder != "none":
+            model = await asyncio.to_thread(self._embedders.get, embedder)
+            what = embedder, model.name, model.size
+        async with self._writing() as connection:
+            made = await create_corpus(
+                connection,
+                self._tenant,
+                name,
+                chunking=asdict(chunking or Chunking()),
+                embedder=what,
+                near=near,
+            )
+            detail = {"embedder": embedder, "chunking": made.chunking}
+            await record(connection, self._tenant, self._actor, "corpus.create", name, detail)
+        return made
+
+    async def add(
+        self,
+        name: str,
+        documents: Iterable[Document],
+        *,
+        embedder: str | None = None,
+        chunking: Chunking | None = None,
+        near: float | None = None,
+        using: Embedder | None = None,
+        on_progress: Callable[[Added], None] = lambda _: None,
+    ) -> Added:
+        """Add documents to a corpus, made if it is not there; what is there already costs nothing.
+
+        Args:
+            name: of the corpus.
+            documents: read one after the other; what has an id that is there replaces it.
+            embedder: as for `create`; None: as the corpus has it, and ``minilm`` for a new one.
+            chunking: likewise.
+            near: likewise.
+            using: what embeds in the place of the corpus's embedder, such as `EmbeddingWorkers` of
+                the same model.
+            on_progress: told what was done so far.
+
+        Returns:
+            What was done.
+
+        Raises:
+            InputError: a bad argument, or a document that came twice.
+            CorpusError: the corpus is embedded or cut otherwise, or was dropped meanwhile.
+            DataError: the embedder cannot be had, or a document cannot be read; what was committed
+                before stays.
+        """
+        corpus = await self._for_adding(name, embedder, chunking, near)
+        model = await self._model(corpus, using)
+        connection = await self._database.connect("owner")
+        try:
+            adding = Adding(
+                connection,
+                self._tenant,
+                corpus,
+                chunking=Chunking(**corpus.chunking),
+                embedder=model,
+                on_progress=on_progress,
+            )
+            await adding.add(documents)
+        finally:
+            await connection.close()
+        if adding.done.revision > corpus.revision:
+            await self._link(name)
+            await self._audit("corpus.add", name, _counts(adding.done))
+        return adding.done
+
+    async def keep_only(self, name: str, doc_ids: Collection[str]) -> int:
+        """Remove all documents from the newest revision but some; snapshots keep them.
+
+        Args:
+            name: of the corpus.
+            doc_ids: of those that stay.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            MissingCorpusError: there is no such corpus.
+        """
+        async with self._reading() as connection:
+            corpus = await corpus_of(connection, self._tenant, name)
+            there = await fingerprints_of(connection, self._tenant, corpus.id)
+        gone = sorted(there.keys() - set(doc_ids))
+        if gone:
+            await self.remove(name, gone)
+        return len(gone)
+
+    async def remove(self, name: str, doc_ids: Sequence[str]) -> int:
+        """Remove documents from the newest revision; snapshots keep them.
+
+        Args:
+            name: of the corpus.
+            doc_ids: those that are not there are passed over.
+
+        Returns:
+            The newest revision.
+
+        Raises:
+            MissingCorpusError: there is no such corpus.
+        """
+        async with self._writing() as connection:
+            corpus = await corpus_of(connection, self._tenant, name, hold=True)
+            revision = await write_documents(connection, self._tenant, corpus.id, [], doc_ids)
+            if revision is not None:
+                detail = {"documents": len(doc_ids), "revision": revision}
+                await record(connection, self._tenant, self._actor, "corpus.remove", name, detail)
+        if revision is not None:
+            await self._link(name)
+        return revision or corpus.revision
+
+    async def erase(self, name: str, doc_ids: Sequence[str], *, reason: str) -> dict[str, int]:
+        """Erase documents from every revision and snapshot, for good.
+
+        The digest of a snapshot that had one of them tells from then on that it is not whole.
+
+        Args:
+            name: of the corpus.
+            doc_ids: those that are not there are passed over.
+            reason: why, 1 to 200 characters; kept in the audit, so it must not be personal.
+
+        Returns:
+            How many rows were deleted, by table.
+
+        Raises:
+            InputError: no reason.
+            MissingCorpusError: there is no such corpus.
+        """
+        if not 1 <= len(reason) <= 200:
+            message = f"the reason has {len(reason)} characters; allowed are 1 to 200; say why"
+            raise InputError(message)
+        async with self._writing() as connection:
+            corpus = await corpus_of(connection, self._tenant, name, hold=True)
+            rows = await erase_documents(connection, self._tenant, corpus.id, doc_ids)
+            detail = {"corpus": name, "documents": len(doc_ids), "rows": rows}
+            await record(connection, self._tenant, self._actor, "corpus.erase", reason, detail)
+        if any(rows.values()):
+            await self._link(name)
+        return rows
+
+    async def snapshot(
+        self, name: str, label: str | None = None, *, ttl_days: float | None = None
+    ) -> CorpusSnapshotRow:
+        """Name the newest revision of a corpus, which then stays as it is.
+
+        Args:
+            name: of the corpus.
+            label: of the snapshot; default: ``r`` and the revision.
+            ttl_days: after how many days it goes, above 0 to 3,650; None: never.
+
+        Returns:
+            The corpus snapshot.
+
+        Raises:
+            InputError: a bad label, or an end that is not in the future.
+            CorpusError: the label is taken, or the corpus is empty.
+            MissingCorpusError: there is no such corpus.
+        """
+        now = self._clock()
+        # Written so that NaN is refused as well.
+        if ttl_days is not None and not 0 < ttl_days <= _MOST_DAYS:
+            message = f"ttl_days is {ttl_days!r}; allowed is above 0 and at most {_MOST_DAYS:,.0f}"
+            raise InputError(message + ", or None for a snapshot that stays")
+        expires_at = None if ttl_days is None else now + timedelta(days=ttl_days)
+        async with self._writing() as connection:
+            corpus = await corpus_of(connection, self._tenant, name, hold=True)
+            made = await snapshot_corpus(
+                *(connection, self._tenant, corpus, label or f"r{corpus.revision}"),
+                expires_at=expires_at,
+                now=now,
+            )
+            detail = {"snapshot": made.name, "revision": made.revision}
+            await record(connection, self._tenant, self._actor, "corpus.snapshot", name, detail)
+        return made
+
+    async def drop(self, name: str, *, snapshot: str | None = None) -> dict[str, int]:
+        """Delete a corpus with its snapshots, or one of its snapshots alone.
+
+        Args:
+            name: of the corpus.
+            snapshot: of this one only.
+
+        Returns:
+            How many rows were deleted, by table.
+
+        Raises:
+            MissingCorpusError: there is no such corpus or snapshot.
+        """
+        async with self._writing() as connection:
+            corpus = await corpus_of(connection, self._tenant, name, hold=True)
+            if snapshot is None:
+                rows = await drop_corpus(connection, self._tenant, corpus.id)
+            else:
+                await find_place(connection, self._tenant, name, snapshot, now=self._clock())
+                await drop_corpus_snapshot(connection, self._tenant, corpus.id, snapshot)
+                rows = {"corpus_snapshot": 1}
+            detail = {"snapshot": snapshot, "rows": rows}
+            await record(connection, self._tenant, self._actor, "corpus.drop", name, detail)
+        return rows
+
+    async def index(
+        self, name: str, *, hnsw: bool, on_progress: Callable[[int], None] = lambda _: None
+    ) -> int:
+        """Make or remove pgvector's index of a corpus, which large ones are searched by.
+
+        Args:
+            name: of the corpus.
+            hnsw: make it anew; False: remove it, and search exactly.
+            on_progress: told how many vectors are in so far.
+
+        Returns:
+            How many vectors it holds.
+
+        Raises:
+            CorpusError: pgvector is not there, or the corpus has no vectors.
+            MissingCorpusError: there is no such corpus.
+        """
+        if not hnsw:
+            async with self._writing() as connection:
+                corpus = await corpus_of(connection, self._tenant, name, hold=True)
+                await drop_hnsw(connection, corpus.id)
+            return 0
+        if (await self.show(name)).corpus.dimension is None:
+            message = f"the corpus {name!r} has no vectors, so there is nothing to index; "
+            raise CorpusError(message + "add its documents to one with an embedder")
+        await ensure_pgvector(self._database)
+        async with self._writing() as connection:
+            corpus = await corpus_of(connection, self._tenant, name, hold=True)
+            count = await build_hnsw(
+                *(connection, self._tenant, corpus.id),
+                dimension=corpus.dimension or 0,
+                on_progress=on_progress,
+            )
+            detail = {"vectors": count}
+            await record(connection, self._tenant, self._actor, "corpus.index", name, detail)
+        return count
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    async def all(self) -> list[CorpusRow]:
+        """Return the tenant's corpora by name."""
+        async with self._reading() as connection:
+            return await corpora_of(connection, self._tenant)
+
+    async def show(self, name: str) -> Shown:
+        """Return a corpus and what belongs to it.
+
+        Args:
+            name: of the corpus.
+
+        Raises:
+            MissingCorpusError: there is no such corpus.
+        """
+        async with self._reading() as connection:
+            corpus = await corpus_of(connection, self._tenant, name)
+            at = connection, self._tenant, corpus.id
+            return Shown(
+                corpus,
+                await corpus_size(*at, corpus.revision),
+                tuple(await corpus_snapshots_of(*at, now=self._clock())),
+                await has_hnsw(connection, corpus.id),
+            )
+
+    async def document(
+        self, name: str, doc_id: str, *, snapshot: str | None = None
+    ) -> StoredDocument:
+        """Return a document as it is in a revision, to check citations against.
+
+        Args:
+            name: of the corpus.
+            doc_id: of the document.
+            snapshot: of the corpus; None: the newest revision.
+
+        Raises:
+            MissingCorpusError: there is no such corpus, snapshot or document.
+        """
+        async with self._reading() as connection:
+            place = await find_place(connection, self._tenant, name, snapshot, now=self._clock())
+            at = connection, self._tenant, place.corpus.id, place.revision
+            found = None if "\0" in doc_id else await find_document(*at, doc_id)
+        if found is None:
+            message = f"the corpus {name!r} has no document {doc_id!r:.200} at revision "
+            raise MissingCorpusError(f"{message}{place.revision}; search shows what it has")
+        return found
+
+    async def open(
+        self,
+        name: str,
+        *,
+        snapshot: str | None = None,
+        rerankers: Mapping[str, Reranker] | None = None,
+        by_words: bool = False,
+    ) -> Opened:
+        """Bring a revision into memory, ready to be searched.
+
+        Args:
+            name: of the corpus.
+            snapshot: of it; None: its newest revision.
+            rerankers: that a search may name.
+            by_words: leave vectors out and ask no embedder.
+
+        Returns:
+            What can be searched; it does not change when the corpus does.
+
+        Raises:
+            MissingCorpusError: there is no such corpus or snapshot.
+            CorpusError: vectors are missing.
+            DataError: its embedder cannot be had here, or is another than it was; open it
+                `by_words`, or an extra is missing.
+        """
+        connection = await self._database.connect("app")
+        try:
+            async with one_view(connection, self._tenant):
+                place = await find_place(
+                    connection, self._tenant, name, snapshot, now=self._clock()
+                )
+                loaded = await load(
+                    connection, self._database, self._tenant, place, by_words=by_words
+                )
+        finally:
+            await connection.close()
+        return await asyncio.to_thread(ready, loaded, self._embedders, rerankers, check=True)
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[Any]:
+        connection = await self._database.connect("owner")
+        try:
+            async with as_tenant(connection, self._tenant):
+                yield connection
+        finally:
+            await connection.close()
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[Any]:
+        connection = await self._database.connect("app")
+        try:
+            async with one_view(connection, self._tenant):
+                yield connection
+        finally:
+            await connection.close()
+
+    async def _for_adding(
+        self, name: str, embedder: str | None, chunking: Chunking | None, near: float | None
+    ) -> CorpusRow:
+        if embedder is not None and embedder not in self._embedders:
+            check_embedder_name(embedder)
+        async with self._reading() as connection:
+            corpus = await find_corpus(connection, self._tenant, name)
+        if corpus is None:
+            return await self.create(
+                name, embedder=embedder or "minilm", chunking=chunking, near=near
+            )
+        for what, has, wanted in (
+            ("embedder", corpus.embedder or "none", embedder),
+            ("chunking", corpus.chunking, None if chunking is None else asdict(chunking)),
+            ("near", corpus.near, near),
+        ):
+            if wanted is not None and wanted != has:
+                raise CorpusError(
+                    f"the corpus {name!r} has the {what} {has!r}, and {wanted!r} is wanted; leave "
+                    "it out, or make another corpus"
+                )
+        return corpus
+
+    async def _model(self, corpus: CorpusRow, using: Embedder | None) -> Embedder | None:
+        if corpus.embedder is None or corpus.embedder_name is None or corpus.dimension is None:
+            return None
+        if using is None:
+            using = await asyncio.to_thread(self._embedders.get, corpus.embedder)
+        if (using.name, using.size) != (corpus.embedder_name, corpus.dimension):
+            raise CorpusError(
+                f"the corpus {corpus.name!r} was embedded with {corpus.embedder_name} "
+                f"({corpus.dimension} numbers), and this embedder is {using.name} ({using.size}); "
+                "use that one, or add the documents to another corpus"
+            )
+        return using
+
+    async def _link(self, name: str) -> None:
+        """Keep the graph of the newest revision; whoever loads it need not find it again."""
+        async with self._writing() as connection:
+            corpus = await find_corpus(connection, self._tenant, name)
+            if corpus is None:
+                return
+            place = await find_place(connection, self._tenant, name, None)
+            loaded = await load(connection, self._database, self._tenant, place, by_words=True)
+            links = loaded.links
+            await write_links(
+                *(connection, self._tenant, corpus.id, place.revision, loaded.hashes),
+                StoredLinks(links.starts, links.targets, links.kinds),
+            )
+
+    async def _audit(self, action: str, subject: str, detail: Mapping[str, Any]) -> None:
+        async with self._writing() as connection:
+            await record(connection, self._tenant, self._actor, action, subject, detail)
+
+
+def ready(
+    loaded: Loaded,
+    embedders: Embedders,
+    rerankers: Mapping[str, Reranker] | None = None,
+    *,
+    check: bool = False,
+) -> Opened:
+    """Return a searcher over what was loaded; it makes the keyword index, which takes a while.
+
+    Args:
+        loaded: what is searched.
+        embedders: by name; the corpus's is asked when the first query comes.
+        rerankers: that a search may name; None: ``cosine``, where there is an embedder.
+        check: ask for the embedder at once.
+
+    Returns:
+        What can be searched.
+
+    Raises:
+        DataError: the extra ``rag`` is not installed, or the embedder was checked and is not there.
+
+    No doctest: it needs a corpus; ``tests/retrieval/test_corpora.py`` shows it.
+    """
+    corpus = loaded.place.corpus
+    embedder = None
+    if loaded.vectors is not None and corpus.embedder and corpus.embedder_name:
+        embedder = CorpusEmbedder(
+            embedders, corpus.embedder, corpus.embedder_name, loaded.vectors.size
+        )
+        if check:
+            embedder.check()
+        rerankers = {"cosine": CosineReranker(embedder)} if rerankers is None else rerankers
+    searcher = Searcher(
+        loaded.passages,
+        embedder=embedder,
+        vectors=loaded.vectors,
+        links=loaded.links,
+        rerankers=rerankers,
+    )
+    return Opened(loaded, searcher)
+
+
+def _counts(done: Added) -> dict[str, int]:
+    return {name: value for name, value in asdict(done).items() if isinstance(value, int)}

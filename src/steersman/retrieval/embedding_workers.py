@@ -1,0 +1,259 @@
+"""Embedding on several cores: processes of one thread each, in order, replaced when they die.
+
+A worker is a program of its own that speaks frames over its standard streams: texts in, numbers
+out. Nothing is pickled, nothing of the parent is imported again, and a worker that is killed or
+hangs costs what it was embedding and no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import numpy as np
+
+from steersman.errors import DataError, InputError
+from steersman.retrieval.embedding_worker import HEAD, read_head
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+MINILM = "steersman.retrieval.dense:MiniLM"
+_CHUNK = 16
+_MOST_DEATHS = 3
+_PROGRAM = "from steersman.retrieval.embedding_worker import main; main()"
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def usual_workers() -> int:
+    """Return how many workers suit this machine: half its cores less one, at least 1, at most 8.
+
+    >>> 1 <= usual_workers() <= 8
+    True
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(max(1, (cores or 1) // 2 - 1), 8)
+
+
+class EmbeddingWorkers:
+    """An embedder whose work is done by processes.
+
+    Args:
+        made_by: what makes the embedder in each of them, ``module:attribute``.
+        options: its keyword arguments, plain values.
+        home: directory of the caches of models; None: as the environment says.
+        workers: how many processes, 1 to 64.
+        timeout_s: how long one may take for a few texts before it counts as dead; starting
+            included.
+
+    Attributes:
+        deaths: how many workers were replaced.
+
+    Raises:
+        InputError: a number out of range.
+        DataError: the embedder cannot be made; the message says why.
+
+    No doctest: it starts processes; ``tests/retrieval/test_embedding_workers.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        made_by: str = MINILM,
+        options: Mapping[str, Any] | None = None,
+        *,
+        home: Path | None = None,
+        workers: int = 1,
+        timeout_s: float = 300.0,
+    ) -> None:
+        if not 1 <= workers <= 64:
+            raise InputError(f"workers is {workers!r}; allowed is 1 to 64")
+        if not timeout_s > 0:
+            raise InputError(f"timeout_s is {timeout_s!r}; allowed is above 0")
+        self.deaths = 0
+        told = {} if home is None else {"STEERSMAN_HOME": str(home.absolute())}
+        self._start = (made_by, msgspec.json.encode(dict(options or {})).decode(), told)
+        self._timeout_s = timeout_s
+        self._turn = threading.Lock()
+        # The first is started now: it says what the embedder is called, or why there is none.
+        first = _Worker(*self._start, timeout_s)
+        self._workers: list[_Worker | None] = [first, *([None] * (workers - 1))]
+        self.name, self.size = first.name, first.size
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of some texts, in their order.
+
+        Args:
+            texts: any texts.
+
+        Returns:
+            (texts, size) float32.
+
+        Raises:
+            DataError: the embedder refused a text, or a worker died three times over the same.
+        """
+        with self._turn:
+            chunks = [list(texts[at : at + _CHUNK]) for at in range(0, len(texts), _CHUNK)]
+            rows: list[NDArray[np.float32] | None] = [None] * len(chunks)
+            failures: list[DataError] = []
+            places = count()  # shared: whoever is done takes the next chunk
+
+            def work(number: int) -> None:
+                while not failures and (place := next(places)) < len(chunks):
+                    try:
+                        rows[place] = self._embedded(number, chunks[place])
+                    except DataError as error:
+                        failures.append(error)
+
+            threads = [
+                threading.Thread(target=work, args=(number,), name=f"embedding-{number}")
+                for number in range(min(len(self._workers), len(chunks)))
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        if failures:
+            raise failures[0]
+        done = [row for row in rows if row is not None]
+        return np.concatenate(done) if done else np.zeros((0, self.size), np.float32)
+
+    def close(self) -> None:
+        """End the processes; they are started again when needed."""
+        with self._turn:
+            for number, worker in enumerate(self._workers):
+                if worker is not None:
+                    worker.end()
+                self._workers[number] = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def processes(self) -> list[int]:
+        """Ids of the processes that run now."""
+        return [worker.process.pid for worker in self._workers if worker is not None]
+
+    def _embedded(self, number: int, texts: list[str]) -> NDArray[np.float32]:
+        for _ in range(_MOST_DEATHS):
+            worker = self._workers[number] or _Worker(*self._start, self._timeout_s)
+            self._workers[number] = worker
+            if (worker.name, worker.size) != (self.name, self.size):
+                message = f"a worker came back as {worker.name} ({worker.size} numbers); it was "
+                raise DataError(f"{message}{self.name} ({self.size})")
+            try:
+                return worker.encode(texts)
+            except _DiedError:
+                worker.end()
+                self._workers[number] = None
+                self.deaths += 1
+        raise DataError(
+            f"{_MOST_DEATHS} workers died or hung over the same {len(texts)} texts, the first of "
+            f"them {texts[0][:60]!r}; is there memory enough, or is timeout_s "
+            f"({self._timeout_s:g}) too short?"
+        )
+
+
+class _DiedError(Exception):
+    """A worker ended, or took too long."""
+
+
+class _Worker:
+    """One process, talked to in frames."""
+
+    def __init__(
+        self, made_by: str, options: str, told: Mapping[str, str], timeout_s: float
+    ) -> None:
+        self._timeout_s = timeout_s
+        self.process = subprocess.Popen(  # noqa: S603 (a program of ours)
+            [sys.executable, "-P", "-c", _PROGRAM, made_by, options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, **_ONE_THREAD, **told},
+        )
+        os.set_blocking(self._stdin(), False)
+        try:
+            said = msgspec.json.decode(self._frame())
+        except _DiedError as error:
+            self.end()
+            message = f"the worker that should embed with {made_by} ended before it began; "
+            raise DataError(f"{message}its last words are above") from error
+        if "error" in said:
+            self.end()
+            raise DataError(f"the embedder {made_by} cannot be made: {said['error']}")
+        self.name, self.size = str(said["name"]), int(said["size"])
+
+    def encode(self, texts: list[str]) -> NDArray[np.float32]:
+        body = msgspec.msgpack.encode(texts)
+        self._write(HEAD.pack(b"t", len(body)) + body)
+        kind, data = self._read()
+        if kind == b"e":
+            raise DataError(f"the embedder refused: {data.decode('utf-8', 'replace')}")
+        rows = np.frombuffer(data, "<f4")
+        if len(rows) != len(texts) * self.size:
+            raise DataError(
+                f"a worker gave {len(rows)} numbers for {len(texts)} texts; {self.size} for each "
+                "were expected"
+            )
+        return rows.reshape(len(texts), self.size).astype(np.float32)
+
+    def end(self) -> None:
+        self.process.kill()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self.process.wait()
+
+    def _stdin(self) -> int:
+        if self.process.stdin is None:
+            raise _DiedError
+        return self.process.stdin.fileno()
+
+    def _write(self, data: bytes) -> None:
+        until = time.monotonic() + self._timeout_s
+        left = memoryview(data)
+        while left:
+            stdin = self._stdin()
+            _, ready, _ = select.select([], [stdin], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                raise _DiedError
+            try:
+                left = left[os.write(stdin, left) :]
+            except OSError as error:
+                raise _DiedError from error
+
+    def _frame(self) -> bytes:
+        return self._read()[1]
+
+    def _read(self) -> tuple[bytes, bytes]:
+        until = time.monotonic() + self._timeout_s
+        kind, size = read_head(self._exactly(HEAD.size, until))
+        return kind, self._exactly(size, until)
+
+    def _exactly(self, size: int, until: float) -> bytes:
+        stream = self.process.stdout
+        if stream is None:
+            raise _DiedError
+        data = bytearray()
+        while len(data) < size:
+            ready, _, _ = select.select([stream], [], [], max(0.0, until - time.monotonic()))
+            part = os.read(stream.fileno(), min(size - len(data), 1 << 20)) if ready else b""
+            if not part:
+                raise _DiedError
+            data += part
+        return bytes(data)

@@ -1,0 +1,221 @@
+"""A revision of a corpus brought into memory: passages, vectors and links, ready to be searched.
+
+Everything is read in one transaction that sees one state of the database, so a corpus that is
+changed or dropped meanwhile is read as it was. What takes long is done beside the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import MissingCorpusError
+from steersman.retrieval.documents import Lineage, Passage, unique
+from steersman.retrieval.linking import Links, link_titles
+from steersman.retrieval.pgvector_index import PgvectorIndex
+from steersman.retrieval.vectors import ExactIndex
+from steersman.store import (
+    corpus_of,
+    find_corpus_snapshot,
+    has_hnsw,
+    read_documents,
+    read_links,
+    read_vectors,
+    set_tenant,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from uuid import UUID
+
+    from steersman.retrieval.vectors import VectorIndex
+    from steersman.store import CorpusRow, Database, StoredDocument
+
+_PER_PASSAGE = 1_200  # objects, postings and ids, as measured
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which revision of which corpus.
+
+    Attributes:
+        corpus: as it is now.
+        revision: of it.
+        snapshot: the corpus snapshot that names it; None: it was the newest.
+    """
+
+    corpus: CorpusRow
+    revision: int
+    snapshot: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A revision in memory.
+
+    Attributes:
+        place: which.
+        passages: each text once, ordered by document and place.
+        hashes: of what is ranked, 32 bytes each.
+        also: ids of passages that say the same, by the id of the one that stands for them.
+        vectors: None: the corpus is searched by words alone.
+        links: between the passages.
+        bytes: about how much memory it takes, with the keyword index that is made from it.
+    """
+
+    place: Place
+    passages: tuple[Passage, ...]
+    hashes: tuple[bytes, ...]
+    also: Mapping[str, tuple[str, ...]]
+    vectors: VectorIndex | None
+    links: Links
+    bytes: int
+
+
+async def find_place(
+    connection: Any, tenant: UUID, name: str, snapshot: str | None, *, now: datetime | None = None
+) -> Place:
+    """Return the newest revision of a corpus, or the one that a corpus snapshot names.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose.
+        name: of the corpus.
+        snapshot: of it; None: the newest revision.
+        now: default: the clock; what expired before is gone.
+
+    Returns:
+        The place.
+
+    Raises:
+        MissingCorpusError: there is no such corpus or snapshot.
+
+    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
+    """
+    corpus = await corpus_of(connection, tenant, name)
+    if snapshot is None:
+        return Place(corpus, corpus.revision)
+    now = now or datetime.now(UTC)
+    found = None
+    if "\0" not in snapshot:
+        found = await find_corpus_snapshot(connection, tenant, corpus.id, snapshot, now=now)
+    if found is None:
+        message = f"the corpus {name!r} has no snapshot {snapshot!r:.80}, or it expired; "
+        raise MissingCorpusError(message + f"`steersman corpus show {name}` lists those it has")
+    return Place(corpus, found.revision, found.name)
+
+
+@asynccontextmanager
+async def one_view(connection: Any, tenant: UUID) -> AsyncIterator[None]:
+    """Read as a tenant, with one state of the database for everything that is read.
+
+    Args:
+        connection: in no transaction.
+        tenant: whose rows are seen.
+
+    Returns:
+        A context; its end ends the transaction.
+
+    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
+    """
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        await set_tenant(connection, tenant)
+        yield
+
+
+async def load(
+    connection: Any, database: Database, tenant: UUID, place: Place, *, by_words: bool = False
+) -> Loaded:
+    """Read a revision.
+
+    Args:
+        connection: of role app, within `one_view`, in which the place was found.
+        database: where a search of a large corpus asks for vectors.
+        tenant: whose.
+        place: which revision.
+        by_words: leave its vectors where they are.
+
+    Returns:
+        The revision in memory.
+
+    Raises:
+        CorpusError: vectors are missing or damaged.
+
+    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
+    """
+    at = tenant, place.corpus.id, place.revision
+    documents = [one async for one in read_documents(connection, *at)]
+    passages, hashes, also = await asyncio.to_thread(_passages, documents, place.corpus.near)
+    del documents
+    stored = await read_links(connection, *at, hashes)
+    if stored is not None:
+        links = Links(*stored)
+    else:
+        links = await asyncio.to_thread(link_titles, passages)
+    vectors = None
+    if not by_words:
+        vectors = await _vectors(connection, database, tenant, place, hashes)
+    characters = sum(len(one.text) for one in passages)
+    size = place.corpus.dimension or 0
+    in_memory = len(hashes) * size * 4 if isinstance(vectors, ExactIndex) else 0
+    total = 4 * characters + _PER_PASSAGE * len(passages) + in_memory + 5 * len(links.targets)
+    return Loaded(place, passages, hashes, also, vectors, links, total)
+
+
+async def _vectors(
+    connection: Any, database: Database, tenant: UUID, place: Place, hashes: Sequence[bytes]
+) -> VectorIndex | None:
+    corpus = place.corpus
+    if corpus.embedder_name is None or corpus.dimension is None:
+        return None
+    if await has_hnsw(connection, corpus.id):
+        return PgvectorIndex(
+            *(database, tenant, corpus.id, place.revision), size=corpus.dimension, hashes=hashes
+        )
+    rows = await read_vectors(connection, tenant, corpus.embedder_name, corpus.dimension, hashes)
+    return await asyncio.to_thread(ExactIndex, rows)
+
+
+def _passages(
+    documents: Sequence[StoredDocument], near: float | None
+) -> tuple[tuple[Passage, ...], tuple[bytes, ...], dict[str, tuple[str, ...]]]:
+    """Return the passages that are searched, and what they stand for."""
+    first: dict[bytes, Passage] = {}
+    also: dict[str, list[str]] = {}
+    for document in documents:
+        for passage, key in _cut(document):
+            stands = first.setdefault(key, passage)
+            if stands is not passage:
+                also.setdefault(stands.id, []).append(passage.id)
+    kept = {passage.id: key for key, passage in first.items()}
+    passages = tuple(first.values())
+    if near is not None:
+        found = unique(passages, near=near)
+        passages = tuple(found.kept)
+        for dropped, stands_for, _ in found.dropped:
+            also.setdefault(stands_for, []).extend([dropped, *also.pop(dropped, ())])
+    hashes = tuple(kept[passage.id] for passage in passages)
+    return passages, hashes, {one: tuple(others) for one, others in also.items()}
+
+
+def _cut(document: StoredDocument) -> list[tuple[Passage, bytes]]:
+    """Return the passages of a document as the spans of its text that they are."""
+    sha256 = document.sha256.hex()
+    return [
+        (
+            Passage(
+                document.doc_id,
+                one.chunk,
+                document.text[one.start : one.end],
+                document.title,
+                document.meta,
+                document.source,
+                lineage=Lineage(sha256, one.start, one.end, one.headings, one.page, one.chunker),
+            ),
+            one.hash,
+        )
+        for one in document.passages
+    ]

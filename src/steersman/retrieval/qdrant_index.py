@@ -1,0 +1,117 @@
+"""The nearest vectors found by Qdrant, in this process: its HNSW in a folder of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.retrieval.ranked import ordered
+from steersman.store.extras import extra
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_BATCH = 1_000
+_FIELD = "passage"
+
+
+class QdrantIndex:
+    """Approximate search over vectors that are given once.
+
+    It is built where it is used, from vectors that were read as the tenant: nothing of another
+    tenant can be in it. With fewer than some 10,000 vectors Qdrant compares all of them.
+
+    Args:
+        vectors: (n, size) rows of length one, n ≥ 0.
+        folder: for its files, made new; None: a temporary one, which goes with the index.
+        breadth: how many candidates are kept while the graph is walked, 1 to 10,000.
+
+    Raises:
+        InputError: another shape, rows that are not finite, or a number out of range.
+        DataError: The extra ``qdrant`` is not installed.
+
+    No doctest: it needs an extra; ``tests/retrieval/test_qdrant_index.py`` shows it.
+
+    Source: `qdrant-edge-py`, Apache-2.0, the engine of the Qdrant server as a library.
+    """
+
+    def __init__(
+        self, vectors: NDArray[np.float32], *, folder: Path | None = None, breadth: int = 128
+    ) -> None:
+        rows = np.asarray(vectors, np.float32)
+        if rows.ndim != 2 or not rows.shape[1] or not np.isfinite(rows).all():
+            raise InputError(
+                f"vectors have the shape {rows.shape}; allowed is (n, size) with size ≥ 1, all "
+                "numbers finite"
+            )
+        if not 1 <= breadth <= 10_000:
+            raise InputError(f"breadth is {breadth!r}; allowed is 1 to 10,000")
+        self.size = rows.shape[1]
+        self._count, self._breadth = len(rows), breadth
+        self._library: Any = extra("qdrant_edge", "qdrant")
+        self._temporary = tempfile.TemporaryDirectory() if folder is None else None
+        path = self._temporary.name if self._temporary is not None else str(folder)
+        self._shard = self._built(path, rows)
+
+    def __len__(self) -> int:
+        """Return how many vectors there are."""
+        return self._count
+
+    def search(
+        self, vector: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        """Return the nearest `k`, nearly always.
+
+        Args:
+            vector: (size,) of length one.
+            k: ≥ 1.
+
+        Returns:
+            Positions and cosines, best first, equal ones by position.
+
+        Raises:
+            InputError: a vector of another size, or `k` is below 1.
+        """
+        query = np.asarray(vector, np.float32)
+        if query.shape != (self.size,):
+            raise InputError(
+                f"the query's vector has the shape {query.shape}; the collection's vectors have "
+                f"{self.size} numbers: embed both with the same embedder"
+            )
+        if k < 1:
+            raise InputError(f"k is {k!r}; allowed is 1 or more")
+        edge = self._library
+        asked = edge.QueryRequest(
+            query=edge.Query.Nearest(query.tolist(), using=_FIELD),
+            limit=min(k, self._count),
+            params=edge.SearchParams(hnsw_ef=max(self._breadth, k)),
+        )
+        found = self._shard.query(asked) if self._count else []
+        positions = np.array([point.id for point in found], np.intp)
+        best = ordered(positions, np.array([point.score for point in found], np.float32))
+        return best.positions, best.scores
+
+    def close(self) -> None:
+        """Close its files; a temporary folder goes."""
+        self._shard.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _built(self, path: str, rows: NDArray[np.float32]) -> Any:
+        edge = self._library
+        vectors = edge.EdgeVectorParams(size=self.size, distance=edge.Distance.Cosine)
+        shard = edge.EdgeShard.create(path, edge.EdgeConfig(vectors={_FIELD: vectors}))
+        for first in range(0, len(rows), _BATCH):
+            points = [
+                edge.Point(first + place, {_FIELD: row.tolist()}, {})
+                for place, row in enumerate(rows[first : first + _BATCH])
+            ]
+            shard.update(edge.UpdateOperation.upsert_points(points))
+        while shard.optimize():  # builds the graph, where there are enough for one
+            pass
+        return shard

@@ -1,0 +1,173 @@
+"""Vectors from any server that speaks OpenAI's ``/v1/embeddings``."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+import numpy as np
+import urllib3
+
+from steersman.errors import BackendAnswerError, BackendUnavailableError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+KEY_VARIABLE = "STEERSMAN_EMBEDDINGS_API_KEY"
+_BATCH = 64
+_MAX_BYTES = 64 << 20
+_MAX_NUMBERS = 65_536
+_LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+
+
+class ServedEmbedder:
+    """An embedder behind HTTP; each request is bounded in time and size, and tried again.
+
+    The key is read from the environment and never stored or shown. What a server calls a model says
+    nothing of its weights: give a model that is changed another name.
+
+    Args:
+        url: up to ``/v1``, with the model behind ``#``: ``http://127.0.0.1:8080/v1#bge-small``.
+        size: how many numbers a vector has; None: the server is asked.
+        key: default: of ``STEERSMAN_EMBEDDINGS_API_KEY``.
+        timeout_s: of one request.
+        tries: of one request, ≥ 1.
+        sleep: waits between tries.
+
+    Raises:
+        InputError: the URL names no server and model, or holds a password.
+        BackendUnavailableError: the server did not answer when it was asked for the size.
+        BackendAnswerError: what it answered is no embedding.
+
+    No doctest: it needs a server; ``tests/retrieval/test_served_embedder.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        size: int | None = None,
+        key: str | None = None,
+        timeout_s: float = 30.0,
+        tries: int = 3,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.name, self._address, self._model = _parsed(url)
+        key = os.environ.get(KEY_VARIABLE) if key is None else key
+        self._headers = {"content-type": "application/json"}
+        if key:
+            self._headers["authorization"] = f"Bearer {key}"
+        self._timeout_s, self._tries, self._sleep = timeout_s, tries, sleep
+        self._http = urllib3.PoolManager(maxsize=4, retries=False)
+        self.size = len(self._ask(["size"], None)[0]) if size is None else size
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of some texts.
+
+        Args:
+            texts: any texts; an empty one is sent as a space, since servers refuse it.
+
+        Returns:
+            (texts, size) float32, each row of length one.
+
+        Raises:
+            BackendUnavailableError: no answer in time, after all tries.
+            BackendAnswerError: the server refused, or what it sent is no embedding of this size.
+        """
+        rows = [
+            self._ask([text or " " for text in texts[first : first + _BATCH]], self.size)
+            for first in range(0, len(texts), _BATCH)
+        ]
+        return np.concatenate(rows) if rows else np.zeros((0, self.size), np.float32)
+
+    def _ask(self, texts: Sequence[str], size: int | None) -> NDArray[np.float32]:
+        body = msgspec.json.encode(
+            {"model": self._model, "input": texts, "encoding_format": "float"}
+        )
+        for attempt in range(1, self._tries + 1):
+            try:
+                return self._checked(self._post(body), len(texts), size)
+            except BackendUnavailableError as error:
+                if attempt == self._tries:
+                    raise
+                self._sleep(min(error.retry_after_s or 0.25 * 2**attempt, 10.0))
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _post(self, body: bytes) -> bytes:
+        try:
+            answer = self._http.request(
+                *("POST", self._address),
+                body=body,
+                headers=self._headers,
+                timeout=self._timeout_s,
+                redirect=False,
+                preload_content=False,
+            )
+            with answer:
+                data: bytes = answer.read(_MAX_BYTES + 1)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            message = f"{self._address} gives no embeddings: {error!r:.300}; check the address, "
+            raise BackendUnavailableError(message + "and that the server runs") from error
+        if len(data) > _MAX_BYTES:
+            raise BackendAnswerError(f"{self._address} sent more than {_MAX_BYTES:,} bytes")
+        if answer.status != 200:
+            raise self._refused(answer.status, answer.headers.get("retry-after", ""), data)
+        return data
+
+    def _refused(self, status: int, after: str, data: bytes) -> Exception:
+        said = data[:200].decode("utf-8", "replace")
+        message = f"{self._address} answered {status}: {said!r}; "
+        if status in _LATER:
+            wait = float(after) if after.replace(".", "", 1).isdigit() else None
+            return BackendUnavailableError(message + "try again later", retry_after_s=wait)
+        return BackendAnswerError(f"{message}check the model {self._model!r} and {KEY_VARIABLE}")
+
+    def _checked(self, data: bytes, count: int, size: int | None) -> NDArray[np.float32]:
+        """Return the rows of an answer in the order of the texts."""
+        try:
+            answer = msgspec.json.decode(data, type=_Answer)
+            places = {one.index: one.embedding for one in answer.data}
+            rows = np.array([places[place] for place in range(count)], np.float64)
+        except (msgspec.DecodeError, msgspec.ValidationError, KeyError, ValueError) as error:
+            message = f"what {self._address} sent is no list of {count} embeddings: {error!r:.200}"
+            raise BackendAnswerError(message + "; is it an embeddings endpoint?") from error
+        wanted = rows.shape[1] if size is None and rows.ndim == 2 else size
+        if rows.ndim != 2 or rows.shape[1] != wanted or not 1 <= rows.shape[1] <= _MAX_NUMBERS:
+            message = f"{self._address} sent vectors of shape {rows.shape}; expected are {count} "
+            raise BackendAnswerError(f"{message}of {wanted} numbers: is it the same model?")
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        # Written so that NaN is refused as well.
+        if not (np.isfinite(lengths) & (lengths > 0)).all():
+            message = (
+                f"{self._address} sent a vector of length {lengths.min()}; it has no direction"
+            )
+            raise BackendAnswerError(message)
+        return np.asarray(rows / lengths, np.float32)
+
+
+class _One(msgspec.Struct):
+    index: int
+    embedding: list[float]
+
+
+class _Answer(msgspec.Struct):
+    data: list[_One]
+
+
+def _parsed(url: str) -> tuple[str, str, str]:
+    """Return name, address and model."""
+    parts: Any = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise InputError(f"{url!r:.120} is no URL of a server; give http(s)://host/v1#model")
+    if parts.username or parts.password:
+        message = "the URL of the embedder holds a password, and it is stored with the corpus; put "
+        raise InputError(f"{message}the key into {KEY_VARIABLE}")
+    if not parts.fragment:
+        raise InputError(f"{url!r:.120} names no model; put it behind #, as in {url:.80}#bge-small")
+    base = parts._replace(fragment="", query="", path=parts.path.rstrip("/")).geturl()
+    return f"served:{base}#{parts.fragment}", f"{base}/embeddings", parts.fragment

@@ -1,0 +1,27 @@
+"""Adds documents to a corpus until it is done or killed: ``adding_process URL TENANT TOLD COUNT``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from uuid import UUID
+
+from steersman.retrieval import Corpora, Embedders
+from steersman.retrieval.documents import Document
+from steersman.store import Database
+from tests.retrieval.slow_words import SlowWords
+
+
+def documents(count):
+    return [Document(f"d{number:05d}", f"Text number {number:05d}.") for number in range(count)]
+
+
+async def add(url, tenant, told, count, seconds):
+    own = Embedders(own={"slow": SlowWords(seconds, told=told)})
+    corpora = Corpora(Database(url), UUID(tenant), embedders=own)
+    return await corpora.add("manuals", documents(count), embedder="slow")
+
+
+if __name__ == "__main__":
+    url, tenant, told, count = sys.argv[1:]
+    asyncio.run(add(url, tenant, told, int(count), 0.05))

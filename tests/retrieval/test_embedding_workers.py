@@ -1,0 +1,118 @@
+"""Several processes embed as one does, in order, whatever becomes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from steersman.errors import DataError, InputError
+from steersman.retrieval import EmbeddingWorkers, usual_workers
+from tests.retrieval.hashed_words import HashedWords
+
+HASHED = "tests.retrieval.hashed_words:HashedWords"
+SLOW = "tests.retrieval.slow_words:SlowWords"
+TEXTS = [f"text number {number} of many" for number in range(100)]
+
+
+@pytest.fixture
+def workers(monkeypatch):
+    """Two processes that find the tests' modules."""
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    with EmbeddingWorkers(HASHED, {"size": 8}, workers=2) as made:
+        yield made
+
+
+def test_they_give_what_one_embedder_gives_in_order(workers):
+    alone = HashedWords(size=8)
+    assert (workers.name, workers.size) == (alone.name, alone.size)
+    np.testing.assert_array_equal(workers.encode(TEXTS), alone.encode(TEXTS))
+    assert len(workers.processes) == 2
+    assert workers.encode([]).shape == (0, 8)
+    np.testing.assert_array_equal(workers.encode(["", "ä 🔧"]), alone.encode(["", "ä 🔧"]))
+    big = ["word " * 100_000] * 3  # more than a pipe holds
+    np.testing.assert_array_equal(workers.encode(big), alone.encode(big))
+
+
+def test_a_worker_that_is_killed_is_replaced(workers):
+    before = workers.encode(TEXTS)
+    for process in workers.processes:
+        os.kill(process, signal.SIGKILL)
+    np.testing.assert_array_equal(workers.encode(TEXTS), before)
+    assert workers.deaths == 2
+
+
+def test_a_worker_killed_while_it_embeds_costs_nothing_but_time(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    with EmbeddingWorkers(SLOW, {"seconds": 0.2}, workers=2) as workers:
+        workers.encode(TEXTS[:32])
+        victim = workers.processes[0]
+        killer = threading.Timer(0.3, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        found = workers.encode(TEXTS)
+        killer.join()
+        assert workers.deaths == 1
+    np.testing.assert_array_equal(found, HashedWords().encode(TEXTS))
+
+
+def test_a_worker_that_hangs_is_replaced_and_then_given_up(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    with EmbeddingWorkers(HASHED, timeout_s=20.0) as workers:
+        workers.encode(["a"])
+        workers._timeout_s = 5.0
+        os.kill(workers.processes[0], signal.SIGSTOP)
+        workers._workers[0]._timeout_s = 0.5
+        np.testing.assert_array_equal(workers.encode(["a"]), HashedWords().encode(["a"]))
+        assert workers.deaths == 1
+
+
+def test_texts_that_kill_every_worker_are_told(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    with EmbeddingWorkers(SLOW, {"dies_of": "poison"}) as workers:
+        with pytest.raises(DataError, match="3 workers died or hung over the same 1 texts"):
+            workers.encode(["poison"])
+        assert workers.deaths == 3
+        assert workers.encode(["fine"]).shape == (1, 32)
+
+
+def test_an_embedder_that_refuses_is_told_and_lives_on(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    with EmbeddingWorkers(SLOW, {"refuses": "bad"}) as workers:
+        with pytest.raises(DataError, match="the embedder refused: no bad words"):
+            workers.encode(["bad"])
+        assert workers.deaths == 0
+        assert workers.encode(["fine"]).shape == (1, 32)
+
+
+def test_what_cannot_be_made_is_told():
+    with pytest.raises(DataError, match="cannot be made: .*absent"):
+        EmbeddingWorkers("absent.module:Thing")
+    with pytest.raises(DataError, match="cannot be made: .*bogus"):
+        EmbeddingWorkers("tests.retrieval.hashed_words:HashedWords", {"bogus": 1})
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 65}, {"timeout_s": 0}])
+def test_numbers_out_of_range_are_told(options):
+    with pytest.raises(InputError, match="allowed is"):
+        EmbeddingWorkers(HASHED, **options)
+
+
+def test_no_process_is_left(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    with EmbeddingWorkers(HASHED) as workers:
+        (process,) = workers.processes
+    assert workers.processes == []
+    until = time.monotonic() + 5
+    while os.path.exists(f"/proc/{process}") and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not os.path.exists(f"/proc/{process}")
+
+
+def test_small_machines_have_one(monkeypatch):
+    for cores, count in ((1, 1), (2, 1), (4, 1), (8, 3), (64, 8)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: set(range(n)))
+        assert usual_workers() == count
