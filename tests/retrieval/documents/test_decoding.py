@@ -45,7 +45,7 @@ def test_a_declared_encoding_is_believed_if_the_bytes_fit_it():
 
 
 @pytest.mark.parametrize(
-    "declared", ["rot13", "utf-7", "unicode_escape", "punycode", "no-such", ""]
+    "declared", ["rot13", "utf-7", "unicode_escape", "punycode", "utf-16", "no-such", ""]
 )
 def test_no_declaration_brings_in_a_codec_that_is_no_encoding(declared):
     found = decode(b"+AGE- \\u0061 caf\xe9", "a.html", declared)

@@ -24,9 +24,9 @@ def test_passages_say_their_page(read_one):
 
 def test_the_outline_becomes_sections(read_one):
     def outlined(writer):
-        first = writer.add_outline_item("Pumps", 0)
-        writer.add_outline_item("Two begins", 1, parent=first)
-        writer.add_outline_item("Not on its page", 2)
+        first = writer.add_outline_item(title="Pumps", page_number=0)
+        writer.add_outline_item(title="Two begins", page_number=1, parent=first)
+        writer.add_outline_item(title="Not on its page", page_number=2)
 
     document = read_one(rewritten(THREE, outlined), name="manual.pdf")
     found = [(document.text[one.start :][:4], one.level, one.title) for one in document.sections]
@@ -72,9 +72,8 @@ def test_too_many_pages_are_refused():
         read(THREE, name="long.pdf", parser=small, limits=Limits(pages=2))
 
 
-@pytest.mark.slow
 def test_a_decompression_bomb_is_refused(parser):
-    data = bomb(300_000_000)
+    data = bomb(100_000_000)
     assert len(data) < 500_000
-    with pytest.raises(DataError, match=r"bomb\.pdf"):
+    with pytest.raises(DataError, match=r"bomb\.pdf has no text that can be read"):
         read(data, name="bomb.pdf", parser=parser)

@@ -168,6 +168,12 @@ def test_a_folder_without_a_file_to_read_says_what_it_looked_for(tmp_path):
         files(tmp_path / "missing")
 
 
+@pytest.mark.parametrize("include", ["*.md", [""]])
+def test_patterns_that_are_no_list_are_refused(tmp_path, include):
+    with pytest.raises(InputError, match="list of patterns"):
+        files(tmp_path, include=include)
+
+
 def test_a_name_that_is_no_unicode_is_read(tmp_path):
     path = os.fsencode(tmp_path) + b"/gr\xf6\xdfe.txt"
     try:

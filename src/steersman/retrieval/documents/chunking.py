@@ -40,7 +40,9 @@ class Chunking:
     """How documents are cut.
 
     Sizes are in characters, because spans are, and no tokenizer is needed to check one. MiniLM
-    reads 256 word pieces and forgets the rest; of English prose 1,000 characters are about 220.
+    reads 256 word pieces and forgets the rest. With title and headings a passage of 800 characters
+    has 156 at the median in Cranfield (none has more than 256), 170 in MTRAG (1.5 % have more) and
+    220 in this project's pages, which are full of code and tables (25 % have more).
 
     Args:
         size: the most characters of a passage, 64 to 2³¹.
@@ -54,8 +56,8 @@ class Chunking:
     'characters-500-80'
     """
 
-    size: int = 1_000
-    overlap: int = 100
+    size: int = 800
+    overlap: int = 80
 
     def __post_init__(self) -> None:
         if not _SMALLEST <= self.size <= _LARGEST:

@@ -41,10 +41,11 @@ _GUESSED = [
     *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
     *("koi8_r", "koi8_u", "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp874", "iso8859_2"),
 ]
-# What a page may declare and be believed; others of Python's codecs are no encodings of texts.
+# What a page may declare and be believed; others of Python's codecs are no encodings of texts, and
+# one whose declaration could be read is not in UTF-16.
 _DECLARED = re.compile(
     r"(cp(12|8|9)\d\d|iso8859-\d+|latin-?\d|koi8-[rtu]|euc[-_](jp|kr)|shift_jis\w*|gbk|gb2312|gb18030"
-    r"|big5\w*|mac[-_]\w+|utf-(8|16|32)\w*(-[lb]e)?|ascii|tis-620)"
+    r"|big5\w*|mac[-_]\w+|tis-620)"
 )
 
 

@@ -50,7 +50,10 @@ def parse_pdf(data: bytes, pages: int, text_bytes: int) -> Parsed:
             raise Refusal(f"has more than {text_bytes:,} characters of text; divide it")
     empty = sum(not part for part in parts)
     if empty == count:
-        raise Refusal(f"has no text on its {count} pages: it may be scanned; recognise it (OCR)")
+        raise Refusal(
+            f"has no text that can be read on its {count} pages: it may be scanned, then recognise "
+            "it (OCR), or broken, then repair it"
+        )
     text = _BETWEEN.join(parts)
     starts = [min(start, len(text)) for start in starts]
     notes = {"pages_without_text": empty} if empty else {}

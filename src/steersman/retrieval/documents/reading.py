@@ -70,7 +70,8 @@ def read(
             JSON lines have their own.
         include: for a folder, see `files`.
         limits: of all that may be taken; None: `Limits()`.
-        parser: to share one process among many calls; None: one of its own, if one is needed.
+        parser: to share one process among many calls, with the limits of its own; None: one for
+            this call, if one is needed.
 
     Returns:
         The documents, those of a folder in the order of its files' names; at least one.
@@ -114,9 +115,12 @@ def files(folder: Path, *, include: Sequence[str] = (), limits: Limits | None = 
 
     Raises:
         DataError: it is no folder, cannot be read, has too many files, or none that fits.
+        InputError: `include` is no list of patterns.
 
     No doctest: it needs a folder; ``tests/retrieval/documents/test_reading.py`` shows it.
     """
+    if isinstance(include, str) or not all(include):
+        raise InputError(f"include is {include!r}; give a list of patterns such as ['*.md']")
     limits = limits or Limits()
     found: list[Path] = []
     for path in _walk(folder):
@@ -218,7 +222,8 @@ def _check_arguments(
         check_id(doc_id)
     elif isinstance(source, bytes) and not name and kind != "jsonl":
         raise InputError("these bytes have no name; give name or doc_id")
-    if doc_id is not None and (kind or _kind_by_name(name or str(source)[-80:])) == "jsonl":
+    called = name or (source.name if isinstance(source, Path) else "")
+    if doc_id is not None and (kind or _kind_by_name(called)) == "jsonl":
         raise InputError("JSON lines name their documents themselves; leave doc_id out")
 
 
