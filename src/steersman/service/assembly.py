@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steersman.errors import InputError
+from steersman.retrieval import Embedders
 from steersman.service.app import Application
 from steersman.service.auth import Authenticator
+from steersman.service.corpus_cache import CorpusCache
 from steersman.service.deciding import Deciding
 from steersman.service.endpoints import Endpoints
 from steersman.service.explain import Explain
@@ -28,6 +31,7 @@ from steersman.service.metrics import Metrics
 from steersman.service.openapi import Descriptions
 from steersman.service.replicas import Replicas
 from steersman.service.rollouts import Rollouts
+from steersman.service.searching import Searching, load_corpus
 from steersman.service.snapshots import Snapshots
 from steersman.service.status import StatusPage
 from steersman.service.tracing import Tracing
@@ -60,7 +64,11 @@ _TICK_S = 0.1
 _LEAVE_S = 1.0
 _LISTEN_S = 1.0
 _STALE_S = 10.0
-_BREAKERS = ("keys", "loading", "replaying", "reading", "rebuilding", "administering")
+_BREAKERS = (
+    *("keys", "loading", "replaying", "reading", "rebuilding", "administering"),
+    "searching",
+)
+_CORPORA_BYTES = 1 << 30
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -71,12 +79,14 @@ class Settings(msgspec.Struct, frozen=True):
         exchange: where they leave their metrics; None: it is the only one.
         metrics_token: lets others than this machine read metrics.
         key_refresh_s: how often keys in use are verified.
+        corpora_bytes: what the corpora in memory may take together, about.
     """
 
     process: str = "0"
     exchange: Path | None = None
     metrics_token: str | None = None
     key_refresh_s: float = 0.5
+    corpora_bytes: int = _CORPORA_BYTES
 
     @classmethod
     def from_environment(cls, process: str = "0", exchange: Path | None = None) -> Settings:
@@ -85,9 +95,20 @@ class Settings(msgspec.Struct, frozen=True):
         Args:
             process: the name of this process.
             exchange: where processes leave their metrics.
+
+        Raises:
+            InputError: a number is none, or out of range.
         """
         token = os.environ.get("STEERSMAN_METRICS_TOKEN") or None
-        return cls(process, exchange, token)
+        return cls(process, exchange, token, corpora_bytes=_bytes("STEERSMAN_CORPORA_BYTES"))
+
+
+def _bytes(name: str) -> int:
+    """Return a number of bytes that the environment names."""
+    said = os.environ.get(name) or str(_CORPORA_BYTES)
+    if not said.isdigit() or not 1 << 20 <= int(said) <= 1 << 50:
+        raise InputError(f"{name} is {said!r:.40}; allowed is a number of bytes, 1 MiB or more")
+    return int(said)
 
 
 class Service:
@@ -100,6 +121,7 @@ class Service:
         settings: what may differ.
         verified: gives the bases of snapshots.
         beside: where what works beside the service leaves its counts.
+        embedders: of corpora, by name; default: those of this machine.
 
     No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
@@ -112,6 +134,7 @@ class Service:
         settings: Settings,
         verified: Verified,
         beside: Exchange | None = None,
+        embedders: Embedders | None = None,
     ) -> None:
         self.database = database
         self.pool = pool
@@ -137,6 +160,10 @@ class Service:
         )
         self.guard = Guard(lambda: self.decisions.depth + self.event_rows.depth, time.monotonic)
         self.keys = Authenticator(self._look_up, secret, refresh_s=settings.key_refresh_s)
+        self.embedders = embedders or Embedders()
+        self.corpora = CorpusCache(
+            partial(load_corpus, database, self.embedders), settings.corpora_bytes
+        )
         self._settings = settings
         self._beside = beside
         self._exchange = (
@@ -188,6 +215,7 @@ class Service:
             Rollouts(self.database, self.pool, self.verified, reading=reading, acting=acting),
             StatusPage(self.pool, reading, self.guard, self.replicas),
             KeyAdmin(self.database, secret, self.breakers["administering"]),
+            Searching(self.pool, self.corpora, self.breakers["searching"], self.metrics),
             Descriptions(),
         )
         return Application(
@@ -224,6 +252,7 @@ class Service:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await self.corpora.close()
         await self.keys.close()
         await self.replicas.close()
         return sum(left)
@@ -336,7 +365,7 @@ async def assemble(
     verified = Verified(home)
     stack.callback(verified.close)
     beside = Exchange(home / BESIDE, "")
-    service = Service(database, pool, secret, settings, verified, beside)
+    service = Service(database, pool, secret, settings, verified, beside, Embedders(home))
     service.start()
 
     async def close() -> None:

@@ -56,6 +56,11 @@ def add_gauges(service: Service) -> None:
     gauge("rollout_share", share, partial(_rollouts, replicas, _share), _PLACE)
     loaded = "Whether this process serves the candidate"
     gauge("rollout_candidate_loaded", loaded, partial(_rollouts, replicas, _is_loaded), _PLACE)
+    corpora = service.corpora
+    gauge("corpora_held", "Revisions of corpora in memory", lambda: len(corpora))
+    gauge("corpora_bytes", "Memory they take, about", lambda: corpora.bytes)
+    failed = "Revisions of corpora that could not be loaded"
+    gauge("corpora_load_failures", failed, lambda: corpora.counts.failures)
     service.metrics.arms_of(partial(_under_way, replicas))
 
 

@@ -27,6 +27,7 @@ _ARMS = tuple(
     for arm in ("control", "candidate")
     for result in ("ok", "failed", "fallback", "unstored")
 )
+_SEARCHES = (("ok",), ("refused",), ("late",))
 
 
 class Histogram:
@@ -90,6 +91,9 @@ class Metrics:
         self._arms: Counter[tuple[str, ...]] = Counter()
         self._scrubbed: Counter[tuple[str, ...]] = Counter()
         self._flush_failures: Counter[tuple[str, ...]] = Counter()
+        self.search_seconds = Histogram(SECONDS)
+        self._searches: Counter[tuple[str, ...]] = Counter(dict.fromkeys(_SEARCHES, 0))
+        self._degraded: Counter[tuple[str, ...]] = Counter({("dense",): 0, ("rerank",): 0})
         self._under_way: Callable[[], Iterable[tuple[str, str]]] = tuple
         self._gauges: dict[str, tuple[str, tuple[str, ...], Callable[[], Any]]] = {}
         self._process = ProcessCollector(registry=None)
@@ -153,6 +157,21 @@ class Metrics:
             count: how many.
         """
         self._events[kind, status] += count
+
+    def search(
+        self, result: str, degraded: Iterable[str] = (), seconds: float | None = None
+    ) -> None:
+        """Count a search.
+
+        Args:
+            result: ok, refused or late.
+            degraded: parts that were wanted and did not answer: dense, rerank.
+            seconds: how long it took; None: it was not answered.
+        """
+        self._searches[(result,)] += 1
+        self._degraded.update((part,) for part in degraded)
+        if seconds is not None:
+            self.search_seconds.observe((), seconds)
 
     def fallback(self, reason: str) -> None:
         """Count an answer by the fallback.
@@ -232,6 +251,8 @@ class Metrics:
             ("arm_decisions", "Decisions in a rollout", _ARM, self._arms),
             ("scrubbed", "Personal data taken out of texts", ("kind",), self._scrubbed),
             ("http_answers", "Requests by answer", ("route", "status"), self._answers),
+            ("searches", "Searches of corpora", ("result",), self._searches),
+            ("search_degraded", "Searches without a part", ("part",), self._degraded),
             ("flush_failures", "Flushes without an answer", ("kind",), self._flush_failures),
         ):
             yield Family(name, "counter", about, labels, list(counter.items()))
@@ -241,6 +262,7 @@ class Metrics:
             ("http_seconds", "Time to the answer", ("route",), self.requests),
             ("flush_seconds", "Time of a flush", ("kind",), self.flushes),
             ("flush_rows", "Rows of a flush", ("kind",), self.flush_rows),
+            ("search_seconds", "Time of an answered search", (), self.search_seconds),
             ("arm_decide_seconds", "Time to draw in a rollout", _ARM[:3], self.arm_seconds),
         ):
             yield Family(name, "histogram", about, labels, histogram.rows(), histogram.bounds)

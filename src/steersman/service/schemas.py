@@ -22,6 +22,12 @@ from steersman.service.rollouts import (
     ShownRollout,
     ShownVerdict,
 )
+from steersman.service.searching import (
+    DocumentRequest,
+    SearchAnswer,
+    SearchRequest,
+    ShownDocument,
+)
 from steersman.service.snapshots import RetractedSnapshot, RetractSnapshot, ShownSnapshot
 from steersman.service.status import Status
 from steersman.wire import (
@@ -47,6 +53,7 @@ _TYPES = (
     BatchRequest,
     DecideRequest,
     Decision,
+    DocumentRequest,
     Event,
     EventBatch,
     EventResult,
@@ -60,6 +67,9 @@ _TYPES = (
     RetractedSnapshot,
     RolloutAct,
     Rotation,
+    SearchAnswer,
+    SearchRequest,
+    ShownDocument,
     ShownForecast,
     ShownIncident,
     ShownKey,
