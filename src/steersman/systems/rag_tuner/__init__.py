@@ -1,1 +1,50 @@
-"""The RAG tuner (system 000): which retrieval configuration, from measured evaluations."""
+"""The RAG tuner (system 000): which retrieval configuration, from measured evaluations.
+
+A strategy asks for evaluations and is told what came of them; what it recommends is judged once, on
+queries nobody tuned on. See README.md in this folder.
+"""
+
+from __future__ import annotations
+
+from steersman.systems.rag_tuner.configuration import Configuration, Space
+from steersman.systems.rag_tuner.frontier import Place, places
+from steersman.systems.rag_tuner.policy_config import Tuned, load_policy_config
+from steersman.systems.rag_tuner.recorded import Recorded, load_recorded
+from steersman.systems.rag_tuner.recording import record
+from steersman.systems.rag_tuner.reward import Batch, Reward, reward_of
+from steersman.systems.rag_tuner.run_folder import RunFolder
+from steersman.systems.rag_tuner.slices import Split, enough, rotating, stratified, temporal
+from steersman.systems.rag_tuner.strategies import Strategy, build_strategy
+from steersman.systems.rag_tuner.sweep import Swept, sweep
+from steersman.systems.rag_tuner.tuning import Evaluated, Evaluator, tune
+from steersman.systems.rag_tuner.verdict import Verdict, judge
+
+__all__ = [
+    "Batch",
+    "Configuration",
+    "Evaluated",
+    "Evaluator",
+    "Place",
+    "Recorded",
+    "Reward",
+    "RunFolder",
+    "Space",
+    "Split",
+    "Strategy",
+    "Swept",
+    "Tuned",
+    "Verdict",
+    "build_strategy",
+    "enough",
+    "judge",
+    "load_policy_config",
+    "load_recorded",
+    "places",
+    "record",
+    "reward_of",
+    "rotating",
+    "stratified",
+    "sweep",
+    "temporal",
+    "tune",
+]

@@ -107,7 +107,7 @@ def tune(
 def _check(batch: Batch, asked: Configuration, queries: NDArray[np.intp], number: int) -> None:
     if batch.configuration != asked or batch.queries.tolist() != queries.tolist():
         raise DataError(
-            f"evaluation {number} of the log is of {batch.configuration}, and {asked} is asked for; "
+            f"evaluation {number} of the log is of {batch.configuration}; {asked} is asked for: "
             "go on with the strategy, seed, policy and queries that the log was begun with, or "
             "begin another"
         )

@@ -94,7 +94,7 @@ def judge(candidate: Batch, baseline: Batch, tuned: Tuned, *, least: float = LEA
             "that answers"
         )
     mean, sd = float(ahead.mean()), float(ahead.std(ddof=1))
-    half = float(stdtrit(len(ahead) - 1, 0.975)) * sd / np.sqrt(len(ahead))
+    half = float(stdtrit(len(ahead) - 1, 0.975) * sd / np.sqrt(len(ahead)))
     broken = breaches(candidate, tuned.thresholds)
     state = _state(mean - half, mean + half, broken)
     return Verdict(

@@ -1,0 +1,240 @@
+"""``steersman tune``: which retrieval configuration, from measured evaluations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from steersman.cli.options import json_option
+from steersman.cli.showing import show, show_rows
+from steersman.errors import DataError
+from steersman.spec.reading import shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeVar
+
+    from steersman.systems.rag_tuner import Recorded, Tuned, Verdict
+
+    T = TypeVar("T")
+
+_COLUMNS = ("gamma", "delta", "best", "reward", "ahead", "quality", "latency_ms", "cost")
+_file = click.Path(path_type=Path, dir_okay=False)
+_folder = click.Path(path_type=Path, file_okay=False)
+recording_argument = click.argument("recording", type=_file)
+policy_option = click.option(
+    "--policy",
+    "policy_file",
+    type=_file,
+    default=None,
+    help="Bounds, gates and weights.  [default: configs/rl/policy.defaults.yaml]",
+)
+baseline_option = click.option(
+    "--baseline",
+    default="variant=rrf,k=10",
+    show_default=True,
+    help="What it is held against: parts of a configuration, as name=value,…",
+)
+
+
+@click.group()
+def command() -> None:
+    """Record, tune and judge retrieval configurations."""
+
+
+@command.command("record")
+@click.argument("name")
+@click.option(
+    "--data",
+    envvar="STEERSMAN_DATA",
+    show_envvar=True,
+    type=_folder,
+    default=Path(),
+    help="Directory that holds NAME.",
+)
+@click.option("--out", type=_file, default=None, help="The npz to write.  [default: NAME.npz]")
+@policy_option
+@click.option(
+    "--home",
+    type=_folder,
+    default=None,
+    envvar="STEERSMAN_HOME",
+    show_envvar=True,
+    help="Directory of the caches.  [default: ~/.steersman]",
+)
+@json_option
+def record_command(
+    name: str, data: Path, out: Path | None, policy_file: Path | None, home: Path | None, *,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Evaluate every configuration on every judged question of a collection, once.
+
+    NAME is a folder of --data with corpus, queries and qrels, or with passages and questions.
+    Needs the extra `rag`; texts that were embedded before are not embedded again.
+    """
+    from steersman.cli.tune_recording import recorded_collection  # noqa: PLC0415 (slow)
+
+    out = out or Path(f"{name}.npz")
+    done = recorded_collection(data / name, policy_of(policy_file), home, progress=not as_json)
+    done.save(out)
+    about = {"file": str(out), "questions": len(done), "rankings": len(done.keys)}
+    show({**about, **done.about}, as_json=as_json)
+
+
+@command.command("run")
+@recording_argument
+@click.option("--out", type=_folder, default=Path("tuning"), show_default=True, help="Of the run.")
+@click.option("--strategy", default="factored", show_default=True, help="Who asks.")
+@click.option("--evaluations", type=click.IntRange(1, 100_000), default=80, show_default=True)
+@click.option("--slice", "size", type=click.IntRange(1, 10_000), default=32, show_default=True,
+              help="Queries of an evaluation.")  # fmt: skip
+@click.option(
+    "--held-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.5,
+    show_default=True,
+    help="Share of the queries that judge, and are not tuned on.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@baseline_option
+@policy_option
+@json_option
+def run_command(
+    recording: Path, out: Path, policy_file: Path | None, baseline: str, *, as_json: bool,
+    **asked: Any,
+) -> None:  # fmt: skip
+    """Tune on one part of a recording's questions, and judge once on the other.
+
+    A run that was stopped goes on when it is started again. Exit status 1 when no gain is shown.
+    """
+    from steersman.cli.tune_running import Asked, tuned_run  # noqa: PLC0415 (slow)
+
+    recorded, tuned = opened(recording), policy_of(policy_file)
+    text = (policy_file or shipped("rl/policy.defaults.yaml")).read_text(encoding="utf-8")
+    wanted = Asked(baseline=parts_of(baseline), **asked)
+
+    def progress(rows: Iterable[T], total: int) -> Iterable[T]:
+        return shown(rows, total, "evaluating", as_json=as_json)
+
+    verdict = tuned_run(recorded, tuned, text, out, wanted, progress)
+    _tell(verdict, out, as_json=as_json)
+
+
+@command.command("sweep")
+@recording_argument
+@baseline_option
+@policy_option
+@json_option
+def sweep_command(
+    recording: Path, baseline: str, policy_file: Path | None, *, as_json: bool
+) -> None:
+    """Show the best configuration under other weights of latency and cost."""
+    import numpy as np  # noqa: PLC0415 (slow)
+
+    from steersman.systems.rag_tuner import sweep  # noqa: PLC0415
+
+    recorded, tuned = opened(recording), policy_of(policy_file)
+    found = sweep(recorded, tuned, np.arange(len(recorded)), parts_of(baseline))
+    rows = [
+        {**{n: getattr(one, n) for n in _COLUMNS}, "best": str(one.best or "none holds the gates"),
+         "quality": " ".join(f"{value:.3f}" for value in one.quality)}
+        for one in found
+    ]  # fmt: skip
+    show_rows(rows, _COLUMNS, as_json=as_json, none="no weights were tried")
+
+
+def _tell(verdict: Verdict, out: Path, *, as_json: bool) -> None:
+    show(
+        {
+            "verdict": verdict.state,
+            "says": str(verdict),
+            "candidate": str(verdict.candidate),
+            "baseline": str(verdict.baseline),
+            "gain": verdict.gain,
+            "low": verdict.low,
+            "high": verdict.high,
+            "run": str(out),
+        },
+        as_json=as_json,
+    )
+    if verdict.state != "gain":
+        raise click.exceptions.Exit(1)
+
+
+def opened(file: Path) -> Recorded:
+    """Return a recording.
+
+    Args:
+        file: Of `steersman tune record`.
+
+    Raises:
+        DataError: There is none, or it is damaged.
+    """
+    from steersman.systems.rag_tuner import load_recorded  # noqa: PLC0415 (slow)
+
+    return load_recorded(file)
+
+
+def policy_of(file: Path | None) -> Tuned:
+    """Return a policy configuration.
+
+    Args:
+        file: ``None`` for the shipped one.
+
+    Raises:
+        SpecError: It is wrong.
+    """
+    from steersman.systems.rag_tuner import load_policy_config  # noqa: PLC0415 (slow)
+
+    return load_policy_config(file)
+
+
+def parts_of(text: str) -> Any:
+    """Return the configuration of parts as people write them.
+
+    Args:
+        text: Such as ``variant=hybrid,k=8,rerank=on``.
+
+    Raises:
+        DataError: A part has no value, or one that is none of its own.
+    """
+    from steersman.systems.rag_tuner import Configuration  # noqa: PLC0415 (slow)
+
+    read: dict[str, Callable[[str], Any]] = {
+        "k": int,
+        "fusion_weight": float,
+        "rerank": _switch,
+        "expansion": _switch,
+    }
+    parts: dict[str, Any] = {}
+    for one in text.split(","):
+        name, _, value = one.strip().partition("=")
+        try:
+            parts[name] = read.get(name, str)(value)
+        except (ValueError, KeyError):
+            message = f"baseline has {one.strip()!r}; write parts as variant=rrf,k=10,rerank=off"
+            raise DataError(message) from None
+    return Configuration.of(parts)
+
+
+def _switch(value: str) -> bool:
+    return {"on": True, "off": False}[value]
+
+
+def shown(rows: Iterable[T], total: int, what: str, *, as_json: bool) -> Iterable[T]:
+    """Return rows that show how far they are, to people at a terminal.
+
+    Args:
+        rows: What is gone through.
+        total: How many.
+        what: Is done.
+        as_json: Show nothing.
+    """
+    if as_json or not sys.stderr.isatty():
+        return rows
+    return track(rows, total=total, description=what, console=Console(stderr=True))

@@ -1,0 +1,59 @@
+"""What `steersman tune record` puts together: a collection, its engines, its recording."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import Progress
+
+from steersman.retrieval import (
+    CachedEmbedder,
+    CosineReranker,
+    MiniLM,
+    Searcher,
+    link_titles,
+    load_judged,
+    state_directory,
+)
+from steersman.systems.rag_tuner import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.systems.rag_tuner import Recorded, Tuned
+
+
+def recorded_collection(
+    folder: Path, tuned: Tuned, home: Path | None, *, progress: bool
+) -> Recorded:
+    """Return what every configuration gives on every question of a collection.
+
+    Args:
+        folder: In one of the formats of `load_judged`.
+        tuned: What may be chosen.
+        home: Directory of the caches.
+        progress: Whether to show how far it is, at a terminal.
+
+    Raises:
+        DataError: The collection cannot be read, or the extra `rag` is missing.
+    """
+    collection = load_judged(folder)
+    with CachedEmbedder(MiniLM(home), state_directory(home) / "embeddings.sqlite") as embedder:
+        searcher = Searcher(
+            collection.passages,
+            embedder=embedder,
+            links=link_titles(collection.passages),
+            rerankers={"cosine": CosineReranker(embedder)},
+        )
+        shown = progress and sys.stderr.isatty()
+        with Progress(console=Console(stderr=True), disable=not shown) as bar:
+            task = bar.add_task("asking", total=len(collection.questions))
+            return record(
+                searcher,
+                collection,
+                tuned.space,
+                about={"embedder": embedder.name},
+                done=lambda count: bar.advance(task, count),
+            )

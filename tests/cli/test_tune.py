@@ -1,0 +1,80 @@
+"""``steersman tune``: a recording is tuned on, judged once and swept; runs go on."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from steersman.cli import main
+from tests.systems.rag_tuner.worlds import world
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    file = tmp_path_factory.mktemp("recording") / "world.npz"
+    world(queries=120).save(file)
+    return file
+
+
+def run(*arguments, status=0):
+    done = CliRunner().invoke(main, ["tune", *map(str, arguments)])
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+def test_a_gain_is_found_judged_and_written_down(recording, tmp_path):
+    out = tmp_path / "run"
+    asked = ("run", recording, "--out", out, "--evaluations", 30, "--baseline", "variant=rrf,k=3")
+    found = json.loads(run(*asked, "--json"))
+    assert found["verdict"] == "gain"
+    assert found["low"] > 0
+    names = sorted(file.stem for file in out.iterdir())
+    assert names == ["episodes", "manifest", "policy", "summary", "verdict"]
+    assert len((out / "episodes.jsonl").read_text(encoding="utf-8").splitlines()) == 30
+    again = json.loads(run(*asked, "--json"))
+    assert again == found
+    assert len((out / "episodes.jsonl").read_text(encoding="utf-8").splitlines()) == 30
+
+
+def test_more_evaluations_go_on(recording, tmp_path):
+    asked = ("run", recording, "--out", tmp_path / "run", "--strategy", "random")
+    few = run(*asked, "--evaluations", 3, "--baseline", "variant=bm25,k=32,rerank=on", status=0)
+    assert "Gain" in few
+    more = ("--evaluations", 5, "--baseline", "variant=bm25,k=32,rerank=on")
+    run(*asked, *more)
+    lines = (tmp_path / "run" / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["number"] for line in lines] == [1, 2, 3, 4, 5]
+
+
+def test_no_gain_is_said_and_told_by_the_status(recording, tmp_path):
+    held = "variant=hybrid,fusion_weight=0.6,expansion=on,k=10"
+    said = run("run", recording, "--out", tmp_path / "run", "--evaluations", 4,
+               "--strategy", "random", "--baseline", held, status=1)  # fmt: skip
+    assert "No gain is shown" in said or "Loss" in said
+
+
+def test_what_is_best_under_other_weights(recording):
+    rows = json.loads(run("sweep", recording, "--json"))
+    assert len(rows) == 25
+    assert {"gamma", "delta", "best", "ahead"} <= set(rows[0])
+    assert "+expansion" in run("sweep", recording)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--strategy", "bandit"), "unknown strategy 'bandit'"),
+        (("--baseline", "k=x"), "write parts as"),
+        (("--baseline", "rerank=maybe"), "write parts as"),
+        (("--baseline", "variant=splade"), "variant is 'splade'"),
+        (("--policy", "/no/such.yaml"), "such.yaml"),
+    ],
+)
+def test_what_cannot_be_tuned(recording, tmp_path, more, says):
+    assert says in run("run", recording, "--out", tmp_path / "run", *more, status=1)
+
+
+def test_what_is_no_recording(tmp_path):
+    assert "steersman tune record" in run("run", tmp_path / "none.npz", status=1)
+    assert "Usage" in run("run", status=2)
+    run("run", tmp_path / "none.npz", "--evaluations", 0, status=2)
