@@ -28,8 +28,8 @@ compares.
 - `STEERSMAN_HOME` (or `--home`) names the directory of all state, `DATABASE_URL` a PostgreSQL
   server to use instead of the embedded one. `STEERSMAN_URL` and `STEERSMAN_API_KEY` say where the
   service is, and who asks.
-- Commands that need no service (`tenant`, `key`, `learn`, `audit`, `data`, `doctor`) talk to the
-  database; `decide` and `events` talk to the service; `status` asks both.
+- Commands that need no service (`tenant`, `key`, `learn`, `corpus`, `audit`, `data`, `doctor`) talk
+  to the database; `decide` and `events` talk to the service; `status` asks both.
 """
 
 

@@ -17,6 +17,7 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "audit": "Show who did what, and whether that is still what was written.",
+    "corpus": "Add documents to a corpus, search it, name a state of it that stays.",
     "data": "Keep, query and import the rows; fetch what the shipped systems run on.",
     "decide": "Ask the service for one decision.",
     "demo": "Run a shipped system from nothing to its report.",

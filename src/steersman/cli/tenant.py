@@ -9,6 +9,7 @@ import click
 
 from steersman.cli.options import actor, administers, for_tenant, home_option, in_store
 from steersman.cli.showing import show, show_rows
+from steersman.retrieval import Corpora
 from steersman.store import (
     as_tenant,
     create_tenant,
@@ -114,6 +115,8 @@ def export_command(name: str, unit: str, home: Path) -> None:
 @_name
 @click.option("--unit", help="All decisions of this unit ...")
 @click.option("--decision", "decisions", multiple=True, type=click.UUID, help="... or this one.")
+@click.option("--document", "documents", multiple=True, help="Or this document, in every ...")
+@click.option("--corpus", help="... revision and snapshot of this corpus.")
 @click.option("--reason", required=True, help="Kept beside the ids of what was erased.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @administers
@@ -121,6 +124,8 @@ def erase_command(
     name: str,
     unit: str | None,
     decisions: tuple[UUID, ...],
+    documents: tuple[str, ...],
+    corpus: str | None,
     reason: str,
     home: Path,
     *,
@@ -130,10 +135,15 @@ def erase_command(
     """Erase decisions of the tenant NAME with their events, rewards and keys; for good.
 
     What was learned from them is taken back by the learner; the cold store drops them with its next
-    compaction.
+    compaction. Documents of a corpus are erased from each of its revisions and snapshots.
     """
-    if (unit is None) == (not decisions):
-        raise click.UsageError("give either --unit or one --decision or more")
+    if (corpus is None) != (not documents):
+        raise click.UsageError("--corpus and --document go together")
+    if (unit is not None) + bool(decisions) + bool(documents) != 1:
+        raise click.UsageError("give either --unit or one --decision or --document or more")
+    if corpus is not None:
+        _erase_documents(name, corpus, documents, reason, home, yes=yes, as_json=as_json)
+        return
     if not yes:
         what = f"all of unit {unit!r}" if unit is not None else f"{len(decisions)} decisions"
         click.confirm(f"Erase {what} of {name} for good?", abort=True, err=True)
@@ -153,6 +163,27 @@ def erase_command(
     published = [f"{skill}/{point} {version}" for skill, point, version in done.published]
     shown = {"decisions": list(done.decisions), "rows": done.rows}
     show({**shown, "learned": learned, "published": published}, as_json=as_json)
+
+
+def _erase_documents(
+    name: str,
+    corpus: str,
+    documents: tuple[str, ...],
+    reason: str,
+    home: Path,
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    if not yes:
+        what = f"{len(documents)} documents of corpus {corpus}"
+        click.confirm(f"Erase {what} of {name} for good?", abort=True, err=True)
+
+    async def work(database: Database, tenant: Tenant) -> dict[str, int]:
+        corpora = Corpora(database, tenant.id, actor=actor())
+        return await corpora.erase(corpus, documents, reason=reason)
+
+    show({"corpus": corpus, "rows": for_tenant(home, name, work)}, as_json=as_json)
 
 
 def _show_points(

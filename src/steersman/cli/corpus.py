@@ -1,0 +1,386 @@
+"""``steersman corpus``: documents go in, passages are found, and a state of it all gets a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.corpus_reading import Reading, watched
+from steersman.cli.options import actor, administers, for_tenant, tenant_option
+from steersman.cli.showing import show, show_rows
+from steersman.errors import DataError
+from steersman.retrieval import Corpora, Embedders, EmbeddingWorkers, SearchSettings, usual_workers
+from steersman.retrieval.documents import Chunking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import TypeVar
+
+    from steersman.retrieval import Added, Hit, Opened
+    from steersman.store import CorpusRow, CorpusSnapshotRow, Database, Tenant
+
+    T = TypeVar("T")
+
+_name = click.argument("name")
+_SNIPPET = 200
+
+
+@click.group()
+def command() -> None:
+    """Add documents to a corpus, search it, and name a state of it that stays."""
+
+
+def _in_corpora(
+    home: Path, tenant_name: str, work: Callable[[Corpora], Coroutine[Any, Any, T]]
+) -> T:
+    async def begin(database: Database, tenant: Tenant) -> T:
+        corpora = Corpora(database, tenant.id, embedders=Embedders(home), actor=actor())
+        return await work(corpora)
+
+    return for_tenant(home, tenant_name, begin)
+
+
+@command.command("add")
+@_name
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH...",
+)
+@tenant_option
+@click.option(
+    "--embedder",
+    help="Of a new corpus: minilm (the default), none (it is searched by words alone), or "
+    "http(s)://HOST/v1#MODEL of an OpenAI-compatible server.",
+)
+@click.option("--chunk-size", type=int, help="Of a new corpus: most characters of a passage.")
+@click.option("--overlap", type=int, help="Of a new corpus: characters that two passages share.")
+@click.option(
+    "--near",
+    type=float,
+    help="Of a new corpus: passages at least as similar as this (.3 to 1) are found once.",
+)
+@click.option("--prune", is_flag=True, help="Remove the documents that are not among PATHs.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    help="Processes that embed; default: half of the cores less one, at least 1.",
+)
+@administers
+def add(
+    name: str,
+    paths: tuple[Path, ...],
+    tenant_name: str,
+    embedder: str | None,
+    chunk_size: int | None,
+    overlap: int | None,
+    near: float | None,
+    workers: int | None,
+    home: Path,
+    *,
+    prune: bool,
+    as_json: bool,
+) -> None:
+    """Add files, and the files in folders, to the corpus NAME, which is made if it is not there.
+
+    Text, Markdown, HTML, PDF and JSON lines are read; in folders, other files are passed over. What
+    is there already as it is costs nothing and is not embedded again, so the same command goes on
+    where it was stopped. A document's id is its path below the folder, or the name of its file.
+    """
+    chunking = _chunking(chunk_size, overlap)
+    reading = Reading(paths)
+
+    async def work(corpora: Corpora) -> Added:
+        there = {row.name: row for row in await corpora.all()}
+        with watched(reading, as_json=as_json) as progress:
+            using = _workers(there.get(name), embedder, workers or usual_workers(), home)
+            try:
+                return await corpora.add(
+                    name,
+                    reading.documents(),
+                    embedder=embedder,
+                    chunking=chunking,
+                    near=near,
+                    using=using,
+                    on_progress=progress,
+                )
+            finally:
+                if using is not None:
+                    using.close()
+
+    done = _in_corpora(home, tenant_name, work)
+    removed = 0
+    if prune and not reading.failed:
+        removed = _in_corpora(home, tenant_name, lambda it: it.keep_only(name, reading.doc_ids))
+    shown = {field: getattr(done, field) for field in _ADDED}
+    shown |= {"removed": removed, "failed": reading.failed}
+    show(shown, as_json=as_json)
+    if reading.failed:
+        left = " and nothing was pruned" if prune else ""
+        raise DataError(f"{len(reading.failed)} files could not be read{left}; all others are in")
+
+
+_ADDED = (
+    "corpus",
+    "revision",
+    "documents",
+    "written",
+    "unchanged",
+    "passages",
+    "embedded",
+    "known",
+)
+
+
+def _chunking(size: int | None, overlap: int | None) -> Chunking | None:
+    if size is None and overlap is None:
+        return None
+    usual = Chunking()
+    size = usual.size if size is None else size
+    return Chunking(size, min(usual.overlap, size // 2) if overlap is None else overlap)
+
+
+def _workers(
+    corpus: CorpusRow | None, embedder: str | None, workers: int, home: Path
+) -> EmbeddingWorkers | None:
+    """Return processes that embed; None: one is enough, and that is this one."""
+    spec = embedder or "minilm" if corpus is None else corpus.embedder
+    if spec != "minilm" or workers == 1:
+        return None
+    return EmbeddingWorkers(home=home, workers=workers)
+
+
+@command.command("list")
+@tenant_option
+@administers
+def list_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
+    """Show the corpora of a tenant."""
+    found = _in_corpora(home, tenant_name, lambda it: it.all())
+    none = "no corpora yet; `steersman corpus add NAME PATH...` makes one"
+    columns = ("name", "revision", "embedder", "changed_at", "created_at")
+    show_rows(map(_corpus, found), columns, as_json=as_json, none=none)
+
+
+@command.command("show")
+@_name
+@tenant_option
+@click.option("--document", help="Print this document's text as it is stored instead.")
+@click.option("--snapshot", help="With --document: as it is in this corpus snapshot.")
+@administers
+def show_command(
+    name: str,
+    tenant_name: str,
+    document: str | None,
+    snapshot: str | None,
+    home: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Show the corpus NAME: how much is in it, how it is cut and embedded, and its snapshots."""
+    if document is not None:
+        found = _in_corpora(
+            home, tenant_name, lambda it: it.document(name, document, snapshot=snapshot)
+        )
+        if not as_json:
+            click.echo(found.text, nl=not found.text.endswith("\n"))
+            return
+        shown = {field: getattr(found, field) for field in _DOCUMENT}
+        show(shown, as_json=True)
+        return
+    it = _in_corpora(home, tenant_name, lambda corpora: corpora.show(name))
+    described = {**_corpus(it.corpus), "documents": it.size.documents}
+    described |= {"passages": it.size.passages, "characters": it.size.characters}
+    described |= {"search": "pgvector" if it.indexed else "exact"}
+    snapshots = [_snapshot(one) for one in it.snapshots]
+    if as_json:
+        show({**described, "snapshots": snapshots}, as_json=True)
+        return
+    show({**described, "snapshots": len(snapshots)}, as_json=False)
+    if snapshots:
+        click.echo()
+        columns = ("snapshot", "revision", "passages", "created_at", "expires_at")
+        show_rows(snapshots, columns, as_json=False, none="")
+
+
+_DOCUMENT = ("doc_id", "title", "source", "meta", "sha256", "text")
+
+
+@command.command("search")
+@_name
+@click.argument("query")
+@tenant_option
+@click.option("--snapshot", help="Search this corpus snapshot; default: the newest revision.")
+@click.option(
+    "--variant",
+    type=click.Choice(["bm25", "dense", "hybrid"]),
+    help="By words, by meaning, or both; default: both, where the corpus has vectors.",
+)
+@click.option("--k", default=10, show_default=True, type=int, help="Passages wanted, 1 to 100.")
+@click.option(
+    "--fusion",
+    type=click.Choice(["convex", "rrf"]),
+    default="convex",
+    show_default=True,
+    help="How both become one ranking.",
+)
+@click.option(
+    "--fusion-weight", default=0.5, show_default=True, type=float, help="Of meaning, 0 to 1."
+)
+@click.option("--rerank", default="off", show_default=True, help="off or cosine.")
+@click.option("--expand", is_flag=True, help="Add passages that the best ones lead to.")
+@administers
+def search(
+    name: str,
+    query: str,
+    tenant_name: str,
+    snapshot: str | None,
+    variant: Any,
+    k: int,
+    fusion: Any,
+    fusion_weight: float,
+    rerank: str,
+    home: Path,
+    *,
+    expand: bool,
+    as_json: bool,
+) -> None:
+    """Search the corpus NAME for QUERY, and print the passages found with where they stand."""
+    settings = SearchSettings(variant or "hybrid", k, fusion, fusion_weight, rerank, expand)
+    opened = _in_corpora(
+        home,
+        tenant_name,
+        lambda it: it.open(name, snapshot=snapshot, by_words=variant == "bm25"),
+    )
+    if variant is None and opened.loaded.vectors is None:
+        settings = SearchSettings("bm25", k, fusion, fusion_weight, rerank, expand)
+    found = opened.searcher.search(query, settings)
+    hits = [_hit(place, hit, opened) for place, hit in enumerate(found.hits, 1)]
+    if as_json:
+        revision = opened.loaded.place.revision
+        degraded = list(found.degraded)
+        show({"revision": revision, "degraded": degraded, "hits": hits}, as_json=True)
+        return
+    _print_hits(hits)
+    for part in found.degraded:
+        click.echo(f"searched without {part}, which did not answer", err=True)
+
+
+def _hit(place: int, hit: Hit, opened: Opened) -> dict[str, Any]:
+    passage, where = hit.passage, hit.passage.lineage
+    return {
+        "rank": place,
+        "id": passage.id,
+        "doc_id": passage.doc_id,
+        "chunk": passage.chunk,
+        "score": hit.score,
+        "ranks": dict(hit.ranks),
+        "title": passage.title,
+        "source": passage.source,
+        "text": passage.text,
+        "meta": dict(passage.meta),
+        "lineage": {
+            "sha256": where.sha256, "start": where.start, "end": where.end,
+            "headings": list(where.headings), "page": where.page, "chunker": where.chunker,
+        },
+        "expanded_from": hit.expanded_from,
+        "also": list(opened.loaded.also.get(passage.id, ())),
+    }
+
+
+def _print_hits(hits: list[dict[str, Any]]) -> None:
+    if not hits:
+        click.echo("nothing found")
+    for hit in hits:
+        where = hit["lineage"]
+        page = f" page {where['page']}" if where["page"] else ""
+        click.echo(f"{hit['rank']:>3}. {hit['id']}  {hit['score']:.4g}{page}")
+        above = " > ".join(part for part in (hit["title"], *where["headings"]) if part)
+        if above:
+            click.echo(f"     {above}")
+        text = " ".join(hit["text"].split())
+        click.echo(f"     {text[:_SNIPPET]}{' …' if len(text) > _SNIPPET else ''}")
+
+
+@command.command("snapshot")
+@_name
+@tenant_option
+@click.option("--name", "label", help="Of the snapshot; default: r and the revision.")
+@click.option("--ttl-days", type=float, help="After how many days it goes; default: never.")
+@administers
+def snapshot_command(
+    name: str,
+    tenant_name: str,
+    label: str | None,
+    ttl_days: float | None,
+    home: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Name the newest revision of the corpus NAME; whatever is added later, it stays as it is."""
+    made = _in_corpora(home, tenant_name, lambda it: it.snapshot(name, label, ttl_days=ttl_days))
+    show({"corpus": name, **_snapshot(made)}, as_json=as_json)
+
+
+@command.command("drop")
+@_name
+@tenant_option
+@click.option("--snapshot", help="Drop this corpus snapshot alone.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@administers
+def drop(
+    name: str, tenant_name: str, snapshot: str | None, home: Path, *, yes: bool, as_json: bool
+) -> None:
+    """Drop the corpus NAME with its documents, vectors and snapshots, for good."""
+    if not yes:
+        what = f"corpus {name}" if snapshot is None else f"snapshot {snapshot} of corpus {name}"
+        click.confirm(f"Drop the {what} of {tenant_name} for good?", abort=True, err=True)
+    rows = _in_corpora(home, tenant_name, lambda it: it.drop(name, snapshot=snapshot))
+    show({"corpus": name, "snapshot": snapshot, "rows": rows}, as_json=as_json)
+
+
+@command.command("index")
+@_name
+@tenant_option
+@click.option(
+    "--hnsw/--exact",
+    default=None,
+    required=True,
+    help="Make pgvector's index anew, for corpora of more than some 100,000 passages; or remove "
+    "it, and compare all vectors again.",
+)
+@administers
+def index(name: str, tenant_name: str, home: Path, *, hnsw: bool, as_json: bool) -> None:
+    """Say how the vectors of the corpus NAME are searched."""
+    count = _in_corpora(home, tenant_name, lambda it: it.index(name, hnsw=hnsw))
+    search_by = "pgvector" if hnsw else "exact"
+    show({"corpus": name, "search": search_by, "vectors": count}, as_json=as_json)
+
+
+def _corpus(row: CorpusRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "revision": row.revision,
+        "embedder": row.embedder or "none",
+        "embedder_name": row.embedder_name,
+        "dimension": row.dimension,
+        "chunking": row.chunking,
+        "near": row.near,
+        "created_at": row.created_at,
+        "changed_at": row.changed_at,
+    }
+
+
+def _snapshot(row: CorpusSnapshotRow) -> dict[str, Any]:
+    return {
+        "snapshot": row.name,
+        "revision": row.revision,
+        "documents": row.documents,
+        "passages": row.passages,
+        "digest": row.digest,
+        "created_at": row.created_at,
+        "expires_at": row.expires_at,
+    }

@@ -1,0 +1,99 @@
+"""Reading files and folders into documents, with a bar for people."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from steersman.errors import DataError, InputError
+from steersman.retrieval.documents import BoundedParser, files, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from steersman.retrieval import Added
+    from steersman.retrieval.documents import Document
+
+_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+
+
+class Reading:
+    """Documents of some files and folders, one after the other.
+
+    Args:
+        paths: of files, and of folders, in which files of known kinds are looked for.
+
+    Attributes:
+        files: how many there are to read.
+        read: how many were read so far.
+        failed: why files could not be read, by path.
+        doc_ids: of all documents that were read.
+
+    Raises:
+        DataError: a folder has no file that can be read, or cannot be read itself.
+
+    No doctest: it reads files; ``tests/cli/test_corpus.py`` shows it.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.read = 0
+        self.failed: dict[str, str] = {}
+        self.doc_ids: set[str] = set()
+        self._files = [one for path in paths for one in _below(path)]
+
+    @property
+    def files(self) -> int:
+        """How many files there are to read."""
+        return len(self._files)
+
+    def documents(self) -> Iterator[Document]:
+        """Yield the documents; what cannot be read is passed over and kept in `failed`."""
+        with BoundedParser() as parser:
+            for path, doc_id in self._files:
+                try:
+                    found = read(path, doc_id=doc_id, parser=parser)
+                except (DataError, InputError, OSError) as error:
+                    self.failed[str(path)] = str(error)
+                    continue
+                finally:
+                    self.read += 1
+                self.doc_ids.update(one.doc_id for one in found)
+                yield from found
+
+
+def _below(path: Path) -> Iterator[tuple[Path, str | None]]:
+    """Yield files, with the id of the one document that is in each; None: it has lines."""
+    for one in files(path) if path.is_dir() else [path]:
+        inner = one.relative_to(path).as_posix() if path.is_dir() else one.name
+        yield one, None if one.name.lower().endswith(_LINES) else inner
+
+
+@contextmanager
+def watched(reading: Reading, *, as_json: bool) -> Iterator[Callable[[Added], None]]:
+    """Show how far adding is, to people at a terminal.
+
+    Args:
+        reading: knows how many files there are.
+        as_json: show nothing.
+
+    Returns:
+        A context that gives what is to be told what was done so far.
+    """
+    if as_json or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    more = TextColumn("{task.fields[more]}")
+    with Progress(*columns, more, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("reading and embedding", total=reading.files, more="")
+
+        def tell(done: Added) -> None:
+            texts = f"{done.embedded:,} texts embedded, {done.known:,} known"
+            bar.update(task, completed=reading.read, more=texts)
+
+        yield tell
