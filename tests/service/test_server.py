@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -157,6 +158,16 @@ def test_sigterm_drains_and_nothing_answered_is_lost(served, database, tenant, p
         assert s.key not in said
         for line in said.splitlines():
             assert json.loads(line)["level"] in {"INFO", "WARNING"}, line
+
+
+@pytest.mark.slow
+def test_a_stop_while_processes_are_starting_is_no_failure(served) -> None:
+    with served(2) as s:
+        until = time.monotonic() + 30
+        while len(s.children()) < 2:
+            assert time.monotonic() < until
+        s.process.send_signal(signal.SIGTERM)
+        assert s.process.wait(40) == 0
 
 
 async def stored(database, tenant) -> set[str]:
