@@ -19,10 +19,15 @@ SLOW = "tests.retrieval.slow_words:SlowWords"
 TEXTS = [f"text number {number} of many" for number in range(100)]
 
 
-@pytest.fixture
-def workers(monkeypatch):
-    """Two processes that find the tests' modules."""
+@pytest.fixture(autouse=True)
+def _findable(monkeypatch):
+    """Let processes find the tests' modules."""
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
+
+
+@pytest.fixture
+def workers():
+    """Two processes."""
     with EmbeddingWorkers(HASHED, {"size": 8}, workers=2) as made:
         yield made
 
@@ -46,8 +51,8 @@ def test_a_worker_that_is_killed_is_replaced(workers):
     assert workers.deaths == 2
 
 
-def test_a_worker_killed_while_it_embeds_costs_nothing_but_time(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+@pytest.mark.slow
+def test_a_worker_killed_while_it_embeds_costs_nothing_but_time():
     with EmbeddingWorkers(SLOW, {"seconds": 0.2}, workers=2) as workers:
         workers.encode(TEXTS[:32])
         victim = workers.processes[0]
@@ -59,19 +64,17 @@ def test_a_worker_killed_while_it_embeds_costs_nothing_but_time(monkeypatch):
     np.testing.assert_array_equal(found, HashedWords().encode(TEXTS))
 
 
-def test_a_worker_that_hangs_is_replaced_and_then_given_up(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())
-    with EmbeddingWorkers(HASHED, timeout_s=20.0) as workers:
+def test_a_worker_that_hangs_is_replaced():
+    with EmbeddingWorkers(HASHED) as workers:
         workers.encode(["a"])
-        workers._timeout_s = 5.0
         os.kill(workers.processes[0], signal.SIGSTOP)
         workers._workers[0]._timeout_s = 0.5
         np.testing.assert_array_equal(workers.encode(["a"]), HashedWords().encode(["a"]))
         assert workers.deaths == 1
 
 
-def test_texts_that_kill_every_worker_are_told(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+@pytest.mark.slow
+def test_texts_that_kill_every_worker_are_told():
     with EmbeddingWorkers(SLOW, {"dies_of": "poison"}) as workers:
         with pytest.raises(DataError, match="3 workers died or hung over the same 1 texts"):
             workers.encode(["poison"])
@@ -79,8 +82,7 @@ def test_texts_that_kill_every_worker_are_told(monkeypatch):
         assert workers.encode(["fine"]).shape == (1, 32)
 
 
-def test_an_embedder_that_refuses_is_told_and_lives_on(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+def test_an_embedder_that_refuses_is_told_and_lives_on():
     with EmbeddingWorkers(SLOW, {"refuses": "bad"}) as workers:
         with pytest.raises(DataError, match="the embedder refused: no bad words"):
             workers.encode(["bad"])
@@ -101,8 +103,7 @@ def test_numbers_out_of_range_are_told(options):
         EmbeddingWorkers(HASHED, **options)
 
 
-def test_no_process_is_left(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+def test_no_process_is_left():
     with EmbeddingWorkers(HASHED) as workers:
         (process,) = workers.processes
     assert workers.processes == []
