@@ -138,14 +138,16 @@ def gate_lines(gate: Mapping[str, Any], candidate: str) -> list[str]:
 
     >>> failed = {"measure": "cache_hit_rate", "state": "failed"}
     >>> gate_lines({"passed": False, "measures": [failed]}, "warm")
-    ['regression gate of warm: not passed, --rl stays off by default', '  failed: cache hit rate']
+    ['regression gate of warm: not passed, --rl stays off by default', '  failed: cache hits']
     """
+    from steersman.systems.interrogator.report import SAYS  # noqa: PLC0415 (slow)
+
     verdict = "passed" if gate["passed"] else "not passed, --rl stays off by default"
     lines = [f"regression gate of {candidate}: {verdict}"]
     for state, says in _STATES.items():
-        names = [one["measure"] for one in gate["measures"] if one["state"] == state]
+        names = [SAYS[one["measure"]] for one in gate["measures"] if one["state"] == state]
         if names:
-            lines.append(f"  {says}: {', '.join(names)}".replace("_", " "))
+            lines.append(f"  {says}: {', '.join(names)}")
     return lines
 
 

@@ -163,6 +163,9 @@ def test_the_page_needs_nothing_else(trial, tmp_path):
     assert "<words>" not in page
     assert "A &amp; B" in page
     assert page.count("<svg") == page.count("</figure>") == 3
+    assert "all questions were tried" in page
+    # A value stands above its interval, and below nothing is a true minus.
+    assert re.search(r"<td>[+−]0\.\d{3}<small>\[[+−]0\.\d{3}, [+−]\d\.\d{3}\]</small></td>", page)
     for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
         ET.fromstring(svg)  # noqa: S314 -- our own
     # Nothing is loaded: names of namespaces are the only addresses.
@@ -186,7 +189,8 @@ def test_the_page_tells_what_was_not_measured_from_what_failed(plan, tmp_path):
     assert page.count(">no</span>") == list(states.values()).count("failed")
     assert page.count(">cannot be known</span>") == list(states.values()).count("unknown")
     assert "8 targets, 2 seeds" in page
-    assert "% of the search" not in page
+    assert "reached 90% of the search" not in page
+    assert page.count("questions to 90% of the search") == 1  # where the gate misses it
 
 
 @pytest.mark.parametrize(

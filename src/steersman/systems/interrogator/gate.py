@@ -43,7 +43,8 @@ Better = Literal["higher", "lower"]
 State = Literal["passed", "failed", "unknown", "not_measured"]
 FEWEST_SOLVED = 0.1
 """Share of sessions, of one arm at least, that must get to a level for its steps to tell much."""
-_WIDEST = 2.0
+WIDEST = 2.0
+"""Share of the heuristic's figure up to which a loss is looked for."""
 
 
 class Gate(Declared):
@@ -176,7 +177,7 @@ def _most_worse(loss: Floats, control: Floats) -> float:
     A share s may be it unless the mean of (loss - s * control) is shown to be below 0, at level
     .025 (Fieller 1954). Bisected, as the upper end of that mean falls with s.
     """
-    low, high = -_WIDEST, _WIDEST
+    low, high = -WIDEST, WIDEST
     for _ in range(40):
         middle = (low + high) / 2.0
         end = crossed_mean(loss - middle * control).interval.high

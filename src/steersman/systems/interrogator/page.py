@@ -6,10 +6,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError
-from steersman.systems.interrogator.gate import FEWEST_SOLVED
+from steersman.systems.interrogator.gate import FEWEST_SOLVED, WIDEST
 from steersman.systems.interrogator.measures import SHARE
 from steersman.systems.interrogator.pictures import arm_name, draw
-from steersman.systems.interrogator.report import counted
+from steersman.systems.interrogator.report import SAYS, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +25,15 @@ _STATES = {
 }
 _STYLE = """
 :root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
-table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #8884; }
-th:first-child, td:first-child { text-align: left; }
+table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto;
+  font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #8884; }
+th { vertical-align: bottom; font-weight: 600; } td { vertical-align: top; }
+td small { display: block; white-space: nowrap; opacity: .75; }
+td:first-child small { white-space: normal; }
+th:first-child, td:first-child { text-align: left; min-width: 5.5rem; }
 figure { margin: 1.5rem 0; background: #fff; border-radius: .4rem; padding: .5rem; }
 figure svg { width: 100%; height: auto; }
 figcaption { color: #444; font-size: .9rem; padding: 0 .5rem; }
@@ -103,12 +107,18 @@ def _set(name: str, found: Mapping[str, Any], trial: Trial, candidate: str) -> l
     if found["searched"]:
         about += (
             f" Beforehand {found['searched']} targets were searched: at each step "
-            f"{found['search_tries']} questions tried, those with the nearest options, the best "
-            f"kept; that came to {found['search_similarity']:.3f}."
+            f"{_tried(found['search_tries'])} tried, and the best kept; that came to "
+            f"{found['search_similarity']:.3f}."
         )
     parts = [f"<h2>{escape(name)}</h2>", f"<p>{about}</p>", _arms(found), _against(found)]
     parts += [_gate(found), *map(_figure, draw(trial, candidate))]
     return parts
+
+
+def _tried(tries: int | str) -> str:
+    if tries == "all":
+        return "all questions were"
+    return f"the {tries} questions with the nearest options were"
 
 
 def _arms(found: Mapping[str, Any]) -> str:
@@ -120,7 +130,7 @@ def _arms(found: Mapping[str, Any]) -> str:
     rows = []
     for arm, figures in found["arms"].items():
         row = [
-            arm_name(arm),
+            escape(arm_name(arm)),
             _estimate(figures["similarity"], 3),
             _estimate(figures["embedder_calls"], 1),
             _estimate(figures["cache_hit_rate"], 3),
@@ -143,8 +153,9 @@ def _against(found: Mapping[str, Any]) -> str:
     heads += [f"questions to {SHARE:.0%} of the search"] if timed else []
     rows = []
     for arm, one in found["against_heuristic"].items():
-        fewer = _estimate(one["fewer_calls_to_same_similarity"], 1)
-        row = [arm_name(arm), f"{fewer} of {one['calls_of_heuristic']:.1f}"]
+        fewer = _estimate(one["fewer_calls_to_same_similarity"], 1, signed=True)
+        fewer += f"<small>of {one['calls_of_heuristic']:.1f}</small>"
+        row = [escape(arm_name(arm)), fewer]
         row += [_estimate(one[key], 3, signed=True) for key in ("similarity", "cache_hit_rate")]
         row += [_estimate(one[key], 1, signed=True) for key in ("embedder_calls", "steps_to_090")]
         row += [_estimate(one["steps_to_share"], 1, signed=True)] if timed else []
@@ -163,15 +174,16 @@ def _gate(found: Mapping[str, Any]) -> str:
     for one in gate["measures"]:
         kind, says = _STATES[one["state"]]
         passed = f'<span class="{kind}">{says}</span>'
-        worst = "–" if one["worse_by"] is None else f"{one['worse_by']:+.1%}"
-        name = one["measure"].replace("_", " ") + (f" ({one['says']})" if one["says"] else "")
-        rows.append([name, _number(one["control"]), _number(one["candidate"]), worst, passed])
+        name = SAYS[one["measure"]]
+        name += f"<small>{escape(one['says'])}</small>" if one["says"] else ""
+        figures = (_number(one["control"]), _number(one["candidate"]), _share(one["worse_by"]))
+        rows.append([name, *figures, passed])
     note = (
         "The gate passes if no measure failed, none is left unmeasured, and every one that can be "
         f"known passed. Steps to a level that fewer than {FEWEST_SOLVED:.0%} of the sessions of "
         "both reach tell nothing, and are neither passed nor failed."
     )
-    return f"{_table(heads, rows, raw_last=True)}\n<p>{note}</p>"
+    return f"{_table(heads, rows)}\n<p>{note}</p>"
 
 
 def _figure(picture: tuple[str, str]) -> str:
@@ -179,13 +191,9 @@ def _figure(picture: tuple[str, str]) -> str:
     return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, raw_last: bool = False) -> str:
-    lines = ["<table>", _row("th", map(escape, heads))]
-    for row in rows:
-        cells = [escape(cell) for cell in row]
-        if raw_last:
-            cells[-1] = row[-1]
-        lines.append(_row("td", cells))
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of plain heads and cells that are HTML."""
+    lines = ["<table>", _row("th", map(escape, heads)), *(_row("td", row) for row in rows)]
     return "\n".join([*lines, "</table>"])
 
 
@@ -195,16 +203,28 @@ def _row(kind: str, cells: Iterable[str]) -> str:
 
 def _estimate(one: Mapping[str, float], digits: int, *, signed: bool = False) -> str:
     form = f"{'+' if signed else ''}.{digits}f"
-    return f"{one['value']:{form}} [{one['low']:{form}}, {one['high']:{form}}]"
+    value, low, high = (_minus(f"{one[key]:{form}}") for key in ("value", "low", "high"))
+    return f"{value}<small>[{low}, {high}]</small>"
 
 
 def _median(one: Mapping[str, float | None]) -> str:
     if one["median"] is None:
-        return "more than half unsolved"
+        return "–<small>over half unsolved</small>"
     high = "–" if one["high"] is None else f"{one['high']:.0f}"
     low = "–" if one["low"] is None else f"{one['low']:.0f}"
-    return f"{one['median']:.0f} [{low}, {high}]"
+    return f"{one['median']:.0f}<small>[{low}, {high}]</small>"
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+    return "–" if value is None else _minus(f"{value:.3g}")
+
+
+def _share(worst: float | None) -> str:
+    if worst is None:
+        return "–"
+    # Looked for up to there.
+    return f"over {WIDEST:+.0%}" if worst >= WIDEST else _minus(f"{worst:+.1%}")
+
+
+def _minus(number: str) -> str:
+    return number.replace("-", "\N{MINUS SIGN}")

@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+SAYS = {
+    "similarity": "similarity reached",
+    "calls_to_same_similarity": "embedder calls to the same similarity",
+    "embedder_calls": "embedder calls in all",
+    "cache_hit_rate": "cache hits",
+    "steps_to_090": "questions to .90",
+    "steps_to_share": f"questions to {SHARE:.0%} of the search",
+}
+"""What people are told of a measure, by the name that reports and the gate use."""
+
 
 def compile_report(trials: Mapping[str, Trial], gate: Gate, *, candidate: str) -> dict[str, Any]:
     """Return the figures of some trials.
