@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 from steersman.store import Database, create_key, create_tenant, declare, load_secret, migrate
+from tests.forked import run_module
 
 POINT = """
 format: 1
@@ -51,16 +52,6 @@ learning: {mode: online}
 budgets: {deadline_ms: 400}
 """
 _START_S = 60.0
-_SERVE = """
-import sys
-from pathlib import Path
-from steersman.service.logs import configure_logging
-from steersman.service.server import serve
-from steersman.store import Database
-url, home, port = sys.argv[1:]
-configure_logging()
-sys.exit(serve(Database(url), Path(home), port=int(port)))
-"""
 
 
 @dataclass
@@ -85,7 +76,7 @@ class Installation:
         database: Its server.
         processes: Those that were started and not killed, by name.
         ports: Of the services, by name.
-        environment: For all processes that are started from now on.
+        environment: For all processes that are started from now on; those with one begin anew.
     """
 
     home: Path
@@ -121,19 +112,23 @@ class Installation:
     def start_service(self, name="service", *, wait=True):
         """Start a service; the same name again gets the same port."""
         port = self.ports.setdefault(name, free_port())
-        self.start(name, "-c", _SERVE, self.database.url, str(self.home), str(port))
+        self.start(name, "tests.faults.service", self.database.url, self.home, port)
         if wait:
             self.wait_ready(name)
 
     def start_learner(self, name="learner", *, lease_s=1.0):
         """Start a learner."""
-        self.start(name, "-m", "tests.faults.learner", self.database.url, name, str(lease_s))
+        self.start(name, "tests.faults.learner", self.database.url, name, lease_s)
 
-    def start(self, name, *arguments):
-        """Start a Python process whose output goes to a log of its name."""
+    def start(self, name, module, *arguments):
+        """Start a module as a process whose output goes to a log of its name."""
+        self.log(name).touch()
+        if not self.environment:
+            self.processes[name] = run_module(module, *arguments, output=self.log(name))
+            return
         with self.log(name).open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, *arguments],
+                [sys.executable, "-m", module, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -232,12 +227,27 @@ def small_disk(folder, megabytes):
 
 
 @contextmanager
-def installation(home=None):
-    """Make a home with a migrated server, and end everything that was started there."""
+def stopped_cluster():
+    """Return the data of a migrated server that does not run: copies are made in no time."""
+    home = Path(tempfile.mkdtemp(prefix="steersman-faults-"))
+    database = open_database(home)
+    try:
+        asyncio.run(migrate(database))
+    finally:
+        database.server.stop()
+    yield home / "postgres" / "data"
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def installation(cluster, home=None):
+    """Start a server on a copy of a cluster, and end everything that was started in its home."""
     home = home or Path(tempfile.mkdtemp(prefix="steersman-faults-"))
+    (home / "postgres").mkdir(mode=0o700, exist_ok=True)
+    copy = ["cp", "-a", cluster, home / "postgres" / "data"]  # with its owner and rights
+    subprocess.run(copy, check=True)
     made = Installation(home, open_database(home))
     try:
-        asyncio.run(migrate(made.database))
         yield made
     finally:
         made.close()

@@ -18,10 +18,10 @@ from tests.faults.traffic import traffic
 
 
 @pytest.fixture
-def small():
+def small(cluster):
     """Return an installation whose store has a disk of 200 MB."""
     home = Path(tempfile.mkdtemp(prefix="steersman-faults-"))
-    with small_disk(home / "postgres", 200), installation(home) as one:
+    with small_disk(home / "postgres", 200), installation(cluster, home) as one:
         yield one
 
 

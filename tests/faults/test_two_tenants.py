@@ -281,9 +281,9 @@ class TwoTenants(RolloutRules, RuleBasedStateMachine):
 
 
 @pytest.fixture(scope="module")
-def service():
+def service(cluster):
     """Return an installation with one service, for all tests here."""
-    with installation() as made:
+    with installation(cluster) as made:
         made.start_service()
         http = Http(made.url("service"))
         yield made, http

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 import time
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from tests.forked import Process, run_module
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -20,26 +17,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def running(module: str, *arguments: Any) -> Iterator[subprocess.Popen[bytes]]:
+def running(module: str, *arguments: Any) -> Iterator[Process]:
     """Run a module as a process of its own, and kill it in the end with all that it started."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "src"},
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = run_module(module, *arguments)
     try:
         yield process
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill_group()
 
 
 def learner(
     database: Database, holder: str, signal_name: str = "none", at: int = 0
-) -> AbstractContextManager[subprocess.Popen[bytes]]:
+) -> AbstractContextManager[Process]:
     """Run a learner as a process of its own."""
     return running("tests.learn.learning_process", database.url, holder, signal_name, at)
 
@@ -52,12 +41,11 @@ async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 60.0
         await asyncio.sleep(0.05)
 
 
-async def stopped(process: subprocess.Popen[bytes]) -> bool:
+async def stopped(process: Process) -> bool:
     """Return whether a process is stopped by a signal."""
-    pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)  # noqa: ASYNC222 (it does not wait)
-    return pid == process.pid and os.WIFSTOPPED(status)
+    return process.is_stopped
 
 
-async def ended(process: subprocess.Popen[bytes]) -> bool:
+async def ended(process: Process) -> bool:
     """Return whether a process has ended."""
     return process.poll() is not None

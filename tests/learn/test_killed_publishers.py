@@ -1,34 +1,23 @@
 """A publisher that is killed anywhere leaves one version, which the next one publishes as it is."""
 
 import asyncio
-import multiprocessing
 import signal
 
 import pytest
 
 from steersman.learn import reproduce
+from tests.forked import call
 from tests.learn.publishing_process import publish_until_killed
 from tests.learn.shipping_world import publish_point, registry_of
 from tests.learn.world import declared, document, learn_all, rows, traffic
 
-PROCESSES = multiprocessing.get_context("forkserver")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_processes():
-    PROCESSES.set_forkserver_preload(["tests.learn.publishing_process"])
-
 
 def killed(database, tenant, root, spec, steps):
     """Return whether a publisher was killed after so many steps; else it has published."""
-    process = PROCESSES.Process(
-        target=publish_until_killed,
-        args=(database.url, tenant.id, root, tenant.name, spec, steps),
-    )
-    process.start()
-    process.join(60)
-    assert process.exitcode in {0, -signal.SIGKILL}
-    return process.exitcode != 0
+    told = database.url, tenant.id, root, tenant.name, spec, steps
+    status = call(publish_until_killed, *told).wait(60)
+    assert status in {0, -signal.SIGKILL}
+    return status != 0
 
 
 async def some_more(database, row, seed):
