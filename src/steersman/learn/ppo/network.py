@@ -25,7 +25,7 @@ class Network(nn.Module):
         hidden: Width of the two layers, ≥ 1.
         generator: Draws the first weights.
 
-    No doctest: ``tests/learn/ppo/test_network.py`` shows it.
+    No doctest: ``tests/learn/ppo/test_ppo.py`` shows it.
     """
 
     def __init__(
