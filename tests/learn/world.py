@@ -72,7 +72,7 @@ def decided(
     """Return a decision of a point over a random context, as the service would write it."""
     at = time.time() if at is None else at
     context = {"intent": str(rng.integers(4)), "length": round(float(rng.normal()), 3)}
-    action = str(rng.choice(NAMES))
+    action = NAMES[rng.integers(len(NAMES))]  # the draw of `choice`, in a fifth of its time
     made = decision_of(row, context, action, at=at, distribution=[0.3, 0.3, 0.4], p=0.3)
     if row.spec.policy.algorithm.startswith("joint_"):
         features = rounded(rng.normal(size=(3, 2)))

@@ -92,7 +92,7 @@ def decision_of(
     row: PointRow, context: dict[str, Any], action: str, *, at: float, **changes: Any
 ) -> DecisionRow:
     """Return a decision of a declared point over a context."""
-    x, key = encode(row.spec, FeatureMap(row.spec.context), context)
+    x, key = encode(row.spec, _features(row), context)
     moment = datetime.fromtimestamp(at, UTC)
     made = decision(
         row.tenant,
@@ -110,6 +110,16 @@ def decision_of(
         window_ends=moment + timedelta(seconds=row.spec.reward.window_s),
     )
     return made._replace(**changes)
+
+
+_maps: dict[bytes, FeatureMap] = {}
+
+
+def _features(row: PointRow) -> FeatureMap:
+    """Return the map of a declaration: made once, as a service does; it remembers its hashes."""
+    if row.spec_hash not in _maps:
+        _maps[row.spec_hash] = FeatureMap(row.spec.context)
+    return _maps[row.spec_hash]
 
 
 def event(tenant: UUID, decision: UUID | None, **changes: Any) -> EventRow:
