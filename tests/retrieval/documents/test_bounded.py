@@ -6,12 +6,12 @@ import time
 
 import msgspec
 import pytest
-from pdf_files import pdf
 
 from steersman.errors import DataError
 from steersman.retrieval.documents import BoundedParser, Limits, read
 from steersman.retrieval.documents.parsed import Work
 from steersman.retrieval.documents.worker import _outcome, answer
+from tests.retrieval.documents.pdf_files import pdf
 
 # The parser's own time grows with the square of the depth: this would take it hours.
 ENDLESS = b"<div>" * 1_000_000

@@ -1,10 +1,10 @@
 """PDFs give text, pages and outline, or say why not."""
 
 import pytest
-from pdf_files import bomb, pdf, rewritten
 
 from steersman.errors import DataError
 from steersman.retrieval.documents import BoundedParser, Chunking, Limits, cut, read
+from tests.retrieval.documents.pdf_files import bomb, pdf, rewritten
 
 THREE = pdf("Pumps hum when cold.", "Chapter Two begins.", "The end.", title="Manual")
 

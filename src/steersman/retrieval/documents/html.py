@@ -160,27 +160,27 @@ class _Writer:
         self.sections: list[tuple[int, int, str]] = []
         self._gap = 0
         self._verbatim = 0
+        self._in_heading = False
+        # Where the heading's first word stands: in the text, and among its parts.
         self._heading: tuple[int, int] | None = None
 
     def enter(self, tag: str) -> None:
         self._part(tag)
         self._verbatim += tag == "pre"
-        if tag in _HEADINGS and self._heading is None:
-            self._flush()
-            self._heading = (self.length, len(self.parts))
+        self._in_heading = self._in_heading or tag in _HEADINGS
 
     def leave(self, tag: str) -> None:
         if tag in _HEADINGS and self._heading is not None:
             start, part = self._heading
             title = one_line("".join(self.parts[part:]))
-            self._heading = None
-            if title:
-                self.sections.append((start, _HEADINGS[tag], title))
+            self.sections.append((start, _HEADINGS[tag], title))
+        if tag in _HEADINGS:
+            self._in_heading, self._heading = False, None
         self._verbatim -= tag == "pre"
         self._part(tag)
 
     def write(self, text: str) -> None:
-        if self._verbatim and self._heading is None and text.strip():
+        if self._verbatim and not self._in_heading and text.strip():
             self._put(text)
             return
         words = text.split()
@@ -200,17 +200,14 @@ class _Writer:
 
     def _want(self, gap: int) -> None:
         # A heading is one line, whatever stands in it.
-        self._gap = max(self._gap, min(gap, 1) if self._heading else gap)
+        self._gap = max(self._gap, min(gap, 1) if self._in_heading else gap)
 
     def _put(self, text: str) -> None:
-        if self._heading is None or self.length > self._heading[0]:
-            self._flush()
-        self._gap = 0
-        self.parts.append(text)
-        self.length += len(text)
-
-    def _flush(self) -> None:
         if self.length and self._gap:
             self.parts.append(_GAPS[self._gap])
             self.length += len(_GAPS[self._gap])
         self._gap = 0
+        if self._in_heading and self._heading is None:
+            self._heading = (self.length, len(self.parts))
+        self.parts.append(text)
+        self.length += len(text)
