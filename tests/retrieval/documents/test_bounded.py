@@ -47,6 +47,7 @@ def test_a_parser_that_died_is_replaced():
         assert read(b"<p>third", name="c.html", parser=parser)[0].text == "third"
 
 
+@pytest.mark.slow
 def test_a_process_whose_owner_is_gone_ends_by_itself():
     with BoundedParser() as parser:
         read(b"<p>first", name="a.html", parser=parser)

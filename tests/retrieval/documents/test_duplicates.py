@@ -108,6 +108,7 @@ def test_a_repeat_of_a_dropped_one_names_the_kept_one():
     assert found.dropped[1] == ("d2#0", "d0#0", found.dropped[0].similarity)
 
 
+@pytest.mark.slow
 def test_the_result_depends_on_no_hash_seed():
     shown = [
         subprocess.run(
