@@ -13,6 +13,7 @@ from steersman.retrieval.dense import Embedder, MiniLM
 from steersman.retrieval.embedders import Embedders, check_embedder_name
 from steersman.retrieval.embedding_workers import EmbeddingWorkers, usual_workers
 from steersman.retrieval.embeddings import CachedEmbedder
+from steersman.retrieval.entailment import Entailment, NliReranker
 from steersman.retrieval.fusion import convex, rrf
 from steersman.retrieval.hits import Found, Hit
 from steersman.retrieval.judged import JudgedCollection, Question, load_judged
@@ -25,10 +26,11 @@ from steersman.retrieval.measures import (
     reciprocal_rank,
 )
 from steersman.retrieval.opening import Loaded, Place, find_place, load, one_view
+from steersman.retrieval.pair_model import PairModel, PairWeights
 from steersman.retrieval.pgvector_index import PgvectorIndex
 from steersman.retrieval.qdrant_index import QdrantIndex
 from steersman.retrieval.ranked import Ranked
-from steersman.retrieval.rerank import CosineReranker, Reranker
+from steersman.retrieval.rerank import CosineReranker, CrossEncoder, Reranker
 from steersman.retrieval.scored import Scored
 from steersman.retrieval.search_settings import SearchSettings
 from steersman.retrieval.searcher import Searcher
@@ -42,9 +44,11 @@ __all__ = [
     "CachedEmbedder",
     "Corpora",
     "CosineReranker",
+    "CrossEncoder",
     "Embedder",
     "Embedders",
     "EmbeddingWorkers",
+    "Entailment",
     "ExactIndex",
     "Expanding",
     "Found",
@@ -54,7 +58,10 @@ __all__ = [
     "Loaded",
     "Measured",
     "MiniLM",
+    "NliReranker",
     "Opened",
+    "PairModel",
+    "PairWeights",
     "PgvectorIndex",
     "PinnedWheel",
     "Place",

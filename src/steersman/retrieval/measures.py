@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log2
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 
-def recall_at(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> float:
+def recall_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> float:
     """Return the share of what is relevant that is among the first `k`.
 
     Args:
@@ -40,7 +40,7 @@ def recall_at(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: in
     return len(relevant.intersection(ranked[:k])) / len(relevant)
 
 
-def all_gold_at(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> float:
+def all_gold_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> float:
     """Return 1 if everything relevant is among the first `k`, else 0.
 
     What a question over several passages needs: with one of two, nobody can answer it.
@@ -62,9 +62,7 @@ def all_gold_at(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: 
     return float(_relevant(ranked, gains, k).issubset(ranked[:k]))
 
 
-def reciprocal_rank(
-    ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int = 10
-) -> float:
+def reciprocal_rank(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int = 10) -> float:
     """Return 1 divided by the place of the first relevant id; its mean is MRR@k.
 
     Args:
@@ -86,7 +84,7 @@ def reciprocal_rank(
     return 1.0 / next(places, np.inf)
 
 
-def ndcg_at(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> float:
+def ndcg_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> float:
     """Return the discounted gain of the first `k`, as a share of the best that is possible.
 
     The gain is the judgement itself, not 2 to its power: so `trec_eval` computes ``ndcg_cut``, and
@@ -149,7 +147,7 @@ class Measured:
         return {name: (float(np.mean(found[name])), len(found[name])) for name in sorted(found)}
 
 
-def _relevant(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> set[Hashable]:
+def _relevant(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> set[Hashable]:
     if k < 1:
         raise InputError(f"k is {k!r}; allowed is 1 or more")
     if len(set(ranked[:k])) != len(ranked[:k]):

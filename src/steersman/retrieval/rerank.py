@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from steersman.errors import DataError
+from steersman.retrieval.pair_model import PairModel, PairWeights
+from steersman.retrieval.wheels import state_directory
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -62,3 +67,42 @@ class CosineReranker:
         return np.asarray(
             self._embedder.encode(list(texts)) @ self._embedder.encode([query])[0], np.float32
         )
+
+
+class CrossEncoder:
+    """Order by a model that reads query and passage together.
+
+    No such weights come in a wheel that is kept up to date, so they are yours to put there.
+
+    Args:
+        folder: with ``model.onnx``, ``tokenizer.json`` and perhaps ``config.json`` of a model with
+            one output, as cross-encoder/ms-marco-MiniLM-L6-v2 has it; None for
+            ``models/cross-encoder`` in the directory of the caches.
+
+    Raises:
+        DataError: the folder holds no such model, with what to do; or the extra ``rag`` is not
+            installed.
+
+    No doctest: it needs weights; ``tests/retrieval/test_pair_model.py`` shows it.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        where = folder or state_directory() / "models" / "cross-encoder"
+        self._model = PairModel(PairWeights.of_folder(where))
+        outputs = self._model.logits(["a"], ["b"]).shape[1]
+        if outputs != 1:
+            raise DataError(
+                f"the model in {where} has {outputs} outputs; a cross-encoder that ranks has one"
+            )
+
+    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the model's scores of some passages.
+
+        Args:
+            query: what is asked.
+            texts: of the passages; of both together the first 512 word pieces are read.
+
+        Returns:
+            (texts,) finite, of any sign.
+        """
+        return self._model.logits([query] * len(texts), texts)[:, 0]
