@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from steersman.cli.charts import terminal_chart, write_png
 from steersman.cli.demo_interrogator import interrogator
+from steersman.cli.demo_rag_tuner import rag_tuner
 from steersman.cli.demo_rollout import ship
 from steersman.cli.demo_service import drive, explanations, measure
 from steersman.cli.demo_tables import print_explanation, print_report
@@ -41,6 +42,7 @@ def command() -> None:
 
 
 command.add_command(interrogator)
+command.add_command(rag_tuner)
 
 
 @command.command()

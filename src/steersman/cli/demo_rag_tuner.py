@@ -1,0 +1,169 @@
+"""``steersman demo rag-tuner``: record, tune, judge; ends with the frontier and a plain verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from steersman.systems.rag_tuner import Recorded, Tuned
+    from steersman.systems.rag_tuner.report import Report
+
+_SETS = ("cranfield", "scifact", "hotpotqa")
+_EVALUATIONS, _SLICE = 80, 32
+
+
+@click.command("rag-tuner")
+@click.option(
+    "--data",
+    envvar="STEERSMAN_DATA",
+    show_envvar=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="Directory of judged collections; the catalogue of tools alone without it.",
+)
+@click.option("--sets", default=",".join(_SETS), show_default=True, help="Folders of --data.")
+@click.option(
+    "--questions", type=click.IntRange(40), default=500, show_default=True,
+    help="Requests of the catalogue, drawn at random.",
+)  # fmt: skip
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("demo"),
+    show_default=True,
+    help="Directory of pictures, pages and runs.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it here."
+)
+def rag_tuner(
+    data: Path | None, sets: str, questions: int, out: Path, seed: int, json_file: Path | None
+) -> None:
+    """Tune retrieval on measured evaluations, and say plainly what it brought.
+
+    Without --data: 729 tools as passages, real requests as questions, recorded vectors; nothing but
+    a wheel is fetched. With --data: real collections, embedded by MiniLM (extra `rag`).
+    """
+    from steersman.systems.rag_tuner import load_policy_config  # noqa: PLC0415 (slow)
+
+    tuned = load_policy_config()
+    found = {}
+    for recorded in _recordings(data, sets, questions, tuned, seed):
+        report = _run(recorded, tuned, out / recorded.collection, seed)
+        found[recorded.collection] = _told(report, out / recorded.collection)
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def _recordings(
+    data: Path | None, sets: str, questions: int, tuned: Tuned, seed: int
+) -> Iterator[Recorded]:
+    if data is None:
+        yield _catalogue(questions, tuned, seed)
+        return
+    from steersman.cli.tune_recording import recorded_collection  # noqa: PLC0415 (slow)
+
+    for name in filter(None, map(str.strip, sets.split(","))):
+        click.echo(f"{name}: every configuration on every question, once", err=True)
+        yield recorded_collection(data / name, tuned, None, progress=True)
+
+
+def _catalogue(questions: int, tuned: Tuned, seed: int) -> Recorded:
+    from steersman.retrieval import CosineReranker, Searcher, link_titles  # noqa: PLC0415 (slow)
+    from steersman.systems.rag_tuner import record  # noqa: PLC0415
+    from steersman.systems.rag_tuner.catalogue import catalogue_collection  # noqa: PLC0415
+
+    collection, vectors = catalogue_collection(most=questions, seed=seed)
+    searcher = Searcher(
+        collection.passages,
+        embedder=vectors,
+        links=link_titles(collection.passages),
+        rerankers={"cosine": CosineReranker(vectors)},
+    )
+    with _bar() as bar:
+        task = bar.add_task("every configuration, every question", total=questions)
+        return record(
+            searcher, collection, tuned.space,
+            about={"embedder": vectors.name}, done=lambda count: bar.advance(task, count),
+        )  # fmt: skip
+
+
+def _run(recorded: Recorded, tuned: Tuned, folder: Path, seed: int) -> Report:
+    from steersman.systems.rag_tuner import (  # noqa: PLC0415 (slow)
+        Configuration,
+        RunFolder,
+        build_strategy,
+        rotating,
+        stratified,
+        tune,
+    )
+    from steersman.systems.rag_tuner.report import compile_report  # noqa: PLC0415
+    from steersman.systems.rag_tuner.strategies import DEFAULT  # noqa: PLC0415
+
+    run = RunFolder(folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}")
+    about = {"collection": recorded.collection, "strategy": DEFAULT, "seed": seed}
+    run.begin({**about, "recorded": dict(recorded.about)}, tuned.model_dump_json(by_alias=True))
+    split = stratified(recorded.categories, np.random.default_rng(seed))
+    strategy = build_strategy(DEFAULT, tuned, queries=len(recorded), seed=seed)
+    slices = rotating(split.tuning, _SLICE, np.random.default_rng([seed, 0]))
+    with _bar() as bar:
+        told = tune(strategy, recorded, tuned, slices, evaluations=_EVALUATIONS, seed=seed)
+        for one in bar.track(told, _EVALUATIONS, description="evaluating"):
+            run.append(one)
+    report = compile_report(
+        recorded, tuned, held_out=split.held_out, candidate=strategy.recommend(),
+        baseline=Configuration("rrf", k=10), lines=run.episodes(),
+    )  # fmt: skip
+    run.finish(report.verdict)
+    return report
+
+
+def _told(report: Report, folder: Path) -> dict[str, Any]:
+    from steersman.systems.rag_tuner.page import facts, write_page  # noqa: PLC0415 (slow)
+    from steersman.systems.rag_tuner.pictures import frontier, write_png  # noqa: PLC0415
+
+    picture, page = folder / "frontier.png", folder / "report.html"
+    title = f"{report.collection}: quality and cost of every configuration"
+    write_png(frontier(report.places, report.marked, title), picture)
+    write_page(page, report)
+    console = Console()
+    console.print(_table(report))
+    console.print(str(report.verdict), highlight=False)
+    if report.verdict.state == "no gain":
+        console.print(
+            f"To know more: {report.verdict.needed:,} judged queries; "
+            f"{report.verdict.queries:,} were held out here.", highlight=False,
+        )  # fmt: skip
+    console.print(f"picture: {picture}\nreport:  {page}", highlight=False)
+    return {**facts(report), "picture": str(picture), "page": str(page)}
+
+
+def _table(report: Report) -> Table:
+    table = Table(title=f"{report.collection}: held-out queries", title_justify="left")
+    for name in ("", "configuration", "quality", "95 %", "ms", "cost"):
+        table.add_column(name, justify="left" if name in {"", "configuration"} else "right")
+    of = {one.configuration: one for one in report.places}
+    for label, configuration in report.marked.items():
+        one = of[configuration]
+        spread = f"{one.low:.3f}–{one.high:.3f}"
+        figures = (f"{one.quality:.3f}", spread, f"{one.latency_ms:.1f}", f"{one.cost:.2f}")
+        table.add_row(label, str(configuration), *figures)
+    return table
+
+
+def _bar() -> Progress:
+    return Progress(console=Console(stderr=True), disable=not sys.stderr.isatty())

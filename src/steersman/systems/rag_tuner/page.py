@@ -1,0 +1,130 @@
+"""The report of a run as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import DataError
+from steersman.systems.rag_tuner.pictures import as_svg, episodes, frontier, latencies, shares
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from steersman.systems.rag_tuner.report import Report
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto;
+  font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #8884; }
+th:first-child, td:first-child { text-align: left; }
+figure { margin: 1rem 0; background: #fff; border-radius: .4rem; padding: .5rem; }
+figure svg { width: 100%; height: auto; } figcaption { color: #444; font-size: .9rem; }
+.verdict { font-size: 1.1rem; border-left: .3rem solid #0072b2; padding-left: .8rem; }
+"""
+
+
+def write_page(file: Path, report: Report) -> None:
+    """Write the page.
+
+    Args:
+        file: To be written; its folder is made.
+        report: Of a run.
+
+    Raises:
+        DataError: matplotlib is not installed, or the file cannot be written.
+
+    No doctest: it writes a file; ``tests/systems/rag_tuner/test_report.py`` shows it.
+    """
+    title = f"Tuning on {report.collection}"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="verdict">{escape(str(report.verdict))}</p>',
+        f"<p>{escape(report.about)}</p>",
+        _figure(
+            frontier(report.places, report.marked, "Quality, cost and latency, held-out queries"),
+            "Every configuration of the space on the queries that nobody tuned on; its colour says "
+            "how long it took. What is on the line has more quality than all that costs no more.",
+        ),
+        "<h2>Marked</h2>",
+        _table(("", "configuration", "quality", "95 %", "latency ms", "p95 ms", "cost"),
+               _marked(report)),
+        "<h2>Evaluations</h2>",
+        _figure(episodes(report.lines), "The reward of every evaluation, penalties included."),
+        _figure(shares(report.lines), "What was tried, and the mean reward it had."),
+        _figure(latencies(report.lines, report.gate_ms), "How long its queries took."),
+        "<h2>Other weights</h2>",
+        ("<p>The best configuration, in hindsight on all queries, under other weights of latency "
+        "(γ) and cost (δ). They decide more than tuning does.</p>"),
+        _table(("γ", "δ", "best", "reward", "over the baseline"), _swept(report)),
+        "<h2>What each part is good for</h2>",
+        ("<p>What the best configuration loses, in hindsight on all queries, when a part may not "
+        "vary.</p>"),
+        _table(("without", "the best then", "loss", "95 %"), _ablated(report)),
+    ]  # fmt: skip
+    page = (
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n<body>\n"
+    )
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page + "\n".join(parts) + "\n</body>\n</html>\n", encoding="utf-8")
+    except OSError as error:
+        message = f"{file} cannot be written: {error}; name a file in a folder that can be"
+        raise DataError(message) from error
+
+
+def _marked(report: Report) -> Iterable[Sequence[str]]:
+    of = {one.configuration: one for one in report.places}
+    for label, configuration in report.marked.items():
+        one = of[configuration]
+        yield (label, str(configuration), f"{one.quality:.3f}", f"{one.low:.3f} to {one.high:.3f}",
+               f"{one.latency_ms:.1f}", f"{one.p95_ms:.1f}", f"{one.cost:.3f}")  # fmt: skip
+
+
+def _swept(report: Report) -> Iterable[Sequence[str]]:
+    for one in report.swept:
+        best = "none holds the gates" if one.best is None else str(one.best)
+        yield f"{one.gamma:g}", f"{one.delta:g}", best, f"{one.reward:.3f}", f"{one.ahead:+.3f}"
+
+
+def _ablated(report: Report) -> Iterable[Sequence[str]]:
+    for one in report.ablated:
+        yield (one.without, str(one.best), f"{one.loss:.4f}", f"{one.low:.4f} to {one.high:.4f}")
+
+
+def _figure(figure: Any, caption: str) -> str:
+    return f"<figure>{as_svg(figure)}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [_row("th", heads), *(_row("td", row) for row in rows)]
+    return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+
+def _row(kind: str, cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+
+def facts(report: Report) -> Mapping[str, Any]:
+    """Return what the page says, for programs.
+
+    Args:
+        report: Of a run.
+    """
+    verdict = report.verdict
+    return {
+        "collection": report.collection,
+        "verdict": verdict.state,
+        "says": str(verdict),
+        "gain": {"value": verdict.gain, "low": verdict.low, "high": verdict.high},
+        "candidate": verdict.candidate.parts(),
+        "baseline": verdict.baseline.parts(),
+        "frontier": [one.configuration.parts() for one in report.places if one.best],
+        "ablations": {one.without: one.loss for one in report.ablated},
+    }

@@ -1,0 +1,192 @@
+"""The pictures of a run, as SVG or PNG: the frontier, the episodes, what was tried, how long."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.frontier import Place
+
+# Colours that people with any colour vision can tell apart (Okabe and Ito).
+_BLUE, _ORANGE, _GREEN, _GREY, _RED = "#0072b2", "#e69f00", "#009e73", "#999999", "#d55e00"
+_WINDOW = 10
+_MARKERS = "D*osv^P"
+
+
+def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title: str) -> Any:
+    """Return the picture of quality against cost: what nothing beats, and what is marked.
+
+    Args:
+        places: Where configurations stand, on the same queries.
+        marked: Label -> configuration among them, such as baselines, what serves, what was tuned.
+        title: Above it.
+
+    Raises:
+        DataError: matplotlib is not installed.
+    """
+    figure, axes = _axes("cost of a query, in units of the reference", "quality", height=5.2)
+    cost, quality = (np.array([getattr(one, n) for one in places]) for n in ("cost", "quality"))
+    latency = [one.latency_ms for one in places]
+    # Next to each other where many share a number of passages.
+    aside = cost + np.linspace(-0.4, 0.4, len(cost))[np.argsort(np.argsort(latency))] / 40
+    drawn = axes.scatter(aside, quality, s=5, c=latency, cmap="viridis_r", linewidths=0)
+    figure.colorbar(drawn, ax=axes, label="mean latency, ms", pad=0.01)
+    best = _rising(places)
+    spread = [[one.quality - one.low for one in best], [one.high - one.quality for one in best]]
+    axes.step(
+        [one.cost for one in best], [one.quality for one in best], where="post", color=_BLUE,
+        linewidth=1.2, label="best quality at that cost or less, with 95 %",
+    )  # fmt: skip
+    axes.errorbar(
+        [one.cost for one in best], [one.quality for one in best], yerr=spread, fmt="none",
+        ecolor=_BLUE, elinewidth=0.8, capsize=2, alpha=0.7,
+    )  # fmt: skip
+    of = {one.configuration: one for one in places}
+    for (configuration, label), marker in zip(_grouped(marked).items(), _MARKERS, strict=False):
+        place = of[configuration]
+        axes.plot(
+            place.cost, place.quality, marker, color=_RED, markeredgecolor="white", markersize=9,
+            label=f"{label}: {configuration}, {place.latency_ms:.1f} ms",
+        )  # fmt: skip
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=8, ncols=2)
+    return figure
+
+
+def _rising(places: Sequence[Place]) -> list[Place]:
+    """Those that have more quality than everything that costs at most as much."""
+    found: list[Place] = []
+    for one in sorted(places, key=lambda one: (one.cost, -one.quality)):
+        if not found or one.quality > found[-1].quality:
+            found.append(one)
+    return found
+
+
+def episodes(lines: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the picture of the reward of every evaluation, with those that broke a gate.
+
+    Args:
+        lines: Of `RunFolder.episodes`.
+    """
+    figure, axes = _axes("evaluation", "reward")
+    rewards = np.array([np.nan if one["reward"] is None else one["reward"] for one in lines])
+    numbers = np.arange(1, len(lines) + 1)
+    axes.plot(numbers, rewards, ".", color=_GREY, markersize=4, label="each")
+    axes.plot(numbers, _moving(rewards), color=_BLUE, label=f"mean of the last {_WINDOW}")
+    broke = np.array([bool(one["breaches"]) for one in lines], bool)
+    if broke.any():
+        axes.plot(numbers[broke], rewards[broke], "x", color=_RED, label="broke a gate")
+    axes.legend(frameon=False)
+    return figure
+
+
+def shares(lines: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the picture of how often each variant and switch was tried, and what it brought.
+
+    Args:
+        lines: Of `RunFolder.episodes`.
+    """
+    kinds = Counter(_kind(one) for one in lines)
+    names = [name for name, _ in kinds.most_common()]
+    returns = [np.nanmean([_value(one) for one in lines if _kind(one) == name]) for name in names]
+    figure, axes = _axes("share of the evaluations", "", height=0.8 + 0.32 * len(names))
+    bars = axes.barh(names, [kinds[name] / len(lines) for name in names], color=_GREEN)
+    axes.bar_label(bars, [f"mean reward {value:.3f}" for value in returns], padding=4, fontsize=8)
+    axes.set_xlim(0, 1.35 * max(kinds.values()) / len(lines))
+    axes.invert_yaxis()
+    return figure
+
+
+def latencies(lines: Sequence[Mapping[str, Any]], gate_ms: float) -> Any:
+    """Return the picture of how long the queries of each evaluation took.
+
+    Args:
+        lines: Of `RunFolder.episodes`.
+        gate_ms: The 95th percentile that is allowed.
+    """
+    figure, axes = _axes("evaluation", "milliseconds")
+    numbers = np.arange(1, len(lines) + 1)
+    p95 = np.array([one["latency_p95_ms"] for one in lines])
+    axes.plot(numbers, [one["latency_p50_ms"] for one in lines], color=_BLUE, label="median")
+    axes.plot(numbers, p95, color=_ORANGE, label="95th percentile")
+    if gate_ms < 3 * p95.max():
+        axes.axhline(gate_ms, color=_RED, linestyle=":", label="the gate")
+    axes.legend(frameon=False)
+    return figure
+
+
+def as_svg(figure: Any) -> str:
+    """Return a picture as an SVG element; of the same picture, the same to the byte.
+
+    Args:
+        figure: One of this module's.
+    """
+    from matplotlib import rc_context  # noqa: PLC0415 -- an extra, and heavy
+
+    written = io.StringIO()
+    with rc_context({"svg.hashsalt": "steersman"}):
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    svg = written.getvalue()
+    return str(svg[svg.index("<svg") :])
+
+
+def write_png(figure: Any, file: Path) -> None:
+    """Write a picture as PNG.
+
+    Args:
+        figure: One of this module's.
+        file: To be written.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=150)
+
+
+def _grouped(marked: Mapping[str, Configuration]) -> dict[Configuration, str]:
+    """One label for a configuration that is marked several times."""
+    found: dict[Configuration, str] = {}
+    for label, configuration in marked.items():
+        known = found.get(configuration)
+        found[configuration] = f"{known} = {label}" if known else label
+    return found
+
+
+def _kind(line: Mapping[str, Any]) -> str:
+    parts = line["configuration"]
+    return (
+        parts["variant"]
+        + (" +rerank" if parts["rerank"] else "")
+        + (" +expansion" if parts["expansion"] else "")
+    )
+
+
+def _value(line: Mapping[str, Any]) -> float:
+    return np.nan if line["reward"] is None else float(line["reward"])
+
+
+def _moving(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
+    return [float(np.nanmean(values[max(0, n - _WINDOW) : n])) for n in range(1, len(values) + 1)]
+
+
+def _axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
+    except ImportError as error:
+        message = "matplotlib is not installed; pictures need: pip install 'steersman[demo]'"
+        raise DataError(message) from error
+    figure = Figure(figsize=(8.0, height), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    return figure, axes

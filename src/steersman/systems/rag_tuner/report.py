@@ -1,0 +1,110 @@
+"""All that is told of a run: its verdict, where configurations stand, what was tried, and if."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.systems.rag_tuner.ablation import ablations
+from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.frontier import places
+from steersman.systems.rag_tuner.sweep import sweep
+from steersman.systems.rag_tuner.verdict import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.systems.rag_tuner.ablation import Ablated
+    from steersman.systems.rag_tuner.frontier import Place
+    from steersman.systems.rag_tuner.policy_config import Tuned
+    from steersman.systems.rag_tuner.recorded import Recorded
+    from steersman.systems.rag_tuner.sweep import Swept
+    from steersman.systems.rag_tuner.verdict import Verdict
+
+_WEIGHTS = (0.0, 0.05, 0.2)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is told of a run.
+
+    Args:
+        collection: Its name.
+        about: What was done, in a sentence.
+        verdict: What the held-out queries say.
+        places: Where every configuration stands on them, the marked ones too.
+        marked: Label -> configuration.
+        lines: Of the run's folder.
+        gate_ms: The 95th percentile of latency that is allowed.
+        swept: The best under other weights, on all queries.
+        ablated: What each part is good for, on all queries.
+    """
+
+    collection: str
+    about: str
+    verdict: Verdict
+    places: tuple[Place, ...]
+    marked: Mapping[str, Configuration]
+    lines: tuple[Mapping[str, Any], ...]
+    gate_ms: float
+    swept: tuple[Swept, ...]
+    ablated: tuple[Ablated, ...]
+
+
+def manual_baselines() -> dict[str, Configuration]:
+    """Return the configurations that people take without tuning, by label."""
+    return {
+        "words, k=10": Configuration("bm25", k=10),
+        "meaning, k=10": Configuration("dense", k=10),
+        "ranks fused, k=10": Configuration("rrf", k=10),
+    }
+
+
+def compile_report(
+    recorded: Recorded,
+    tuned: Tuned,
+    *,
+    held_out: NDArray[np.intp],
+    candidate: Configuration,
+    baseline: Configuration,
+    lines: Sequence[Mapping[str, Any]],
+) -> Report:
+    """Return the report of a run on a recording.
+
+    Args:
+        recorded: Every configuration on every query.
+        tuned: Bounds, gates, weights.
+        held_out: (n,) queries that nobody tuned on, n ≥ 2.
+        candidate: What was recommended.
+        baseline: What serves.
+        lines: Of the run's folder.
+
+    Raises:
+        InputError: Something was not recorded.
+
+    No doctest: ``tests/systems/rag_tuner/test_report.py`` shows it.
+    """
+    marked = {"tuned": candidate, "serves today": baseline, **manual_baselines()}
+    known = dict.fromkeys((*tuned.space.all, *(one.canonical() for one in marked.values())))
+    batches = {one: recorded.evaluate(one, held_out) for one in known}
+    everything = np.arange(len(recorded))
+    swept = sweep(recorded, tuned, everything, baseline, gammas=_WEIGHTS, deltas=_WEIGHTS)
+    return Report(
+        collection=recorded.collection,
+        about=(
+            f"{len(lines)} evaluations chosen among {len(tuned.space.all):,} configurations; "
+            f"{len(held_out)} of {len(recorded)} queries were held out and judge. "
+            f"Quality is the mean of recall@k and nDCG@min(k, 10), by judgements; cost is k/16."
+        ),
+        verdict=judge(batches[candidate], batches[baseline.canonical()], tuned),
+        places=tuple(places(list(batches.values()), tuned)),
+        marked={label: one.canonical() for label, one in marked.items()},
+        lines=tuple(lines),
+        gate_ms=tuned.thresholds.p95_latency_ms,
+        swept=tuple(swept),
+        ablated=tuple(ablations(recorded, tuned, everything)),
+    )

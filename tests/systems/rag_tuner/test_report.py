@@ -1,0 +1,82 @@
+"""The report of a run: what it says, and that the page is whole and the same each time."""
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from steersman.systems.rag_tuner.ablation import ablations
+from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.page import facts, write_page
+from steersman.systems.rag_tuner.pictures import frontier, write_png
+from steersman.systems.rag_tuner.report import compile_report
+from steersman.systems.rag_tuner.reward import reward_of
+from steersman.systems.rag_tuner.run_folder import RunFolder
+from steersman.systems.rag_tuner.slices import rotating, stratified
+from steersman.systems.rag_tuner.strategies import Random
+from steersman.systems.rag_tuner.tuning import tune
+from tests.systems.rag_tuner.worlds import tuned, world
+
+WORLD, TUNED = world(queries=80), tuned()
+RRF = Configuration("rrf")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    recorded = world(queries=80, seed=1)
+    keys = [*recorded.keys]
+    assert ("rrf", False, 0.5, False) in keys
+    run = RunFolder(tmp_path_factory.mktemp("run") / "run")
+    run.begin({"seed": 0}, "policy: 1\n")
+    split = stratified(recorded.categories, np.random.default_rng(0))
+    slices = rotating(split.tuning, 16, np.random.default_rng(0))
+    strategy = Random(TUNED)
+    for one in tune(strategy, recorded, TUNED, slices, evaluations=12, seed=0):
+        run.append(one)
+    return compile_report(
+        recorded, TUNED, held_out=split.held_out, candidate=strategy.recommend(), baseline=RRF,
+        lines=run.episodes(),
+    )  # fmt: skip
+
+
+def test_everything_marked_has_its_place(report):
+    known = {one.configuration for one in report.places}
+    assert set(report.marked.values()) <= known
+    assert len(known) == len(TUNED.space.all) + 1  # and ranks fused
+    assert report.verdict.candidate == report.marked["tuned"]
+    assert facts(report)["verdict"] == report.verdict.state
+
+
+def test_the_page_is_whole_and_the_same_each_time(report, tmp_path):
+    for name in ("a.html", "deep/b.html"):
+        write_page(tmp_path / name, report)
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page == (tmp_path / "deep" / "b.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 4
+    assert str(report.verdict).split(":")[0] in page
+    assert not re.search(r'(src|href)="https?:', page)  # it needs nothing else
+
+
+def test_the_picture_is_a_png(report, tmp_path):
+    file = tmp_path / "deep" / "frontier.png"
+    write_png(frontier(report.places, report.marked, "title"), file)
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_each_part_is_good_for_is_the_best_of_the_rest():
+    queries = np.arange(80)
+    found = {one.without: one for one in ablations(WORLD, TUNED, queries)}
+    rewards = {
+        one: reward_of(WORLD.evaluate(one, queries), TUNED).per_query.mean()
+        for one in TUNED.space.all
+    }
+    best = max(rewards.values())
+    without = max(value for one, value in rewards.items() if not one.expansion)
+    assert found["expansion"].loss == pytest.approx(best - without)
+    assert found["expansion"].low < found["expansion"].loss < found["expansion"].high
+    assert found["reranking"].loss == pytest.approx(0.0, abs=1e-9)  # it only costs here
+    assert all(one.loss >= -1e-12 for one in found.values())
+    coarse = found["a fine fusion weight (0, .25, .5, .75, 1)"]
+    assert coarse.best.fusion_weight in {0.0, 0.25, 0.5, 0.75, 1.0}
