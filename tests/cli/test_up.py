@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -97,12 +99,30 @@ def _processes(home):
     return found
 
 
-@pytest.fixture
-def home():
+@contextmanager
+def _home():
     folder = Path(tempfile.mkdtemp(prefix="st-up-"))
     yield folder
     assert _processes(folder) == []
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def home():
+    with _home() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """What runs, its home and what it printed for people; the last test here kills it."""
+    with _home() as home, Up(home, "--port", "0") as up:
+        text = ""
+        while "Ctrl-C" not in text:
+            line = up.process.stdout.readline()
+            assert line, up.said()
+            text += line
+        yield up, home, text
 
 
 def test_everything_runs_learns_stops_and_goes_on(home):
@@ -146,29 +166,27 @@ def test_everything_runs_learns_stops_and_goes_on(home):
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_what_is_printed_can_be_pasted(home):
-    with Up(home, "--port", "0", "--processes", "1") as up:
-        text = ""
-        while "Ctrl-C" not in text:
-            line = up.process.stdout.readline()
-            assert line, up.said()
-            text += line
-        curl = text[text.index("curl") : text.index("Ctrl-C")]
-        answered = subprocess.run(
-            [shutil.which("bash"), "-c", curl], capture_output=True, text=True, check=True
-        ).stdout
-        assert json.loads(answered)["logged"] in {True, "unknown"}
+def test_what_is_printed_can_be_pasted(printed):
+    _, _, text = printed
+    curl = text[text.index("curl") : text.index("Ctrl-C")]
+    answered = subprocess.run(
+        [shutil.which("bash"), "-c", curl], capture_output=True, text=True, check=True
+    ).stdout
+    assert json.loads(answered)["logged"] in {True, "unknown"}
 
 
-def test_children_end_with_a_parent_that_was_killed(home):
-    with Up(home, "--port", "0", "--json") as up:
-        told = up.told()
-        up.process.kill()
-        up.process.wait()
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline and _alive(told):
-            time.sleep(0.1)
-        assert not _alive(told)
+def test_children_end_with_a_parent_that_was_killed(printed):
+    up, home, text = printed
+    (line,) = [line for line in text.splitlines() if line.startswith("processes ")]
+    told = {"processes": dict(re.findall(r"(\w+) (\d+)", line))}
+    assert set(told["processes"]) == {"service", "learner", "controller", "keeper"}
+    assert set(_alive(told)) == set(told["processes"])
+    up.process.kill()
+    up.process.wait()
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and _alive(told):
+        time.sleep(0.1)
+    assert not _alive(told)
     # The embedded server was started by the one that was killed; the next one joins it.
     environment = {k: v for k, v in os.environ.items() if k != "DATABASE_URL"}
     code = "import sys; from pathlib import Path; from steersman.store import Database; "
