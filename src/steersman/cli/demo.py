@@ -200,7 +200,7 @@ def _explain(
             param_hint="--explain",
         )
     with _bar(console) as bar:
-        task = bar.add_task("replaying", total=len(stream) if in_process else arrival)
+        task = bar.add_task("replaying", total=arrival)
 
         def progress(places: Iterable[int]) -> Iterator[int]:
             for place in places:
@@ -208,7 +208,7 @@ def _explain(
                 bar.advance(task)
 
         if in_process:
-            places = progress(range(len(stream)))
+            places = progress(range(arrival))  # what came later changes nothing
             job = Job(0, ("learned",), Deep(), home)
             log = replay_set(world, stream, "learned", job, keep=True, progress=places)
             told = explain(log.at(arrival - 1))
