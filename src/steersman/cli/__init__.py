@@ -32,6 +32,7 @@ _COMMANDS = {
     "snapshot": "Publish what was learned, signed; compare, make again or take back versions.",
     "status": "Show what the service decides and has learned.",
     "tenant": "Make tenants, declare their decision points, hand out or erase their rows.",
+    "tune": "Record, tune and judge retrieval configurations.",
     "up": "Run everything until it is stopped.",
 }
 """Name -> help line; the module ``steersman.cli.<name>`` holds the click command ``command``."""
