@@ -283,7 +283,7 @@ def _root(covariance: Floats) -> Floats:
     side of zero, where no Cholesky factor exists: those directions are known, and count as zero.
     """
     try:
-        return np.linalg.cholesky(covariance)
+        return np.asarray(np.linalg.cholesky(covariance), np.float64)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
         root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))

