@@ -27,7 +27,7 @@ from steersman.retrieval import (
     Searcher,
     SearchSettings,
     all_gold_at,
-    link_titles,
+    link_passages,
     load_judged,
     ndcg_at,
     recall_at,
@@ -107,7 +107,7 @@ def _judged(name: str, options: Options, embedder: Embedder) -> Judged:
     searcher = Searcher(
         collection.passages,
         embedder=embedder,
-        links=link_titles(collection.passages),
+        links=link_passages(collection.passages),
         rerankers={"cosine": CosineReranker(embedder)},
     )
     questions = collection.questions[: QUICK if options.quick else None]

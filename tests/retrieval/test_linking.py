@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.retrieval import Expanding, Links, Ranked, link_titles
+from steersman.retrieval import (
+    Expanding,
+    Links,
+    Ranked,
+    link_entities,
+    link_passages,
+    link_titles,
+)
 from steersman.retrieval.linking import ENTITY, TITLE, expand
 from tests.retrieval.passages import whole
 
@@ -109,6 +116,7 @@ def test_links_are_the_pairs_they_were_made_of(pairs):
         for target, kind in zip(*(one.tolist() for one in links.of(source)), strict=True)
     }
     assert (found, len(links)) == (pairs, 10)
+    assert set(links.pairs()) == pairs
 
 
 @pytest.mark.parametrize(
@@ -123,3 +131,33 @@ def test_arrays_that_do_not_fit_are_refused(starts, ends, kinds):
 def test_a_pair_of_no_passage_is_refused():
     with pytest.raises(InputError, match="starts at 3; there are 3 passages"):
         Links.of_pairs(3, [(3, 0, TITLE)])
+
+
+def test_a_name_that_few_share_links_both_ways():
+    passages = whole(
+        "Built by Acme Tool Works in Leeds.",
+        "The Bank of England lent to Acme Tool Works.",
+        "he worked for acme tool works.",
+        "Leeds is a city. It has a bank.",
+    )
+    found = link_entities(passages)
+    assert targets(found) == [[1], [0], [], []]
+    assert found.kinds.tolist() == [ENTITY, ENTITY]
+
+
+def test_a_name_that_many_share_links_nothing():
+    assert not len(link_entities(whole(*["By Acme Works."] * 4)).targets)
+    assert len(link_entities(whole(*["By Acme Works."] * 3)).targets) == 6
+
+
+def test_a_passage_leads_to_a_few_by_its_rarest_names():
+    names = ["Ada Byron", "Bob Cole", "Cat Dent", "Dan Earl", "Eve Ford"]
+    texts = [f"{names[0]} again.", *(f"{name} was there." for name in names)]
+    found = link_entities(whole(*texts, "and ".join(f"{name} " for name in names)))
+    assert targets(found)[6] == [2, 3, 4, 5]
+
+
+def test_both_kinds_together():
+    passages = whole("Ada Byron wrote.", "Of Ada Byron.", "x", titles=("Note", "Life", "Ada Byron"))
+    found = link_passages(passages)
+    assert set(found.pairs()) == {(0, 1, ENTITY), (1, 0, ENTITY), (0, 2, TITLE), (1, 2, TITLE)}

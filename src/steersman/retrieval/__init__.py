@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from steersman.retrieval.adding import Added
 from steersman.retrieval.bm25 import Bm25, words
-from steersman.retrieval.corpora import Corpora, Opened, Shown, ready
+from steersman.retrieval.corpora import Corpora
+from steersman.retrieval.corpora_reading import CorporaToRead, Opened, Shown, ready
 from steersman.retrieval.dense import Embedder, MiniLM
 from steersman.retrieval.embedders import Embedders, check_embedder_name
 from steersman.retrieval.embedding_workers import EmbeddingWorkers, usual_workers
 from steersman.retrieval.embeddings import CachedEmbedder
 from steersman.retrieval.entailment import Entailment, NliReranker
+from steersman.retrieval.entity_links import link_entities, link_passages
 from steersman.retrieval.fusion import convex, rrf
 from steersman.retrieval.hits import Found, Hit
 from steersman.retrieval.judged import JudgedCollection, Question, load_judged
@@ -43,6 +45,7 @@ __all__ = [
     "Bm25",
     "CachedEmbedder",
     "Corpora",
+    "CorporaToRead",
     "CosineReranker",
     "CrossEncoder",
     "Embedder",
@@ -79,6 +82,8 @@ __all__ = [
     "check_embedder_name",
     "convex",
     "find_place",
+    "link_entities",
+    "link_passages",
     "link_titles",
     "load",
     "load_judged",

@@ -89,6 +89,12 @@ class Links:
         np.cumsum(np.bincount(sources, minlength=count), out=starts[1:])
         return cls(starts, rows[:, 1].astype(np.int32), rows[:, 2].astype(np.uint8))
 
+    def pairs(self) -> list[tuple[int, int, int]]:
+        """Return from, to and kind of every link, as `of_pairs` takes them."""
+        sources = np.repeat(np.arange(len(self)), np.diff(self.starts))
+        columns = (sources.tolist(), self.targets.tolist(), self.kinds.tolist())
+        return list(zip(*columns, strict=True))
+
     def of(self, position: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Return where one passage leads to, and by which kind of link.
 
@@ -102,6 +108,10 @@ class Links:
 @dataclass(frozen=True, slots=True)
 class Expanding:
     """How far a search follows links.
+
+    The defaults were chosen on the training questions of hotpotqa: with BM25 they take nDCG@10 from
+    .784 to .895, and all that is needed into the first ten in 93 % of questions instead of 73 %.
+    Any `title` of .5 to .8 is as good.
 
     Args:
         seeds: passages at the top whose links are followed, ≥ 1.
