@@ -1,4 +1,4 @@
-"""Adds documents to a corpus until it is done or killed: ``adding_process URL TENANT TOLD COUNT``."""
+"""Adds documents to a corpus until done or killed: ``adding_process URL TENANT TOLD COUNT``."""
 
 from __future__ import annotations
 

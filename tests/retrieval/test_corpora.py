@@ -154,7 +154,7 @@ async def test_links_are_kept_and_followed(database, tenant):
     found = opened.searcher.search("relief opens ten bar", settings)
     by_id = {hit.passage.doc_id: hit for hit in found.hits}
     assert by_id["pumps.md"].score > 0
-    assert len(opened.loaded.links.targets) == 1
+    assert len(opened.loaded.links.targets) >= 1
 
 
 async def test_a_corpus_without_vectors_is_searched_by_words(database, tenant):

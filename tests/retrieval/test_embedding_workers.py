@@ -6,12 +6,13 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval import EmbeddingWorkers, usual_workers
+from steersman.retrieval import EmbeddingWorkers, MiniLM, usual_workers
 from tests.retrieval.hashed_words import HashedWords
 
 HASHED = "tests.retrieval.hashed_words:HashedWords"
@@ -22,7 +23,7 @@ TEXTS = [f"text number {number} of many" for number in range(100)]
 @pytest.fixture(autouse=True)
 def _findable(monkeypatch):
     """Let processes find the tests' modules."""
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
 
 
 @pytest.fixture
@@ -91,10 +92,23 @@ def test_an_embedder_that_refuses_is_told_and_lives_on():
 
 
 def test_what_cannot_be_made_is_told():
-    with pytest.raises(DataError, match="cannot be made: .*absent"):
+    with pytest.raises(DataError, match=r"cannot be made: .*absent"):
         EmbeddingWorkers("absent.module:Thing")
-    with pytest.raises(DataError, match="cannot be made: .*bogus"):
+    with pytest.raises(DataError, match=r"cannot be made: .*bogus"):
         EmbeddingWorkers("tests.retrieval.hashed_words:HashedWords", {"bogus": 1})
+
+
+@pytest.mark.slow
+def test_the_model_is_the_same_in_every_process():
+    pytest.importorskip("onnxruntime")
+    try:
+        alone = MiniLM()
+    except DataError as missing:
+        pytest.skip(str(missing))
+    with EmbeddingWorkers(workers=2) as workers:
+        assert (workers.name, workers.size) == (alone.name, alone.size)
+        some = TEXTS[:20]
+        np.testing.assert_array_equal(workers.encode(some), alone.encode(some))
 
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 65}, {"timeout_s": 0}])
@@ -108,9 +122,9 @@ def test_no_process_is_left():
         (process,) = workers.processes
     assert workers.processes == []
     until = time.monotonic() + 5
-    while os.path.exists(f"/proc/{process}") and time.monotonic() < until:
+    while Path(f"/proc/{process}").exists() and time.monotonic() < until:
         time.sleep(0.01)
-    assert not os.path.exists(f"/proc/{process}")
+    assert not Path(f"/proc/{process}").exists()
 
 
 def test_small_machines_have_one(monkeypatch):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(database, tenant, tmp_path
     command = [sys.executable, "-m", "tests.retrieval.adding_process"]
     running = subprocess.Popen(
         [*command, database.url, str(tenant.id), str(told), str(COUNT)],
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )
     until = time.monotonic() + 120
     while time.monotonic() < until and running.poll() is None:

@@ -80,7 +80,7 @@ def test_bad_vectors_and_numbers_are_told(built):
 
 
 def test_several_threads_take_turns(built):
-    _, exact, indexed = built
+    _, _, indexed = built
     queries = HashedWords(size=48).encode([one.text for one in documents(16)])
     found = [None] * 16
 

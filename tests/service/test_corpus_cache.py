@@ -139,8 +139,8 @@ async def test_a_failure_is_told_to_who_asked_and_tried_again():
     await cache.get(TENANT, place(corpus, 2))
     await settled()
     assert (await cache.get(TENANT, place(corpus, 2))).loaded.place.revision == 2
+    loads.error = DataError("no")
     with pytest.raises(DataError):
-        loads.error = DataError("no")
         await cache.get(TENANT, place(uuid4(), 1))
     await cache.close()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from uuid import uuid4
@@ -253,9 +255,7 @@ async def test_an_empty_corpus_answers_nothing(serving, database, tenant):
         assert (answer.status, answer.body["hits"]) == (200, [])
 
 
-async def test_without_the_extra_it_is_said_what_to_install(
-    serving, database, tenant, monkeypatch
-):
+async def test_without_the_extra_it_is_said_what_to_install(serving, database, tenant, monkeypatch):
     await fill(database, tenant)
     async with serving() as s:
         knows(s)
@@ -339,6 +339,30 @@ async def test_anothers_corpus_is_as_absent_as_one_that_nobody_has(serving, data
             assert "s" not in {hit["doc_id"] for hit in mine.body["hits"]}
             assert [hit["text"] for hit in answer.body["hits"]] == ["Their secret."]
         assert (await search(s, snapshot="v1")).status == 404
+
+
+@pytest.mark.slow
+async def test_the_time_of_an_answer_does_not_tell_whether_a_name_is_anothers(
+    serving, database, tenant
+):
+    """Medians of 150 alternating pairs within a fifth; three attempts, on a busy machine."""
+    other = await create_tenant(database, f"t-{uuid4().hex}", actor="test")
+    theirs = corpora(database, other.id)
+    for number in range(5):
+        await theirs.add(f"secret{number}", texts(), embedder="none")
+    async with serving() as s:
+        for _ in range(3):
+            times = {"secret": [], "absent": []}
+            for place in range(150):
+                for kind in sorted(times, reverse=place % 2 == 0):
+                    begun = time.perf_counter()
+                    answer = await search(s, corpus=f"{kind}{place % 5}")
+                    times[kind].append(time.perf_counter() - begun)
+                    assert answer.status == 404
+            low, high = sorted(statistics.median(values) for values in times.values())
+            if high - low < 0.2 * low:
+                return
+        pytest.fail(f"medians differ: {low} and {high}")
 
 
 async def test_what_is_erased_is_not_in_memory_any_more(serving, database, tenant):

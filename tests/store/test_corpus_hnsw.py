@@ -49,16 +49,14 @@ async def filled(database, *, seed=0, count=COUNT, vectors=None):
     """Return a new tenant with a corpus of random or other vectors, its texts and the vectors."""
     tenant = await create_tenant(database, f"t-{uuid4().hex}", actor="test")
     vectors = unit(np.random.default_rng(seed), count) if vectors is None else vectors
-    texts = [f"{seed} passage {number:06d}"[:16] for number in range(len(vectors))]
+    texts = [f"{seed:02d}-passage{number:06d}" for number in range(len(vectors))]
     async with owned(database, tenant.id) as connection:
         corpus = await create_corpus(
             *(connection, tenant.id, "large"), chunking={}, embedder=("x", "x-1", vectors.shape[1])
         )
         rows = {digest(text): row for text, row in zip(texts, vectors, strict=True)}
         await write_vectors(connection, tenant.id, "x-1", rows)
-    await put(
-        database, tenant.id, "large", *(document(text, text, width=16) for text in texts)
-    )
+    await put(database, tenant.id, "large", *(document(text, text, width=16) for text in texts))
     return tenant, corpus, texts, vectors
 
 
@@ -124,7 +122,7 @@ async def test_the_graph_is_walked_and_not_the_table(large):
 
 
 async def test_other_revisions_do_not_starve_results(database_alone):
-    """Nine in ten passages are gone: the ten nearest of those that are left are found all the same."""
+    """Nine in ten passages are gone; the ten nearest of those that are left are found."""
     await ensure_pgvector(database_alone)
     tenant, corpus, texts, vectors = await filled(database_alone, seed=3)
     await indexed(database_alone, tenant, corpus)
@@ -149,9 +147,7 @@ async def test_what_is_added_later_is_found(large):
     vector = unit(np.random.default_rng(99), 1)[0]
     async with owned(database, tenant.id) as connection:
         await write_vectors(connection, tenant.id, "x-1", {digest("late passage"): vector})
-    revision = await put(
-        database, tenant.id, "large", document("late", "late passage", width=16)
-    )
+    revision = await put(database, tenant.id, "large", document("late", "late passage", width=16))
     async with owned(database, tenant.id) as connection:
         assert await extend_hnsw(connection, tenant.id, corpus.id) == 1
         assert await extend_hnsw(connection, tenant.id, corpus.id) == 0

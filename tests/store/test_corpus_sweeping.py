@@ -1,4 +1,4 @@
-"""What no corpus needs goes, an hour after it was removed; what a snapshot names stays till then."""
+"""What no corpus needs goes an hour after it was removed; what a snapshot names stays."""
 
 from __future__ import annotations
 

@@ -283,8 +283,12 @@ def _hit(place: int, hit: Hit, opened: Opened) -> dict[str, Any]:
         "text": passage.text,
         "meta": dict(passage.meta),
         "lineage": {
-            "sha256": where.sha256, "start": where.start, "end": where.end,
-            "headings": list(where.headings), "page": where.page, "chunker": where.chunker,
+            "sha256": where.sha256,
+            "start": where.start,
+            "end": where.end,
+            "headings": list(where.headings),
+            "page": where.page,
+            "chunker": where.chunker,
         },
         "expanded_from": hit.expanded_from,
         "also": list(opened.loaded.also.get(passage.id, ())),
@@ -348,13 +352,14 @@ def drop(
 @click.option(
     "--hnsw/--exact",
     default=None,
-    required=True,
     help="Make pgvector's index anew, for corpora of more than some 100,000 passages; or remove "
     "it, and compare all vectors again.",
 )
 @administers
-def index(name: str, tenant_name: str, home: Path, *, hnsw: bool, as_json: bool) -> None:
+def index(name: str, tenant_name: str, home: Path, *, hnsw: bool | None, as_json: bool) -> None:
     """Say how the vectors of the corpus NAME are searched."""
+    if hnsw is None:
+        raise click.UsageError("give --hnsw or --exact")
     count = _in_corpora(home, tenant_name, lambda it: it.index(name, hnsw=hnsw))
     search_by = "pgvector" if hnsw else "exact"
     show({"corpus": name, "search": search_by, "vectors": count}, as_json=as_json)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import CorpusError, InputError, MissingCorpusError
+from steersman.errors import CorpusError, InputError
 from steersman.retrieval.adding import Added, Adding
+from steersman.retrieval.corpora_reading import CorporaToRead
 from steersman.retrieval.documents import Chunking
-from steersman.retrieval.embedders import CorpusEmbedder, Embedders, check_embedder_name
-from steersman.retrieval.opening import Loaded, find_place, load, one_view
-from steersman.retrieval.rerank import CosineReranker
-from steersman.retrieval.searcher import Searcher
+from steersman.retrieval.embedders import check_embedder_name
+from steersman.retrieval.opening import find_place, load
 from steersman.store import (
     CorpusRow,
-    CorpusSize,
     CorpusSnapshotRow,
     StoredLinks,
-    as_tenant,
     build_hnsw,
-    corpora_of,
     corpus_of,
-    corpus_size,
-    corpus_snapshots_of,
     create_corpus,
     drop_corpus,
     drop_corpus_snapshot,
@@ -33,9 +26,7 @@ from steersman.store import (
     ensure_pgvector,
     erase_documents,
     find_corpus,
-    find_document,
     fingerprints_of,
-    has_hnsw,
     record,
     snapshot_corpus,
     write_documents,
@@ -43,48 +34,15 @@ from steersman.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-    from uuid import UUID
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from steersman.retrieval.dense import Embedder
     from steersman.retrieval.documents import Document
-    from steersman.retrieval.rerank import Reranker
-    from steersman.store import Database, StoredDocument
 
 _MOST_DAYS = 3650.0
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A corpus and what belongs to it.
-
-    Attributes:
-        corpus: as it is now.
-        size: of its newest revision.
-        snapshots: that live, the latest first.
-        indexed: whether pgvector searches it; else vectors are compared exactly.
-    """
-
-    corpus: CorpusRow
-    size: CorpusSize
-    snapshots: tuple[CorpusSnapshotRow, ...]
-    indexed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A revision that can be searched, whatever becomes of its corpus.
-
-    Attributes:
-        loaded: what is searched.
-        searcher: searches it.
-    """
-
-    loaded: Loaded
-    searcher: Searcher
-
-
-class Corpora:
+class Corpora(CorporaToRead):
     """The corpora of one tenant.
 
     Args:
@@ -96,21 +54,6 @@ class Corpora:
 
     No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
-
-    def __init__(
-        self,
-        database: Database,
-        tenant: UUID,
-        *,
-        embedders: Embedders | None = None,
-        actor: str = "python",
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._database, self._tenant = database, tenant
-        self._embedders = embedders or Embedders()
-        self._actor, self._clock = actor, clock
-
-    # -- changing ---------------------------------------------------------------------------------
 
     async def create(
         self,
@@ -375,112 +318,6 @@ class Corpora:
             await record(connection, self._tenant, self._actor, "corpus.index", name, detail)
         return count
 
-    # -- reading ----------------------------------------------------------------------------------
-
-    async def all(self) -> list[CorpusRow]:
-        """Return the tenant's corpora by name."""
-        async with self._reading() as connection:
-            return await corpora_of(connection, self._tenant)
-
-    async def show(self, name: str) -> Shown:
-        """Return a corpus and what belongs to it.
-
-        Args:
-            name: of the corpus.
-
-        Raises:
-            MissingCorpusError: there is no such corpus.
-        """
-        async with self._reading() as connection:
-            corpus = await corpus_of(connection, self._tenant, name)
-            at = connection, self._tenant, corpus.id
-            return Shown(
-                corpus,
-                await corpus_size(*at, corpus.revision),
-                tuple(await corpus_snapshots_of(*at, now=self._clock())),
-                await has_hnsw(connection, corpus.id),
-            )
-
-    async def document(
-        self, name: str, doc_id: str, *, snapshot: str | None = None
-    ) -> StoredDocument:
-        """Return a document as it is in a revision, to check citations against.
-
-        Args:
-            name: of the corpus.
-            doc_id: of the document.
-            snapshot: of the corpus; None: the newest revision.
-
-        Raises:
-            MissingCorpusError: there is no such corpus, snapshot or document.
-        """
-        async with self._reading() as connection:
-            place = await find_place(connection, self._tenant, name, snapshot, now=self._clock())
-            at = connection, self._tenant, place.corpus.id, place.revision
-            found = None if "\0" in doc_id else await find_document(*at, doc_id)
-        if found is None:
-            message = f"the corpus {name!r} has no document {doc_id!r:.200} at revision "
-            raise MissingCorpusError(f"{message}{place.revision}; search shows what it has")
-        return found
-
-    async def open(
-        self,
-        name: str,
-        *,
-        snapshot: str | None = None,
-        rerankers: Mapping[str, Reranker] | None = None,
-        by_words: bool = False,
-    ) -> Opened:
-        """Bring a revision into memory, ready to be searched.
-
-        Args:
-            name: of the corpus.
-            snapshot: of it; None: its newest revision.
-            rerankers: that a search may name.
-            by_words: leave vectors out and ask no embedder.
-
-        Returns:
-            What can be searched; it does not change when the corpus does.
-
-        Raises:
-            MissingCorpusError: there is no such corpus or snapshot.
-            CorpusError: vectors are missing.
-            DataError: its embedder cannot be had here, or is another than it was; open it
-                `by_words`, or an extra is missing.
-        """
-        connection = await self._database.connect("app")
-        try:
-            async with one_view(connection, self._tenant):
-                place = await find_place(
-                    connection, self._tenant, name, snapshot, now=self._clock()
-                )
-                loaded = await load(
-                    connection, self._database, self._tenant, place, by_words=by_words
-                )
-        finally:
-            await connection.close()
-        return await asyncio.to_thread(ready, loaded, self._embedders, rerankers, check=True)
-
-    # -- inside -----------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[Any]:
-        connection = await self._database.connect("owner")
-        try:
-            async with as_tenant(connection, self._tenant):
-                yield connection
-        finally:
-            await connection.close()
-
-    @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[Any]:
-        connection = await self._database.connect("app")
-        try:
-            async with one_view(connection, self._tenant):
-                yield connection
-        finally:
-            await connection.close()
-
     async def _for_adding(
         self, name: str, embedder: str | None, chunking: Chunking | None, near: float | None
     ) -> CorpusRow:
@@ -534,48 +371,6 @@ class Corpora:
     async def _audit(self, action: str, subject: str, detail: Mapping[str, Any]) -> None:
         async with self._writing() as connection:
             await record(connection, self._tenant, self._actor, action, subject, detail)
-
-
-def ready(
-    loaded: Loaded,
-    embedders: Embedders,
-    rerankers: Mapping[str, Reranker] | None = None,
-    *,
-    check: bool = False,
-) -> Opened:
-    """Return a searcher over what was loaded; it makes the keyword index, which takes a while.
-
-    Args:
-        loaded: what is searched.
-        embedders: by name; the corpus's is asked when the first query comes.
-        rerankers: that a search may name; None: ``cosine``, where there is an embedder.
-        check: ask for the embedder at once.
-
-    Returns:
-        What can be searched.
-
-    Raises:
-        DataError: the extra ``rag`` is not installed, or the embedder was checked and is not there.
-
-    No doctest: it needs a corpus; ``tests/retrieval/test_corpora.py`` shows it.
-    """
-    corpus = loaded.place.corpus
-    embedder = None
-    if loaded.vectors is not None and corpus.embedder and corpus.embedder_name:
-        embedder = CorpusEmbedder(
-            embedders, corpus.embedder, corpus.embedder_name, loaded.vectors.size
-        )
-        if check:
-            embedder.check()
-        rerankers = {"cosine": CosineReranker(embedder)} if rerankers is None else rerankers
-    searcher = Searcher(
-        loaded.passages,
-        embedder=embedder,
-        vectors=loaded.vectors,
-        links=loaded.links,
-        rerankers=rerankers,
-    )
-    return Opened(loaded, searcher)
 
 
 def _counts(done: Added) -> dict[str, int]:

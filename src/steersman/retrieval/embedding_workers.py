@@ -39,6 +39,9 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 def usual_workers() -> int:
     """Return how many workers suit this machine: half its cores less one, at least 1, at most 8.
 
+    Returns:
+        1 to 8.
+
     >>> 1 <= usual_workers() <= 8
     True
     """

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import MissingCorpusError
 from steersman.retrieval.documents import Lineage, Passage, unique
-from steersman.retrieval.linking import Links, link_titles
+from steersman.retrieval.entity_links import link_passages
+from steersman.retrieval.linking import Links
 from steersman.retrieval.pgvector_index import PgvectorIndex
 from steersman.retrieval.vectors import ExactIndex
 from steersman.store import (
@@ -154,7 +155,7 @@ async def load(
     if stored is not None:
         links = Links(*stored)
     else:
-        links = await asyncio.to_thread(link_titles, passages)
+        links = await asyncio.to_thread(link_passages, passages)
     vectors = None
     if not by_words:
         vectors = await _vectors(connection, database, tenant, place, hashes)

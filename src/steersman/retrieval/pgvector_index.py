@@ -164,4 +164,5 @@ def _loop_of_its_own() -> asyncio.AbstractEventLoop:
 def _end(loop: asyncio.AbstractEventLoop, connection: Any) -> None:
     if connection is not None:
         connection.terminate()
-    loop.stop()
+    # The socket is closed in the loop's next round, so that one must come.
+    loop.call_soon(loop.call_soon, loop.stop)

@@ -22,7 +22,7 @@ from steersman.service.rollouts import (
     ShownRollout,
     ShownVerdict,
 )
-from steersman.service.searching import (
+from steersman.service.search_messages import (
     DocumentRequest,
     SearchAnswer,
     SearchRequest,

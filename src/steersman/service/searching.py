@@ -6,10 +6,7 @@ import asyncio
 import time
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import msgspec
-from msgspec import Meta
+from typing import TYPE_CHECKING, Any
 
 from steersman.errors import (
     CorpusError,
@@ -21,6 +18,14 @@ from steersman.errors import (
 from steersman.retrieval import Place, SearchSettings, find_place, load, one_view, ready
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
+from steersman.service.search_messages import (
+    DocumentRequest,
+    HitLineage,
+    SearchAnswer,
+    SearchHit,
+    SearchRequest,
+    ShownDocument,
+)
 from steersman.store import AWAY, find_document, store_is_away
 from steersman.wire import Refused
 
@@ -37,156 +42,9 @@ if TYPE_CHECKING:
     from steersman.store import Breaker, Database, StoredDocument
 
 _BYTES = 256 * 1024
-_DEADLINE_MS = 5_000.0
 _MOST_WAITING = 64
 _MOST_CHARACTERS = 100_000
 _MOST_ALSO = 20
-_Name = Annotated[str, Meta(min_length=1, max_length=64)]
-
-
-class SearchRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for the passages of a corpus that answer a query best.
-
-    Attributes:
-        corpus: its name.
-        query: what is asked, 1 to 20,000 characters.
-        snapshot: of the corpus; absent: its newest revision.
-        k: how many passages, 1 to 100.
-        variant: bm25 (by words), dense (by meaning) or hybrid (by both); absent: hybrid where the
-            corpus has vectors.
-        fusion: how both rankings become one: convex or rrf.
-        fusion_weight: of meaning, 0 to 1.
-        rerank: off, or the name of a reranker that the service has.
-        expansion: whether passages that the best ones lead to are added.
-        deadline_ms: how long the answer is waited for, 1 to 60,000.
-    """
-
-    corpus: _Name
-    query: Annotated[str, Meta(min_length=1, max_length=20_000)]
-    snapshot: _Name | None = None
-    k: Annotated[int, Meta(ge=1, le=100)] = 10
-    variant: Literal["bm25", "dense", "hybrid"] | None = None
-    fusion: Literal["convex", "rrf"] = "convex"
-    fusion_weight: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    rerank: Annotated[str, Meta(min_length=1, max_length=64)] = "off"
-    expansion: bool = False
-    deadline_ms: Annotated[float, Meta(ge=1, le=60_000)] = _DEADLINE_MS
-
-
-class HitLineage(msgspec.Struct, omit_defaults=True):
-    """Where a passage stands: text[start:end] of the document with this hash.
-
-    Attributes:
-        sha256: of the document's text in UTF-8, hexadecimal.
-        start: offset of its first character.
-        end: offset behind its last one.
-        headings: that it stands under, outermost first.
-        page: on which it begins, from 1; absent: the document has no pages.
-        chunker: what cut it.
-    """
-
-    sha256: str
-    start: int
-    end: int
-    headings: list[str] = []
-    page: int | None = None
-    chunker: str = ""
-
-
-class SearchHit(msgspec.Struct, omit_defaults=True):
-    """A passage that was found.
-
-    Attributes:
-        doc_id: of the document.
-        chunk: its place among the passages of the document, from 0.
-        text: exactly the document's text from ``lineage.start`` to ``lineage.end``.
-        score: what it was ranked by; comparable within one answer alone.
-        lineage: where it stands.
-        title: of the document.
-        source: where the document came from.
-        meta: of the document.
-        ranks: its place in each engine's ranking, from 1.
-        expanded_from: the passage that led to it, as ``doc_id#chunk``.
-        also: passages that say the same, as ``doc_id#chunk``, the first 20.
-    """
-
-    doc_id: str
-    chunk: int
-    text: str
-    score: float
-    lineage: HitLineage
-    title: str = ""
-    source: str = ""
-    meta: dict[str, Any] = {}
-    ranks: dict[str, int] = {}
-    expanded_from: str | None = None
-    also: list[str] = []
-
-
-class SearchAnswer(msgspec.Struct):
-    """What a search found.
-
-    Attributes:
-        hits: best first.
-        corpus: its name.
-        revision: that was searched.
-        degraded: parts that were wanted and did not answer: dense, rerank.
-        timings_ms: what each part took.
-    """
-
-    hits: list[SearchHit]
-    corpus: str
-    revision: int
-    degraded: list[str]
-    timings_ms: dict[str, float]
-
-
-class DocumentRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for a document of a corpus, to check what was cited of it.
-
-    Attributes:
-        corpus: its name.
-        doc_id: of the document.
-        snapshot: of the corpus; absent: its newest revision.
-        start: from this character on.
-        end: up to before this one; absent: the end. At most 100,000 characters are given at once.
-    """
-
-    corpus: _Name
-    doc_id: Annotated[str, Meta(min_length=1, max_length=512)]
-    snapshot: _Name | None = None
-    start: Annotated[int, Meta(ge=0)] = 0
-    end: Annotated[int, Meta(ge=0)] | None = None
-
-
-class ShownDocument(msgspec.Struct):
-    """A document, or a span of it.
-
-    Attributes:
-        doc_id: of the document.
-        title: or empty.
-        source: or empty.
-        meta: of the document.
-        sha256: of all its text in UTF-8, hexadecimal.
-        length: of all its text, in characters.
-        start: where ``text`` begins.
-        end: and where it ends.
-        text: of the span.
-        corpus: its name.
-        revision: that was looked at.
-    """
-
-    doc_id: str
-    title: str
-    source: str
-    meta: dict[str, Any]
-    sha256: str
-    length: int
-    start: int
-    end: int
-    text: str
-    corpus: str
-    revision: int
 
 
 class Searching:
@@ -386,6 +244,15 @@ def _document(asked: DocumentRequest, place: Place, found: StoredDocument) -> Sh
     end = len(found.text) if asked.end is None else min(asked.end, len(found.text))
     end = max(start, min(end, start + _MOST_CHARACTERS))
     return ShownDocument(
-        *(found.doc_id, found.title, found.source, found.meta, found.sha256.hex()),
-        *(len(found.text), start, end, found.text[start:end], asked.corpus, place.revision),
+        doc_id=found.doc_id,
+        title=found.title,
+        source=found.source,
+        meta=found.meta,
+        sha256=found.sha256.hex(),
+        length=len(found.text),
+        start=start,
+        end=end,
+        text=found.text[start:end],
+        corpus=asked.corpus,
+        revision=place.revision,
     )

@@ -84,7 +84,7 @@ def check_corpus_name(name: str, what: str = "corpus") -> None:
     Traceback (most recent call last):
     steersman.errors.InputError: the corpus is called 'Manuals'; allowed are ...
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name):
         raise InputError(
             f"the {what} is called {name!r:.80}; allowed are 1 to 63 small letters, digits, '.', "
             "'_' and '-', beginning with a letter or digit; choose another name"

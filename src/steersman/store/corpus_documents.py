@@ -163,9 +163,9 @@ async def read_documents(
     async for row in documents:
         own = []
         while ahead is not None and ahead[0] == row["doc_id"]:
-            own.append(StoredPassage(*ahead[1:4], tuple(ahead[4]), *ahead[5:]))
+            own.append(StoredPassage._make([*ahead[1:4], tuple(ahead[4]), *ahead[5:]]))
             ahead = await anext(passages, None)
-        yield StoredDocument(*row, tuple(own))
+        yield StoredDocument._make([*row, tuple(own)])
 
 
 async def find_document(
@@ -190,7 +190,7 @@ async def find_document(
         f"FROM corpus_document AS r WHERE {LIVING} AND doc_id = $4",
         *(tenant, corpus, revision, doc_id),
     )
-    return None if row is None else StoredDocument(*row, ())
+    return None if row is None else StoredDocument._make([*row, ()])
 
 
 async def erase_documents(
@@ -265,9 +265,9 @@ async def _insert_passages(
     await connection.execute(
         "INSERT INTO corpus_passage (tenant, corpus, added, doc_id, chunk, text_start, text_end, "
         "headings, page, chunker, hash) SELECT $1, $2, $3, n.doc_id, n.chunk, n.text_start, "
-        "n.text_end, ARRAY(SELECT jsonb_array_elements_text(n.headings::jsonb)), n.page, n.chunker, "
-        "n.hash FROM unnest($4::text[], $5::int[], $6::int[], $7::int[], $8::text[], $9::int[], "
-        "$10::text[], $11::bytea[]) AS n (doc_id, chunk, text_start, text_end, headings, page, "
-        "chunker, hash)",
+        "n.text_end, ARRAY(SELECT jsonb_array_elements_text(n.headings::jsonb)), n.page, "
+        "n.chunker, n.hash FROM unnest($4::text[], $5::int[], $6::int[], $7::int[], $8::text[], "
+        "$9::int[], $10::text[], $11::bytea[]) AS n "
+        "(doc_id, chunk, text_start, text_end, headings, page, chunker, hash)",
         *(tenant, corpus, revision, *columns),
     )

@@ -55,6 +55,8 @@ async def ensure_pgvector(database: Database) -> None:
             row = await connection.fetchrow(_SCHEMA)
     finally:
         await connection.close()
+    if row is None:
+        raise CorpusError("pgvector was removed again meanwhile; try once more")
     version = tuple(int(part) for part in row["extversion"].split(".")[:2])
     if version < _OLDEST:
         message = f"this database has pgvector {row['extversion']}; 0.8 or later is needed: run "
