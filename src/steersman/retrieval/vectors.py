@@ -50,7 +50,7 @@ class VectorIndex(Protocol):
 class ExactIndex:
     """Every vector is compared, so nothing is missed.
 
-    Of many vectors the first part is compared with all queries: the quarter of the directions in
+    Of many vectors the first part is compared with all queries: the half of the directions in
     which they differ most. By Cauchy and Schwarz the rest can add no more than the product of the
     lengths that are left, so a vector that falls short of the k-th by more than that is out. Few
     remain, and these are compared in full. Where more than one in eight remain, all are.
@@ -119,13 +119,13 @@ class ExactIndex:
 
 
 class _Heads:
-    """The first quarter of every vector, turned so that it holds most of it."""
+    """The first half of every vector, turned so that it holds most of it."""
 
     def __init__(self, rows: NDArray[np.float32]) -> None:
         size = rows.shape[1]
         # Any directions are right; those of a sample are nearly as telling as those of all.
         sample = rows[:: max(1, len(rows) // 20_000)].astype(np.float64)
-        widest = (size - size // 4, size - 1)
+        widest = (size - size // 2, size - 1)
         _, directions = eigh(sample.T @ sample, subset_by_index=widest)
         self._turn = np.ascontiguousarray(directions.T, np.float32)
         self._heads = rows @ self._turn.T
