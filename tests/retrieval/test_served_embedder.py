@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -32,7 +33,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(answer)
+        if server.drops_s:
+            self._drop(answer)
+        else:
+            self.wfile.write(answer)
+
+    def _drop(self, answer):
+        """Send the answer in single bytes."""
+        with suppress(OSError):
+            for place in range(len(answer)):
+                self.wfile.write(answer[place : place + 1])
+                time.sleep(self.server.drops_s)
 
     def log_message(self, *_):
         """Say nothing."""
@@ -42,6 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
 def embeddings_server():
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.asked, server.answers, server.words = [], [], HashedWords(size=8)
+    server.drops_s = 0.0
     server.url = f"http://127.0.0.1:{server.server_port}/v1#tiny"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()

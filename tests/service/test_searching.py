@@ -205,7 +205,8 @@ async def test_a_corpus_that_is_deleted_while_it_is_loaded_is_gone(serving, data
         assert (await asked).status == 404
 
 
-async def test_an_embedder_that_is_away_leaves_words(serving, database, tenant):
+async def test_an_embedder_that_is_away_leaves_words(serving, database, tenant, monkeypatch):
+    monkeypatch.setattr("steersman.retrieval.embedders._REST_S", 0.2)
     await fill(database, tenant)
     async with serving() as s:
         embedder = Failing()
@@ -224,6 +225,7 @@ async def test_an_embedder_that_is_away_leaves_words(serving, database, tenant):
         assert str(tenant.id) not in text
         assert "manuals" not in text
         embedder.away = False
+        await asyncio.sleep(0.25)
         assert (await search(s)).body["degraded"] == []
 
 

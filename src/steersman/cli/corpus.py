@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.corpus_reading import Reading, watched
+from steersman.cli.corpus_reading import Reading, indexing, watched
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.showing import show, show_rows
 from steersman.errors import DataError
@@ -360,7 +360,10 @@ def index(name: str, tenant_name: str, home: Path, *, hnsw: bool | None, as_json
     """Say how the vectors of the corpus NAME are searched."""
     if hnsw is None:
         raise click.UsageError("give --hnsw or --exact")
-    count = _in_corpora(home, tenant_name, lambda it: it.index(name, hnsw=hnsw))
+    with indexing(as_json=as_json) as progress:
+        count = _in_corpora(
+            home, tenant_name, lambda it: it.index(name, hnsw=hnsw, on_progress=progress)
+        )
     search_by = "pgvector" if hnsw else "exact"
     show({"corpus": name, "search": search_by, "vectors": count}, as_json=as_json)
 

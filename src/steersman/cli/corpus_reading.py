@@ -97,3 +97,20 @@ def watched(reading: Reading, *, as_json: bool) -> Iterator[Callable[[Added], No
             bar.update(task, completed=reading.read, more=texts)
 
         yield tell
+
+
+@contextmanager
+def indexing(*, as_json: bool) -> Iterator[Callable[[int], None]]:
+    """Show people at a terminal that an index is being made.
+
+    Args:
+        as_json: show nothing.
+
+    Returns:
+        A context that gives what is to be told how many vectors are in.
+    """
+    if as_json or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with Console(stderr=True).status("indexing") as status:
+        yield lambda count: status.update(f"indexing: {count:,} vectors are in, then the graph")

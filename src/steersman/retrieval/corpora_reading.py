@@ -199,6 +199,7 @@ def ready(
     rerankers: Mapping[str, Reranker] | None = None,
     *,
     check: bool = False,
+    wait_s: float | None = None,
 ) -> Opened:
     """Return a searcher over what was loaded; it makes the keyword index, which takes a while.
 
@@ -207,6 +208,7 @@ def ready(
         embedders: by name; the corpus's is asked when the first query comes.
         rerankers: that a search may name; None: ``cosine``, where there is an embedder.
         check: ask for the embedder at once.
+        wait_s: how long a query waits until the embedder is made; None: as long as it takes.
 
     Returns:
         What can be searched.
@@ -220,7 +222,8 @@ def ready(
     embedder = None
     if loaded.vectors is not None and corpus.embedder and corpus.embedder_name:
         embedder = CorpusEmbedder(
-            embedders, corpus.embedder, corpus.embedder_name, loaded.vectors.size
+            *(embedders, corpus.embedder, corpus.embedder_name, loaded.vectors.size),
+            wait_s=wait_s,
         )
         if check:
             embedder.check()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
-from steersman.errors import DataError, InputError
+from steersman.errors import BackendError, BackendUnavailableError, DataError, InputError
 from steersman.retrieval.dense import MiniLM
 from steersman.retrieval.served_embedder import ServedEmbedder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from steersman.retrieval.dense import Embedder
 
+_AGAIN_S = 60.0
+_REST_S = 5.0
 _ALLOWED = "allowed are minilm, none, or the URL of an OpenAI-compatible server such as "
 _ALLOWED += "http://127.0.0.1:8080/v1#model"
 
@@ -40,52 +44,91 @@ def check_embedder_name(name: str) -> None:
 
 
 class Embedders:
-    """Embedders by name; several threads may ask.
+    """Embedders by name, each made once; several threads may ask.
+
+    Making one may take long, since models are fetched, so it is done by a thread of its own.
 
     Args:
         home: directory of the caches of models, see `state_directory`.
         own: further embedders by the names that they are to have.
+        served: options of `ServedEmbedder` for those behind a URL, such as ``timeout_s``.
+        clock: seconds that never step back.
 
     >>> Embedders().get("glove")
     Traceback (most recent call last):
     steersman.errors.InputError: the embedder is 'glove'; allowed are minilm, none, ...
     """
 
-    def __init__(self, home: Path | None = None, own: Mapping[str, Embedder] | None = None) -> None:
+    def __init__(
+        self,
+        home: Path | None = None,
+        own: Mapping[str, Embedder] | None = None,
+        *,
+        served: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._home = home
+        self._served = dict(served or {})
+        self._clock = clock
         self._made: dict[str, Embedder] = dict(own or {})
+        self._making: dict[str, tuple[Future[Embedder], float]] = {}
         self._turn = threading.Lock()
 
     def __contains__(self, name: str) -> bool:
         """Return whether an embedder of this name was given or made."""
         return name in self._made
 
-    def get(self, name: str) -> Embedder:
+    def get(self, name: str, *, wait_s: float | None = None) -> Embedder:
         """Return the embedder of a name.
 
         Args:
             name: ``minilm``, a URL, or one's own.
+            wait_s: how long to wait until it is made; what failed is then made again once a
+                minute. None: as long as it takes, and what failed is made again at once.
 
         Returns:
             The same one every time.
 
         Raises:
             InputError: there is no such embedder.
-            DataError: it cannot be made here; the message says what to install.
+            DataError: it cannot be made here, and the message says what to install; or it is not
+                made yet.
             BackendError: the server does not answer.
         """
-        with self._turn:
-            if name not in self._made:
-                self._made[name] = self._make(name)
-            return self._made[name]
-
-    def _make(self, name: str) -> Embedder:
+        made = self._made.get(name)
+        if made is not None:
+            return made
         check_embedder_name(name)
-        if name == "minilm":
-            return MiniLM(self._home)
         if name == "none":
             raise InputError("the embedder is none; nothing can be embedded with it")
-        return ServedEmbedder(name)
+        try:
+            return self._begun(name, 0.0 if wait_s is None else _AGAIN_S).result(wait_s)
+        except TimeoutError as error:
+            raise DataError(f"the embedder {name} is being made; try again in a moment") from error
+
+    def _begun(self, name: str, again_s: float) -> Future[Embedder]:
+        with self._turn:
+            begun, at = self._making.get(name, (None, 0.0))
+            failed = begun is not None and begun.done() and begun.exception() is not None
+            if begun is None or (failed and self._clock() - at >= again_s):
+                begun = Future()
+                self._making[name] = begun, self._clock()
+                # A daemon: who fetches a model does not keep a program from ending.
+                work = threading.Thread(target=self._make, args=(name, begun), daemon=True)
+                work.start()
+            return begun
+
+    def _make(self, name: str, made: Future[Embedder]) -> None:
+        try:
+            if name == "minilm":
+                embedder: Embedder = MiniLM(self._home)
+            else:
+                embedder = ServedEmbedder(name, **self._served)
+        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+            made.set_exception(error)
+        else:
+            self._made[name] = embedder
+            made.set_result(embedder)
 
 
 class CorpusEmbedder:
@@ -98,11 +141,25 @@ class CorpusEmbedder:
         spec: how the corpus names its embedder.
         name: what tells the vectors of the corpus from all others.
         size: how many numbers they have.
+        wait_s: how long a query waits until the embedder is made; None: as long as it takes.
+        clock: seconds that never step back.
 
     No doctest: it needs a corpus; ``tests/retrieval/test_corpora.py`` shows it.
     """
 
-    def __init__(self, embedders: Embedders, spec: str, name: str, size: int) -> None:
+    def __init__(
+        self,
+        embedders: Embedders,
+        spec: str,
+        name: str,
+        size: int,
+        *,
+        wait_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wait_s = wait_s
+        self._clock = clock
+        self._rests: tuple[float, str] | None = None
         self.name = name
         self.size = size
         self._embedders = embedders
@@ -118,7 +175,7 @@ class CorpusEmbedder:
             DataError: it cannot be had, or it is another than it was.
         """
         try:
-            found = self._embedders.get(self._spec)
+            found = self._embedders.get(self._spec, wait_s=self._wait_s)
         except InputError as error:
             raise DataError(f"the corpus cannot be searched by meaning: {error}") from error
         if (found.name, found.size) != (self.name, self.size):
@@ -140,6 +197,15 @@ class CorpusEmbedder:
 
         Raises:
             DataError: as `check`.
-            BackendError: the server does not answer.
+            BackendError: the server does not answer, or did not a moment ago: it is left alone for
+                five seconds, so that not every query waits for it.
         """
-        return self.check().encode(texts)
+        if self._rests is not None and self._clock() < self._rests[0]:
+            raise BackendUnavailableError(self._rests[1])
+        try:
+            rows = self.check().encode(texts)
+        except BackendError as error:
+            self._rests = self._clock() + _REST_S, str(error)
+            raise
+        self._rests = None
+        return rows

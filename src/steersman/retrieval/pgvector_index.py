@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from steersman.retrieval.ranked import ordered
 from steersman.store import AWAY, as_tenant, search_hnsw
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
     from uuid import UUID
 
     from numpy.typing import NDArray
 
     from steersman.store import Database
+
+T = TypeVar("T")
 
 
 class PgvectorIndex:
@@ -62,8 +64,7 @@ class PgvectorIndex:
         self._database, self._tenant = database, tenant
         self._corpus, self._revision = corpus, revision
         self._breadth, self._timeout_s = breadth, timeout_s
-        self._connection: Any = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._line: _Line | None = None
         self._turn = threading.Lock()
 
     def __len__(self) -> int:
@@ -102,16 +103,15 @@ class PgvectorIndex:
     def close(self) -> None:
         """Close the connection and end the thread; both are made again when needed."""
         with self._turn:
-            loop, self._loop = self._loop, None
-            connection, self._connection = self._connection, None
-            if loop is not None:
-                loop.call_soon_threadsafe(_end, loop, connection)
+            line, self._line = self._line, None
+            if line is not None:
+                line.end()
 
     def __del__(self) -> None:
         """Leave no thread behind when a revision is forgotten."""
-        loop = getattr(self, "_loop", None)
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(_end, loop, self._connection)
+        line = getattr(self, "_line", None)
+        if line is not None:
+            line.end()
 
     def _found(self, query: NDArray[np.float32], k: int) -> list[tuple[int, float]]:
         """Ask for more until there are enough that were not left out as near duplicates."""
@@ -125,44 +125,66 @@ class PgvectorIndex:
 
     def _ask(self, query: NDArray[np.float32], k: int) -> list[tuple[bytes, float]]:
         with self._turn:
-            if self._loop is None:
-                self._loop = _loop_of_its_own()
-            work = asyncio.run_coroutine_threadsafe(self._searched(query, k), self._loop)
-            return work.result()
+            if self._line is None:
+                self._line = _Line(self._database, self._timeout_s)
+            line = self._line
+            return line.run(self._searched(line, query, k))
 
-    async def _searched(self, query: NDArray[np.float32], k: int) -> list[tuple[bytes, float]]:
+    async def _searched(
+        self, line: _Line, query: NDArray[np.float32], k: int
+    ) -> list[tuple[bytes, float]]:
         try:
             async with asyncio.timeout(self._timeout_s):
-                if self._connection is None or self._connection.is_closed():
-                    self._connection = await self._database.connect("app", timeout=self._timeout_s)
-                async with as_tenant(self._connection, self._tenant):
+                connection = await line.connected()
+                async with as_tenant(connection, self._tenant):
                     return await search_hnsw(
-                        *(self._connection, self._tenant, self._corpus, self._revision),
+                        *(connection, self._tenant, self._corpus, self._revision),
                         *(query, k),
                         breadth=max(self._breadth, min(k, 1000)),
                     )
         except AWAY as error:
-            if self._connection is not None:
-                self._connection.terminate()
+            line.drop()
             message = f"PostgreSQL finds no vectors: {error!r:.300}; "
             raise StoreError(message + "`steersman doctor` tells what is wrong") from error
 
 
-def _loop_of_its_own() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
+class _Line:
+    """A connection, and the thread with an event loop that it belongs to.
 
-    def live() -> None:
+    The thread holds this object, so the connection outlives an index that is forgotten until it
+    was closed where it belongs.
+    """
+
+    def __init__(self, database: Database, timeout_s: float) -> None:
+        self._database, self._timeout_s = database, timeout_s
+        self._connection: Any = None
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._live, name="pgvector", daemon=True).start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def connected(self) -> Any:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._database.connect("app", timeout=self._timeout_s)
+        return self._connection
+
+    def drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+    def end(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self.drop()
+        # The socket is closed in the loop's next round, so that one must come.
+        self._loop.call_soon(self._loop.call_soon, self._loop.stop)
+
+    def _live(self) -> None:
         try:
-            loop.run_forever()
+            self._loop.run_forever()
         finally:
-            loop.close()
-
-    threading.Thread(target=live, name="pgvector", daemon=True).start()
-    return loop
-
-
-def _end(loop: asyncio.AbstractEventLoop, connection: Any) -> None:
-    if connection is not None:
-        connection.terminate()
-    # The socket is closed in the loop's next round, so that one must come.
-    loop.call_soon(loop.call_soon, loop.stop)
+            self._loop.close()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "STEERSMAN_EMBEDDINGS_API_KEY"
 _BATCH = 64
 _MAX_BYTES = 64 << 20
+_PART = 1 << 16
 _MAX_NUMBERS = 65_536
 _LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
@@ -109,7 +110,7 @@ class ServedEmbedder:
                 preload_content=False,
             )
             with answer:
-                data: bytes = answer.read(_MAX_BYTES + 1)
+                data = self._read(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             message = f"{self._address} gives no embeddings: {error!r:.300}; check the address, "
             raise BackendUnavailableError(message + "and that the server runs") from error
@@ -118,6 +119,16 @@ class ServedEmbedder:
         if answer.status != 200:
             raise self._refused(answer.status, answer.headers.get("retry-after", ""), data)
         return data
+
+    def _read(self, answer: Any) -> bytes:
+        """Return the body; a server that sends it in drops does not hold its reader."""
+        until = time.monotonic() + self._timeout_s
+        data = bytearray()
+        while len(data) <= _MAX_BYTES and (part := answer.read1(_PART)):
+            data += part
+            if time.monotonic() > until:
+                raise TimeoutError(f"no whole answer in {self._timeout_s:g} s")
+        return bytes(data)
 
     def _refused(self, status: int, after: str, data: bytes) -> Exception:
         said = data[:200].decode("utf-8", "replace")

@@ -103,6 +103,11 @@ class Settings(msgspec.Struct, frozen=True):
         return cls(process, exchange, token, corpora_bytes=_bytes("STEERSMAN_CORPORA_BYTES"))
 
 
+def _embedders(home: Path) -> Embedders:
+    """Return embedders of queries, which are asked once and not for long: words do without."""
+    return Embedders(home, served={"timeout_s": 2.0, "tries": 1})
+
+
 def _bytes(name: str) -> int:
     """Return a number of bytes that the environment names."""
     said = os.environ.get(name) or str(_CORPORA_BYTES)
@@ -365,7 +370,7 @@ async def assemble(
     verified = Verified(home)
     stack.callback(verified.close)
     beside = Exchange(home / BESIDE, "")
-    service = Service(database, pool, secret, settings, verified, beside, Embedders(home))
+    service = Service(database, pool, secret, settings, verified, beside, _embedders(home))
     service.start()
 
     async def close() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from steersman.errors import (
     DataError,
     InputError,
     MissingCorpusError,
+    SteersmanError,
     StoreError,
 )
 from steersman.retrieval import Place, SearchSettings, find_place, load, one_view, ready
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
-    from steersman.retrieval import Embedders, Found, Opened
+    from steersman.retrieval import Embedders, Found, Loaded, Opened
     from steersman.service.corpus_cache import CorpusCache
     from steersman.service.http import Request
     from steersman.service.metrics import Metrics
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _BYTES = 256 * 1024
 _MOST_WAITING = 64
+_EMBEDDER_S = 5.0
 _MOST_CHARACTERS = 100_000
 _MOST_ALSO = 20
 
@@ -216,7 +218,16 @@ async def load_corpus(
             loaded = await load(connection, database, tenant, place)
     finally:
         await connection.close()
-    return await asyncio.to_thread(ready, loaded, embedders)
+    return await asyncio.to_thread(_ready, loaded, embedders)
+
+
+def _ready(loaded: Loaded, embedders: Embedders) -> Opened:
+    opened = ready(loaded, embedders, wait_s=0.0)
+    if loaded.vectors is not None and loaded.place.corpus.embedder:
+        # The first search is to have it; whatever fails is told again by the search itself.
+        with suppress(SteersmanError):
+            embedders.get(loaded.place.corpus.embedder, wait_s=_EMBEDDER_S)
+    return opened
 
 
 def _answer(name: str, opened: Opened, found: Found) -> SearchAnswer:

@@ -1,0 +1,120 @@
+"""Embedders are made once, beside who asks, and one that fails is left alone for a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from steersman.errors import BackendUnavailableError, DataError, InputError
+from steersman.retrieval import Embedders, check_embedder_name
+from steersman.retrieval.embedders import CorpusEmbedder
+from tests.retrieval.hashed_words import HashedWords
+from tests.retrieval.test_served_embedder import embeddings_server
+
+
+class Failing(HashedWords):
+    """An embedder that is away until it is told otherwise."""
+
+    away, calls = True, 0
+
+    def encode(self, texts):
+        self.calls += 1
+        if self.away:
+            raise BackendUnavailableError("the embedder is away")
+        return super().encode(texts)
+
+
+class Slow:
+    """Stands where MiniLM is made: it takes a while, or fails."""
+
+    name, size = "slow", 4
+    gate, made = threading.Event(), 0
+    error = None
+
+    def __init__(self, home):
+        type(self).made += 1
+        assert self.gate.wait(30)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Return what MiniLM is made by."""
+
+    class Own(Slow):
+        gate = threading.Event()
+
+    monkeypatch.setattr("steersman.retrieval.embedders.MiniLM", Own)
+    yield Own
+    Own.gate.set()
+
+
+def test_who_does_not_wait_is_told_and_it_is_made_once(slow):
+    embedders = Embedders()
+    for _ in range(3):
+        with pytest.raises(DataError, match="is being made"):
+            embedders.get("minilm", wait_s=0.0)
+    slow.gate.set()
+    assert embedders.get("minilm") is embedders.get("minilm", wait_s=0.0)
+    assert slow.made == 1
+    assert "minilm" in embedders
+
+
+def test_what_failed_is_made_again_once_a_minute_and_at_once_for_who_waits(slow):
+    now = [0.0]
+    embedders = Embedders(clock=lambda: now[0])
+    slow.error = DataError("no wheel")
+    slow.gate.set()
+    for _ in range(3):
+        with pytest.raises(DataError, match="no wheel"):
+            embedders.get("minilm", wait_s=30.0)
+    assert slow.made == 1
+    now[0] = 61.0
+    with pytest.raises(DataError, match="no wheel"):
+        embedders.get("minilm", wait_s=30.0)
+    with pytest.raises(DataError, match="no wheel"):
+        embedders.get("minilm")
+    assert slow.made == 3
+    slow.error = None
+    assert embedders.get("minilm").name == "slow"
+
+
+def test_one_that_is_away_is_left_alone_for_a_moment():
+    now = [0.0]
+    failing = Failing()
+    embedders = Embedders(own={"x": failing})
+    embedder = CorpusEmbedder(embedders, "x", failing.name, failing.size, clock=lambda: now[0])
+    for _ in range(3):
+        with pytest.raises(BackendUnavailableError, match="is away"):
+            embedder.encode(["a"])
+    assert failing.calls == 1
+    failing.away = False
+    now[0] = 5.0
+    np.testing.assert_array_equal(embedder.encode(["a"]), HashedWords().encode(["a"]))
+
+
+def test_a_server_in_drops_does_not_hold_who_asks():
+    with embeddings_server() as server:
+        server.drops_s = 0.05
+        embedders = Embedders(served={"timeout_s": 0.3, "tries": 1})
+        begun = time.monotonic()
+        with pytest.raises(BackendUnavailableError):
+            embedders.get(server.url)
+        assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("name", ["", "word2vec", "MINILM", "ftp://x"])
+def test_other_names_are_told(name):
+    with pytest.raises(InputError, match="allowed are minilm"):
+        check_embedder_name(name)
+    with pytest.raises(InputError, match="allowed are minilm"):
+        Embedders().get(name)
+
+
+def test_none_embeds_nothing():
+    with pytest.raises(InputError, match="nothing can be embedded"):
+        Embedders().get("none")
