@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.retrieval.stemming import stem
-from steersman.retrieval.terms import query_terms, terms
+from steersman.retrieval.terms import query_terms
 
 # From the vocabulary that Snowball publishes with its English stemmer, and its special cases.
 PUBLISHED = """
@@ -47,7 +47,7 @@ def test_what_is_no_english_word_stays(word):
 
 
 def test_names_of_programmers_are_taken_apart_and_stemmed():
-    assert terms("getUserConnections()") == ["get", "user", "connect"]
+    assert query_terms("getUserConnections()") == ["get", "user", "connect"]
 
 
 def test_a_query_of_function_words_alone_keeps_them():

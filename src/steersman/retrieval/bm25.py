@@ -41,8 +41,8 @@ class Bm25:
         documents: Texts; at least one.
         k1: Saturation of term frequency, ≥ 0.
         b: Strength of the length normalisation, in [0, 1].
-        terms: Makes a document the list of what it is indexed by.
-        query_terms: Makes a query the list of what is looked up; ``None`` for ``terms``.
+        stem: Makes a word of a document what it is indexed by; by default it stays itself.
+        query_terms: Makes a query the list of what is looked up.
 
     Raises:
         InputError: No document.
@@ -62,8 +62,8 @@ class Bm25:
         *,
         k1: float = 1.5,
         b: float = 0.75,
-        terms: Callable[[str], list[str]] = words,
-        query_terms: Callable[[str], list[str]] | None = None,
+        stem: Callable[[str], str] = str,
+        query_terms: Callable[[str], list[str]] = words,
     ) -> None:
         if not documents:
             raise InputError("documents is empty; BM25 needs at least one text to rank")
@@ -73,9 +73,9 @@ class Bm25:
             message = "BM25 needs the package bm25s; install it with: pip install 'steersman[rag]'"
             raise DataError(message) from missing
         self._size = len(documents)
-        self._query_terms = query_terms or terms
+        self._query_terms = query_terms
         self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
-        self._index.index([terms(text) or [""] for text in documents], show_progress=False)
+        self._index.index(_numbered(documents, stem), show_progress=False)
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """Scores of all documents.
@@ -106,3 +106,19 @@ class Bm25:
         """
         found = best(self.scores(query), k)
         return found.first(int(np.count_nonzero(found.scores > 0)))
+
+
+def _numbered(
+    documents: Sequence[str], stem: Callable[[str], str]
+) -> tuple[list[list[int]], dict[str, int]]:
+    """The documents' words as numbers, each word stemmed once, and the numbers of the stems."""
+    numbers: dict[str, int] = {"": 0}
+    known: dict[str, int] = {}
+    rows = []
+    for text in documents:
+        found = words(text)
+        for word in found:
+            if word not in known:
+                known[word] = numbers.setdefault(stem(word), len(numbers))
+        rows.append([known[word] for word in found] or [0])
+    return rows, numbers

@@ -13,7 +13,8 @@ from steersman.retrieval.engines import Engines, Failures
 from steersman.retrieval.linking import Expanding
 from steersman.retrieval.scored import Scored
 from steersman.retrieval.search_settings import SearchSettings
-from steersman.retrieval.terms import query_terms, terms
+from steersman.retrieval.stemming import stem
+from steersman.retrieval.terms import query_terms
 from steersman.retrieval.vectors import ExactIndex
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def passage_index(texts: Sequence[str]) -> Bm25:
 
     No doctest: it needs an extra; ``tests/retrieval/test_searcher.py`` shows it.
     """
-    return Bm25(texts, k1=_K1, terms=terms, query_terms=query_terms)
+    return Bm25(texts, k1=_K1, stem=stem, query_terms=query_terms)
 
 
 def _dense(

@@ -1,4 +1,4 @@
-"""What passages are indexed by: the stems of their words, and of a query those that tell.
+"""What is looked up for a query among passages: the stems of those words that tell something.
 
 The assistant's tools are found by whole words (`words`), as was recorded; passages by stems. This
 was chosen on the training questions of scifact and hotpotqa: nDCG@10 of BM25 is .671 and .763 with
@@ -18,21 +18,6 @@ of on only or other our over she should so some such than that the their then th
 this to under was we were what when where which who whom whose why will with would you your
 """
 _FUNCTION_WORDS = frozenset(_SPOKEN.split())
-
-
-def terms(text: str) -> list[str]:
-    """Return what a passage is indexed by.
-
-    Args:
-        text: any text.
-
-    Returns:
-        Stems in the order of their words, repeats kept.
-
-    >>> terms("The wings of aeroplanes")
-    ['the', 'wing', 'of', 'aeroplan']
-    """
-    return [stem(word) for word in words(text)]
 
 
 def query_terms(text: str) -> list[str]:
