@@ -31,6 +31,9 @@ def link_entities(passages: Sequence[Passage]) -> Links:
     Args:
         passages: of one collection.
 
+    Returns:
+        Links of all these passages, of kind `ENTITY`.
+
     No doctest: passages take many lines; ``tests/retrieval/test_linking.py`` shows it.
     """
     named_by: dict[str, list[int]] = defaultdict(list)
@@ -56,6 +59,9 @@ def link_passages(passages: Sequence[Passage]) -> Links:
 
     Args:
         passages: of one collection.
+
+    Returns:
+        Links of all these passages.
 
     No doctest: passages take many lines; ``tests/retrieval/test_linking.py`` shows it.
     """

@@ -171,6 +171,9 @@ def link_titles(passages: Sequence[Passage]) -> Links:
     Args:
         passages: of one collection; a document is led to by its first passage.
 
+    Returns:
+        Links of all these passages, of kind `TITLE`.
+
     No doctest: passages take many lines; ``tests/retrieval/test_linking.py`` shows it.
     """
     titles = _Titles(passages)

@@ -46,6 +46,9 @@ class PairWeights:
         Args:
             folder: that holds them.
 
+        Returns:
+            What they hold; without a ``config.json`` it has no labels.
+
         Raises:
             DataError: a file is missing, too large or not what it should be.
 
