@@ -152,7 +152,7 @@ def _publishing(options: Options) -> Iterator[Figure]:
         publisher = _publisher(folder)
 
         def publish() -> None:
-            publisher.publish(*_shipped(policy.state(), next(versions)))
+            publisher.publish(*_shipped(policy.state(), next(versions)), standing="released")
 
         calls: dict[str, Callable[[], object]] = {
             "publish": publish,
@@ -169,7 +169,7 @@ def _loading(options: Options) -> Iterator[Figure]:
     with TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         publisher = _publisher(folder)
-        publisher.publish(*_shipped(state, 1))
+        publisher.publish(*_shipped(state, 1), standing="released")
         root = publisher.keys.trusted_root.read_bytes()
         _save_flushed(folder, state)
         address = stack.enter_context(_served(folder / "registry"))

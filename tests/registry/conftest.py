@@ -95,9 +95,9 @@ class World:
         options = {"clock": self.clock, "keep": self.keep, **options}
         return Publisher(place or self.place, self.keys, **options)
 
-    def publish(self, *versions, **options):
+    def publish(self, *versions, standing="released", **options):
         for version in versions:
-            self.publisher().publish(*snapshot_of(version, **options))
+            self.publisher().publish(*snapshot_of(version, **options), standing=standing)
 
     def consumer(self, source=None, *, cache="cache", root=None, **options):
         # Nothing is refreshed unless a test says so.

@@ -373,7 +373,8 @@ def test_a_signed_state_that_is_none_is_refused(world):
     """A thief of all online keys can sign anything; what is no state is still not loaded."""
     world.publish("0.1.0", "0.1.1")
     _, description = snapshot_of("0.1.9")
-    world.publisher().publish(b"\x28\xb5\x2f\xfd not a frame", description)
+    bad = b"\x28\xb5\x2f\xfd not a frame"
+    world.publisher().publish(bad, description, standing="released")
     consumer = world.consumer()
     with pytest.raises(VerificationError, match="the snapshot"):
         consumer.load("assistant", "route", "0.1.9")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from steersman.registry.place import DirectoryPlace, Held, Place
     from steersman.registry.reference import Reference
     from steersman.registry.repository import Publisher
+    from steersman.registry.standings import Standing
     from steersman.registry.updating import Refreshed
     from steersman.registry.writing import Freshness
 
@@ -49,6 +50,7 @@ __all__ = [
     "Publisher",
     "Reference",
     "Refreshed",
+    "Standing",
     "Version",
     "change_between",
     "check_state",
@@ -79,6 +81,7 @@ _HOMES = {
     "keys": "Keys",
     "writing": "Freshness",
     "repository": "Publisher",
+    "standings": "Standing",
     "comparing": "Diff diff",
     "paired": "OffPolicyDelta off_policy_delta",
     "reference": "Reference",

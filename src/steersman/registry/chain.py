@@ -14,10 +14,13 @@ from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Metadata, Root, Snapshot, TargetFile, Targets, Timestamp
 
 from steersman.errors import VerificationError
+from steersman.registry.standings import signed_standing
 from steersman.registry.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from steersman.registry.standings import Standing
 
     Fetch = Callable[[str, int], bytes | None]
 
@@ -49,6 +52,7 @@ class Release(NamedTuple):
         state: the target that holds the state.
         description: the target that describes it.
         number: grows with every publication.
+        standing: its mark; None: it was signed without one.
     """
 
     skill: str
@@ -57,6 +61,7 @@ class Release(NamedTuple):
     state: TargetFile
     description: TargetFile
     number: int
+    standing: Standing | None
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,8 @@ def releases(targets: Targets) -> Iterator[Release]:
         skill, point, version = found.group(1, 2, 3)
         described = targets.targets.get(f"{skill}/{point}/{version}/{DESCRIPTION}")
         if described is not None and _well_hashed(described):
-            yield Release(skill, point, Version.of(version), target, described, _number(target))
+            number, standing = _number(target), signed_standing(target)
+            yield Release(skill, point, Version.of(version), target, described, number, standing)
 
 
 def file_of(target: TargetFile) -> str:

@@ -25,6 +25,7 @@ from steersman.registry.files import SignedFiles
 from steersman.registry.place import MAX_FILE, read_file
 from steersman.registry.signing import at
 from steersman.registry.snapshot import check_state, unpack_snapshot
+from steersman.registry.standings import offered, standings_of
 from steersman.registry.states import unpack_state
 from steersman.registry.updating import Following
 from steersman.registry.versions import Version
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from steersman.registry.chain import Release
     from steersman.registry.description import Description
+    from steersman.registry.standings import Standing
     from steersman.registry.updating import Known, Refreshed
 
     State = Mapping[str, NDArray[Any]]
@@ -160,7 +162,7 @@ class Consumer:
         return sorted({(it.skill, it.point) for it in releases(self._known().chain.targets)})
 
     def versions(self, skill: str, point: str) -> list[str]:
-        """Return the versions that are published, the newest first.
+        """Return the versions that are published, the newest first; candidates are among them.
 
         Args:
             skill: of the decision point.
@@ -170,6 +172,24 @@ class Consumer:
             SnapshotError: nothing verified, or too long ago.
         """
         return [str(it.version) for it in self._releases(self._known(), skill, point, self._major)]
+
+    def standings(self, skill: str, point: str) -> dict[str, Standing]:
+        """Return what each published version is, the newest first.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+
+        Returns:
+            ``"candidate"``: untried or on trial; ``"released"``: it serves, or did, and is what
+            `load` takes; ``"rolled_back"``: it was tried and taken back. Where nothing of the
+            point is marked, as earlier releases published it, all count as released.
+
+        Raises:
+            SnapshotError: nothing verified, or too long ago.
+        """
+        marks = standings_of(self._releases(self._known(), skill, point, None))
+        return {version: marks[version] for version in self.versions(skill, point)}
 
     def describe(self, skill: str, point: str, version: str) -> Description:
         """Return what was signed about a version.
@@ -208,6 +228,7 @@ class Consumer:
         point: str,
         version: str | None = None,
         *,
+        candidates: bool = False,
         among: Collection[str] | None = None,
     ) -> Loaded:
         """Return a state that verified.
@@ -215,34 +236,35 @@ class Consumer:
         Args:
             skill: of the decision point.
             point: its name.
-            version: a published one; None: the newest that can be had, of the right major version.
-            among: without ``version``: the only ones that will do; None: any.
+            version: a published one, whatever it is marked as; None: the newest released one that
+                can be had, of the right major version.
+            candidates: without ``version``: whether those will do that are untried or on trial;
+                what was rolled back does not.
+            among: without ``version``: the only ones that will do, whatever they are marked as;
+                None: as they are marked.
 
         Returns:
             The state; with ``reasons`` if newer ones could not be had.
 
         Raises:
-            MissingSnapshotError: there is no such version, or its files are gone.
+            MissingSnapshotError: there is no such version, none is released, or its files are gone.
             VerificationError: it does not verify, or nothing of the registry ever did.
             StaleError: nothing of the registry verified for longer than ``max_age_days``.
         """
         known = self._known()
         if version is not None:
             return self._load(known, self._named(known, skill, point, version), (), chosen=False)
-        found = self._releases(known, skill, point, self._major_for(skill, point))
-        found = [it for it in found if among is None or str(it.version) in among]
+        found = self._wanted(known, skill, point, candidates=candidates, among=among)
         reasons = list(self._following.last.reasons) if self._following.last else []
         tried: list[str] = []
         for release in found:
             try:
-                return self._load(known, release, (*reasons, *tried), chosen=True)
+                return self._load(known, release, (*reasons, *tried), chosen=not candidates)
             except SnapshotError as error:
                 _log.warning("%s/%s %s: %s", skill, point, release.version, error)
                 tried.append(str(error))
         if not found:
-            wanted = "" if among is None else " that will do"
-            message = f"no version of {skill}/{point}{wanted} is published; publish one"
-            raise MissingSnapshotError(message)
+            raise self._none(known, skill, point, chosen=candidates or among is not None)
         message = f"no version of {skill}/{point} can be loaded: {'; '.join(tried)}"
         raise VerificationError(message)
 
@@ -254,6 +276,7 @@ class Consumer:
         *,
         prior: Callable[[], State],
         warm_start: Path | None = None,
+        candidates: bool = False,
     ) -> Loaded:
         """Return a state in any case: verified, else the warm start, else the prior.
 
@@ -264,9 +287,10 @@ class Consumer:
             prior: makes the state that has learned nothing.
             warm_start: a file of ``pack_snapshot`` or ``pack_state`` that is trusted as it lies
                 there; checked, but not signed.
+            candidates: as for `load`.
         """
         try:
-            return self.load(skill, point, version)
+            return self.load(skill, point, version, candidates=candidates)
         except RegistryError as error:
             reasons = [str(error)]
         if warm_start is not None:
@@ -286,31 +310,35 @@ class Consumer:
         stop: threading.Event,
         points: Sequence[tuple[str, str]] | None = None,
         on_gone: Callable[[str, str, str], None] = lambda _skill, _point, _version: None,
+        candidates: bool = False,
     ) -> None:
-        """Call back with every new version, until stopped; at first with what there is.
+        """Call back with every new released version, until stopped; at first with what there is.
 
-        A version that was retracted is followed by the one before it. What cannot be loaded is
-        logged and tried again; what a callback raises ends the watch.
+        A version that was retracted or rolled back is followed by the one before it. What cannot
+        be loaded is logged and tried again; what a callback raises ends the watch.
 
         Args:
             on_new: is given the loaded version.
             interval_s: seconds between two looks.
             stop: ends it when it is set.
             points: skill and name of each decision point that matters; None: all.
-            on_gone: is given skill, point and version where what was loaded was retracted and
-                nothing is left of the point: begin again from a prior.
+            on_gone: is given skill, point and version where what was loaded was retracted or
+                rolled back and nothing is left of the point: begin again from a prior.
+            candidates: as for `load`.
         """
         told: dict[tuple[str, str], str] = {}
         while not stop.is_set():
             self.refresh()
             for skill, point in self._watched(points):
-                loaded = self._news(skill, point, told.get((skill, point)))
+                loaded = self._news(skill, point, told.get((skill, point)), candidates=candidates)
                 if loaded is not None and loaded.description is not None:
                     told[skill, point] = loaded.description.version
                     on_new(loaded)
-            for skill, point in [place for place in told if self._is_gone(*place)]:
+            for skill, point in [
+                place for place in told if self._is_gone(*place, candidates=candidates)
+            ]:
                 version = told.pop((skill, point))
-                _log.warning("%s/%s %s was retracted, and no other is left", skill, point, version)
+                _log.warning("%s/%s %s was taken back, and no other is left", skill, point, version)
                 on_gone(skill, point, version)
             stop.wait(interval_s)
 
@@ -321,19 +349,21 @@ class Consumer:
             _log.warning("nothing can be watched: %s", error)
             return ()
 
-    def _is_gone(self, skill: str, point: str) -> bool:
+    def _is_gone(self, skill: str, point: str, *, candidates: bool) -> bool:
         """Return whether a registry that is believed offers nothing of a point."""
         try:
-            return not self._releases(self._known(), skill, point, self._major)
+            return not self._wanted(
+                self._known(), skill, point, candidates=candidates, any_major=self._major is None
+            )
         except SnapshotError:  # what verified last is all that is known
             return False
 
-    def _news(self, skill: str, point: str, told: str | None) -> Loaded | None:
+    def _news(self, skill: str, point: str, told: str | None, *, candidates: bool) -> Loaded | None:
         try:
-            found = self._releases(self._known(), skill, point, self._major_for(skill, point))
+            found = self._wanted(self._known(), skill, point, candidates=candidates)
             if not found or str(found[0].version) == told:
                 return None
-            loaded = self.load(skill, point)
+            loaded = self.load(skill, point, candidates=candidates)
         except SnapshotError as error:
             _log.warning("%s/%s cannot be loaded: %s", skill, point, error)
             return None
@@ -372,11 +402,45 @@ class Consumer:
         ours = [it for it in ours if major is None or it.version.major == major]
         return sorted(ours, key=lambda it: it.version, reverse=True)
 
-    def _major_for(self, skill: str, point: str) -> int | None:
+    def _wanted(
+        self,
+        known: Known,
+        skill: str,
+        point: str,
+        *,
+        candidates: bool,
+        among: Collection[str] | None = None,
+        any_major: bool = False,
+    ) -> list[Release]:
+        """Return the versions that will do where none is named, the newest first."""
+        found = self._releases(known, skill, point, None)
+        marks = standings_of(found)
+        will_do = offered(marks, candidates=candidates) if among is None else among
+        major = None if any_major else self._major_for(skill, point, marks)
+        return [
+            it for it in found if str(it.version) in will_do and major in {None, it.version.major}
+        ]
+
+    def _none(self, known: Known, skill: str, point: str, *, chosen: bool) -> MissingSnapshotError:
+        name, found = f"{skill}/{point}", self._releases(known, skill, point, self._major)
+        message = f"no version of {name}{' that will do' * bool(found)} is published; publish one"
+        if found and not chosen:
+            message = (
+                f"no version of {name} is released, of {len(found)} that are published, the newest "
+                f"{found[0].version}; promote one, name the one you want, or take `candidates`"
+            )
+        return MissingSnapshotError(message)
+
+    def _major_for(self, skill: str, point: str, marks: Mapping[str, Standing]) -> int | None:
+        """Return the major of what was chosen first; a candidate that was does not count."""
         if self._major is not None:
             return self._major
-        chosen = [it for it in self._cache.good(skill, point) if it.chosen]
-        return Version.of(chosen[0].version).major if chosen else None
+        chosen = [
+            it.version
+            for it in self._cache.good(skill, point)
+            if it.chosen and marks.get(it.version, "released") == "released"
+        ]
+        return Version.of(chosen[0]).major if chosen else None
 
     def _named(self, known: Known, skill: str, point: str, version: str) -> Release:
         for release in self._releases(known, skill, point, self._major):

@@ -24,17 +24,19 @@ from steersman.registry.place import MAX_FILE
 from steersman.registry.reading import Trusting
 from steersman.registry.rotation import Rotation
 from steersman.registry.signing import at, first_root, root_signers, sign
+from steersman.registry.standings import STANDINGS, put_standing, standings_of
 from steersman.registry.versions import Version
 from steersman.registry.writing import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from tuf.api.metadata import Root
 
     from steersman.registry.chain import Chain, Release
     from steersman.registry.keys import Keys, Role
     from steersman.registry.place import Place
+    from steersman.registry.standings import Standing
     from steersman.registry.writing import Freshness
 
 
@@ -120,7 +122,12 @@ class Publisher:
         return roots_there[-1]
 
     def publish(
-        self, data: bytes, description: Description, *, needed: Collection[str] = ()
+        self,
+        data: bytes,
+        description: Description,
+        *,
+        needed: Collection[str] = (),
+        standing: Standing = "candidate",
     ) -> Description:
         """Publish a version; publishing it again changes nothing.
 
@@ -128,12 +135,15 @@ class Publisher:
             data: of ``pack_snapshot``.
             description: of its state; what only the place knows is added.
             needed: versions of the point that stay however old they are: what serves, and the
-                arms of a rollout.
+                arms of a rollout. What consumers load without naming a version stays too.
+            standing: what it is: consumers load a candidate only where they name it or ask for
+                candidates. One that is published already keeps its mark; `mark` changes it.
 
         Returns:
             The description as it was signed: with size, hash, url and etag.
 
         Raises:
+            InputError: no such standing.
             VerificationError: this version was published with other bytes, or is of another
                 tenant, or is too long.
             MissingSnapshotError: this version was retracted; publish under a new one.
@@ -141,6 +151,7 @@ class Publisher:
             SigningError: the online keys are not the ones that count.
             RegistryError: the place cannot be read or written; nothing was published.
         """
+        _check_standing(standing)
         chain, _ = self._writer.read()
         self._check(chain, data, description)
         there = self._published(chain, data, description)
@@ -154,6 +165,7 @@ class Publisher:
             if path in found.targets:
                 return False
             targets[0].unrecognized_fields["custom"] = {"number": found.version + 1}
+            put_standing(targets[0], standing)
             found.targets.update({target.path: target for target in targets})
             self._drop_old(found, description, path, needed)
             return True
@@ -251,6 +263,61 @@ class Publisher:
 
         chain = self._writer.change(drop)
         self._archive.tidy(skill, point, chain.targets)
+
+    def standings(self, skill: str, point: str) -> dict[str, Standing | None]:
+        """Return how the versions of a decision point that consumers find are marked.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+
+        Returns:
+            The mark of each version; None: it was signed without one.
+
+        Raises:
+            VerificationError: what is published is not signed by the tenant's keys.
+            RegistryError: the place cannot be read.
+        """
+        chain, _ = self._writer.read()
+        return {str(it.version): it.standing for it in _of_point(chain.targets, skill, point)}
+
+    def mark(self, skill: str, point: str, standings: Mapping[str, Standing]) -> bool:
+        """Sign what versions are from now on; their files and hashes stay as they are.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+            standings: of each version that is to be marked; others keep what they have.
+
+        Returns:
+            Whether anything changed.
+
+        Raises:
+            InputError: no such standing.
+            MissingSnapshotError: a version is not published; nothing was changed.
+            RaceError: others published all the time; repeat.
+            SigningError: the online keys are not the ones that count.
+            RegistryError: the place cannot be read or written.
+        """
+        for standing in standings.values():
+            _check_standing(standing)
+        changed = False
+
+        def put(targets: Targets) -> bool:
+            nonlocal changed
+            found = {str(it.version): it for it in _of_point(targets, skill, point)}
+            for version in standings:
+                if version not in found:
+                    message = f"{skill}/{point} {version} is not published; it cannot be marked"
+                    raise MissingSnapshotError(message)
+            new = {name: mark for name, mark in standings.items() if found[name].standing != mark}
+            for version, mark in new.items():
+                put_standing(found[version].state, mark)
+            changed = bool(new)
+            return changed
+
+        self._writer.change(put)
+        return changed
 
     def anchor(self, seq: int, digest: bytes) -> None:
         """Sign the head of the audit log, so that nobody can shorten or rewrite it unseen.
@@ -353,13 +420,30 @@ class Publisher:
     def _drop_old(
         self, targets: Targets, description: Description, new: str, needed: Collection[str]
     ) -> None:
-        point = description.skill, description.point
-        ours = [it for it in releases(targets) if (it.skill, it.point) == point]
+        ours = _of_point(targets, description.skill, description.point)
         ours.sort(key=lambda it: (it.state.path == new, it.number, it.version))
+        kept = {*needed, *_loaded_by_default(ours)}
         for release in ours[: -self._keep]:
-            if str(release.version) not in needed:
+            if str(release.version) not in kept:
                 self._archive.keep(release)
                 _take_out(targets, release)
+
+
+def _of_point(targets: Targets, skill: str, point: str) -> list[Release]:
+    return [it for it in releases(targets) if (it.skill, it.point) == (skill, point)]
+
+
+def _loaded_by_default(ours: list[Release]) -> set[str]:
+    """Return the newest released version of each major: candidates must not push it out."""
+    marks = standings_of(ours)
+    found = sorted(it.version for it in ours if marks[str(it.version)] == "released")
+    return {str(version) for version in {it.major: it for it in found}.values()}
+
+
+def _check_standing(standing: Standing) -> None:
+    if standing not in STANDINGS:
+        message = f"the standing is {standing!r:.80}; allowed are {', '.join(STANDINGS)}"
+        raise InputError(message)
 
 
 def _take_out(targets: Targets, release: Release) -> None:
