@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from steersman.learn.guarding import Reason
     from steersman.learn.held_out import HeldOutReport
     from steersman.learn.publishing import Signer, publish
+    from steersman.learn.releasing import Marks, mark_point, release_version
     from steersman.learn.shipping import Registry, Shipped, ShippingSettings, run_shipping
     from steersman.learn.versions import compare_versions
 
@@ -36,6 +37,7 @@ __all__ = [
     "Evidence",
     "HeldOutReport",
     "LearnerSettings",
+    "Marks",
     "Promoted",
     "Reason",
     "Rebuilt",
@@ -54,10 +56,12 @@ __all__ = [
     "credit_of",
     "follow",
     "load",
+    "mark_point",
     "promote",
     "publish",
     "read_evidence",
     "rebuild",
+    "release_version",
     "replay",
     "reproduce",
     "retract_version",
@@ -73,6 +77,7 @@ _HOMES = {
     "held_out": "HeldOutReport",
     "guarding": "Reason",
     "publishing": "Signer publish",
+    "releasing": "Marks mark_point release_version",
     "shipping": "Registry Shipped ShippingSettings run_shipping",
     "versions": "compare_versions",
 }

@@ -9,16 +9,14 @@ that waits, with its bytes, and signs these before anything newer.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-import asyncpg
-
-from steersman.errors import RaceError
 from steersman.learn.candidates import Origin, declared_as, relearn
 from steersman.learn.guarding import Made, available, judge
+from steersman.learn.releasing import read_known
 from steersman.learn.replica import load
+from steersman.learn.taking_turns import alone
 from steersman.registry import (
     Description,
     Ingredients,
@@ -48,19 +46,23 @@ from steersman.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
+    from collections.abc import Collection
 
     from steersman.learn.guarding import Reason
+    from steersman.registry import Standing
     from steersman.store import Database, Point, PointRow, SnapshotRow
-
-_WAIT_S = 60
 
 
 class Signer(Protocol):
     """What lays snapshots into the registry: `steersman.registry.Publisher`."""
 
     def publish(
-        self, data: bytes, description: Description, *, needed: Collection[str] = ()
+        self,
+        data: bytes,
+        description: Description,
+        *,
+        needed: Collection[str] = (),
+        standing: Standing = "candidate",
     ) -> Description:
         """Sign a snapshot; the same again changes nothing.
 
@@ -68,6 +70,7 @@ class Signer(Protocol):
             data: as `pack_snapshot` returned it.
             description: of it.
             needed: versions that stay where consumers find them, however old they are.
+            standing: what it is for consumers.
 
         Returns:
             The description with size, hash and place.
@@ -106,7 +109,7 @@ async def publish(
     wanted = row if spec is None else declared_as(row, spec)
     connection = await database.connect("worker")
     try:
-        async with _alone(connection, point):
+        async with alone(connection, point):
             found = await _waiting(connection, row, wanted)
             if found is None:
                 found = await _latest(connection, row, wanted)
@@ -117,22 +120,6 @@ async def publish(
             return await _sign(connection, point, found, signer, reason)
     finally:
         await connection.close()
-
-
-@asynccontextmanager
-async def _alone(connection: Any, point: Point) -> AsyncIterator[None]:
-    """Let nobody else publish this point meanwhile; whoever is killed lets go at once."""
-    name = "publish/" + "/".join(map(str, point))
-    await connection.execute(f"SET lock_timeout = '{_WAIT_S}s'")
-    try:
-        await connection.execute("SELECT pg_advisory_lock(hashtextextended($1, 0))", name)
-    except asyncpg.LockNotAvailableError:
-        message = f"another process has been publishing {point[1]}/{point[2]} for {_WAIT_S} s; "
-        raise RaceError(message + "nothing was published; try again later") from None
-    try:
-        yield
-    finally:
-        await connection.execute("SELECT pg_advisory_unlock(hashtextextended($1, 0))", name)
 
 
 async def _waiting(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotRow | None:
@@ -236,9 +223,12 @@ async def _sign(
     async with as_tenant(connection, point[0]):
         state = unpack_state(await base_state(connection, point, found.version))
         needed = await _needed(connection, point)
+        standing = (await read_known(connection, point)).standing(found.version)
     described = Description.from_json(found.description or {})
     data = await asyncio.to_thread(pack_snapshot, state)
-    signed = await asyncio.to_thread(signer.publish, data, described, needed=needed)
+    signed = await asyncio.to_thread(
+        signer.publish, data, described, needed=needed, standing=standing
+    )
     async with as_tenant(connection, point[0]):
         await mark_published(connection, point, found.version, signed.to_json())
         detail = {
@@ -246,6 +236,7 @@ async def _sign(
             "line": found.line,
             "line_seq": found.line_seq,
             "sha256": signed.sha256,
+            "standing": standing,
             "overruled": signed.evidence.get("overruled"),
             "force": signed.evidence.get("force"),
         }

@@ -1,8 +1,9 @@
 """Shipping: what keeps a registry fresh and up to date, hour by hour, for every tenant with keys.
 
 A new version of every point that learned something, a timestamp that consumers believe, the head of
-the audit log where nobody can rewrite it, a look at whether a line has drifted, and what somebody
-without keys retracted is taken out. Of a point that is pinned nothing is published: consumers
+the audit log where nobody can rewrite it, a look at whether a line has drifted, what somebody
+without keys retracted is taken out, and what a rollout promoted or took back is marked as released
+or rolled back. Of a point that is pinned nothing is published: consumers
 elsewhere must not load what does not serve here. One of all the
 processes that run this does it; what fails for one tenant or point is logged and tried again, and
 keeps nothing else waiting. Due is what the database's clock says, so a clock that jumps here
@@ -25,6 +26,7 @@ from steersman.errors import GuardError, SteersmanError, StoreError, Verificatio
 from steersman.learn.drift import check_drift
 from steersman.learn.guarding import Reason, available
 from steersman.learn.publishing import Signer, publish
+from steersman.learn.releasing import Marks, mark_point, read_known
 from steersman.learn.retracting import take_out
 from steersman.store import (
     AWAY,
@@ -43,7 +45,8 @@ from steersman.store import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from steersman.store import Database, PointRow, Tenant, UnreadablePoint
+    from steersman.registry import Standing
+    from steersman.store import Database, Point, PointRow, Tenant, UnreadablePoint
 
 _log = logging.getLogger(__name__)
 _AWAY = (*AWAY, StoreError, asyncpg.InterfaceError)
@@ -59,7 +62,7 @@ class Freshness(Protocol):
         """When they no longer do."""
 
 
-class Registry(Signer, Protocol):
+class Registry(Signer, Marks, Protocol):
     """A tenant's repository, as it is kept fresh: `steersman.registry.Publisher`."""
 
     def refresh_timestamp(self) -> Freshness:
@@ -117,6 +120,7 @@ class Shipped:
         refused: what the guard refused, and why.
         drifted: points that went back to their base, and why.
         retracted: versions that were taken out, as skill/point version.
+        marked: what versions are for consumers since, by skill/point version.
         failed: what else did not work, and each point whose declaration cannot be read.
     """
 
@@ -126,6 +130,7 @@ class Shipped:
     refused: dict[str, str] = field(default_factory=dict)
     drifted: dict[str, str] = field(default_factory=dict)
     retracted: list[str] = field(default_factory=list)
+    marked: dict[str, Standing] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
 
@@ -183,6 +188,7 @@ class _Shipping:
         self._checked: dict[tuple[str, str, str], float] = {}
         self._tried: dict[tuple[str, str, str], float] = {}
         self._out: set[tuple[str, str]] = set()
+        self._marked: dict[Point, tuple[float, dict[str, Standing]]] = {}
         self._unreadable: dict[tuple[str, str, str], str] = {}
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -274,6 +280,8 @@ class _Shipping:
             rows, unreadable = await points_as_they_are(connection, tenant.id)
         self._tell_unreadable(tenant, unreadable, done)
         for row in rows:
+            await self._mark(connection, row, registry, done)
+        for row in rows:
             if (row.skill, row.point) in busy:
                 continue  # its versions are being compared; more of them would push these out
             try:
@@ -288,6 +296,30 @@ class _Shipping:
             except SteersmanError as error:
                 _log.exception("%s/%s is not shipped", row.skill, row.point)
                 done.failed.append(str(error))
+
+    async def _mark(
+        self, connection: Any, row: PointRow, registry: Registry, done: Shipped
+    ) -> None:
+        """Sign what versions are, when the store says something new of them, and now and then."""
+        point, name = (row.tenant, row.skill, row.point), f"{row.skill}/{row.point}"
+        async with as_tenant(connection, row.tenant):
+            known = await read_known(connection, point)
+        told = {
+            one.version: known.standing(one.version) for one in available(known.snapshots.values())
+        }
+        until, before = self._marked.get(point, (0.0, {}))
+        if told == before and time.monotonic() < until:
+            return
+        try:
+            changed = await mark_point(self._database, point, registry, actor=ACTOR)
+        except _AWAY:
+            raise
+        except SteersmanError as error:
+            _log.exception("the versions of %s are not marked", name)
+            done.failed.append(str(error))
+            return
+        done.marked |= {f"{name} {version}": standing for version, standing in changed.items()}
+        self._marked[point] = time.monotonic() + self._settings.refresh_s, told
 
     def _tell_unreadable(
         self, tenant: Tenant, unreadable: Sequence[UnreadablePoint], done: Shipped
