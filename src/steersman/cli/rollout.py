@@ -25,6 +25,7 @@ from steersman.cli.rollout_reading import (
 from steersman.cli.rollout_running import run_command
 from steersman.cli.rollout_showing import shown_row
 from steersman.cli.showing import show
+from steersman.cli.snapshot_marking import mark_here
 from steersman.rollout import Wanted, act, start
 from steersman.service import Verified
 
@@ -97,11 +98,13 @@ def start_command(
     async def work(database: Database, tenant: Tenant) -> RolloutRow:
         bases = Verified(home)
         try:
-            return await start(
+            row = await start(
                 database, tenant.id, wanted, actor=actor(), clock=time.time, bases=bases
             )
         finally:
             bases.close()
+        await mark_here(home, tenant_name, database, (tenant.id, skill, point))
+        return row
 
     show(shown_row(for_tenant(home, tenant_name, work)), as_json=as_json)
 
@@ -154,7 +157,7 @@ def _act(
         row = await reading(database, tenant, lambda it: find(it, tenant, which))
         bases = Verified(home)
         try:
-            return await act(
+            row = await act(
                 database,
                 tenant.id,
                 row.id,
@@ -167,5 +170,7 @@ def _act(
             )
         finally:
             bases.close()
+        await mark_here(home, tenant_name, database, (tenant.id, row.skill, row.point))
+        return row
 
     show(shown_row(for_tenant(home, tenant_name, work)), as_json=as_json)

@@ -14,6 +14,7 @@ from steersman.cli.showing import show, write_file
 from steersman.cli.signing import git_commit, need_publisher
 from steersman.cli.snapshot_keys import keys
 from steersman.cli.snapshot_listing import list_command, show_command
+from steersman.cli.snapshot_marking import mark_here, release_command
 from steersman.cli.snapshot_reading import diff_command, fetch_command, manifest_command
 from steersman.errors import StateError
 from steersman.learn import Reason, publish, reproduce, retract_version, take_out
@@ -42,6 +43,7 @@ command.add_command(diff_command)
 command.add_command(fetch_command)
 command.add_command(manifest_command)
 command.add_command(list_command)
+command.add_command(release_command)
 command.add_command(show_command)
 
 
@@ -178,6 +180,7 @@ def retract_command(
         # Last, as services must leave it even if the registry is away; then the same command again
         # takes it out, or whoever publishes on schedule.
         take_out(publisher, done.row, reason)
+        await mark_here(home, tenant_name, database, key)
         return done
 
     row, serves = for_tenant(home, tenant_name, work)

@@ -109,7 +109,7 @@ def fetch_command(
     *,
     as_json: bool,
 ) -> None:
-    """Load VERSION, or the newest, as a consumer does: only what verifies.
+    """Load VERSION, or the newest that is released, as a consumer does: only what verifies.
 
     It needs no database: root.json in HOME/trust/TENANT is what is trusted.
     """
