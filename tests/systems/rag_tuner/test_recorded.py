@@ -116,3 +116,15 @@ def test_another_version_is_told(tmp_path):
 def test_what_does_not_fit_is_refused(changed):
     with pytest.raises(InputError):
         small(**changed)
+
+
+def test_fewer_passages_are_told_by_the_same_evaluation():
+    recorded = world(queries=20)
+    batch = recorded.evaluate(Configuration("hybrid", k=20, expansion=True), np.arange(20))
+    smaller = recorded.smaller(batch)
+    assert [one.configuration.k for one in smaller] == [1, 2, 4, 6, 8, 13]
+    for one in smaller:
+        again = recorded.evaluate(one.configuration, one.queries)
+        assert (one.quality == again.quality).all()
+        assert one.configuration.expansion
+    assert recorded.smaller(recorded.evaluate(Configuration("bm25", k=1), np.arange(3))) == []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,7 @@ MEASURES = ("recall", "ndcg")
 COST_K = 16
 """As many passages cost one unit: what a prompt costs grows with what is put into it."""
 _NDCG_K = 10
+_SMALLER = 6
 _FORMAT = 1
 _MAX_BYTES = 2_000_000_000
 Key = tuple[str, bool, float, bool]
@@ -129,6 +130,22 @@ class Recorded:
             violations=none,
             measures=MEASURES,
         )
+
+    def smaller(self, batch: Batch) -> list[Batch]:
+        """Return what the same queries give with fewer passages: the ranking is the same.
+
+        Args:
+            batch: As `evaluate` returned it.
+
+        Returns:
+            Six smaller k at most, evenly spread on a logarithmic scale from 1, ascending.
+        """
+        k = batch.configuration.k
+        ks = np.unique(np.geomspace(1, k, _SMALLER + 2).round().astype(int))
+        return [
+            self.evaluate(replace(batch.configuration, k=int(fewer)), batch.queries)
+            for fewer in ks[ks < k]
+        ]
 
     def holds(self, configuration: Configuration) -> bool:
         """Return whether a configuration was recorded.

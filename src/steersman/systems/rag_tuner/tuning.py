@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -33,6 +33,41 @@ class Evaluator(Protocol):
         Args:
             configuration: In canonical form.
             queries: (n,) places of the queries, n ≥ 1.
+        """
+
+
+@runtime_checkable
+class TellsSmaller(Protocol):
+    """An evaluator whose answer at k says what fewer passages would have given, for nothing more.
+
+    So it is where passages are judged and not answers: the first passages are the same.
+
+    No doctest: it is an interface; `recorded.Recorded` is one.
+    """
+
+    def smaller(self, batch: Batch) -> Sequence[Batch]:
+        """Return what the same queries give with fewer passages.
+
+        Args:
+            batch: As `evaluate` returned it.
+
+        Returns:
+            Some smaller k, each with all else the same; none where there is no smaller one.
+        """
+
+
+@runtime_checkable
+class LearnsSmaller(Protocol):
+    """A strategy that can use what fewer passages would have given.
+
+    No doctest: it is an interface; `strategies.Factored` is one.
+    """
+
+    def tell_smaller(self, batches: Sequence[Batch]) -> None:
+        """Learn what came for nothing.
+
+        Args:
+            batches: Of one evaluation, so that together they tell hardly more than one.
         """
 
 
@@ -101,6 +136,8 @@ def tune(
         reward = reward_of(batch, tuned, recent=recent)
         recent.append(sum(reward.quality) / 2)
         strategy.tell(batch, reward)
+        if isinstance(evaluator, TellsSmaller) and isinstance(strategy, LearnsSmaller):
+            strategy.tell_smaller(evaluator.smaller(batch))
         yield Evaluated(number, asked.configuration, asked.propensity, batch, reward)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from steersman.systems.rag_tuner.configuration import Configuration
 from steersman.systems.rag_tuner.reward import reward_of
 from steersman.systems.rag_tuner.strategies import Factored
 from tests.systems.rag_tuner.worlds import tuned, world
@@ -38,3 +39,25 @@ def test_what_broke_a_gate_comes_by_the_floor_alone():
     floor = 0.05 * policy.space.draw_probabilities
     assert masses[broken] == pytest.approx(floor[broken])
     assert strategy.recommend() not in [policy.space.all[place] for place in broken]
+
+
+def test_what_comes_for_nothing_is_used():
+    """One evaluation of many passages tells what few would have given."""
+    batch = WORLD.evaluate(Configuration(k=32, expansion=True), np.arange(len(WORLD)))
+    plain, told = Factored(TUNED, len(WORLD)), Factored(TUNED, len(WORLD))
+    for one in (plain, told):
+        one.tell(batch, reward_of(batch, TUNED))
+    told.tell_smaller(WORLD.smaller(batch))
+    few = TUNED.space.index[Configuration(k=4, expansion=True)]
+    true = reward_of(WORLD.evaluate(TUNED.space.all[few], np.arange(len(WORLD))), TUNED)
+    quality = (true.per_query + true.spent).mean()
+    missed = [abs(one._quality.mean()[few] - quality) for one in (plain, told)]
+    assert missed[1] < 0.03 < missed[0]
+
+
+def test_fewer_than_the_space_allows_are_left_out():
+    strategy = Factored(TUNED, len(WORLD))
+    before = strategy._quality.mean()
+    batch = WORLD.evaluate(Configuration(k=2), np.arange(5))
+    strategy.tell_smaller([batch])
+    assert (strategy._quality.mean() == before).all()

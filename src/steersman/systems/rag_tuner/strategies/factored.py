@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.systems.rag_tuner.reward import reward_of
 from steersman.systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
 from steersman.systems.rag_tuner.strategies.surface import Surface, features
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from steersman.systems.rag_tuner.configuration import Configuration
@@ -45,7 +48,7 @@ class Factored:
     name = "factored"
 
     def __init__(self, tuned: Tuned, queries: int, *, floor: float = 0.05) -> None:
-        self._space = tuned.space
+        self._tuned, self._space = tuned, tuned.space
         self._ledger = Ledger(tuned)
         design = features(self._space)
         self._quality = Surface(design, queries)
@@ -90,6 +93,21 @@ class Factored:
         if place is not None:  # such as rrf, evaluated beside them as a baseline
             self._quality.add(place, batch.queries, reward.per_query + reward.spent)
             self._spent.add(place, batch.queries, reward.spent)
+
+    def tell_smaller(self, batches: Sequence[Batch]) -> None:
+        """Learn what the same evaluation says of fewer passages.
+
+        Together they count as much as one evaluation: their queries fare well or badly together.
+
+        Args:
+            batches: Of one evaluation.
+        """
+        known = [one for one in batches if one.configuration in self._space.index]
+        for one in known:
+            reward = reward_of(one, self._tuned)
+            quality = reward.per_query + reward.spent
+            place = self._space.index[one.configuration]
+            self._quality.add(place, one.queries, quality, 1.0 / len(known))
 
     def recommend(self) -> Configuration:
         """Return the greatest posterior mean of those not seen to break a hard gate.

@@ -100,23 +100,26 @@ class Surface:
         self._sums = np.zeros(queries)
         self._seen = np.zeros((queries, size))
 
-    def add(self, place: int, queries: NDArray[np.intp], rewards: Floats) -> None:
+    def add(
+        self, place: int, queries: NDArray[np.intp], rewards: Floats, weight: float = 1.0
+    ) -> None:
         """Learn some queries' rewards under one configuration.
 
         Args:
             place: Of the configuration.
             queries: (n,) which ones; the same may be there again.
             rewards: (n,) theirs; NaN is left out.
+            weight: As how many independent rewards each counts, above 0.
         """
         known = ~np.isnan(rewards)
         queries, rewards = queries[known], rewards[known]
         row = self._design[place]
-        self._gram += len(queries) * np.outer(row, row)
-        self._moment += rewards.sum() * row
-        self._square += float(rewards @ rewards)
-        np.add.at(self._counts, queries, 1.0)
-        np.add.at(self._sums, queries, rewards)
-        np.add.at(self._seen, queries, row)
+        self._gram += weight * len(queries) * np.outer(row, row)
+        self._moment += weight * rewards.sum() * row
+        self._square += weight * float(rewards @ rewards)
+        np.add.at(self._counts, queries, weight)
+        np.add.at(self._sums, queries, weight * rewards)
+        np.add.at(self._seen, queries, weight * row)
 
     def mean(self) -> Floats:
         """Return the posterior mean of every configuration's reward, (configurations,)."""
