@@ -58,7 +58,7 @@ async def _running(made):
 
 
 @pytest.mark.slow
-async def test_services_killed_at_every_change_serve_the_right_arms(made):
+async def test_services_and_learner_killed_at_every_change_serve_the_right_arms(made):
     rng = random.Random(5)
     async with _running(made) as (access, ships, asking):
         version = (await ships.publish()).version
@@ -66,9 +66,11 @@ async def test_services_killed_at_every_change_serve_the_right_arms(made):
         async with asking.flowing(6):
             for turn, (stage, share) in enumerate((*STEPS, ("promoted", 1.0))):
                 name = ("left", "right")[turn % 2]
-                killing = asyncio.create_task(_kill_soon(made, name, rng.uniform(0.0, 0.2)))
+                soon, learner_soon = rng.uniform(0.0, 0.2), rng.uniform(0.0, 0.2)
+                killing = asyncio.create_task(_kill_soon(made, name, soon))
+                learner = asyncio.create_task(_kill_learner_soon(made, learner_soon))
                 changes.append((time.time(), await _change(ships, changes, version, stage, share)))
-                await killing
+                await asyncio.gather(killing, learner)
                 await asyncio.to_thread(made.wait_ready, name)
                 await asyncio.sleep(1.0)
         await settled(made.database, access)
@@ -84,6 +86,12 @@ async def _kill_soon(made, name, after_s):
     await asyncio.sleep(after_s)
     made.kill(name)
     made.start_service(name, wait=False)
+
+
+async def _kill_learner_soon(made, after_s):
+    await asyncio.sleep(after_s)
+    made.kill("learner")
+    made.start_learner()
 
 
 async def _change(ships, changes, version, stage, share):
