@@ -95,9 +95,17 @@ async def test_what_is_found_is_what_comparing_all_finds(large):
     assert score == pytest.approx(1.0, abs=1e-3)
 
 
-async def test_real_texts_are_found(database_alone):
+def random_vectors():
+    rows = np.random.default_rng(4).standard_normal((1_560, 384)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows[60:], rows[:60]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vectors", [real_vectors, random_vectors])
+async def test_vectors_of_384_numbers_are_found(database_alone, vectors):
     await ensure_pgvector(database_alone)
-    rows, queries = real_vectors()
+    rows, queries = vectors()
     tenant, corpus, texts, _ = await filled(database_alone, seed=11, vectors=rows)
     await indexed(database_alone, tenant, corpus)
     hits = 0

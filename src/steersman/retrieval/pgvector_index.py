@@ -54,7 +54,7 @@ class PgvectorIndex:
         *,
         size: int,
         hashes: Sequence[bytes],
-        breadth: int = 100,
+        breadth: int = 400,
         timeout_s: float = 5.0,
     ) -> None:
         if not 1 <= breadth <= 1000:

@@ -41,7 +41,7 @@ class QdrantIndex:
     """
 
     def __init__(
-        self, vectors: NDArray[np.float32], *, folder: Path | None = None, breadth: int = 128
+        self, vectors: NDArray[np.float32], *, folder: Path | None = None, breadth: int = 400
     ) -> None:
         rows = np.asarray(vectors, np.float32)
         if rows.ndim != 2 or not rows.shape[1] or not np.isfinite(rows).all():
