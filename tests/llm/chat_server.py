@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     import ssl
 
 
-def completion(text):
+def completion(text, usage=None):
     """Return an answer as OpenAI's server writes it."""
     message = {"role": "assistant", "content": text}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return json.dumps({"id": "c-1", "object": "chat.completion", "choices": [choice]}).encode()
+    more = {} if usage is None else {"usage": usage}
+    return json.dumps(
+        {"id": "c-1", "object": "chat.completion", "choices": [choice]} | more
+    ).encode()
 
 
 class ChatServer(socketserver.ThreadingTCPServer):
@@ -26,6 +29,7 @@ class ChatServer(socketserver.ThreadingTCPServer):
 
     ``answer`` is what mode ``ok`` says: a text, or a function of the prompt. A plain server tells
     whoever speaks TLS to it, unless ``answers_tls`` is off: then it waits for the end of a line.
+    The modes in ``turns`` are taken one a request before any other.
     """
 
     daemon_threads = True
@@ -37,6 +41,8 @@ class ChatServer(socketserver.ThreadingTCPServer):
         self.asked = []
         self.answer = "blue"
         self.mode = None
+        self.turns = []
+        self.usage = None
         self.answers_tls = True
         self.stopping = threading.Event()
 
@@ -78,7 +84,8 @@ class _Handler(socketserver.StreamRequestHandler):
             headers[name.lower()] = value.strip()
         body = json.loads(self.rfile.read(int(headers["content-length"])))
         self.server.asked.append((path, headers, body))
-        mode = self.server.mode or path.split("/")[1]
+        turns = self.server.turns
+        mode = turns.pop(0) if turns else self.server.mode or path.split("/")[1]
         getattr(self, f"do_{mode}")(headers, body)
 
     def refuse_tls(self):
@@ -97,7 +104,8 @@ class _Handler(socketserver.StreamRequestHandler):
     def do_ok(self, headers, body):
         answer = self.server.answer
         prompt = body["messages"][0]["content"]
-        self.say(200, completion(answer(prompt) if callable(answer) else answer))
+        said = answer(prompt) if callable(answer) else answer
+        self.say(200, completion(said, self.server.usage))
 
     def do_silent(self, headers, body):
         self.server.stopping.wait(60)

@@ -24,7 +24,8 @@
     │       └── GuardError             the publish guard refused it; `reasons` says why
     ├── BackendError (RuntimeError)    a language model gave no usable answer
     │   ├── BackendUnavailableError    none in time, no connection, busy or broken: try later
-    │   └── BackendAnswerError         it refused the request, or what it sent is no completion
+    │   ├── BackendAnswerError         it refused the request, or what it sent is no completion
+    │   └── BudgetError                it was not asked: what may be spent on it has ended
     ├── RolloutError (RuntimeError)    a rollout cannot be started or moved
     │   └── ActionNotAllowedError      not legal in this status; the message names what is
     └── ServiceError (RuntimeError)    the service refused a request; `problem` says why
@@ -54,6 +55,7 @@ __all__ = [
     "BackendAnswerError",
     "BackendError",
     "BackendUnavailableError",
+    "BudgetError",
     "ConflictError",
     "CorpusError",
     "DataError",
@@ -192,6 +194,10 @@ class BackendUnavailableError(BackendError):
 
 class BackendAnswerError(BackendError):
     """The server refused the request, or what it sent is no completion."""
+
+
+class BudgetError(BackendError):
+    """The model was not asked: the calls or the money that may be spent on it have ended."""
 
 
 class RolloutError(SteersmanError, RuntimeError):

@@ -2,11 +2,46 @@
 
 `Backend` is the seam. `ChatBackend` fills it with any server that speaks the chat completions of
 OpenAI, as llama.cpp, vLLM, Ollama and the paid ones do.
+
+A `Judge` asks one patiently: within a `Budget`, at a `Rate`, keeping the answers in a `JudgeCache`.
+`Faithfulness` and `Relevancy` judge one answer by it, `judge_all` many; what could not be judged is
+undefined with its reason, never a number.
 """
 
 from __future__ import annotations
 
-from steersman.llm.backend import Backend
+from steersman.llm.backend import Backend, Completion, MeteredBackend
 from steersman.llm.chat import ChatBackend
+from steersman.llm.faithfulness import Faithfulness
+from steersman.llm.judge import Judge, Retry
+from steersman.llm.judge_cache import JudgeCache
+from steersman.llm.judging import Judged, Measure, judge_all
+from steersman.llm.rate import Rate
+from steersman.llm.relevancy import Relevancy, TextEmbedder
+from steersman.llm.scored import Case, Coverage, Scored, Statement, column, coverage
+from steersman.llm.spending import Budget, Prices
 
-__all__ = ["Backend", "ChatBackend"]
+__all__ = [
+    "Backend",
+    "Budget",
+    "Case",
+    "ChatBackend",
+    "Completion",
+    "Coverage",
+    "Faithfulness",
+    "Judge",
+    "JudgeCache",
+    "Judged",
+    "Measure",
+    "MeteredBackend",
+    "Prices",
+    "Rate",
+    "Relevancy",
+    "Retry",
+    "Scored",
+    "Statement",
+    "TextEmbedder",
+    "column",
+    "coverage",
+    "judge_all",
+]

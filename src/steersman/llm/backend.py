@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 
 class Backend(Protocol):
@@ -26,6 +27,44 @@ class Backend(Protocol):
 
         Returns:
             The text as it came; it may be empty.
+
+        Raises:
+            BackendError: no usable answer in that time.
+            InputError: an argument out of range; nothing was asked.
+
+        No doctest: it is a Protocol; ``tests/llm`` tries its implementation.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a model said, and what it counted.
+
+    Attributes:
+        text: as it came.
+        prompt_tokens: of the prompt, ≥ 0; None: not told.
+        answer_tokens: of the answer, ≥ 0; None: not told.
+    """
+
+    text: str
+    prompt_tokens: int | None = None
+    answer_tokens: int | None = None
+
+
+@runtime_checkable
+class MeteredBackend(Backend, Protocol):
+    """A backend that tells how many tokens it counted, by which the paid ones charge."""
+
+    def completion(self, prompt: str, *, max_tokens: int, timeout_s: float) -> Completion:
+        """Return what `complete` does, with the tokens that were counted.
+
+        Args:
+            prompt: the whole of it.
+            max_tokens: the most it may say, 1 or more.
+            timeout_s: the most it may take altogether, above 0.
+
+        Returns:
+            The text and the counts; one that was not told, or is none, is None.
 
         Raises:
             BackendError: no usable answer in that time.

@@ -16,6 +16,7 @@ from steersman.errors import (
     BackendUnavailableError,
     InputError,
 )
+from steersman.llm.backend import Completion
 from steersman.llm.breaker import Breaker
 from steersman.llm.exchange import Server, post
 from steersman.wire import Refused, read
@@ -108,6 +109,28 @@ class ChatBackend:
 
         No doctest: it needs a server; ``tests/llm/test_chat.py`` shows it.
         """
+        return self.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s).text
+
+    def completion(
+        self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 10.0
+    ) -> Completion:
+        """Return what `complete` does, with the tokens that the server says it counted.
+
+        Args:
+            prompt: as for `complete`.
+            max_tokens: as for `complete`.
+            timeout_s: as for `complete`.
+
+        Returns:
+            The text and ``usage``; a count that is absent or no count is None.
+
+        Raises:
+            BackendUnavailableError: as `complete` does.
+            BackendAnswerError: as `complete` does.
+            InputError: as `complete` does.
+
+        No doctest: it needs a server; ``tests/llm/test_judge.py`` shows it.
+        """
         body = self._body(prompt, max_tokens)
         if not 0.001 <= timeout_s <= 3600:
             raise InputError(f"timeout_s is {timeout_s!r}; allowed are 0.001 to 3600 seconds")
@@ -116,7 +139,7 @@ class ChatBackend:
             raise BackendUnavailableError(f"{self!r}: {message}", retry_after_s=wait_s)
         begun = self._clock()
         try:
-            text = self._ask(body, timeout_s)
+            said = self._ask(body, timeout_s)
         except BackendUnavailableError as error:
             self._breaker.failed(error.retry_after_s, took_s=self._clock() - begun)
             raise
@@ -127,7 +150,7 @@ class ChatBackend:
             self._breaker.abandoned()
             raise
         self._breaker.succeeded()
-        return text
+        return said
 
     def _body(self, prompt: str, max_tokens: int) -> bytes:
         if not 1 <= len(prompt) <= MAX_PROMPT_CHARACTERS:
@@ -148,7 +171,7 @@ class ChatBackend:
             message = "the prompt holds half a character (a lone surrogate); send whole ones"
             raise InputError(message) from None
 
-    def _ask(self, body: bytes, timeout_s: float) -> str:
+    def _ask(self, body: bytes, timeout_s: float) -> Completion:
         try:
             reply = post(
                 self._server,
@@ -158,7 +181,7 @@ class ChatBackend:
                 timeout_s=timeout_s,
                 max_bytes=MAX_ANSWER_BYTES,
             )
-            return self._text(reply)
+            return self._said(reply)
         except BackendUnavailableError as error:
             raise BackendUnavailableError(
                 self._hidden(f"{self!r}: {error}"), retry_after_s=error.retry_after_s
@@ -177,11 +200,12 @@ class ChatBackend:
             headers["Authorization"] = f"Bearer {self._api_key}"
         return headers
 
-    def _text(self, reply: Reply) -> str:
+    def _said(self, reply: Reply) -> Completion:
         if reply.status != 200:
             raise _refusal(reply, self._hidden(_complaint(reply.body)))
         try:
-            return _content(read(reply.body, max_bytes=MAX_ANSWER_BYTES))
+            value = read(reply.body, max_bytes=MAX_ANSWER_BYTES)
+            return Completion(_content(value), *_usage(value))
         except Refused as error:
             message = f"the answer is no JSON ({len(reply.body)} bytes): {error}"
             raise BackendAnswerError(f"{message}; is this a server of chat completions?") from None
@@ -254,3 +278,11 @@ def _content(value: Any) -> str:
         kind = type(place).__name__
         raise BackendAnswerError(f"choices[0].message.content is {kind}, and should be a text")
     return place
+
+
+def _usage(value: Any) -> tuple[int | None, int | None]:
+    usage = value.get("usage") if isinstance(value, dict) else None
+    told = usage if isinstance(usage, dict) else {}
+    counts = [told.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    prompt, answer = (n if type(n) is int and n >= 0 else None for n in counts)
+    return prompt, answer

@@ -1,0 +1,202 @@
+"""A model that is asked patiently: cached, in time, at a rate, within a budget, again if busy."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steersman.errors import BackendUnavailableError, InputError
+from steersman.llm.backend import Completion, MeteredBackend
+from steersman.llm.judge_cache import key_of
+from steersman.llm.rate import Rate
+from steersman.llm.spending import Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from steersman.llm.backend import Backend
+    from steersman.llm.judge_cache import JudgeCache
+    from steersman.llm.scored import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a busy server is asked again, and after how long.
+
+    Args:
+        tries: of one call, the first among them, 1 to 20.
+        first_s: the pause after the first, doubled after each, where the server names none; > 0.
+        longest_s: the longest pause, ≥ `first_s`; a server that wants a longer one is not waited
+            for.
+
+    Raises:
+        InputError: an argument out of range.
+
+    >>> [Retry(first_s=1.0, longest_s=3.0).pause_s(after) for after in (1, 2, 3)]
+    [1.0, 2.0, 3.0]
+    """
+
+    tries: int = 5
+    first_s: float = 0.5
+    longest_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tries <= 20:
+            raise InputError(f"tries is {self.tries!r}; allowed are 1 to 20")
+        if not 0.0 < self.first_s <= self.longest_s <= 3600.0:
+            pauses = f"first_s {self.first_s!r}, longest_s {self.longest_s!r}"
+            raise InputError(f"{pauses}; allowed is 0 < first_s ≤ longest_s ≤ 3600")
+
+    def pause_s(self, tries: int) -> float:
+        """Return how long to wait after so many tries, where the server names no time.
+
+        Args:
+            tries: 1 or more.
+        """
+        return min(self.first_s * 2.0 ** (tries - 1), self.longest_s)
+
+
+class Judge:
+    """A backend with the patience, the memory and the purse that judging many answers takes.
+
+    May be used from several threads: two that ask the same at once pay once (two processes may
+    both pay; the first answer counts for both). A server that names a time to come back is left
+    alone by all threads until then.
+
+    Args:
+        backend: the model that judges.
+        cache: of its answers; None: nothing is kept.
+        budget: of calls and money; None: without end.
+        rate: of calls; None: as fast as they go.
+        retry: of a server that is busy, broken or silent.
+        timeout_s: of each call, above 0.
+        max_characters: the longest prompt, 1,000 to 200,000; an answer whose prompt would be longer
+            is not judged, and nothing is ever cut. Fit it to what the model can read.
+
+    Raises:
+        InputError: an argument out of range.
+
+    No doctest: it needs a server; ``tests/llm/test_judge.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        cache: JudgeCache | None = None,
+        budget: Budget | None = None,
+        rate: Rate | None = None,
+        retry: Retry | None = None,
+        timeout_s: float = 60.0,
+        max_characters: int = 60_000,
+    ) -> None:
+        if not 0.001 <= timeout_s <= 3600:
+            raise InputError(f"timeout_s is {timeout_s!r}; allowed are 0.001 to 3600 seconds")
+        if not 1000 <= max_characters <= 200_000:
+            raise InputError(f"max_characters is {max_characters!r}; allowed are 1000 to 200000")
+        self.budget = budget or Budget()
+        self.max_characters = max_characters
+        self._backend = backend
+        self._cache = cache
+        self._rate = rate or Rate()
+        self._retry = retry or Retry()
+        self._timeout_s = timeout_s
+        self._guard = threading.Lock()
+        self._turns: dict[bytes, _Turn] = {}
+
+    @property
+    def name(self) -> str:
+        """The backend's, to be told beside every score."""
+        return self._backend.name
+
+    def ask(self, prompt: str, *, max_tokens: int, version: str, tally: Tally) -> str:
+        """Return what the model says, from the cache where it was asked before.
+
+        Args:
+            prompt: the whole of it.
+            max_tokens: the most it may say.
+            version: of what reads the answer.
+            tally: counts the calls.
+
+        Returns:
+            The text as it came.
+
+        Raises:
+            BudgetError: no call is left for it.
+            BackendUnavailableError: no answer in time, in all tries.
+            BackendAnswerError: the server refused the request.
+            InputError: the backend does not take such a prompt.
+            DataError: the cache is damaged.
+
+        No doctest: it needs a server; ``tests/llm/test_judge.py`` shows it.
+        """
+        if self._cache is None:
+            return self._ask_patiently(prompt, max_tokens, tally)
+        key = key_of(self.name, prompt, max_tokens, version)
+        with self._alone(key):
+            found = self._cache.get(key)
+            if found is not None:
+                tally.cached += 1
+                return found
+            return self._cache.put(key, self._ask_patiently(prompt, max_tokens, tally))
+
+    def _ask_patiently(self, prompt: str, max_tokens: int, tally: Tally) -> str:
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return self._ask_once(prompt, max_tokens, tally)
+            except BackendUnavailableError as error:
+                named_s = error.retry_after_s
+                if tries >= self._retry.tries or (named_s or 0.0) > self._retry.longest_s:
+                    raise
+                if named_s is None:
+                    self._rate.pause(self._retry.pause_s(tries))
+                else:
+                    self._rate.hold(named_s)
+
+    def _ask_once(self, prompt: str, max_tokens: int, tally: Tally) -> str:
+        estimate = self.budget.reserve(prompt, max_tokens=max_tokens)
+        cost = estimate
+        try:
+            self._rate.wait()
+            tally.calls += 1
+            said = self._complete(prompt, max_tokens)
+            cost = self.budget.prices.cost(said, estimate)
+        except BackendUnavailableError as error:
+            # A server that names a time to come back has not worked on it.
+            cost = estimate if error.retry_after_s is None else 0.0
+            raise
+        finally:
+            self.budget.settle(estimate, cost)
+        return said.text
+
+    def _complete(self, prompt: str, max_tokens: int) -> Completion:
+        timeout_s = self._timeout_s
+        if isinstance(self._backend, MeteredBackend):
+            return self._backend.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+        said = self._backend.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+        return Completion(said)
+
+    @contextmanager
+    def _alone(self, key: bytes) -> Iterator[None]:
+        """Let one thread at a time ask for a key; the next finds the answer in the cache."""
+        with self._guard:
+            turn = self._turns.setdefault(key, _Turn())
+            turn.wanted += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._guard:
+                turn.wanted -= 1
+                if not turn.wanted:
+                    del self._turns[key]
+
+
+class _Turn:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.wanted = 0

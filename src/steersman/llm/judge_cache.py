@@ -1,0 +1,194 @@
+"""What a model answered, kept by content, so that nothing is paid twice."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+import zlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from steersman.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+_PAGE = 4096
+_BUSY_S = 10.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS answer(
+    key BLOB PRIMARY KEY, text BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")
+_FOR_NOW = ("SQLITE_FULL", "SQLITE_BUSY", "SQLITE_IOERR")
+
+
+class JudgeCache:
+    """Answers by the hash of everything they depend on, in a file of SQLite.
+
+    Prompts are not kept, only their hashes; answers are, readable for this user alone. Threads and
+    processes may share the file, and any of them may be killed: what was stored stays (of a lost
+    power supply the last rows may go, and nothing else). The first answer to a prompt stays for
+    good, unusable ones as well, since they were paid like the others: to ask anew, delete the file.
+    Without room for more, nothing is stored; that is counted, and logged once.
+
+    Args:
+        file: of the cache; it is made with its folder.
+        max_bytes: the most that it may take, ≥ 65,536.
+
+    Attributes:
+        unstored: answers that could not be stored.
+
+    Raises:
+        InputError: `max_bytes` is too small.
+        DataError: the file is something else or damaged, or may not be written.
+
+    No doctest: it needs a file; ``tests/llm/test_judge_cache.py`` shows it.
+    """
+
+    def __init__(self, file: Path, *, max_bytes: int = 1_000_000_000) -> None:
+        if max_bytes < 16 * _PAGE:
+            raise InputError(f"max_bytes is {max_bytes!r}; allowed is {16 * _PAGE:,} or more")
+        self.file = file
+        self.unstored = 0
+        self._max_pages = max_bytes // _PAGE
+        self._lock = threading.Lock()
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # For this user alone; SQLite gives its journals the mode of the file.
+            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+            with self._using() as connection:
+                _write_ahead(connection)
+                connection.execute(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            message = f"the cache of judgements {file} cannot be used: {error}"
+            raise DataError(f"{message}; give this user the folder, or name another") from error
+
+    def get(self, key: bytes) -> str | None:
+        """Return an answer, or None if there is none.
+
+        Args:
+            key: from `key_of`.
+
+        Raises:
+            DataError: the file or this row is damaged, or the file cannot be read.
+        """
+        try:
+            with self._using() as connection:
+                query = "SELECT CAST(text AS BLOB), crc FROM answer WHERE key = ?"
+                row = connection.execute(query, (key,)).fetchone()
+        except sqlite3.Error as error:
+            message = f"the cache of judgements {self.file} cannot be read: {error}"
+            raise DataError(f"{message}; judge without it, or name another") from error
+        if row is None:
+            return None
+        if zlib.crc32(key + row[0]) != row[1]:
+            raise self._damaged("an answer has another checksum")
+        return bytes(row[0]).decode("utf-8", "surrogatepass")
+
+    def put(self, key: bytes, text: str) -> str:
+        """Store an answer unless there is one, and return the one that counts from now on.
+
+        Args:
+            key: from `key_of`.
+            text: the answer as it came.
+
+        Returns:
+            The text, or what another process stored meanwhile.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        blob = text.encode("utf-8", "surrogatepass")
+        try:
+            with self._using() as connection:
+                row = (key, blob, zlib.crc32(key + blob))
+                connection.execute("INSERT OR IGNORE INTO answer VALUES (?, ?, ?)", row)
+        except sqlite3.Error as error:
+            self._tell(error)
+            return text
+        found = self.get(key)
+        return text if found is None else found
+
+    def __len__(self) -> int:
+        with self._using() as connection:
+            return int(connection.execute("SELECT count(*) FROM answer").fetchone()[0])
+
+    @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        # One connection a use: beside the wait for a model it costs nothing, and there is none that
+        # threads or forked children would have to share.
+        connection = sqlite3.connect(self.file, timeout=_BUSY_S, isolation_level=None)
+        try:
+            connection.execute(f"PRAGMA max_page_count = {self._max_pages}")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            yield connection
+        except sqlite3.Error as error:
+            if _named(error, _DAMAGE):
+                raise self._damaged(str(error)) from error
+            raise
+        finally:
+            connection.close()
+
+    def _damaged(self, why: str) -> DataError:
+        # Not removed here: a wrong path in a setting must not cost somebody another file.
+        return DataError(
+            f"{self.file} is no cache of judgements or is damaged: {why}; while nothing uses it, "
+            f"delete it with {self.file.name}-wal and {self.file.name}-shm beside it: what it held "
+            "is asked, and paid, again"
+        )
+
+    def _tell(self, error: sqlite3.Error) -> None:
+        with self._lock:
+            self.unstored += 1
+            first = self.unstored == 1
+        if not _named(error, _FOR_NOW):
+            raise DataError(f"the cache {self.file} cannot be written: {error}") from error
+        if first:
+            message = "judgements are not stored in %s now, and paid again next time: %s"
+            _log.warning(message, self.file, error)
+
+
+def key_of(backend: str, prompt: str, max_tokens: int, version: str) -> bytes:
+    """Return the hash of everything that an answer depends on.
+
+    Args:
+        backend: its name.
+        prompt: the whole of it.
+        max_tokens: the most that could be said.
+        version: of what reads the answer.
+
+    Returns:
+        32 bytes.
+
+    >>> key_of("a", "b", 1, "1").hex()[:16]
+    '9eea9b372dbdf55a'
+    """
+    parts = msgspec.json.encode([version, max_tokens, len(backend.encode())])
+    return hashlib.sha256(parts + b"\n" + backend.encode() + prompt.encode()).digest()
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    until = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            # Changing the mode does not wait for other openers, whatever the timeout.
+            if not _named(error, ("SQLITE_BUSY",)) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _named(error: BaseException, names: tuple[str, ...]) -> bool:
+    return getattr(error, "sqlite_errorname", "").startswith(names)

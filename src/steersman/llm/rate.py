@@ -1,0 +1,73 @@
+"""How often a model may be asked."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Rate:
+    """How often may be asked, shared by threads: evenly spaced, and not at all for a while.
+
+    Args:
+        per_s: the most calls a second, > 0; None: any number.
+        clock: seconds that never run backwards.
+        sleep: waits that many seconds.
+
+    Raises:
+        InputError: `per_s` is not above 0.
+
+    >>> waited = []
+    >>> rate = Rate(2.0, clock=lambda: 0.0, sleep=waited.append)
+    >>> for _ in range(3):
+    ...     rate.wait()
+    >>> waited
+    [0.5, 1.0]
+    """
+
+    def __init__(
+        self,
+        per_s: float | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if per_s is not None and not 0.0 < per_s < math.inf:
+            raise InputError(f"per_s is {per_s!r}; allowed is above 0, or None for any number")
+        self._gap_s = 0.0 if per_s is None else 1.0 / per_s
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        self._next_at = -math.inf
+
+    def wait(self) -> None:
+        """Return when the next call may begin."""
+        with self._lock:
+            now = self._clock()
+            begins_at = max(now, self._next_at)
+            self._next_at = begins_at + self._gap_s
+        if begins_at > now:
+            self._sleep(begins_at - now)
+
+    def hold(self, seconds: float) -> None:
+        """Let no further call begin for a while.
+
+        Args:
+            seconds: from now, ≥ 0.
+        """
+        with self._lock:
+            self._next_at = max(self._next_at, self._clock() + seconds)
+
+    def pause(self, seconds: float) -> None:
+        """Wait, and let the others go on.
+
+        Args:
+            seconds: ≥ 0.
+        """
+        self._sleep(seconds)

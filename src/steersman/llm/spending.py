@@ -1,0 +1,182 @@
+"""What may be spent on asking a model."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steersman.errors import BudgetError, InputError
+
+if TYPE_CHECKING:
+    from steersman.llm.backend import Completion
+
+_BYTES_OF_A_TOKEN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a model charges, in US dollars.
+
+    Args:
+        prompt_usd: for 1,000 tokens of prompts, ≥ 0.
+        answer_usd: for 1,000 tokens of answers, ≥ 0.
+        call_usd: for a call whose tokens are not told, ≥ 0; None: its tokens are estimated, as one
+            for three bytes of the prompt, and all that it was allowed to answer.
+
+    Raises:
+        InputError: a price that is negative or no number.
+
+    >>> Prices(0.15, 0.60).estimate("x" * 3000, max_tokens=500)
+    0.45
+    """
+
+    prompt_usd: float = 0.0
+    answer_usd: float = 0.0
+    call_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("prompt_usd", "answer_usd", "call_usd"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value < math.inf:
+                raise InputError(f"{name} is {value!r}; allowed is 0 or more")
+
+    def estimate(self, prompt: str, *, max_tokens: int) -> float:
+        """Return the most that a call should cost, in US dollars.
+
+        Args:
+            prompt: of the call.
+            max_tokens: that it may answer.
+        """
+        tokens = math.ceil(len(prompt.encode("utf-8", "surrogatepass")) / _BYTES_OF_A_TOKEN)
+        by_tokens = (tokens * self.prompt_usd + max_tokens * self.answer_usd) / 1000
+        return max(by_tokens, self.call_usd or 0.0)
+
+    def cost(self, said: Completion, estimate: float) -> float:
+        """Return what a call cost, in US dollars.
+
+        Args:
+            said: what came of it.
+            estimate: of the same call.
+        """
+        if said.prompt_tokens is None or said.answer_tokens is None:
+            return estimate if self.call_usd is None else self.call_usd
+        tokens = said.prompt_tokens * self.prompt_usd + said.answer_tokens * self.answer_usd
+        return tokens / 1000
+
+
+class Budget:
+    """What may be spent, shared by threads: a call is begun only if the worst of it fits.
+
+    What is spent is counted from the tokens that the backend tells; the cap on money therefore
+    holds as far as `Prices.estimate` is no underestimate. A call that failed costs what it might
+    have, unless the server named a time to come back: then it was not worked on.
+
+    Args:
+        max_calls: the most calls, repeated ones among them, ≥ 0; None: any number.
+        max_cost_usd: the most money, ≥ 0; None: any sum.
+        prices: of the backend.
+
+    Raises:
+        InputError: a cap that is negative or no number, or one on money without a price.
+
+    >>> budget = Budget(max_calls=1)
+    >>> budget.settle(budget.reserve("a prompt", max_tokens=5), 0.0)
+    >>> budget.calls
+    1
+    >>> budget.reserve("another", max_tokens=5)
+    Traceback (most recent call last):
+    steersman.errors.BudgetError: all 1 calls are spent; raise max_calls to judge the rest
+    """
+
+    def __init__(
+        self,
+        *,
+        max_calls: int | None = None,
+        max_cost_usd: float | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        if max_calls is not None and max_calls < 0:
+            raise InputError(f"max_calls is {max_calls!r}; allowed is 0 or more")
+        if max_cost_usd is not None and not 0.0 <= max_cost_usd < math.inf:
+            raise InputError(f"max_cost_usd is {max_cost_usd!r}; allowed is 0 or more")
+        self.prices = prices or Prices()
+        if max_cost_usd is not None and not self.prices.estimate("x", max_tokens=1):
+            raise InputError("max_cost_usd limits nothing where all prices are 0; give prices")
+        self._max_calls, self._max_cost_usd = max_calls, max_cost_usd
+        self._calls = 0
+        self._cost_usd = self._reserved_usd = 0.0
+        self._in_flight = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    @property
+    def calls(self) -> int:
+        """Calls that were begun."""
+        with self._changed:
+            return self._calls
+
+    @property
+    def cost_usd(self) -> float:
+        """What the calls that ended cost, estimated where their tokens were not told."""
+        with self._changed:
+            return self._cost_usd
+
+    def reserve(self, prompt: str, *, max_tokens: int) -> float:
+        """Begin a call; waits while calls in flight may leave room for it, or may not.
+
+        Args:
+            prompt: of the call.
+            max_tokens: that it may answer.
+
+        Returns:
+            The estimate, in US dollars; it has to be given back to `settle`.
+
+        Raises:
+            BudgetError: there is no room for it.
+        """
+        estimate = self.prices.estimate(prompt, max_tokens=max_tokens)
+        with self._changed:
+            while not self._fits(estimate):
+                self._changed.wait()
+            self._calls += 1
+            self._in_flight += 1
+            self._reserved_usd += estimate
+        return estimate
+
+    def settle(self, estimate: float, cost_usd: float) -> None:
+        """End a call.
+
+        Args:
+            estimate: what `reserve` gave.
+            cost_usd: what it cost, ≥ 0.
+        """
+        with self._changed:
+            self._in_flight -= 1
+            self._reserved_usd = self._reserved_usd - estimate if self._in_flight else 0.0
+            self._cost_usd += cost_usd
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let no further call begin."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _fits(self, estimate: float) -> bool:
+        if self._closed:
+            raise BudgetError("judging was stopped; judge again, with a new budget, to go on")
+        if self._max_calls is not None and self._calls >= self._max_calls:
+            message = f"all {self._max_calls} calls are spent"
+            raise BudgetError(f"{message}; raise max_calls to judge the rest")
+        if self._max_cost_usd is None:
+            return True
+        if self._cost_usd + self._reserved_usd + estimate <= self._max_cost_usd:
+            return True
+        if self._in_flight:
+            return False
+        raise BudgetError(
+            f"{self._cost_usd:.4f} of {self._max_cost_usd:.4f} USD are spent, and this call may "
+            f"cost {estimate:.4f}; raise max_cost_usd to judge the rest"
+        )

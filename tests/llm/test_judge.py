@@ -1,0 +1,163 @@
+"""A judge is patient with a busy server, and never spends more than it may."""
+
+import pytest
+
+from steersman.errors import (
+    BackendAnswerError,
+    BackendUnavailableError,
+    BudgetError,
+    InputError,
+)
+from steersman.llm import Budget, ChatBackend, Judge, MeteredBackend, Prices, Rate, Retry
+from steersman.llm.scored import Tally
+from tests.llm.scripted import Clock, judge_at
+
+
+def _ask(judge, prompt="p", max_tokens=100):
+    tally = Tally()
+    return judge.ask(prompt, max_tokens=max_tokens, version="v", tally=tally), tally.calls
+
+
+def test_a_server_that_names_a_time_is_left_alone_until_then(chat):
+    clock = Clock()
+    chat.turns += ["busy", "busy"]
+    assert _ask(judge_at(chat, clock=clock)) == ("blue", 3)
+    assert clock.slept == [7.0, 7.0]
+    assert len(chat.asked) == 3
+
+
+def test_a_server_that_wants_longer_than_is_waited_is_given_up(chat):
+    clock = Clock()
+    judge = judge_at(chat, "busy", clock=clock, retry=Retry(longest_s=5.0))
+    with pytest.raises(BackendUnavailableError, match="slow down"):
+        _ask(judge)
+    assert (clock.slept, len(chat.asked)) == ([], 1)
+
+
+def test_pauses_double_where_the_server_names_none(chat):
+    clock = Clock()
+    chat.turns += ["broken", "cut"]
+    assert _ask(judge_at(chat, clock=clock, retry=Retry(first_s=0.5))) == ("blue", 3)
+    assert clock.slept == [0.5, 1.0]
+
+
+def test_a_silent_server_is_asked_again(chat):
+    chat.turns.append("silent")
+    assert _ask(judge_at(chat, timeout_s=0.5)) == ("blue", 2)
+
+
+def test_tries_are_bounded(chat):
+    tally = Tally()
+    judge = judge_at(chat, "broken", retry=Retry(tries=2))
+    with pytest.raises(BackendUnavailableError):
+        judge.ask("p", max_tokens=5, version="v", tally=tally)
+    assert tally.calls == len(chat.asked) == 2
+
+
+def test_a_refusal_is_not_asked_again(chat):
+    with pytest.raises(BackendAnswerError):
+        _ask(judge_at(chat, "unauthorized"))
+    assert len(chat.asked) == 1
+
+
+def test_calls_are_spaced_by_the_rate(chat):
+    clock = Clock()
+    judge = judge_at(chat, clock=clock, per_s=4.0)
+    for _ in range(3):
+        _ask(judge)
+    assert clock.slept == [0.25, 0.25]
+
+
+def test_repeated_calls_count_in_the_budget(chat):
+    chat.turns += ["broken"] * 2
+    judge = judge_at(chat, budget=Budget(max_calls=2))
+    with pytest.raises(BudgetError, match="all 2 calls are spent; raise max_calls"):
+        _ask(judge)
+    assert len(chat.asked) == judge.budget.calls == 2
+
+
+PRICES = Prices(prompt_usd=1.0, answer_usd=10.0)
+
+
+def test_money_is_counted_by_the_tokens_that_the_server_tells(chat):
+    chat.usage = {"prompt_tokens": 30, "completion_tokens": 7, "total_tokens": 37}
+    judge = judge_at(chat, budget=Budget(prices=PRICES))
+    _ask(judge)
+    assert judge.budget.cost_usd == pytest.approx(0.030 + 0.070)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [None, "many", {}, {"prompt_tokens": 3}, {"prompt_tokens": -1, "completion_tokens": 1.5}],
+)
+def test_without_them_it_is_estimated_or_counted_by_the_call(chat, usage):
+    chat.usage = usage
+    judge = judge_at(chat, budget=Budget(prices=PRICES))
+    _ask(judge, "x" * 300, max_tokens=50)
+    assert judge.budget.cost_usd == pytest.approx(0.1 + 0.5)
+    judge = judge_at(chat, budget=Budget(prices=Prices(call_usd=0.25)))
+    _ask(judge)
+    assert judge.budget.cost_usd == 0.25
+
+
+def test_a_call_that_may_not_fit_is_not_begun(chat):
+    chat.usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    judge = judge_at(chat, budget=Budget(max_cost_usd=1.0, prices=PRICES))
+    # A call may cost .1 + .5; the first costs .2, the second another .2, so a third may fit.
+    for _ in range(3):
+        _ask(judge, "x" * 300, max_tokens=50)
+    with pytest.raises(BudgetError, match=r"0\.6000 of 1\.0000 USD are spent, and this call may"):
+        _ask(judge, "x" * 300, max_tokens=50)
+    assert len(chat.asked) == 3
+    assert judge.budget.cost_usd == pytest.approx(0.6)
+
+
+def test_a_failed_call_is_charged_unless_the_server_named_a_time(chat):
+    judge = judge_at(chat, budget=Budget(prices=Prices(call_usd=1.0)), retry=Retry(tries=1))
+    for mode, cost in [("busy", 0.0), ("cut", 1.0), ("unauthorized", 2.0)]:
+        other = judge_at(chat, mode, budget=judge.budget, retry=Retry(tries=1))
+        with pytest.raises((BackendUnavailableError, BackendAnswerError)):
+            _ask(other)
+        assert judge.budget.cost_usd == cost
+
+
+def test_a_prompt_that_the_backend_does_not_take_leaves_no_reservation(chat):
+    judge = judge_at(chat, budget=Budget(max_calls=5))
+    with pytest.raises(InputError):
+        _ask(judge, "x" * 200_001)
+    assert judge.budget._in_flight == 0
+
+
+class Plain:
+    name = "plain"
+
+    def complete(self, prompt, *, max_tokens, timeout_s):
+        return f"{prompt} within {timeout_s}"
+
+
+def test_a_backend_that_tells_no_tokens_will_do():
+    judge = Judge(Plain(), budget=Budget(prices=Prices(call_usd=0.5)), timeout_s=9)
+    assert _ask(judge) == ("p within 9", 1)
+    assert judge.budget.cost_usd == 0.5
+    assert isinstance(ChatBackend("http://127.0.0.1:1", "m"), MeteredBackend)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Judge(Plain(), timeout_s=0),
+        lambda: Judge(Plain(), max_characters=200_001),
+        lambda: Retry(tries=0),
+        lambda: Retry(first_s=2, longest_s=1),
+        lambda: Rate(0),
+        lambda: Rate(float("nan")),
+        lambda: Budget(max_calls=-1),
+        lambda: Budget(max_cost_usd=float("nan"), prices=PRICES),
+        lambda: Budget(max_cost_usd=1.0),
+        lambda: Prices(prompt_usd=-1),
+        lambda: Prices(call_usd=float("inf")),
+    ],
+)
+def test_arguments_out_of_range_are_refused(wrong):
+    with pytest.raises(InputError, match=r"allowed|give prices"):
+        wrong()
