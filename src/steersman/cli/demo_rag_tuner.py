@@ -45,7 +45,9 @@ _EVALUATIONS, _SLICE = 80, 32
     show_default=True,
     help="Directory of pictures, pages and runs.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
+)
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it here."
 )

@@ -90,7 +90,13 @@ def record_command(
 @recording_argument
 @click.option("--out", type=_folder, default=Path("tuning"), show_default=True, help="Of the run.")
 @click.option("--strategy", default="factored", show_default=True, help="Who asks.")
-@click.option("--evaluations", type=click.IntRange(1, 100_000), default=80, show_default=True)
+@click.option(
+    "--evaluations",
+    type=click.IntRange(1, 100_000),
+    default=80,
+    show_default=True,
+    help="How many are made.",
+)
 @click.option("--slice", "size", type=click.IntRange(1, 10_000), default=32, show_default=True,
               help="Queries of an evaluation.")  # fmt: skip
 @click.option(
@@ -100,7 +106,9 @@ def record_command(
     show_default=True,
     help="Share of the queries that judge, and are not tuned on.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
+)
 @baseline_option
 @policy_option
 @json_option

@@ -81,14 +81,37 @@ def draw(distributions: list[Floats], rng: np.random.Generator) -> Drawn:
         distributions: Of each part, (size,) float64 summing to 1.
         rng: One uniform a part.
 
+    Returns:
+        The values with their probabilities.
+
     >>> drawn = draw([np.array([0.25, 0.75])], np.random.default_rng(0))
     >>> drawn.values, drawn.propensity
     ((1,), 0.75)
     """
-    values, masses = [], []
-    for masses_of, uniform in zip(distributions, rng.random(len(distributions)), strict=True):
-        place = int(np.searchsorted(masses_of.cumsum(), uniform, side="right"))
-        place = min(place, int(np.flatnonzero(masses_of)[-1]))
-        values.append(place)
-        masses.append(float(masses_of[place]))
-    return Drawn(tuple(values), float(np.prod(masses)), tuple(masses))
+    return draw_each([of[None] for of in distributions], rng)[0]
+
+
+def draw_each(distributions: list[Floats], rng: np.random.Generator) -> list[Drawn]:
+    """Return an action for each of some states, as `draw` would one after the other.
+
+    Args:
+        distributions: Of each part, (n, size) float64, rows summing to 1.
+        rng: One uniform a part, state after state.
+    """
+    count = len(distributions[0])
+    uniforms = rng.random((count, len(distributions)))
+    values = np.empty((count, len(distributions)), np.intp)
+    masses = np.empty((count, len(distributions)))
+    for place, of in enumerate(distributions):
+        # What has no mass is never drawn: sums that end a little below 1 end at the last that has.
+        last = of.shape[1] - 1 - (of[:, ::-1] > 0).argmax(axis=1)
+        found = (of.cumsum(axis=1) <= uniforms[:, [place]]).sum(axis=1)
+        values[:, place] = np.minimum(found, last)
+        masses[:, place] = of[np.arange(count), values[:, place]]
+    products = masses.prod(axis=1)
+    return [
+        Drawn(tuple(chosen), product, tuple(parts))
+        for chosen, product, parts in zip(
+            values.tolist(), products.tolist(), masses.tolist(), strict=True
+        )
+    ]

@@ -54,6 +54,8 @@ def places(batches: Sequence[Batch], tuned: Tuned) -> list[Place]:
 
     Returns:
         In the order of `batches`.
+
+    No doctest: ``tests/systems/rag_tuner/test_verdict.py`` shows it.
     """
     weights = tuned.reward_weights
     total = weights.alpha + weights.beta or 1.0

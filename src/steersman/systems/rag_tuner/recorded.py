@@ -207,8 +207,13 @@ def load_recorded(file: Path) -> Recorded:
     Args:
         file: As `Recorded.save` wrote it.
 
+    Returns:
+        What was saved, gains rounded to 16 bits.
+
     Raises:
         DataError: There is none, it is damaged, too large, or of another version.
+
+    No doctest: it needs a file; ``tests/systems/rag_tuner/test_recorded.py`` shows it.
     """
     try:
         with zipfile.ZipFile(file) as inside:

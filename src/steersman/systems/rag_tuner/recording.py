@@ -43,6 +43,9 @@ def record(
         reranker: The one that "rerank: on" means.
         done: Called with 1 after each question.
 
+    Returns:
+        Gains and latencies of each ranking on each question, ranks fused among them.
+
     Raises:
         DataError: An engine was away, so that this would record something else.
         InputError: The space has several prompts, or asks for what the searcher has not.

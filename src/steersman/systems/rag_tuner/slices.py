@@ -39,6 +39,9 @@ def stratified(categories: Sequence[str], rng: np.random.Generator, share: float
         rng: Draws.
         share: Of the queries that are held out, above 0 to below 1.
 
+    Returns:
+        Both sides, neither empty.
+
     Raises:
         InputError: Fewer than two queries, or a share out of its range.
 
@@ -64,6 +67,9 @@ def temporal(times: Sequence[float], share: float = 0.5) -> Split:
     Args:
         times: (n,) of each query, in any unit.
         share: Of the queries that are held out, above 0 to below 1.
+
+    Returns:
+        Both sides, neither empty; among equal times the one listed last is the later.
 
     Raises:
         InputError: Fewer than two queries, or a share out of its range.
@@ -92,6 +98,9 @@ def rotating(places: Places, size: int, rng: np.random.Generator) -> Iterator[Pl
         places: Of the queries, one or more.
         size: Queries in a slice, 1 or more; all of them if there are fewer.
         rng: Draws the orders.
+
+    Returns:
+        An iterator without end; no query is twice in a slice.
 
     Raises:
         InputError: No query, or no size.
@@ -125,6 +134,9 @@ def enough(queries: int, sd: float, effect: float, *, power: float = 0.8) -> tup
         sd: Standard deviation of the difference between the two on one query, > 0.
         effect: What is sought, > 0.
         power: Chance to show it if it is there.
+
+    Returns:
+        Whether it can be shown, and the least difference that can.
 
     >>> within, least = enough(500, 0.25, 0.03)
     >>> within, round(least, 4)

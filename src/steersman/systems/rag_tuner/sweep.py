@@ -70,6 +70,9 @@ def sweep(
         gammas: Weights of latency, ≥ 0.
         deltas: Weights of cost, ≥ 0.
 
+    Returns:
+        One for each pair, γ by γ.
+
     Raises:
         InputError: A weight is negative, or something was not recorded.
 

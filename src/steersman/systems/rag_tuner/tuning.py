@@ -115,6 +115,9 @@ def tune(
         known: What the first evaluations gave when they were made before; they are told again, and
             not made again.
 
+    Returns:
+        An iterator over all evaluations, those that are known as well.
+
     Raises:
         InputError: No evaluations are wanted.
         DataError: What is known was not asked for by this strategy with this seed.

@@ -78,6 +78,9 @@ def judge(candidate: Batch, baseline: Batch, tuned: Tuned, *, least: float = LEA
         tuned: Weights and gates.
         least: The least gain that is worth a change, > 0.
 
+    Returns:
+        A breach before all else; a gain or a loss where the interval says so; else no gain.
+
     Raises:
         InputError: Other queries, or fewer than two that both can be scored on.
 

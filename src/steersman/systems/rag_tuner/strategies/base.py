@@ -23,6 +23,8 @@ class Asked(NamedTuple):
     Args:
         configuration: In canonical form.
         propensity: With what probability it was drawn; 1 where nothing was.
+
+    No doctest: it only holds them; `Random` shows one.
     """
 
     configuration: Configuration
