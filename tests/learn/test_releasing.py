@@ -7,11 +7,17 @@ import pytest
 from steersman.errors import MissingSnapshotError, StateError
 from steersman.learn import mark_point, release_version, retract_version
 from steersman.registry import Consumer
-from steersman.store import hold_point, move_rollout, pin_point, start_rollout
+from steersman.store import (
+    hold_point,
+    move_rollout,
+    pin_point,
+    start_rollout,
+    take_back_snapshot,
+)
 from tests.learn.shipping_world import promote_point, publish_point, registry_of
 from tests.learn.test_retracting import acting
 from tests.learn.test_shipping import learned, shipping
-from tests.learn.world import rows
+from tests.learn.world import learn_all, point_of, rows, traffic
 from tests.registry.test_consumer import version_of
 
 POINT = ("search", "depth")
@@ -109,6 +115,28 @@ async def test_what_was_rolled_back_is_not_loaded(database, tenant, point, regis
     assert await marked(database, point, registry) == {}
     with pytest.raises(StateError, match="is a candidate"):
         await release_version(database, point, candidate, registry, actor="ann")
+
+
+async def test_what_was_promoted_and_taken_back_is_released_no_more(
+    database, tenant, point, registry, reader
+):
+    candidate = await base_and_candidate(database, tenant, registry)
+    row = await tried(database, tenant, point, candidate)
+    await promote_point(database, tenant.id, candidate)
+    await ended(database, tenant, row, "promoted")
+    assert await marked(database, point, registry) == {candidate: "released"}
+    await traffic(database, await point_of(database, tenant.id), 3, seed=1)
+    await learn_all(database)
+    later = (await publish_point(database, tenant.id, registry)).version
+    assert version_of(reader.load(*POINT)) == later
+    async with acting(database, tenant) as connection:
+        await take_back_snapshot(connection, point, "0.1.0")
+    await ended(database, tenant, row, "rolled_back")
+    assert await marked(database, point, registry) == {
+        candidate: "rolled_back",
+        later: "candidate",
+    }
+    assert version_of(reader.load(*POINT)) == "0.1.1"
 
 
 async def test_a_state_of_the_line_that_served_stays_while_it_is_tried(
