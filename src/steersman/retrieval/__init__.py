@@ -1,44 +1,49 @@
 """Search: by words (BM25), by meaning (MiniLM), by both, along links; and how good it is.
 
 Importing this package needs nothing but the core; the engines import their libraries when they
-are built and say which extra brings them when it is missing.
+are built and say which extra brings them when it is missing. Names are resolved on first use: who
+wants words or wheels shall not pay for the import of the store.
 """
 
 from __future__ import annotations
 
-from steersman.retrieval.adding import Added
-from steersman.retrieval.bm25 import Bm25, words
-from steersman.retrieval.corpora import Corpora
-from steersman.retrieval.corpora_reading import CorporaToRead, Opened, Shown, ready
-from steersman.retrieval.dense import Embedder, MiniLM
-from steersman.retrieval.embedders import Embedders, check_embedder_name
-from steersman.retrieval.embedding_workers import EmbeddingWorkers, usual_workers
-from steersman.retrieval.embeddings import CachedEmbedder
-from steersman.retrieval.entailment import Entailment, NliReranker
-from steersman.retrieval.entity_links import link_entities, link_passages
-from steersman.retrieval.fusion import convex, rrf
-from steersman.retrieval.hits import Found, Hit
-from steersman.retrieval.judged import JudgedCollection, Question, load_judged
-from steersman.retrieval.linking import Expanding, Links, link_titles
-from steersman.retrieval.measures import (
-    Measured,
-    all_gold_at,
-    ndcg_at,
-    recall_at,
-    reciprocal_rank,
-)
-from steersman.retrieval.opening import Loaded, Place, find_place, load, one_view
-from steersman.retrieval.pair_model import PairModel, PairWeights
-from steersman.retrieval.pgvector_index import PgvectorIndex
-from steersman.retrieval.qdrant_index import QdrantIndex
-from steersman.retrieval.ranked import Ranked
-from steersman.retrieval.rerank import CosineReranker, CrossEncoder, Reranker
-from steersman.retrieval.scored import Scored
-from steersman.retrieval.search_settings import SearchSettings
-from steersman.retrieval.searcher import Searcher
-from steersman.retrieval.served_embedder import ServedEmbedder
-from steersman.retrieval.vectors import ExactIndex, VectorIndex
-from steersman.retrieval.wheels import PinnedWheel, state_directory
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steersman.retrieval.adding import Added
+    from steersman.retrieval.bm25 import Bm25, words
+    from steersman.retrieval.corpora import Corpora
+    from steersman.retrieval.corpora_reading import CorporaToRead, Opened, Shown, ready
+    from steersman.retrieval.dense import Embedder, MiniLM
+    from steersman.retrieval.embedders import Embedders, check_embedder_name
+    from steersman.retrieval.embedding_workers import EmbeddingWorkers, usual_workers
+    from steersman.retrieval.embeddings import CachedEmbedder
+    from steersman.retrieval.entailment import Entailment, NliReranker
+    from steersman.retrieval.entity_links import link_entities, link_passages
+    from steersman.retrieval.fusion import convex, rrf
+    from steersman.retrieval.hits import Found, Hit
+    from steersman.retrieval.judged import JudgedCollection, Question, load_judged
+    from steersman.retrieval.linking import Expanding, Links, link_titles
+    from steersman.retrieval.measures import (
+        Measured,
+        all_gold_at,
+        ndcg_at,
+        recall_at,
+        reciprocal_rank,
+    )
+    from steersman.retrieval.opening import Loaded, Place, find_place, load, one_view
+    from steersman.retrieval.pair_model import PairModel, PairWeights
+    from steersman.retrieval.pgvector_index import PgvectorIndex
+    from steersman.retrieval.qdrant_index import QdrantIndex
+    from steersman.retrieval.ranked import Ranked
+    from steersman.retrieval.rerank import CosineReranker, CrossEncoder, Reranker
+    from steersman.retrieval.scored import Scored
+    from steersman.retrieval.search_settings import SearchSettings
+    from steersman.retrieval.searcher import Searcher
+    from steersman.retrieval.served_embedder import ServedEmbedder
+    from steersman.retrieval.vectors import ExactIndex, VectorIndex
+    from steersman.retrieval.wheels import PinnedWheel, state_directory
 
 __all__ = [
     "Added",
@@ -97,3 +102,47 @@ __all__ = [
     "usual_workers",
     "words",
 ]
+
+_HOMES = {
+    "adding": "Added",
+    "bm25": "Bm25 words",
+    "corpora": "Corpora",
+    "corpora_reading": "CorporaToRead Opened Shown ready",
+    "dense": "Embedder MiniLM",
+    "embedders": "Embedders check_embedder_name",
+    "embedding_workers": "EmbeddingWorkers usual_workers",
+    "embeddings": "CachedEmbedder",
+    "entailment": "Entailment NliReranker",
+    "entity_links": "link_entities link_passages",
+    "fusion": "convex rrf",
+    "hits": "Found Hit",
+    "judged": "JudgedCollection Question load_judged",
+    "linking": "Expanding Links link_titles",
+    "measures": "Measured all_gold_at ndcg_at recall_at reciprocal_rank",
+    "opening": "Loaded Place find_place load one_view",
+    "pair_model": "PairModel PairWeights",
+    "pgvector_index": "PgvectorIndex",
+    "qdrant_index": "QdrantIndex",
+    "ranked": "Ranked",
+    "rerank": "CosineReranker CrossEncoder Reranker",
+    "scored": "Scored",
+    "search_settings": "SearchSettings",
+    "searcher": "Searcher",
+    "served_embedder": "ServedEmbedder",
+    "vectors": "ExactIndex VectorIndex",
+    "wheels": "PinnedWheel state_directory",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value  # found by itself from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})
