@@ -11,7 +11,7 @@ import torch
 from steersman.errors import InputError, StateError
 from steersman.learn.ppo.advantages import advantages
 from steersman.learn.ppo.network import Network
-from steersman.learn.ppo.parts import Drawn, Part, draw
+from steersman.learn.ppo.parts import Drawn, Part, draw, draw_each
 from steersman.learn.ppo.settings import Settings
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ class PPO:
         Raises:
             InputError: Another shape, or a number that is not finite.
         """
-        masses = self._masses(np.asarray(states, np.float64))
-        return [draw([part[row] for part in masses], rng) for row in range(len(states))]
+        return draw_each(self._masses(np.asarray(states, np.float64)), rng)
 
     def _masses(self, states: Floats) -> list[Floats]:
         if states.ndim != 2 or states.shape[1] != self.features or not np.isfinite(states).all():

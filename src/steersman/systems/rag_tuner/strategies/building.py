@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.strategies.base import Strategy
 
 DEFAULT = "factored"
-NAMES = (DEFAULT, "halving", "random", "tpe")
+NAMES = (DEFAULT, "halving", "ppo", "random", "tpe")
 
 
 def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> Strategy:
@@ -26,6 +26,9 @@ def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> S
         tuned: Bounds, gates, weights.
         queries: How many queries there are to draw slices from, ≥ 1.
         seed: Of those that have a generator of their own; the others draw from what `ask` is given.
+
+    Returns:
+        One that asks for evaluations, and is told what came of them.
 
     Raises:
         InputError: There is no such strategy.
@@ -39,6 +42,13 @@ def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> S
         return Factored(tuned, queries)
     if name == "halving":
         return Halving(tuned)
+    if name == "ppo":
+        # An extra, and slow to import: whoever does not ask for it shall not pay for it.
+        from steersman.systems.rag_tuner.strategies.ppo_contextual import (  # noqa: PLC0415
+            ContextualPpo,
+        )
+
+        return ContextualPpo(tuned, seed=seed)
     if name == "random":
         return Random(tuned)
     if name == "tpe":

@@ -1,0 +1,293 @@
+"""PPO that moves the running configuration: trained in the simulator, then deployed as it is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import DataError, InputError
+from steersman.learn.ppo import PPO, Settings, Steps, draw
+from steersman.registry import pack_state, unpack_state
+from steersman.systems.rag_tuner.actions import Moves
+from steersman.systems.rag_tuner.features import GROUPS, Features, Observed, Scaling, Situation
+from steersman.systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.learn.ppo import Update
+    from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.environment import TuningEnvironment
+    from steersman.systems.rag_tuner.policy_config import Tuned
+    from steersman.systems.rag_tuner.reward import Batch, Reward
+
+    Floats = NDArray[np.float64]
+
+_FORMAT = 1
+_FITTED_ON = 16
+"""Episodes of random moves that the scaling is fitted on."""
+
+
+class SequentialPolicy:
+    """A trained policy: what it sees, how that is scaled, and its network.
+
+    Args:
+        agent: Over the moves of the features' space.
+        features: What of a situation is seen.
+        scaling: Fitted once.
+        window: Batches that are remembered, as in training.
+
+    No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_ppo_sequential.py``
+    shows it.
+    """
+
+    def __init__(self, agent: PPO, features: Features, scaling: Scaling, window: int) -> None:
+        self.agent, self.features, self.scaling, self.window = agent, features, scaling, window
+
+    def state(self, situation: Situation) -> Floats:
+        """Return what the network sees of a situation.
+
+        Args:
+            situation: Any.
+        """
+        return self.scaling.apply(self.features.raw(situation))
+
+    def save(self, file: Path) -> None:
+        """Write it as safetensors, whole or not at all; the optimiser's state is left behind.
+
+        Args:
+            file: Replaced if it is there.
+        """
+        about = json.dumps(self._about()).encode()
+        kept = {n: a for n, a in self.agent.state().items() if not n.startswith("adam.")}
+        arrays: dict[str, NDArray[Any]] = {n: np.asarray(a, np.float64) for n, a in kept.items()}
+        arrays["scaling.median"] = self.scaling.median
+        arrays["scaling.spread"] = self.scaling.spread
+        arrays["meta"] = np.frombuffer(about, np.uint8)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f".{file.name}.part")
+        part.write_bytes(pack_state(arrays))
+        part.replace(file)
+
+    @classmethod
+    def load(cls, file: Path, tuned: Tuned) -> SequentialPolicy:
+        """Return a policy that was saved.
+
+        Args:
+            file: As `save` wrote it.
+            tuned: Whose space it must have been trained for.
+
+        Raises:
+            DataError: It cannot be read, is damaged, or was trained for another space or format.
+        """
+        try:
+            arrays = unpack_state(file.read_bytes())
+            about = json.loads(arrays["meta"].tobytes())
+            features = Features(tuned.space, about["categories"], about["without"])
+            settings = Settings(hidden=about["hidden"])
+            scaling = Scaling(arrays["scaling.median"], arrays["scaling.spread"])
+        except (OSError, KeyError, ValueError, TypeError) as error:
+            message = f"{file}: no tuning policy: {error}; train one and save it there"
+            raise DataError(message) from None
+        agent = PPO(Moves(tuned.space).parts, len(features), settings=settings)
+        found = cls(agent, features, scaling, about["window"])
+        if found._about() != about:
+            message = f"{file}: it was trained for another space, other moves or features, or is "
+            raise DataError(message + f"not of format {_FORMAT}; train it again for this policy")
+        agent.restore(arrays)
+        return found
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "parts": [[part.name, part.size] for part in self.agent.parts],
+            "features": list(self.features.names),
+            "categories": list(self.features.categories),
+            "without": sorted(set(GROUPS) - set(self.features.groups)),
+            "hidden": self.agent.settings.hidden,
+            "window": self.window,
+        }  # fmt: skip
+
+
+class SequentialPpo:
+    """A trained policy at work; it learns no further.
+
+    What it recommends is where its likeliest move leads. It is told of each change of the reward
+    weights (`retune`), and sees a change of the collection by itself.
+
+    Args:
+        tuned: Bounds, gates and weights.
+        policy: Trained for the same space.
+        start: What runs now.
+        labels: Category of each query, by its place; empty if they have none.
+        explore: Whether moves are drawn; otherwise each is the likeliest, with probability 1, and
+            what came of it is no evidence off-policy.
+
+    Raises:
+        InputError: `start` is not in the space.
+
+    No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_ppo_sequential.py``
+    shows it.
+    """
+
+    name = "ppo_sequential"
+
+    def __init__(
+        self,
+        tuned: Tuned,
+        policy: SequentialPolicy,
+        start: Configuration,
+        labels: Sequence[str] = (),
+        *,
+        explore: bool = True,
+    ) -> None:
+        self._explore = explore
+        self._policy, self._tuned, self._labels = policy, tuned, labels
+        self._moves = Moves(tuned.space)
+        self._running = tuned.space.check(start)
+        self._observed = Observed(policy.window)
+        self._ledger = Ledger(tuned)
+        self.age_days = 0.0
+
+    def ask(self, rng: np.random.Generator) -> Asked:
+        """Return where a drawn move leads; the running configuration moves once that is told.
+
+        Args:
+            rng: Draws.
+
+        Returns:
+            The configuration, and the probability of all moves that lead there.
+        """
+        if not self._explore:
+            likeliest = self._policy.agent.best(self._state())
+            return Asked(self._moves.apply(self._running, likeliest), 1.0)
+        masses = self._policy.agent.distributions(self._state())
+        to = self._moves.apply(self._running, draw(masses, rng).values)
+        return Asked(to, self._moves.propensity(self._running, to, masses))
+
+    def tell(self, batch: Batch, reward: Reward) -> None:
+        """Remember a batch; what it was evaluated under is what runs now.
+
+        Args:
+            batch: What came of its queries; one from outside the space is only taken down.
+            reward: What that is worth.
+        """
+        self._ledger.enter(batch, reward)
+        if batch.configuration in self._tuned.space.index:
+            labels = [self._labels[place] for place in batch.queries] if self._labels else ()
+            self._observed.see(batch, self._tuned.thresholds.latency_unit_ms, labels)
+            self._running = batch.configuration
+
+    def retune(self, tuned: Tuned) -> None:
+        """Follow other reward weights from now on.
+
+        Args:
+            tuned: With the same space and gates.
+
+        Raises:
+            InputError: It has another space.
+        """
+        if tuned.space != self._tuned.space:
+            raise InputError("the space is another one; train a policy for it")
+        self._tuned = tuned
+
+    def recommend(self) -> Configuration:
+        """Return where the likeliest move leads, or the last that held if that broke a gate.
+
+        Raises:
+            InputError: Nothing was told yet, or all that was evaluated breaks a gate.
+        """
+        known = self._ledger.configurations
+        held = [one for one in known if not self._ledger.breaches(one)]
+        if not held:
+            raise InputError(nothing_holds(len(known)))
+        to = self._moves.apply(self._running, self._policy.agent.best(self._state()))
+        return held[-1] if to in known and self._ledger.breaches(to) else to
+
+    def _state(self) -> Floats:
+        situation = Situation(self._observed, self._running, self._tuned, self.age_days)
+        return self._policy.state(situation)
+
+
+def train_sequential(
+    environments: Sequence[TuningEnvironment],
+    *,
+    updates: int = 150,
+    settings: Settings | None = None,
+    seed: int = 0,
+    done: Callable[[int, Update, float], None] | None = None,
+) -> SequentialPolicy:
+    """Return a policy that was trained in simulators.
+
+    Args:
+        environments: Alike; an update is learned from one episode of each. One or more.
+        updates: How many, ≥ 1.
+        settings: Of PPO.
+        seed: Of weights, episodes and draws.
+        done: Called after each update with its number, what it did, and the mean reward of a step.
+
+    Raises:
+        InputError: No environment, or no update.
+
+    No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_ppo_sequential.py``
+    shows it.
+    """
+    if not environments or updates < 1:
+        message = f"{len(environments)} environments, {updates!r} updates"
+        raise InputError(f"{message}; allowed are 1 or more of each")
+    first = environments[0]
+    scaling = _fitted(first, np.random.default_rng([seed, 0]))
+    agent = PPO(first.moves.parts, len(first.features), settings=settings, seed=seed)
+    for number in range(1, updates + 1):
+        steps = _episodes(environments, agent, scaling, [seed, number])
+        update = agent.learn(steps)
+        if done is not None:
+            done(number, update, float(steps.rewards.mean()))
+    return SequentialPolicy(agent, first.features, scaling, first.window)
+
+
+def _fitted(environment: TuningEnvironment, rng: np.random.Generator) -> Scaling:
+    rows = []
+    sizes = [part.size for part in environment.moves.parts]
+    for _ in range(_FITTED_ON):
+        rows.append(environment.reset(rng))
+        last = False
+        while not last:
+            stepped = environment.step(rng.integers(sizes).tolist())
+            last = stepped.last
+            rows.append(stepped.state)
+    return Scaling.fitted(np.array(rows), environment.features.scaled)
+
+
+def _episodes(
+    environments: Sequence[TuningEnvironment], agent: PPO, scaling: Scaling, seed: list[int]
+) -> Steps:
+    """Play one episode in each environment side by side; they stand one after the other."""
+    rng = np.random.default_rng([*seed, 0])
+    raw = [
+        one.reset(np.random.default_rng([*seed, place]))
+        for place, one in enumerate(environments, 1)
+    ]
+    horizon, count = environments[0].horizon, len(environments)
+    states = np.zeros((count, horizon, agent.features))
+    actions = np.zeros((count, horizon, len(agent.parts)), np.intp)
+    propensities, rewards = np.zeros((count, horizon)), np.zeros((count, horizon))
+    for time in range(horizon):
+        states[:, time] = scaling.apply(np.array(raw))
+        drawn = agent.act_on(states[:, time], rng)
+        for place, (one, action) in enumerate(zip(environments, drawn, strict=True)):
+            stepped = one.step(action.values)
+            raw[place] = stepped.state
+            actions[place, time], propensities[place, time] = action.values, action.propensity
+            rewards[place, time] = stepped.reward
+    last = np.zeros((count, horizon), bool)
+    last[:, -1] = True
+    return Steps(
+        states.reshape(-1, agent.features), actions.reshape(-1, len(agent.parts)),
+        propensities.ravel(), rewards.ravel(), last.ravel(),
+    )  # fmt: skip
