@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Discriminator, Field, Tag, ValidationError
+from pydantic import Discriminator, Field, Tag
 
 from steersman.errors import SpecError
 from steersman.spec.base import Declared, Identifier, Problem, as_validation_error
-from steersman.spec.complaints import Complaint, complaints, dotted, report
-from steersman.spec.document import MAX_BYTES, Document, parse
+from steersman.spec.complaints import complaints, report
+from steersman.spec.reading import read_declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from steersman.spec.document import Document
 
 FieldName = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -180,22 +182,8 @@ def load_mapping(path: Path) -> LoadedMapping:
 
     No doctest: it needs a file; ``tests/store/importing/test_mapping.py`` shows it.
     """
-    source = str(path)
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{source}: cannot be read: {error}; check the path, and save it as UTF-8"
-        raise SpecError(message) from None
-    document = parse(text, source)
-    found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
-    try:
-        mapping = LogMapping.model_validate(document.root)
-    except ValidationError as error:
-        found |= complaints(error, document, _schema())
-    if found:
-        raise SpecError(report(source, found))
-    return LoadedMapping(mapping, document, source)
+    mapping, document = read_declared(path, LogMapping)
+    return LoadedMapping(mapping, document, str(path))
 
 
 def field_of(value: str | Value) -> Value:

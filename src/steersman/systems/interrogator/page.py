@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import DataError
 from steersman.systems.interrogator.gate import FEWEST_SOLVED, WIDEST
 from steersman.systems.interrogator.measures import SHARE
 from steersman.systems.interrogator.pictures import arm_name, draw
 from steersman.systems.interrogator.report import SAYS, counted
+from steersman.systems.reporting import write_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,17 +62,7 @@ def write_page(
     body = [f"<h1>{escape(title)}</h1>", _verdict(report)]
     for name, found in report["sets"].items():
         body += _set(name, found, trials[name], report["candidate"])
-    page = (
-        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n<body>\n"
-    )
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(page + "\n".join(body) + "\n</body>\n</html>\n", encoding="utf-8")
-    except OSError as error:
-        message = f"{file} cannot be written: {error}; name a file in a folder that can be"
-        raise DataError(message) from error
+    write_html(file, title, _STYLE, body)
 
 
 def _verdict(report: Mapping[str, Any]) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import DataError
 from steersman.systems.interrogator.measures import both_calls_to_the_same
 from steersman.systems.interrogator.report import curve_by_calls, curve_by_steps
 from steersman.systems.interrogator.trial import CONTROL
+from steersman.systems.reporting import as_svg, new_axes
 
 if TYPE_CHECKING:
     from steersman.systems.interrogator.trial import Trial
@@ -57,16 +56,20 @@ def draw(trial: Trial, candidate: str) -> list[tuple[str, str]]:
     No doctest: it needs a trial; ``tests/systems/interrogator/test_trial.py`` shows it.
     """
     return [
-        _drawn(
-            _by_calls(trial),
-            "Mean similarity reached with at most so many embedded texts; "
-            f"{1 - _SHOWN:.0%} of the sessions, at most, go on beyond the right edge.",
+        (
+            as_svg(_by_calls(trial)),
+            (
+                "Mean similarity reached with at most so many embedded texts; "
+                f"{1 - _SHOWN:.0%} of the sessions, at most, go on beyond the right edge."
+            ),
         ),
-        _drawn(_by_steps(trial), "Mean similarity after each question."),
-        _drawn(
-            _differences(trial, candidate),
-            "Each target: texts that the heuristic embedded, less those of the policy, until both "
-            "were equally close. Right of the line the policy needed fewer.",
+        (as_svg(_by_steps(trial)), "Mean similarity after each question."),
+        (
+            as_svg(_differences(trial, candidate)),
+            (
+                "Each target: texts that the heuristic embedded, less those of the policy, until both "
+                "were equally close. Right of the line the policy needed fewer."
+            ),
         ),
     ]
 
@@ -75,7 +78,7 @@ def _by_calls(trial: Trial) -> Any:
     spent = [course.calls[-1] for runs in trial.courses.values() for run in runs for course in run]
     # The nearest option embeds all vocabularies in its first session: several times the others'.
     grid = np.arange(np.quantile(spent, _SHOWN, method="higher") + 1.0)
-    figure, axes = _axes("embedded texts", "cosine similarity")
+    figure, axes = new_axes("embedded texts", "cosine similarity")
     for arm, runs in trial.courses.items():
         curve = curve_by_calls(runs, grid)
         axes.step(grid, curve, where="post", color=_COLOURS[arm], label=arm_name(arm))
@@ -84,7 +87,7 @@ def _by_calls(trial: Trial) -> Any:
 
 
 def _by_steps(trial: Trial) -> Any:
-    figure, axes = _axes("questions", "cosine similarity")
+    figure, axes = new_axes("questions", "cosine similarity")
     for arm, runs in trial.courses.items():
         curve = curve_by_steps(runs, trial.limit)
         axes.plot(curve, color=_COLOURS[arm], label=arm_name(arm), marker=".")
@@ -98,34 +101,8 @@ def _by_steps(trial: Trial) -> Any:
 
 def _differences(trial: Trial, candidate: str) -> Any:
     spent, spends = both_calls_to_the_same(trial.courses[CONTROL], trial.courses[candidate])
-    figure, axes = _axes("fewer texts than the heuristic", "targets", height=2.6)
+    figure, axes = new_axes("fewer texts than the heuristic", "targets", height=2.6)
     axes.hist((spent - spends).mean(axis=0), bins=40, color=_COLOURS[candidate])
     axes.axvline(0.0, color="#000", linewidth=1)
     axes.yaxis.get_major_locator().set_params(integer=True)
     return figure
-
-
-def _axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
-    except ImportError as error:
-        message = "matplotlib is not installed; the page needs: pip install 'steersman[demo]'"
-        raise DataError(message) from error
-    figure = Figure(figsize=(8.0, height), layout="constrained")
-    axes = figure.subplots()
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    return figure, axes
-
-
-def _drawn(figure: Any, caption: str) -> tuple[str, str]:
-    from matplotlib import rc_context  # noqa: PLC0415 -- an extra, and heavy
-
-    written = io.StringIO()
-    # No date, and no random names of parts, so that one trial is one page.
-    with rc_context({"svg.hashsalt": "steersman"}):
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    svg = written.getvalue()
-    return svg[svg.index("<svg") :], caption

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import DataError
-from steersman.systems.rag_tuner.pictures import as_svg, episodes, frontier, latencies, shares
+from steersman.systems.rag_tuner.pictures import episodes, frontier, latencies, shares
+from steersman.systems.reporting import as_svg, write_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,17 +66,7 @@ def write_page(file: Path, report: Report) -> None:
         "vary.</p>"),
         _table(("without", "the best then", "loss", "95 %"), _ablated(report)),
     ]  # fmt: skip
-    page = (
-        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n<body>\n"
-    )
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(page + "\n".join(parts) + "\n</body>\n</html>\n", encoding="utf-8")
-    except OSError as error:
-        message = f"{file} cannot be written: {error}; name a file in a folder that can be"
-        raise DataError(message) from error
+    write_html(file, title, _STYLE, parts)
 
 
 def _marked(report: Report) -> Iterable[Sequence[str]]:

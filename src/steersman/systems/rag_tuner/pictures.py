@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import DataError
+from steersman.systems.reporting import new_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title
     Raises:
         DataError: matplotlib is not installed.
     """
-    figure, axes = _axes("cost of a query, in units of the reference", "quality", height=5.2)
+    figure, axes = new_axes("cost of a query, in units of the reference", "quality", height=5.2)
     cost, quality = (np.array([getattr(one, n) for one in places]) for n in ("cost", "quality"))
     latency = [one.latency_ms for one in places]
     # Next to each other where many share a number of passages.
@@ -78,7 +77,7 @@ def episodes(lines: Sequence[Mapping[str, Any]]) -> Any:
     Args:
         lines: Of `RunFolder.episodes`.
     """
-    figure, axes = _axes("evaluation", "reward")
+    figure, axes = new_axes("evaluation", "reward")
     rewards = np.array([np.nan if one["reward"] is None else one["reward"] for one in lines])
     numbers = np.arange(1, len(lines) + 1)
     axes.plot(numbers, rewards, ".", color=_GREY, markersize=4, label="each")
@@ -99,7 +98,7 @@ def shares(lines: Sequence[Mapping[str, Any]]) -> Any:
     kinds = Counter(_kind(one) for one in lines)
     names = [name for name, _ in kinds.most_common()]
     returns = [np.nanmean([_value(one) for one in lines if _kind(one) == name]) for name in names]
-    figure, axes = _axes("share of the evaluations", "", height=0.8 + 0.32 * len(names))
+    figure, axes = new_axes("share of the evaluations", "", height=0.8 + 0.32 * len(names))
     bars = axes.barh(names, [kinds[name] / len(lines) for name in names], color=_GREEN)
     axes.bar_label(bars, [f"mean reward {value:.3f}" for value in returns], padding=4, fontsize=8)
     axes.set_xlim(0, 1.35 * max(kinds.values()) / len(lines))
@@ -114,7 +113,7 @@ def latencies(lines: Sequence[Mapping[str, Any]], gate_ms: float) -> Any:
         lines: Of `RunFolder.episodes`.
         gate_ms: The 95th percentile that is allowed.
     """
-    figure, axes = _axes("evaluation", "milliseconds")
+    figure, axes = new_axes("evaluation", "milliseconds")
     numbers = np.arange(1, len(lines) + 1)
     p95 = np.array([one["latency_p95_ms"] for one in lines])
     axes.plot(numbers, [one["latency_p50_ms"] for one in lines], color=_BLUE, label="median")
@@ -123,21 +122,6 @@ def latencies(lines: Sequence[Mapping[str, Any]], gate_ms: float) -> Any:
         axes.axhline(gate_ms, color=_RED, linestyle=":", label="the gate")
     axes.legend(frameon=False)
     return figure
-
-
-def as_svg(figure: Any) -> str:
-    """Return a picture as an SVG element; of the same picture, the same to the byte.
-
-    Args:
-        figure: One of this module's.
-    """
-    from matplotlib import rc_context  # noqa: PLC0415 -- an extra, and heavy
-
-    written = io.StringIO()
-    with rc_context({"svg.hashsalt": "steersman"}):
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    svg = written.getvalue()
-    return str(svg[svg.index("<svg") :])
 
 
 def write_png(figure: Any, file: Path) -> None:
@@ -172,18 +156,3 @@ def _value(line: Mapping[str, Any]) -> float:
 
 def _moving(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
     return [float(np.nanmean(values[max(0, n - _WINDOW) : n])) for n in range(1, len(values) + 1)]
-
-
-def _axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
-    except ImportError as error:
-        message = "matplotlib is not installed; pictures need: pip install 'steersman[demo]'"
-        raise DataError(message) from error
-    figure = Figure(figsize=(8.0, height), layout="constrained")
-    axes = figure.subplots()
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    return figure, axes
