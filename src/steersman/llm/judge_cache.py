@@ -10,7 +10,7 @@ import threading
 import time
 import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -81,13 +81,7 @@ class JudgeCache:
         Raises:
             DataError: the file or this row is damaged, or the file cannot be read.
         """
-        try:
-            with self._using() as connection:
-                query = "SELECT CAST(text AS BLOB), crc FROM answer WHERE key = ?"
-                row = connection.execute(query, (key,)).fetchone()
-        except sqlite3.Error as error:
-            message = f"the cache of judgements {self.file} cannot be read: {error}"
-            raise DataError(f"{message}; judge without it, or name another") from error
+        row = self._row("SELECT CAST(text AS BLOB), crc FROM answer WHERE key = ?", key)
         if row is None:
             return None
         if zlib.crc32(key + row[0]) != row[1]:
@@ -119,8 +113,17 @@ class JudgeCache:
         return text if found is None else found
 
     def __len__(self) -> int:
-        with self._using() as connection:
-            return int(connection.execute("SELECT count(*) FROM answer").fetchone()[0])
+        (count,) = self._row("SELECT count(*) FROM answer") or (0,)
+        return int(count)
+
+    def _row(self, query: str, *values: bytes) -> tuple[Any, ...] | None:
+        try:
+            with self._using() as connection:
+                row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
+        except sqlite3.Error as error:
+            message = f"the cache of judgements {self.file} cannot be read: {error}"
+            raise DataError(f"{message}; judge without it, or name another") from error
+        return row
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:

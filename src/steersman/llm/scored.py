@@ -158,6 +158,9 @@ def coverage(scores: Sequence[Scored]) -> Coverage:
     Args:
         scores: any number of them.
 
+    Returns:
+        The counts.
+
     >>> print(coverage([Scored(0.5), Scored(None, "budget"), Scored(None, "malformed")]))
     1 of 3 defined (budget 1, malformed 1)
     """
