@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from tools.snippets import collect
 
 # A busy machine is no failure: hypothesis otherwise fails an example that took more than 200 ms, or
-# one that was slow to draw. All else is as hypothesis has it where it runs: fixed examples under CI.
+# one that was slow to draw. All else is as hypothesis has it: fixed examples under CI.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 

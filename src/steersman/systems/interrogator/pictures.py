@@ -66,10 +66,8 @@ def draw(trial: Trial, candidate: str) -> list[tuple[str, str]]:
         (as_svg(_by_steps(trial)), "Mean similarity after each question."),
         (
             as_svg(_differences(trial, candidate)),
-            (
-                "Each target: texts that the heuristic embedded, less those of the policy, until both "
-                "were equally close. Right of the line the policy needed fewer."
-            ),
+            "Each target: texts that the heuristic embedded, less those of the policy, until "
+            "both were equally close. Right of the line the policy needed fewer.",
         ),
     ]
 
