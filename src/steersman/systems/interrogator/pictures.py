@@ -55,20 +55,18 @@ def draw(trial: Trial, candidate: str) -> list[tuple[str, str]]:
 
     No doctest: it needs a trial; ``tests/systems/interrogator/test_trial.py`` shows it.
     """
+    by_calls = (
+        "Mean similarity reached with at most so many embedded texts; "
+        f"{1 - _SHOWN:.0%} of the sessions, at most, go on beyond the right edge."
+    )
+    by_target = (
+        "Each target: texts that the heuristic embedded, less those of the policy, until both "
+        "were equally close. Right of the line the policy needed fewer."
+    )
     return [
-        (
-            as_svg(_by_calls(trial)),
-            (
-                "Mean similarity reached with at most so many embedded texts; "
-                f"{1 - _SHOWN:.0%} of the sessions, at most, go on beyond the right edge."
-            ),
-        ),
+        (as_svg(_by_calls(trial)), by_calls),
         (as_svg(_by_steps(trial)), "Mean similarity after each question."),
-        (
-            as_svg(_differences(trial, candidate)),
-            "Each target: texts that the heuristic embedded, less those of the policy, until "
-            "both were equally close. Right of the line the policy needed fewer.",
-        ),
+        (as_svg(_differences(trial, candidate)), by_target),
     ]
 
 
