@@ -29,8 +29,9 @@ def made_up(space: Space, rng: np.random.Generator, *, queries: int = 200) -> Re
     """Return recorded evaluations of a collection that there is not.
 
     A relevant passage's rank is log-normal around how hard its query is, less how good the ranking
-    is. How good depends smoothly on the fusion weight, with its best somewhere; ranking again and
-    expansion help or harm a little, and all take time. What of it holds is drawn.
+    is. How good depends smoothly on the fusion weight, with its best somewhere between the two
+    engines; ranking again leans towards dense search, helps or harms a little, and so does expansion. All
+    take time. What of it holds is drawn.
 
     Args:
         space: What may be chosen.
@@ -66,11 +67,13 @@ def made_up(space: Space, rng: np.random.Generator, *, queries: int = 200) -> Re
 
 def _skills(keys: tuple[Key, ...], rng: np.random.Generator) -> Floats:
     """Return how much earlier each ranking finds what is relevant, in nats of its rank."""
-    peak, bend = rng.uniform(0.1, 0.9), rng.uniform(0.5, 4.0)
-    again, more = rng.normal(0.0, 0.3), rng.normal(0.0, 0.1)
+    peak, bend = rng.uniform(0.25, 0.75), rng.uniform(0.5, 4.0)
+    again, more = rng.normal(0.0, 0.2), rng.normal(0.0, 0.1)
     found = []
     for variant, rerank, weight, expansion in keys:
         place = {"bm25": 0.0, "dense": 1.0}.get(variant, weight)
+        if rerank:  # by likeness, it ends much where dense search begins
+            place = (1 + place) / 2
         found.append(again * rerank + more * expansion - bend * (place - peak) ** 2)
     return np.array(found)
 
