@@ -30,8 +30,8 @@ def made_up(space: Space, rng: np.random.Generator, *, queries: int = 200) -> Re
 
     A relevant passage's rank is log-normal around how hard its query is, less how good the ranking
     is. How good depends smoothly on the fusion weight, with its best somewhere between the two
-    engines; ranking again leans towards dense search, helps or harms a little, and so does expansion. All
-    take time. What of it holds is drawn.
+    engines; ranking again leans towards dense search, helps or harms a little, and so does
+    expansion. All take time. What of it holds is drawn.
 
     Args:
         space: What may be chosen.
