@@ -208,6 +208,8 @@ def canary(folder: Path, *, warm_s: float, tenant: str) -> Iterator[Canary]:
         row = asyncio.run(_start(running))
         exits.enter_context(_controlling(running, watching))
         watching.wait('steersman_arm_decisions_total{arm="candidate"} > 0', within_s=_LONGEST_S)
+        # The controller has started, and believes both of its sources.
+        watching.wait("min(steersman_rollout_source_healthy) == 1", within_s=_LONGEST_S)
         time.sleep(warm_s)
         yield Canary(running, watching, traffic, row)
 
