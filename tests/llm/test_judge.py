@@ -128,6 +128,51 @@ def test_a_prompt_that_the_backend_does_not_take_leaves_no_reservation(chat):
     assert judge.budget._in_flight == 0
 
 
+class Recovering:
+    """Left alone for a second, so many times, while somebody else tries it."""
+
+    name = "recovering"
+
+    def __init__(self, times):
+        self.times = times
+
+    def complete(self, prompt, *, max_tokens, timeout_s):
+        self.times -= 1
+        if self.times >= 0:
+            raise BackendUnavailableError("not asked", retry_after_s=1.0, asked=False)
+        return "back"
+
+
+def test_waiting_for_a_server_that_somebody_else_tries_is_no_try(chat):
+    clock, budget = Clock(), Budget(max_calls=1)
+    rate = Rate(clock=clock, sleep=clock.sleep)
+    judge = Judge(Recovering(30), rate=rate, budget=budget)
+    assert _ask(judge) == ("back", 1)
+    assert (clock.slept, budget.calls) == ([1.0] * 30, 1)
+
+
+def test_waiting_for_it_ends_as_well():
+    clock, budget = Clock(), Budget()
+    rate = Rate(clock=clock, sleep=clock.sleep)
+    retry = Retry(tries=2, longest_s=5.0)
+    judge = Judge(Recovering(10**6), rate=rate, budget=budget, retry=retry)
+    with pytest.raises(BackendUnavailableError, match="not asked"):
+        _ask(judge)
+    assert (sum(clock.slept), budget.calls, budget._in_flight) == (10.0, 0, 0)
+
+
+def test_the_backend_tells_when_it_did_not_ask(chat):
+    judge = judge_at(chat, "busy", retry=Retry(tries=1))
+    asked = []
+    for _ in range(2):
+        with pytest.raises(BackendUnavailableError) as told:
+            _ask(judge)
+        asked.append(told.value.asked)
+    assert asked[0]
+    assert len(chat.asked) == 1 or asked[1]
+    assert judge.budget.calls == len(chat.asked)
+
+
 class Plain:
     name = "plain"
 

@@ -185,11 +185,15 @@ class BackendUnavailableError(BackendError):
     Args:
         message: what was wrong, and what to do next.
         retry_after_s: when to try again, where it is known.
+        asked: whether anything was sent; a server that failed just now is left alone for a while.
     """
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, asked: bool = True
+    ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+        self.asked = asked
 
 
 class BackendAnswerError(BackendError):

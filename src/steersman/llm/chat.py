@@ -136,7 +136,8 @@ class ChatBackend:
             raise InputError(f"timeout_s is {timeout_s!r}; allowed are 0.001 to 3600 seconds")
         if wait_s := self._breaker.wait_s():
             message = f"not asked, since it failed just now; it is tried again in {wait_s:.0f} s"
-            raise BackendUnavailableError(f"{self!r}: {message}", retry_after_s=wait_s)
+            message = f"{self!r}: {message}"
+            raise BackendUnavailableError(message, retry_after_s=wait_s, asked=False)
         begun = self._clock()
         try:
             said = self._ask(body, timeout_s)

@@ -26,7 +26,9 @@ class Retry:
     """How often a busy server is asked again, and after how long.
 
     Args:
-        tries: of one call, the first among them, 1 to 20.
+        tries: of one call, the first among them, 1 to 20. One that the backend did not make, since
+            the server failed just now, is none; all pauses together last `tries` × `longest_s` at
+            most.
         first_s: the pause after the first, doubled after each, where the server names none; > 0.
         longest_s: the longest pause, ≥ `first_s`; a server that wants a longer one is not waited
             for.
@@ -143,34 +145,38 @@ class Judge:
             return self._cache.put(key, self._ask_patiently(prompt, max_tokens, tally))
 
     def _ask_patiently(self, prompt: str, max_tokens: int, tally: Tally) -> str:
-        tries = 0
+        tries, left_s = 0, self._retry.tries * self._retry.longest_s
         while True:
-            tries += 1
             try:
                 return self._ask_once(prompt, max_tokens, tally)
             except BackendUnavailableError as error:
+                # While another thread tries whether the server is back, this one only waits.
+                tries += error.asked
                 named_s = error.retry_after_s
-                if tries >= self._retry.tries or (named_s or 0.0) > self._retry.longest_s:
+                pause_s = self._retry.pause_s(max(tries, 1)) if named_s is None else named_s
+                left_s -= pause_s
+                if tries >= self._retry.tries or pause_s > self._retry.longest_s or left_s < 0.0:
                     raise
                 if named_s is None:
-                    self._rate.pause(self._retry.pause_s(tries))
+                    self._rate.pause(pause_s)
                 else:
-                    self._rate.hold(named_s)
+                    self._rate.hold(pause_s)
 
     def _ask_once(self, prompt: str, max_tokens: int, tally: Tally) -> str:
         estimate = self.budget.reserve(prompt, max_tokens=max_tokens)
-        cost = estimate
+        cost, asked = estimate, True
         try:
             self._rate.wait()
-            tally.calls += 1
             said = self._complete(prompt, max_tokens)
             cost = self.budget.prices.cost(said, estimate)
         except BackendUnavailableError as error:
             # A server that names a time to come back has not worked on it.
             cost = estimate if error.retry_after_s is None else 0.0
+            asked = error.asked
             raise
         finally:
-            self.budget.settle(estimate, cost)
+            tally.calls += asked
+            self.budget.settle(estimate, cost, asked=asked)
         return said.text
 
     def _complete(self, prompt: str, max_tokens: int) -> Completion:

@@ -145,14 +145,16 @@ class Budget:
             self._reserved_usd += estimate
         return estimate
 
-    def settle(self, estimate: float, cost_usd: float) -> None:
+    def settle(self, estimate: float, cost_usd: float, *, asked: bool = True) -> None:
         """End a call.
 
         Args:
             estimate: what `reserve` gave.
             cost_usd: what it cost, ≥ 0.
+            asked: whether it was made after all; else it is not counted.
         """
         with self._changed:
+            self._calls -= not asked
             self._in_flight -= 1
             self._reserved_usd = self._reserved_usd - estimate if self._in_flight else 0.0
             self._cost_usd += cost_usd
@@ -168,6 +170,9 @@ class Budget:
         if self._closed:
             raise BudgetError("judging was stopped; judge again, with a new budget, to go on")
         if self._max_calls is not None and self._calls >= self._max_calls:
+            # One in flight may turn out not to have been made.
+            if self._in_flight:
+                return False
             message = f"all {self._max_calls} calls are spent"
             raise BudgetError(f"{message}; raise max_calls to judge the rest")
         if self._max_cost_usd is None:
