@@ -51,7 +51,7 @@ _CLOSE = 0.005
 def run(options: Options) -> Iterator[Figure]:
     """Measure the chosen sets."""
     for name in options.sets or _SETS:
-        recorded = _recorded(name, options)
+        recorded = recorded_of(name, options)
         for called, tuned in policies().items():
             yield from _measured(f"{name}, {called} weights", recorded, tuned, options)
 
@@ -65,7 +65,16 @@ def policies() -> dict[str, Tuned]:
     return {"light": default.model_copy(update={"reward_weights": light}), "default": default}
 
 
-def _recorded(name: str, options: Options) -> Recorded:
+def recorded_of(name: str, options: Options) -> Recorded:
+    """Return every configuration's evaluation on every question of a set.
+
+    Args:
+        name: Of the set's folder.
+        options: Where the data sets are.
+
+    Raises:
+        DataError: The set is not there.
+    """
     collection = load_judged(options.folder(name, "the place that its README names"))
     with cached_minilm() as embedder:
         searcher = Searcher(

@@ -68,12 +68,10 @@ def made_up(space: Space, rng: np.random.Generator, *, queries: int = 200) -> Re
 def _skills(keys: tuple[Key, ...], rng: np.random.Generator) -> Floats:
     """Return how much earlier each ranking finds what is relevant, in nats of its rank."""
     peak, bend = rng.uniform(0.25, 0.75), rng.uniform(0.5, 4.0)
-    again, more = rng.normal(0.0, 0.2), rng.normal(0.0, 0.1)
+    again, more = rng.normal(0.0, 0.3), rng.normal(0.0, 0.1)
     found = []
     for variant, rerank, weight, expansion in keys:
         place = {"bm25": 0.0, "dense": 1.0}.get(variant, weight)
-        if rerank:  # by likeness, it ends much where dense search begins
-            place = (1 + place) / 2
         found.append(again * rerank + more * expansion - bend * (place - peak) ** 2)
     return np.array(found)
 
