@@ -74,8 +74,9 @@ class ContextualPpo:
             raise InputError(f"{message} 1 or more, all finite, and 1 or more evaluations")
         self._contexts = known
         self._mean = known.mean(axis=0)
-        self._choices = Choices(tuned.space)
-        self._tuned, self._every = tuned, every
+        self._space = tuned.space
+        self._choices = Choices(self._space)
+        self._every = every
         self._ledger = Ledger(tuned)
         self.agent = PPO(self._choices.parts, known.shape[1], settings=settings, seed=seed)
         self._asked: list[tuple[Configuration, Drawn]] = []
@@ -126,7 +127,7 @@ class ContextualPpo:
         known = self._ledger.configurations
         held = [
             one for one in known
-            if one in self._tuned.space.index and not self._ledger.breaches(one)
+            if one in self._space.index and not self._ledger.breaches(one)
         ]  # fmt: skip
         if not held:
             raise InputError(nothing_holds(len(known)))

@@ -148,8 +148,9 @@ class SequentialPpo:
     ) -> None:
         self._explore = explore
         self._policy, self._tuned, self._labels = policy, tuned, labels
-        self._moves = Moves(tuned.space)
-        self._running = tuned.space.check(start)
+        self._space = tuned.space  # which a policy makes anew whenever it is asked
+        self._moves = Moves(self._space)
+        self._running = self._space.check(start)
         self._observed = Observed(policy.window)
         self._ledger = Ledger(tuned)
         self.age_days = 0.0
@@ -178,7 +179,7 @@ class SequentialPpo:
             reward: What that is worth.
         """
         self._ledger.enter(batch, reward)
-        if batch.configuration in self._tuned.space.index:
+        if batch.configuration in self._space.index:
             labels = [self._labels[place] for place in batch.queries] if self._labels else ()
             self._observed.see(batch, self._tuned.thresholds.latency_unit_ms, labels)
             self._running = batch.configuration
@@ -192,7 +193,7 @@ class SequentialPpo:
         Raises:
             InputError: It has another space.
         """
-        if tuned.space != self._tuned.space:
+        if tuned.space != self._space:
             raise InputError("the space is another one; train a policy for it")
         self._tuned = tuned
 
