@@ -93,10 +93,24 @@ def _measured(about: str, recorded: Recorded, tuned: Tuned, options: Options) ->
     with get_context("spawn").Pool(2) as pool:
         gained = pool.map(partial(held_out_gain, world), range(splits))
         tried = {
-            name: np.array(pool.map(partial(regrets, world, name), range(seeds))) for name in NAMES
+            name: np.array(pool.map(partial(regrets, world, name), range(seeds)))
+            for name in installed()
         }
     yield from _gain(about, gained, world)
     yield from _regret(about, tried)
+
+
+def installed() -> list[str]:
+    """Return the strategies that can be run here; say which cannot, and what would bring them."""
+    found = []
+    for name in NAMES:
+        try:
+            build_strategy(name, load_policy_config(), queries=1)
+        except DataError as missing:
+            print(f"{name} is left out: {missing}", file=sys.stderr)
+        else:
+            found.append(name)
+    return found
 
 
 class World(NamedTuple):
