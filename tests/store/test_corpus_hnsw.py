@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -60,10 +61,12 @@ async def filled(database, *, seed=0, count=COUNT, vectors=None):
     return tenant, corpus, texts, vectors
 
 
-async def indexed(database, tenant, corpus):
+async def indexed(database, tenant, corpus, **options):
     async with owned(database, tenant.id) as connection:
         held = await corpus_of(connection, tenant.id, "large", hold=True)
-        return await build_hnsw(connection, tenant.id, corpus.id, dimension=held.dimension)
+        return await build_hnsw(
+            *(connection, tenant.id, corpus.id), dimension=held.dimension, **options
+        )
 
 
 async def nearest(database, tenant, corpus, revision, vector, k=10):
@@ -262,3 +265,22 @@ async def test_vectors_that_are_too_long_are_refused(large):
 async def test_without_pgvector_it_is_said_what_to_do(database_15):
     with pytest.raises(CorpusError, match="server has no pgvector; install it there"):
         await ensure_pgvector(database_15)
+
+
+def apart(work):
+    """Return what something gives that runs in a loop of its own, within ten seconds."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, asyncio.wait_for(work, 10)).result()
+
+
+async def test_tenants_are_made_while_an_index_is(database_alone):
+    await ensure_pgvector(database_alone)
+    tenant, corpus, _, _ = await filled(database_alone, seed=12, count=20)
+    made = []
+
+    def meanwhile(_):
+        made.append(apart(create_tenant(database_alone, f"t-{uuid4().hex}", actor="test")))
+
+    await indexed(database_alone, tenant, corpus, on_progress=meanwhile)
+    await indexed(database_alone, tenant, corpus, on_progress=meanwhile)
+    assert len(made) == 2

@@ -96,7 +96,9 @@ async def build_hnsw(
     table = _table(corpus)
     await drop_hnsw(connection, corpus)
     await connection.execute(
-        f"CREATE TABLE {table} (tenant uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE, "
+        # No foreign key: making one locks the tenants of all as long as this takes. The policy says
+        # whose rows these are, and they go with their corpus.
+        f"CREATE TABLE {table} (tenant uuid NOT NULL, "
         f"hash bytea NOT NULL, vector {schema}.halfvec({dimension}) NOT NULL, "
         "PRIMARY KEY (tenant, hash));"
         f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;"
