@@ -141,7 +141,7 @@ class Gained(NamedTuple):
 def held_out_gain(world: World, seed: int) -> Gained:
     """Tune on one half of the queries, compare on the other."""
     recorded, tuned = world
-    rng = np.random.default_rng([seed, 1])
+    rng = np.random.default_rng([seed, 11])
     split = stratified(recorded.categories, rng)
     strategy = build_strategy(DEFAULT, tuned, queries=len(recorded), seed=seed)
     slices = rotating(split.tuning, _SLICE, rng)
@@ -203,7 +203,7 @@ def paired(gained: list[Gained], queries: int) -> tuple[float, float]:
 def regrets(world: World, name: str, seed: int) -> list[float]:
     """Return how far below the best a strategy's recommendation is, after so many evaluations."""
     recorded, tuned = world
-    rng = np.random.default_rng([seed, 2])
+    rng = np.random.default_rng([seed, 12])
     everything = np.arange(len(recorded))
     true = mean_rewards(world, everything)
     strategy = build_strategy(name, tuned, queries=len(recorded), seed=seed)

@@ -41,9 +41,20 @@ def test_more_evaluations_go_on(recording, tmp_path):
     few = run(*asked, "--evaluations", 3, "--baseline", "variant=bm25,k=32,rerank=on", status=0)
     assert "Gain" in few
     more = ("--evaluations", 5, "--baseline", "variant=bm25,k=32,rerank=on")
+    assert "judge once" in run(*asked, *more, status=1)
+    (tmp_path / "run" / "verdict.json").unlink()  # as if it had been killed before it judged
     run(*asked, *more)
     lines = (tmp_path / "run" / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["number"] for line in lines] == [1, 2, 3, 4, 5]
+
+
+def test_the_log_of_another_recording_is_refused(recording, tmp_path):
+    other = tmp_path / "other.npz"
+    world(queries=120, seed=3).save(other)
+    asked = ("--out", tmp_path / "run", "--strategy", "random", "--evaluations", 2)
+    held = ("--baseline", "variant=bm25,k=32,rerank=on")
+    run("run", recording, *asked, *held)
+    assert "differs in recorded" in run("run", other, *asked, *held, status=1)
 
 
 def test_no_gain_is_said_and_told_by_the_status(recording, tmp_path):

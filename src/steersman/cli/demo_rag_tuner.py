@@ -119,9 +119,9 @@ def _run(recorded: Recorded, tuned: Tuned, folder: Path, seed: int) -> Report:
     run = RunFolder(folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}")
     about = {"collection": recorded.collection, "strategy": DEFAULT, "seed": seed}
     run.begin({**about, "recorded": dict(recorded.about)}, tuned.model_dump_json(by_alias=True))
-    split = stratified(recorded.categories, np.random.default_rng(seed))
+    split = stratified(recorded.categories, np.random.default_rng([seed, 5]))
     strategy = build_strategy(DEFAULT, tuned, queries=len(recorded), seed=seed)
-    slices = rotating(split.tuning, _SLICE, np.random.default_rng([seed, 0]))
+    slices = rotating(split.tuning, _SLICE, np.random.default_rng([seed, 6]))
     with _bar() as bar:
         told = tune(strategy, recorded, tuned, slices, evaluations=_EVALUATIONS, seed=seed)
         for one in bar.track(told, _EVALUATIONS, description="evaluating"):

@@ -41,6 +41,17 @@ baseline_option = click.option(
     help="What it is held against: parts of a configuration, as name=value,…",
 )
 
+held_out_option = click.option(
+    "--held-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.5,
+    show_default=True,
+    help="Share of the queries that judge, and are not tuned on.",
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
+)
+
 
 @click.group()
 def command() -> None:
@@ -99,16 +110,8 @@ def record_command(
 )
 @click.option("--slice", "size", type=click.IntRange(1, 10_000), default=32, show_default=True,
               help="Queries of an evaluation.")  # fmt: skip
-@click.option(
-    "--held-out",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.5,
-    show_default=True,
-    help="Share of the queries that judge, and are not tuned on.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
-)
+@held_out_option
+@seed_option
 @baseline_option
 @policy_option
 @json_option
@@ -135,19 +138,25 @@ def run_command(
 
 @command.command("sweep")
 @recording_argument
+@held_out_option
+@seed_option
 @baseline_option
 @policy_option
 @json_option
 def sweep_command(
-    recording: Path, baseline: str, policy_file: Path | None, *, as_json: bool
-) -> None:
-    """Show the best configuration under other weights of latency and cost."""
-    import numpy as np  # noqa: PLC0415 (slow)
+    recording: Path, held_out: float, seed: int, baseline: str, policy_file: Path | None, *,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Show the best configuration under other weights of latency and cost.
 
+    It looks at the questions that `tune run` with the same seed would tune on: weights that were
+    chosen with those that judge would make them judge too well.
+    """
+    from steersman.cli.tune_running import split_of  # noqa: PLC0415 (slow)
     from steersman.systems.rag_tuner import sweep  # noqa: PLC0415
 
     recorded, tuned = opened(recording), policy_of(policy_file)
-    found = sweep(recorded, tuned, np.arange(len(recorded)), parts_of(baseline))
+    found = sweep(recorded, tuned, split_of(recorded, seed, held_out).tuning, parts_of(baseline))
     rows = [
         {**{n: getattr(one, n) for n in _COLUMNS}, "best": str(one.best or "none holds the gates"),
          "quality": " ".join(f"{value:.3f}" for value in one.quality)}

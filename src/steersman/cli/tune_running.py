@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steersman.errors import DataError
 from steersman.systems.rag_tuner import (
     Configuration,
     RunFolder,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from steersman.systems.rag_tuner import Recorded, Tuned, Verdict
+    from steersman.systems.rag_tuner import Recorded, Split, Tuned, Verdict
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,19 @@ def tuned_run(
         progress: Shows how far it is.
 
     Raises:
-        DataError: The folder holds another run.
+        DataError: The folder holds another run, or one that was judged after fewer evaluations.
         InputError: No configuration holds the gates.
     """
     run = RunFolder(folder)
     run.begin(_manifest(recorded, asked), policy)
-    split = stratified(recorded.categories, np.random.default_rng(asked.seed), asked.held_out)
+    if run.judged_after not in {None, asked.evaluations}:
+        raise DataError(
+            f"{folder} was judged after {run.judged_after} evaluations, and held-out queries judge "
+            "once; begin another run with another --seed, or ask for as many evaluations"
+        )
+    split = split_of(recorded, asked.seed, asked.held_out)
     strategy = build_strategy(asked.strategy, tuned, queries=len(recorded), seed=asked.seed)
-    slices = rotating(split.tuning, asked.size, np.random.default_rng([asked.seed, 0]))
+    slices = rotating(split.tuning, asked.size, np.random.default_rng([asked.seed, 6]))
     known = run.batches()[: asked.evaluations]
     told = tune(
         strategy, recorded, tuned, slices,
@@ -79,12 +85,23 @@ def tuned_run(
     return verdict
 
 
+def split_of(recorded: Recorded, seed: int, held_out: float) -> Split:
+    """Return which queries are tuned on, and which judge.
+
+    Args:
+        recorded: All of them.
+        seed: Of the draw.
+        held_out: Share of those that judge.
+    """
+    return stratified(recorded.categories, np.random.default_rng([seed, 5]), held_out)
+
+
 def _manifest(recorded: Recorded, asked: Asked) -> dict[str, Any]:
     """What another run would differ in; more evaluations only go on."""
     return {
         "collection": recorded.collection,
         "queries": len(recorded),
-        "recorded": dict(recorded.about),
+        "recorded": {**recorded.about, "sha256": recorded.sha256},
         "strategy": asked.strategy,
         "slice": asked.size,
         "held_out": asked.held_out,

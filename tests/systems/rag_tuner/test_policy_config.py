@@ -47,6 +47,11 @@ def test_the_grid_of_weights():
     assert (len(weights), weights[0], weights[1], weights[-1]) == (21, 0.0, 0.05, 1.0)
 
 
+def test_a_range_without_width_is_one_weight(tmp_path):
+    text = FIRST_DESIGN.replace("{min: 0.0, max: 1.0}", "{min: 0.3, max: 0.3}")
+    assert declared(tmp_path, text).space.weights == (0.3,)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

@@ -68,7 +68,14 @@ def test_gates(changed, says):
 def test_a_failed_query_has_no_quality_and_counts_as_an_error():
     found = reward_of(batch(failed=np.array([True, False])), SHIPPED)
     assert found.quality == pytest.approx((0.45, 0.4))
-    assert found.breaches == ("faithfulness", "relevancy", "error_rate")
+    assert found.breaches == ("faithfulness", "relevancy")  # one of two is no rate
+
+
+def test_one_failure_among_few_is_no_rate_and_two_are():
+    many = batch(quality=((0.9, 0.9),) * 32, latency=(1.0,) * 32, cost=(0.0,) * 32)
+    one, two = (replace(many, failed=np.arange(32) < count) for count in (1, 2))
+    assert breaches(one, SHIPPED.thresholds) == ()
+    assert breaches(two, SHIPPED.thresholds) == ("error_rate",)
 
 
 def test_below_one_error_in_a_hundred_holds():
@@ -95,10 +102,14 @@ def test_penalties_add_up():
     dirty = batch(violations=np.array([False, True]))
     assert reward_of(dirty, SHIPPED).penalty == 1.0
     assert reward_of(batch(), SHIPPED, recent=[0.5]).penalty == 0.0  # two batches show nothing
-    assert reward_of(batch(), SHIPPED, recent=[0.5, 0.6]).penalty == 0.5
+    steady = batch(quality=((0.85, 0.85),) * 20, latency=(1.0,) * 20, cost=(0.0,) * 20)
+    assert reward_of(steady, SHIPPED, recent=[0.5, 0.6]).penalty == 0.5
+    # Few queries that scatter much: their means do too, and that is no instability.
+    apart = batch(quality=((1.0, 1.0), (0.6, 0.6)))
+    assert reward_of(apart, SHIPPED, recent=[0.6, 0.95]).penalty == 0.0
     assert reward_of(batch(), SHIPPED, recent=[0.84, 0.86]).penalty == 0.0
     all_of_it = replace(dirty, latency_ms=np.array([600.0, 600.0]))
-    found = reward_of(all_of_it, SHIPPED, recent=[0.5, 0.6])
+    found = reward_of(all_of_it, SHIPPED, recent=[0.4, 0.5])
     assert found.penalty == 2.5
     assert found.value == pytest.approx(found.per_query.mean() - 2.5)
 

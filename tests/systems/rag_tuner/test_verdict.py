@@ -46,7 +46,7 @@ def test_the_interval_is_the_paired_t_interval():
 def test_states(by, state):
     rng = np.random.default_rng(1)
     its = rng.uniform(0.3, 0.8, 60)
-    found = judge(batch(its + by + rng.normal(0, 0.02, 60)), batch(its, OTHER), FREE)
+    found = judge(batch(its + by + rng.normal(0, 0.05, 60)), batch(its, OTHER), FREE)
     assert found.state == state
     assert (found.needed > 0) == (state == "no gain")
     assert str(found).startswith({"gain": "Gain", "loss": "Loss"}.get(state, "No gain is shown"))
@@ -75,6 +75,14 @@ def test_what_it_would_cost_to_know_more():
     assert needed(0.0001, 0.25, least=0.03) == 547
     assert needed(-0.2, 0.25, least=0.03) == 547
     assert needed(0.1, 0.0) == 2
+
+
+def test_what_is_ruled_out_needs_no_more_queries():
+    rng = np.random.default_rng(0)
+    its = rng.uniform(0.3, 0.7, 500)
+    found = judge(batch(its + rng.uniform(-0.02, 0.02, 500)), batch(its, OTHER), FREE)
+    assert (found.state, found.needed) == ("no gain", 0)
+    assert "ruled out" in str(found)
 
 
 def test_only_the_same_queries_are_compared():

@@ -165,7 +165,7 @@ class Tuned(Declared):
             variants=self.discrete.variant,
             ks=tuple(range(self.bounds.k.min, self.bounds.k.max + 1)),
             rerank=self.discrete.rerank,
-            weights=tuple(round(float(one), 6) for one in grid),
+            weights=tuple(dict.fromkeys(round(float(one), 6) for one in grid)),
             expansion=self.discrete.expansion,
             prompts=self.discrete.prompt,
         )

@@ -7,6 +7,7 @@ its two measures are recall@k and nDCG@min(k, 10), under these names.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 import zlib
@@ -95,6 +96,14 @@ class Recorded:
         object.__setattr__(self, "_place", {key: place for place, key in enumerate(self.keys)})
 
     @property
+    def sha256(self) -> str:
+        """Hash of all that evaluations are made of: a log of another recording is of no use."""
+        found = hashlib.sha256(json.dumps([self.queries, self.keys]).encode())
+        for array in (self.gains, self.ideal, self.relevant, self.latency_ms):
+            found.update(np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
+
+    @property
     def depth(self) -> int:
         """The greatest k."""
         return int(self.gains.shape[2])
@@ -138,7 +147,7 @@ class Recorded:
             batch: As `evaluate` returned it.
 
         Returns:
-            Six smaller k at most, evenly spread on a logarithmic scale from 1, ascending.
+            Seven smaller k at most, evenly spread on a logarithmic scale from 1, ascending.
         """
         k = batch.configuration.k
         ks = np.unique(np.geomspace(1, k, _SMALLER + 2).round().astype(int))
@@ -181,7 +190,7 @@ class Recorded:
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_name(f".{file.name}.part.npz")
         np.savez_compressed(
-            part, head=text, gains=self.gains.astype(np.float16), ideal=self.ideal,
+            part, head=text, gains=self.gains, ideal=self.ideal,
             relevant=self.relevant, latency_ms=self.latency_ms,
         )  # fmt: skip
         part.replace(file)
@@ -208,7 +217,7 @@ def load_recorded(file: Path) -> Recorded:
         file: As `Recorded.save` wrote it.
 
     Returns:
-        What was saved, gains rounded to 16 bits.
+        What was saved.
 
     Raises:
         DataError: There is none, it is damaged, too large, or of another version.

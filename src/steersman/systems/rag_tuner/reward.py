@@ -171,6 +171,8 @@ def reward_of(batch: Batch, tuned: Tuned, *, recent: Sequence[float] = ()) -> Re
 def breaches(batch: Batch, thresholds: Thresholds) -> tuple[str, ...]:
     """Return the names of the hard gates that a batch does not hold.
 
+    With fewer queries than one failure would be the allowed rate of, it takes two.
+
     Args:
         batch: What came of the queries; an undefined mean holds no gate.
         thresholds: The gates.
@@ -183,7 +185,9 @@ def breaches(batch: Batch, thresholds: Thresholds) -> tuple[str, ...]:
     ]
     if float(np.quantile(batch.latency_ms, 0.95)) > thresholds.p95_latency_ms:
         found.append("p95_latency_ms")
-    if batch.failed.mean() >= thresholds.error_rate:
+    # One failure among few is no rate: a tenth of all batches of 32 would have it at .3 %.
+    few = len(batch) * thresholds.error_rate < 1 and batch.failed.sum() < 2
+    if batch.failed.mean() >= thresholds.error_rate and not few:
         found.append("error_rate")
     return tuple(found)
 
@@ -218,9 +222,17 @@ def mean_of_defined(values: Floats) -> float:
     return float(defined.mean()) if len(defined) else nan
 
 
+def _band(batch: Batch, tuned: Tuned) -> float:
+    """The standard deviation that means may have: the band, and what drawing queries brings."""
+    each = batch.scored.mean(axis=1)
+    known = each[~np.isnan(each)]
+    drawn = float(known.var(ddof=1)) / len(known) if len(known) > 1 else np.inf
+    return float(np.sqrt(tuned.penalties.instability_band**2 + drawn))
+
+
 def _penalty(batch: Batch, breached: tuple[str, ...], tuned: Tuned, recent: list[float]) -> float:
     penalties = tuned.penalties
-    shaken = len(recent) >= _STABLE and float(np.std(recent, ddof=1)) > penalties.instability_band
+    shaken = len(recent) >= _STABLE and float(np.std(recent, ddof=1)) > _band(batch, tuned)
     return (
         penalties.breach * bool(breached)
         + penalties.violation * bool(batch.violations.any())

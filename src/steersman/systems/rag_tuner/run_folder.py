@@ -134,6 +134,21 @@ class RunFolder:
             message = f"{self.folder / 'episodes.jsonl'}: {error}; begin another run"
             raise DataError(message) from None
 
+    @property
+    def judged_after(self) -> int | None:
+        """After how many evaluations the held-out queries were asked; ``None``: not yet.
+
+        Raises:
+            DataError: The verdict that is there cannot be read.
+        """
+        file = self.folder / "verdict.json"
+        if not file.exists():
+            return None
+        try:
+            return int(json.loads(file.read_text(encoding="utf-8"))["evaluations"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{file}: {error!r}; begin another run") from None
+
     def finish(self, verdict: Verdict | None) -> None:
         """Write the summary of all evaluations, and the verdict.
 
@@ -145,7 +160,7 @@ class RunFolder:
             writer.writeheader()
             writer.writerows(_summaries(self.episodes()))
         if verdict is not None:
-            said = {**vars(verdict), "says": str(verdict)}
+            said = {**vars(verdict), "says": str(verdict), "evaluations": len(self.episodes())}
             said["candidate"] = verdict.candidate.parts()
             said["baseline"] = verdict.baseline.parts()
             _write_whole(self.folder / "verdict.json", json.dumps(said, indent=2))
@@ -168,7 +183,7 @@ def _line(one: Evaluated) -> dict[str, Any]:
     return {
         "number": one.number,
         "configuration": one.configuration.parts(),
-        "propensity": one.propensity,
+        "propensity": _known(one.propensity),
         "reward": _known(reward.value),
         "quality": [_known(value) for value in reward.quality],
         "coverage": list(reward.coverage),

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.strategies.base import Strategy
 
 
+_ASKED = 7
+"""Tells the draws of strategies from those of splits and slices that are seeded alike."""
+
+
 class Evaluator(Protocol):
     """Whoever can say what a configuration gives: a recording, or the live stack.
 
@@ -128,7 +132,7 @@ def tune(
         raise InputError(f"evaluations is {evaluations!r}; allowed is 1 or more")
     quality: dict[Configuration, list[float]] = {}
     for number in range(1, evaluations + 1):
-        asked = strategy.ask(np.random.default_rng([seed, number]))
+        asked = strategy.ask(np.random.default_rng([seed, _ASKED, number]))
         queries = next(slices)
         if number <= len(known):
             batch = known[number - 1]

@@ -38,7 +38,7 @@ class Verdict:
         state: ``breach`` before all else; ``gain`` when the interval is above 0, ``loss`` when it
             is below, else ``no gain``.
         needed: Pairs to show with 80 % power the gain that was seen, or the least that is worth it
-            if that is greater; 0 when it is shown.
+            if that is greater; 0 when it is shown, or when a gain worth a change is ruled out.
     """
 
     candidate: Configuration
@@ -60,10 +60,10 @@ class Verdict:
             return f"Gain: {about}, reward {measured}."
         if self.state == "loss":
             return f"Loss: {about}, reward {measured}. Keep what serves."
-        return (
-            f"No gain is shown: {about}, reward {measured}. Keep what serves, or evaluate "
-            f"{self.needed:,} queries to know more."
-        )
+        said = f"No gain is shown: {about}, reward {measured}. Keep what serves"
+        if not self.needed:
+            return f"{said}: a gain worth a change is ruled out."
+        return f"{said}, or evaluate {self.needed:,} queries to know more."
 
 
 def judge(candidate: Batch, baseline: Batch, tuned: Tuned, *, least: float = LEAST) -> Verdict:
@@ -109,7 +109,7 @@ def judge(candidate: Batch, baseline: Batch, tuned: Tuned, *, least: float = LEA
         queries=len(ahead),
         breaches=broken,
         state=state,
-        needed=0 if state in {"gain", "loss"} else needed(mean, sd, least),
+        needed=0 if state in {"gain", "loss"} or mean + half < least else needed(mean, sd, least),
     )
 
 

@@ -38,7 +38,18 @@ def test_what_broke_a_gate_comes_by_the_floor_alone():
     assert broken
     floor = 0.05 * policy.space.draw_probabilities
     assert masses[broken] == pytest.approx(floor[broken])
+    assert strategy.recommend() in strategy._ledger.configurations
     assert strategy.recommend() not in [policy.space.all[place] for place in broken]
+
+
+def test_where_gates_broke_it_looks_less_and_less():
+    """Every reranked configuration breaks the gate, and would be the best if it did not."""
+    limits = TUNED.thresholds.model_copy(update={"p95_latency_ms": 6.0})
+    policy = TUNED.model_copy(update={"thresholds": limits})
+    strategy = learned(policy, 40)
+    masses = strategy.distribution(np.random.default_rng(1))
+    reranked = np.array([one.rerank for one in policy.space.all])
+    assert masses[reranked].sum() < 0.1
 
 
 def test_what_comes_for_nothing_is_used():

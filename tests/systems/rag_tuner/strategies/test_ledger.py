@@ -1,5 +1,7 @@
 """What was told, by configuration."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,15 @@ def test_gates_are_held_by_all_queries_together():
     assert ledger.breaches(FEW) == ("p95_latency_ms",)
     with pytest.raises(InputError, match="each of 1 evaluated configurations"):
         ledger.best()
+
+
+def test_what_has_no_reward_is_never_the_best():
+    """Each query has one measure only: means are defined, and no query's reward is."""
+    batch = WORLD.evaluate(FEW, np.arange(2))
+    halves = np.array([[0.9, np.nan], [np.nan, 0.9]])
+    ledger = told((MANY, range(40)))
+    ledger.enter(replace(batch, quality=halves), reward_of(replace(batch, quality=halves), TUNED))
+    assert ledger.best() == MANY
 
 
 def test_the_best_is_the_best_of_those_asked_about():

@@ -34,7 +34,8 @@ def run(strategy, evaluations, seed=0, policy=TUNED):
 def test_what_is_asked_is_in_the_space_with_a_probability(name):
     for one in run(strategy_of(name), 12):
         assert TUNED.space.check(one.configuration) == one.configuration
-        assert 0 < one.propensity <= 1
+        unknown = name in {"halving", "tpe"}
+        assert np.isnan(one.propensity) if unknown else 0 < one.propensity <= 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,8 +66,6 @@ def test_nothing_is_recommended_when_everything_breaks_a_gate(name):
     limits = TUNED.thresholds.model_copy(update={"p95_latency_ms": 1.0})
     policy = TUNED.model_copy(update={"thresholds": limits})
     strategy = strategy_of(name, policy)
-    if name == "factored":
-        pytest.skip("it recommends what was not evaluated; see test_factored.py")
     run(strategy, 10, policy=policy)
     with pytest.raises(InputError, match="none may serve"):
         strategy.recommend()

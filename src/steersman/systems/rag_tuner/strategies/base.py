@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -22,7 +23,8 @@ class Asked(NamedTuple):
 
     Args:
         configuration: In canonical form.
-        propensity: With what probability it was drawn; 1 where nothing was.
+        propensity: With what probability it was drawn; 1 where nothing was, NaN where that is not
+            known, so that it is no evidence off-policy.
 
     No doctest: it only holds them; `Random` shows one.
     """
@@ -118,8 +120,14 @@ class Ledger:
 
         Args:
             configuration: One that was evaluated.
+
+        Returns:
+            Of the queries that have both measures; minus infinity if none has, so that it is never
+            the best.
         """
-        return mean_of_defined(np.concatenate([r.per_query for r in self._rewards[configuration]]))
+        told = np.concatenate([one.per_query for one in self._rewards[configuration]])
+        mean = mean_of_defined(told)
+        return -inf if isnan(mean) else mean
 
     def breaches(self, configuration: Configuration) -> tuple[str, ...]:
         """Return the hard gates that all queries of a configuration together do not hold.
@@ -139,7 +147,7 @@ class Ledger:
             InputError: There is none.
         """
         looked = self.configurations if among is None else tuple(among)
-        held = [one for one in looked if not self.breaches(one)]
+        held = [one for one in looked if not self.breaches(one) and isfinite(self.mean(one))]
         if not held:
             raise InputError(nothing_holds(len(looked)))
         return max(held, key=self.mean)

@@ -91,7 +91,9 @@ class Factored:
         self._ledger.enter(batch, reward)
         place = self._space.index.get(batch.configuration)
         if place is not None:  # such as rrf, evaluated beside them as a baseline
-            self._quality.add(place, batch.queries, reward.per_query + reward.spent)
+            # Trouble is charged: it is like to be found where what is alike had it.
+            charged = self._tuned.reward_weights.penalty * reward.penalty
+            self._quality.add(place, batch.queries, reward.per_query + reward.spent - charged)
             self._spent.add(place, batch.queries, reward.spent)
 
     def tell_smaller(self, batches: Sequence[Batch]) -> None:
@@ -110,17 +112,23 @@ class Factored:
             self._quality.add(place, one.queries, quality, 1.0 / len(known))
 
     def recommend(self) -> Configuration:
-        """Return the greatest posterior mean of those not seen to break a hard gate.
+        """Return the greatest posterior mean of those evaluated that hold every hard gate.
+
+        What was never evaluated may break one, however good the model thinks it is.
 
         Raises:
             InputError: Nothing was told yet, or there is none.
         """
-        mean = self._quality.mean() - self._spent.mean()
-        mean[self._broken()] = -np.inf
-        best = int(mean.argmax())
-        if not len(self._ledger) or not np.isfinite(mean[best]):
+        index = self._space.index
+        held = [
+            index[one]
+            for one in self._ledger.configurations
+            if one in index and not self._ledger.breaches(one)
+        ]
+        if not held:
             raise InputError(nothing_holds(len(self._ledger.configurations)))
-        return self._space.all[best]
+        mean = (self._quality.mean() - self._spent.mean())[held]
+        return self._space.all[held[int(mean.argmax())]]
 
     def _broken(self) -> list[int]:
         index = self._space.index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import TYPE_CHECKING
 
 from steersman.systems.rag_tuner.strategies.base import Asked, Ledger
@@ -45,14 +46,14 @@ class Halving:
         self._winners: list[Configuration] = []
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return the next one of the rung.
+        """Return the next one of the rung; its probability depends on the draws of the bracket.
 
         Args:
             rng: Draws the configurations of a new bracket.
         """
         if not self._due:
             self._climb(rng)
-        return Asked(self._due[0], 1.0)
+        return Asked(self._due[0], nan)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
         """Take it down; what was asked for is due no longer.

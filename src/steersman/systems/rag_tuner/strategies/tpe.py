@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from importlib import import_module
-from math import isnan
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError
@@ -24,7 +24,7 @@ class Tpe:
     """Optuna's TPE sampler over the same space; the best mean is recommended.
 
     It draws from densities over single parts that it does not tell, so its propensities are not
-    known and given as 1: what it tried is no evidence off-policy.
+    known, and given as NaN: what it tried is no evidence off-policy.
 
     Args:
         tuned: Bounds and gates.
@@ -80,7 +80,7 @@ class Tpe:
         found = min(space.weights, key=lambda one: abs(one - suggested.fusion_weight))
         asked = Configuration.of(suggested.parts() | {"fusion_weight": found}).canonical()
         self._trials.setdefault(asked, []).append(trial)
-        return Asked(asked, 1.0)
+        return Asked(asked, nan)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
         """Tell the sampler.
