@@ -40,7 +40,9 @@ def built(database_alone):
         await corpus.add("large", documents(COUNT), embedder="hashed")
         exact = await corpus.open("large")
         assert await corpus.index("large", hnsw=True) == COUNT
-        return corpus, exact, await corpus.open("large")
+        indexed = await corpus.open("large")
+        indexed.loaded.vectors._timeout_s = 30.0  # the machine may be busy
+        return corpus, exact, indexed
 
     return asyncio.run(make())
 
@@ -147,3 +149,35 @@ def test_a_store_that_is_away_is_told_and_no_thread_is_left(built):
     del away
     gc.collect()
     assert count() < 50
+
+
+def test_one_that_does_not_answer_is_left_alone_for_a_moment(built):
+    _, _, indexed = built
+    now = [0.0]
+    right = indexed.loaded.vectors
+    index = PgvectorIndex(
+        *(right._database, right._tenant, uuid4(), 1),
+        size=48,
+        hashes=list(right._places),
+        clock=lambda: now[0],
+    )
+    query = np.eye(48, dtype=np.float32)[0]
+    for _ in range(2):
+        with pytest.raises(StoreError, match="cannot be searched"):
+            index.search(query, 1)
+        index._corpus = right._corpus  # it is there now
+    now[0] = 5.0
+    assert len(index.search(query, 1)[0]) == 1
+    index.close()
+
+
+def test_nobody_waits_long_for_a_turn(built):
+    right = built[2].loaded.vectors
+    index = PgvectorIndex(
+        *(right._database, right._tenant, right._corpus, 1),
+        size=48,
+        hashes=list(right._places),
+        timeout_s=0.05,
+    )
+    with index._turn, pytest.raises(StoreError, match="took more than"):
+        index.search(np.eye(48, dtype=np.float32)[0], 1)

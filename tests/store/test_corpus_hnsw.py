@@ -273,14 +273,24 @@ def apart(work):
         return pool.submit(asyncio.run, asyncio.wait_for(work, 10)).result()
 
 
-async def test_tenants_are_made_while_an_index_is(database_alone):
+async def test_tenants_are_made_and_the_old_index_is_searched_while_a_new_one_is_made(
+    database_alone,
+):
     await ensure_pgvector(database_alone)
-    tenant, corpus, _, _ = await filled(database_alone, seed=12, count=20)
-    made = []
+    tenant, corpus, texts, vectors = await filled(database_alone, seed=12, count=20)
+    await indexed(database_alone, tenant, corpus)
+    found = []
 
     def meanwhile(_):
-        made.append(apart(create_tenant(database_alone, f"t-{uuid4().hex}", actor="test")))
+        apart(create_tenant(database_alone, f"t-{uuid4().hex}", actor="test"))
+        found.extend(apart(nearest(database_alone, tenant, corpus, 1, vectors[3], 1)))
 
     await indexed(database_alone, tenant, corpus, on_progress=meanwhile)
-    await indexed(database_alone, tenant, corpus, on_progress=meanwhile)
-    assert len(made) == 2
+    found.extend(await nearest(database_alone, tenant, corpus, 1, vectors[3], 1))
+    assert [key for key, _ in found] == [digest(texts[3])] * 2
+    async with connected(database_alone, "app", tenant.id) as connection:
+        names = await connection.fetch(
+            "SELECT relname FROM pg_class WHERE relname ~ $1 ORDER BY 1", corpus.id.hex
+        )
+    table = f"corpus_hnsw_{corpus.id.hex}"
+    assert [row["relname"] for row in names] == [table, f"{table}_graph", f"{table}_pkey"]

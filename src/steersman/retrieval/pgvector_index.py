@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from steersman.retrieval.ranked import ordered
 from steersman.store import AWAY, as_tenant, search_hnsw
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from uuid import UUID
 
     from numpy.typing import NDArray
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from steersman.store import Database
 
 T = TypeVar("T")
+_REST_S = 5.0
 
 
 class PgvectorIndex:
@@ -37,7 +39,8 @@ class PgvectorIndex:
         size: how many numbers a vector has.
         hashes: of the passages, by their positions, none twice.
         breadth: how many candidates are kept while the graph is walked, 1 to 1,000.
-        timeout_s: of a search.
+        timeout_s: of a search, and of waiting for one's turn.
+        clock: seconds that never step back.
 
     Raises:
         InputError: a number out of range.
@@ -55,7 +58,8 @@ class PgvectorIndex:
         size: int,
         hashes: Sequence[bytes],
         breadth: int = 400,
-        timeout_s: float = 5.0,
+        timeout_s: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not 1 <= breadth <= 1000:
             raise InputError(f"breadth is {breadth!r}; allowed is 1 to 1,000")
@@ -64,6 +68,8 @@ class PgvectorIndex:
         self._database, self._tenant = database, tenant
         self._corpus, self._revision = corpus, revision
         self._breadth, self._timeout_s = breadth, timeout_s
+        self._clock = clock
+        self._rests: tuple[float, str] | None = None
         self._line: _Line | None = None
         self._turn = threading.Lock()
 
@@ -85,7 +91,8 @@ class PgvectorIndex:
 
         Raises:
             InputError: a vector of another size, or `k` is below 1.
-            StoreError: the database does not answer, or the index is gone.
+            StoreError: the database does not answer, or the index is gone; then, for five seconds,
+                it is not asked, so that not every search waits for it.
         """
         query = np.asarray(vector, np.float32)
         if query.shape != (self.size,):
@@ -124,11 +131,26 @@ class PgvectorIndex:
             wanted *= 2
 
     def _ask(self, query: NDArray[np.float32], k: int) -> list[tuple[bytes, float]]:
-        with self._turn:
-            if self._line is None:
-                self._line = _Line(self._database, self._timeout_s)
-            line = self._line
-            return line.run(self._searched(line, query, k))
+        if not self._turn.acquire(timeout=self._timeout_s):
+            message = f"other searches of the index took more than {self._timeout_s:g} s; "
+            raise StoreError(message + "try again in a moment")
+        try:
+            return self._answered(query, k)
+        finally:
+            self._turn.release()
+
+    def _answered(self, query: NDArray[np.float32], k: int) -> list[tuple[bytes, float]]:
+        if self._rests is not None and self._clock() < self._rests[0]:
+            raise StoreError(self._rests[1])
+        if self._line is None:
+            self._line = _Line(self._database, self._timeout_s)
+        try:
+            rows = self._line.run(self._searched(self._line, query, k))
+        except StoreError as error:
+            self._rests = self._clock() + _REST_S, str(error)
+            raise
+        self._rests = None
+        return rows
 
     async def _searched(
         self, line: _Line, query: NDArray[np.float32], k: int

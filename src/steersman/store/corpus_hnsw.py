@@ -93,25 +93,31 @@ async def build_hnsw(
         message = f"the vectors have {dimension:,} numbers; an index takes {_MOST_NUMBERS:,}: "
         raise InputError(message + "search exactly, or use an embedder with fewer")
     schema = await _schema(connection)
-    table = _table(corpus)
-    await drop_hnsw(connection, corpus)
+    table, made = _table(corpus), _table(corpus) + "_new"
     await connection.execute(
         # No foreign key: making one locks the tenants of all as long as this takes. The policy says
         # whose rows these are, and they go with their corpus.
-        f"CREATE TABLE {table} (tenant uuid NOT NULL, "
+        f"CREATE TABLE {made} (tenant uuid NOT NULL, "
         f"hash bytea NOT NULL, vector {schema}.halfvec({dimension}) NOT NULL, "
         "PRIMARY KEY (tenant, hash));"
-        f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;"
-        f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY;"
-        f"CREATE POLICY own_rows ON {table} USING ({_OWN}) WITH CHECK ({_OWN});"
-        f"GRANT SELECT ON {table} TO steersman_app"
+        f"ALTER TABLE {made} ENABLE ROW LEVEL SECURITY;"
+        f"ALTER TABLE {made} FORCE ROW LEVEL SECURITY;"
+        f"CREATE POLICY own_rows ON {made} USING ({_OWN}) WITH CHECK ({_OWN});"
+        f"GRANT SELECT ON {made} TO steersman_app"
     )
-    count = await extend_hnsw(connection, tenant, corpus, on_progress=on_progress)
+    count = await _fill(connection, tenant, corpus, made, on_progress)
     await connection.execute(
-        f"CREATE INDEX ON {table} USING hnsw (vector {schema}.halfvec_cosine_ops) "
+        f"CREATE INDEX {made}_graph ON {made} USING hnsw (vector {schema}.halfvec_cosine_ops) "
         "WITH (m = 16, ef_construction = 100)"
     )
-    await connection.execute(f"ANALYZE {table}")
+    await connection.execute(f"ANALYZE {made}")
+    # Last, so that who searches waits for nothing that takes long.
+    await drop_hnsw(connection, corpus)
+    await connection.execute(
+        f"ALTER TABLE {made} RENAME TO {table};"
+        f"ALTER INDEX {made}_pkey RENAME TO {table}_pkey;"
+        f"ALTER INDEX {made}_graph RENAME TO {table}_graph"
+    )
     return count
 
 
@@ -137,25 +143,7 @@ async def extend_hnsw(
     """
     if not await has_hnsw(connection, corpus):
         return 0
-    schema, table = await _schema(connection), _table(corpus)
-    rows = await connection.fetch(
-        "SELECT v.hash, v.vector FROM corpus AS c "  # noqa: S608 (a name of ours)
-        "JOIN corpus_vector AS v ON v.tenant = $1 AND v.embedder = c.embedder_name "
-        "WHERE c.tenant = $1 AND c.id = $2 "
-        "AND v.hash IN (SELECT hash FROM corpus_passage WHERE tenant = $1 AND corpus = $2) "
-        f"AND NOT EXISTS (SELECT FROM {table} AS t WHERE t.hash = v.hash)",
-        *(tenant, corpus),
-    )
-    for first in range(0, len(rows), _BATCH):
-        await connection.executemany(
-            f"INSERT INTO {table} VALUES ($1, $2, $3::real[]::{schema}.halfvec)",  # noqa: S608
-            [
-                (tenant, key, np.frombuffer(vector, "<f2").astype(np.float32).tolist())
-                for key, vector in rows[first : first + _BATCH]
-            ],
-        )
-        on_progress(min(first + _BATCH, len(rows)))
-    return len(rows)
+    return await _fill(connection, tenant, corpus, _table(corpus), on_progress)
 
 
 async def thin_hnsw(connection: Any, tenant: UUID, corpus: UUID) -> int:
@@ -279,6 +267,31 @@ async def _install(connection: Any) -> None:
         message = f"the user of DATABASE_URL may not install pgvector ({error}); have an "
         message += "administrator run CREATE EXTENSION vector in this database"
         raise CorpusError(f"{message}; {advice}") from error
+
+
+async def _fill(
+    connection: Any, tenant: UUID, corpus: UUID, table: str, on_progress: Callable[[int], None]
+) -> int:
+    """Put in what is missing, and return how many that were."""
+    schema = await _schema(connection)
+    rows = await connection.fetch(
+        "SELECT v.hash, v.vector FROM corpus AS c "  # noqa: S608 (a name of ours)
+        "JOIN corpus_vector AS v ON v.tenant = $1 AND v.embedder = c.embedder_name "
+        "WHERE c.tenant = $1 AND c.id = $2 "
+        "AND v.hash IN (SELECT hash FROM corpus_passage WHERE tenant = $1 AND corpus = $2) "
+        f"AND NOT EXISTS (SELECT FROM {table} AS t WHERE t.hash = v.hash)",
+        *(tenant, corpus),
+    )
+    for first in range(0, len(rows), _BATCH):
+        await connection.executemany(
+            f"INSERT INTO {table} VALUES ($1, $2, $3::real[]::{schema}.halfvec)",  # noqa: S608
+            [
+                (tenant, key, np.frombuffer(vector, "<f2").astype(np.float32).tolist())
+                for key, vector in rows[first : first + _BATCH]
+            ],
+        )
+        on_progress(min(first + _BATCH, len(rows)))
+    return len(rows)
 
 
 async def _schema(connection: Any) -> str:
