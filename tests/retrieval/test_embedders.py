@@ -83,6 +83,14 @@ def test_what_failed_is_made_again_once_a_minute_and_at_once_for_who_waits(slow)
     assert embedders.get("minilm").name == "slow"
 
 
+def test_whatever_fails_while_one_is_made_is_told_as_an_embedder_that_cannot_be_had(slow):
+    slow.error = PermissionError(13, "Permission denied")
+    slow.gate.set()
+    with pytest.raises(DataError, match="minilm cannot be made here: PermissionError") as told:
+        Embedders().get("minilm", wait_s=30.0)
+    assert told.value.__cause__ is slow.error
+
+
 def test_one_that_is_away_is_left_alone_for_a_moment():
     now = [0.0]
     failing = Failing()

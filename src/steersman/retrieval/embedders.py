@@ -7,7 +7,13 @@ import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import BackendError, BackendUnavailableError, DataError, InputError
+from steersman.errors import (
+    BackendError,
+    BackendUnavailableError,
+    DataError,
+    InputError,
+    SteersmanError,
+)
 from steersman.retrieval.dense import MiniLM
 from steersman.retrieval.served_embedder import ServedEmbedder
 
@@ -124,8 +130,13 @@ class Embedders:
                 embedder: Embedder = MiniLM(self._home)
             else:
                 embedder = ServedEmbedder(name, **self._served)
-        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+        except SteersmanError as error:
             made.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+            # A folder that cannot be written, a full disk, a file that ONNX Runtime cannot read.
+            told = DataError(f"the embedder {name} cannot be made here: {error!r:.300}")
+            told.__cause__ = error
+            made.set_exception(told)
         else:
             self._made[name] = embedder
             made.set_result(embedder)
