@@ -44,6 +44,11 @@ def knows(s, embedder=None):
     s.service.embedders._made["hashed"] = embedder or HashedWords()
 
 
+def later(s, seconds=5.0):
+    """Let a service think that time passed, so that it loads again what it could not."""
+    s.service.corpora.clock = lambda: time.monotonic() + seconds
+
+
 async def search(s, query="worn bearing", **more):
     body = {"corpus": "manuals", "query": query, "deadline_ms": 60_000, **more}
     return await s.ask("POST", "/v1/search", {k: v for k, v in body.items() if v is not None})
@@ -267,6 +272,7 @@ async def test_without_the_extra_it_is_said_what_to_install(serving, database, t
         assert "steersman[rag]" in answer.body["detail"]
         assert (await s.ask("GET", "/readyz")).status == 200
         monkeypatch.undo()
+        later(s)
         assert (await search(s)).status == 200
 
 
@@ -389,7 +395,14 @@ async def test_a_damaged_corpus_is_told_and_not_asked_for_again_at_once(serving,
         async def broken(*_):
             raise DataError("the vectors are gone")
 
-        s.service.corpora.load = broken
-        answer = await search(s)
-        assert (answer.status, answer.body["detail"]) == (503, "the vectors are gone")
+        load, s.service.corpora.load = s.service.corpora.load, broken
+        for _ in range(3):
+            answer = await search(s)
+            assert (answer.status, answer.body["detail"]) == (503, "the vectors are gone")
         assert s.service.corpora.counts.failures == 1
+        later(s)
+        assert (await search(s)).status == 503
+        assert s.service.corpora.counts.failures == 2
+        s.service.corpora.load = load
+        later(s, 10.0)
+        assert (await search(s)).status == 200

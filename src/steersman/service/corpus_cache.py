@@ -76,7 +76,7 @@ class CorpusCache:
     _held: OrderedDict[Key, Opened] = field(default_factory=OrderedDict)
     _newest: dict[tuple[UUID, UUID, int], Key] = field(default_factory=dict)
     _loading: dict[Key, asyncio.Task[Opened]] = field(default_factory=dict)
-    _failed: dict[Key, float] = field(default_factory=dict)
+    _failed: dict[Key, tuple[float, BaseException]] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -100,7 +100,8 @@ class CorpusCache:
 
         Raises:
             MissingCorpusError: it was dropped meanwhile.
-            DataError: an extra is missing, or it is damaged.
+            DataError: an extra is missing, or it is damaged. What failed is told again for five
+                seconds, and then loaded again.
         """
         key = Key(tenant, place.corpus.id, place.corpus.erasures, place.revision)
         self._forget_erased(key)
@@ -109,10 +110,14 @@ class CorpusCache:
             self._held.move_to_end(key)
             return found
         older = None if place.snapshot is not None else self._older(key)
+        at, error = self._failed.get(key, (0.0, None))
+        failed = error if self.clock() - at < _AGAIN_S else None
         if older is None:
+            if failed is not None:
+                raise failed
             # Whoever asked first may go away: what is loaded is there for the next.
             return await asyncio.shield(self._begin(key, place))
-        if self.clock() - self._failed.get(key, -_AGAIN_S) >= _AGAIN_S:
+        if failed is None:
             self._begin(key, place)
         return older
 
@@ -163,9 +168,10 @@ class CorpusCache:
         error = task.exception()
         if error is not None:
             self.counts.failures += 1
-            if len(self._failed) > 1000:
-                self._failed.clear()
-            self._failed[key] = self.clock()
+            now = self.clock()
+            lately = {k: one for k, one in self._failed.items() if now - one[0] < _AGAIN_S}
+            # Without its frames, which may hold what was loaded so far.
+            self._failed = {**lately, key: (now, error.with_traceback(None))}
             _log.warning("corpus %s cannot be loaded: %r", key.corpus, error)
 
     def _make_room(self, newest: Key) -> None:
