@@ -323,3 +323,33 @@ async def test_no_tenant_notices_the_other(database, tenant, other):
     # What the other embedded is embedded again: nothing tells that it is known.
     again = await mine.add("copy", [Document("x", "Their secret recipe.")], embedder="hashed")
     assert (again.known, again.embedded) == (0, 1)
+
+
+class Meanwhile(HashedWords):
+    """An embedder that lets something happen once it embedded a text."""
+
+    def __init__(self, work, when):
+        super().__init__()
+        self.work, self.when = work, when
+
+    def encode(self, texts):
+        rows = super().encode(texts)
+        if self.when in texts:
+            self.when = None
+            asyncio.run(self.work())
+        return rows
+
+
+async def test_vectors_that_go_while_documents_are_added_are_made_again(database, tenant):
+    """The corpus that had them is dropped when it was seen that they are known."""
+    mine = corpora(database, tenant.id)
+    await mine.add("old", [Document("a", "Shared text.")], embedder="hashed")
+    other = Meanwhile(lambda: mine.drop("old"), "Another text.")
+    adding = corpora(database, tenant.id, other)
+    some = [Document("a", "Shared text."), Document("b", "Another text.")]
+    done = await adding.add("new", some, embedder="hashed")
+    assert (done.known, done.embedded, done.revision) == (1, 2, 1)
+    opened = await mine.open("new")
+    assert len(opened.loaded.vectors) == 2
+    found = await asyncio.to_thread(opened.searcher.search, "shared")
+    assert (found.hits[0].passage.doc_id, found.degraded) == ("a", ())

@@ -24,6 +24,7 @@ from steersman.store import (
     corpus_of,
     extend_hnsw,
     fingerprints_of,
+    hold_vectors,
     known_vectors,
     write_documents,
     write_vectors,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _MOST_DOCUMENTS = 200
 _MOST_CHARACTERS = 4_000_000
 _EMBEDDED_AT_ONCE = 64
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +134,29 @@ class Adding:
             if there.get(one.doc_id) != (fingerprint := _fingerprint(one, self._chunking))
         ]
         stored, texts = await asyncio.to_thread(_prepared, changed, self._chunking)
-        if self._embedder is not None:
-            await self._embed(self._embedder, texts)
         if stored:
-            async with as_tenant(self._connection, self._tenant):
-                await self._commit(stored)
+            await self._write(stored, texts)
         self.done = replace(
             self.done,
             documents=self.done.documents + len(batch),
             written=self.done.written + len(stored),
             unchanged=self.done.unchanged + len(batch) - len(stored),
             passages=self.done.passages + sum(len(one.passages) for one in stored),
+        )
+
+    async def _write(self, stored: list[StoredDocument], texts: dict[bytes, str]) -> None:
+        """Embed and commit; whoever deletes vectors meanwhile knows nothing of these passages."""
+        missing = texts
+        for _ in range(_TRIES):
+            if self._embedder is not None:
+                await self._embed(self._embedder, missing)
+            async with as_tenant(self._connection, self._tenant):
+                missing = await self._commit(stored, texts)
+            if not missing:
+                return
+        raise CorpusError(
+            f"vectors of the corpus {self._corpus.name!r} were deleted {_TRIES} times while they "
+            "were needed; add again when no other corpora are being dropped"
         )
 
     async def _embed(self, embedder: Embedder, texts: dict[bytes, str]) -> None:
@@ -160,14 +174,24 @@ class Adding:
             self.done = replace(self.done, embedded=self.done.embedded + len(some))
             self._tell(self.done)
 
-    async def _commit(self, stored: list[StoredDocument]) -> None:
+    async def _commit(
+        self, stored: list[StoredDocument], texts: dict[bytes, str]
+    ) -> dict[bytes, str]:
+        """Commit documents, if all their texts have vectors, and return those that have none."""
         held = await corpus_of(self._connection, self._tenant, self._corpus.name, hold=True)
         if held.id != self._corpus.id:
             message = f"the corpus {held.name!r} was dropped and made again meanwhile; add again"
             raise CorpusError(message)
+        await hold_vectors(self._connection, self._tenant)
+        if self._embedder is not None:
+            at = self._connection, self._tenant, self._embedder.name
+            known = await known_vectors(*at, list(texts))
+            if len(known) < len(texts):
+                return {key: text for key, text in texts.items() if key not in known}
         revision = await write_documents(self._connection, self._tenant, held.id, stored)
         await extend_hnsw(self._connection, self._tenant, held.id)
         self.done = replace(self.done, revision=revision or held.revision)
+        return {}
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -46,7 +46,12 @@ from steersman.store.corpus_snapshots import (
     snapshot_corpus,
 )
 from steersman.store.corpus_sweeping import sweep_corpora
-from steersman.store.corpus_vectors import known_vectors, read_vectors, write_vectors
+from steersman.store.corpus_vectors import (
+    hold_vectors,
+    known_vectors,
+    read_vectors,
+    write_vectors,
+)
 from steersman.store.crediting import (
     Decided,
     Happened,
@@ -301,6 +306,7 @@ __all__ = [
     "hold_out",
     "hold_point",
     "hold_snapshots",
+    "hold_vectors",
     "hold_view",
     "holder_of",
     "incidents_of",

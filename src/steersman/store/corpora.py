@@ -10,6 +10,7 @@ import asyncpg
 
 from steersman.errors import CorpusError, InputError, MissingCorpusError
 from steersman.store.corpus_hnsw import drop_hnsw
+from steersman.store.corpus_vectors import hold_vectors
 from steersman.wire import new_id
 
 if TYPE_CHECKING:
@@ -264,6 +265,7 @@ async def drop_corpus(connection: Any, tenant: UUID, corpus: UUID) -> dict[str, 
 
     No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
+    await hold_vectors(connection, tenant)
     await drop_hnsw(connection, corpus)
     deleted = {
         "corpus_vector": await connection.fetchval(

@@ -8,6 +8,7 @@ import msgspec
 
 from steersman.store.corpora import LIVING, next_revision
 from steersman.store.corpus_hnsw import thin_hnsw
+from steersman.store.corpus_vectors import hold_vectors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
@@ -210,6 +211,7 @@ async def erase_documents(
 
     No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
+    await hold_vectors(connection, tenant)
     named = tenant, corpus, list(doc_ids)
     where = "WHERE tenant = $1 AND corpus = $2 AND doc_id = ANY($3)"
     hashes = [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.store.corpora import corpora_of
 from steersman.store.corpus_hnsw import thin_hnsw
+from steersman.store.corpus_vectors import hold_vectors
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -30,6 +31,7 @@ async def sweep_corpora(connection: Any, tenant: UUID, *, now: datetime | None =
     No doctest: it needs a server; ``tests/store/test_corpus_sweeping.py`` shows it.
     """
     now = now or datetime.now(UTC)
+    await hold_vectors(connection, tenant)
     deleted = 0
     for statement, arguments in (
         ("DELETE FROM corpus_snapshot WHERE tenant = $1 AND expires_at <= $2", (now,)),

@@ -17,6 +17,24 @@ if TYPE_CHECKING:
 _BATCH = 10_000
 
 
+async def hold_vectors(connection: Any, tenant: UUID) -> None:
+    """Let nobody else delete vectors of a tenant, or commit what needs them, until this ends.
+
+    Whoever deletes vectors that no passage needs, and whoever commits passages, asks for it first:
+    else a vector may go while passages that need it are being committed.
+
+    Args:
+        connection: of role owner, within a transaction of the tenant; it holds what it holds of
+            the corpus already, and nothing else.
+        tenant: whose.
+
+    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
+    """
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"corpus-vectors/{tenant}"
+    )
+
+
 async def known_vectors(
     connection: Any, tenant: UUID, embedder: str, hashes: Sequence[bytes]
 ) -> set[bytes]:
@@ -108,8 +126,8 @@ async def read_vectors(
             found[places.pop(key)] = np.frombuffer(vector, "<f2")
     if places:
         raise CorpusError(
-            f"{len(places)} of {len(hashes)} passages have no vector of {embedder}; add their "
-            "documents again, which embeds what is missing"
+            f"{len(places)} of {len(hashes)} passages have no vector of {embedder}; remove "
+            "their documents and add them again, which embeds what is missing"
         )
     # 16 bits round the length as well.
     return found / np.linalg.norm(found, axis=1, keepdims=True) if len(found) else found
