@@ -23,7 +23,7 @@ from steersman.spec import (
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 # Read by what they belong to, and tested there.
-OTHERS = {"pipelines/assistant", "interrogator/questions", "interrogator/rl"}
+OTHERS = {"pipelines/assistant", "interrogator/questions", "interrogator/rl", "rl/policy.defaults"}
 POINTS = [
     path
     for path in sorted(CONFIGS.rglob("*.yaml"))
