@@ -34,9 +34,8 @@ async def sweep_corpora(connection: Any, tenant: UUID, *, now: datetime | None =
     await hold_vectors(connection, tenant)
     deleted = 0
     for statement, arguments in (
-        ("DELETE FROM corpus_snapshot WHERE tenant = $1 AND expires_at <= $2", (now,)),
-        (_UNNEEDED_PASSAGES, (now,)),
-        (_UNNEEDED_DOCUMENTS, (now,)),
+        (_EXPIRED_SNAPSHOTS, (now,)),
+        (_UNNEEDED_VERSIONS, (now,)),
         (_UNNEEDED_VECTORS, (now,)),
         (_UNNEEDED_LINKS, ()),
     ):
@@ -47,19 +46,17 @@ async def sweep_corpora(connection: Any, tenant: UUID, *, now: datetime | None =
     return deleted
 
 
-_NAMED = (
-    "EXISTS (SELECT FROM corpus_snapshot AS s WHERE s.tenant = $1 AND s.corpus = {0}.corpus "
-    "AND {0}.added <= s.revision AND s.revision < {0}.removed)"
-)
-_OLD = "d.removed_at < $2::timestamptz - interval '1 hour'"
-_UNNEEDED_PASSAGES = (
-    "DELETE FROM corpus_passage AS p USING corpus_document AS d WHERE p.tenant = $1 "  # noqa: S608
-    "AND d.tenant = $1 AND d.corpus = p.corpus AND d.doc_id = p.doc_id AND d.added = p.added "
-    f"AND d.removed IS NOT NULL AND {_OLD} AND NOT {_NAMED.format('d')}"
-)
-_UNNEEDED_DOCUMENTS = (
-    "DELETE FROM corpus_document AS d WHERE d.tenant = $1 AND d.removed IS NOT NULL "  # noqa: S608
-    f"AND {_OLD} AND NOT {_NAMED.format('d')}"
+_EXPIRED_SNAPSHOTS = "DELETE FROM corpus_snapshot WHERE tenant = $1 AND expires_at <= $2"
+# One statement, so that a snapshot that is dropped meanwhile is there for both or for neither.
+_UNNEEDED_VERSIONS = (
+    "WITH gone AS (DELETE FROM corpus_document AS d WHERE d.tenant = $1 "
+    "AND d.removed IS NOT NULL AND d.removed_at < $2::timestamptz - interval '1 hour' "
+    "AND NOT EXISTS (SELECT FROM corpus_snapshot AS s WHERE s.tenant = $1 "
+    "AND s.corpus = d.corpus AND d.added <= s.revision AND s.revision < d.removed) "
+    "RETURNING d.corpus, d.doc_id, d.added), passages AS (DELETE FROM corpus_passage AS p "
+    "USING gone WHERE p.tenant = $1 AND p.corpus = gone.corpus AND p.doc_id = gone.doc_id "
+    "AND p.added = gone.added RETURNING 1) "
+    "SELECT 1 FROM gone UNION ALL SELECT 1 FROM passages"
 )
 _UNNEEDED_VECTORS = (
     "DELETE FROM corpus_vector AS v WHERE v.tenant = $1 "
