@@ -12,12 +12,13 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.errors import BackendUnavailableError, DataError
+from steersman.errors import BackendUnavailableError, CorpusError, DataError
 from steersman.retrieval.documents import Document
 from steersman.service import GuardianState
 from steersman.store import create_tenant
 from tests.retrieval.corpora import PUMPS, SMALL, corpora, texts
 from tests.retrieval.hashed_words import HashedWords
+from tests.store.corpora import owned
 
 pytest.importorskip("bm25s")
 
@@ -240,6 +241,21 @@ async def test_another_embedder_than_the_corpus_has_leaves_words(serving, databa
     async with serving() as s:
         if other is not None:
             knows(s, other)
+        answer = await search(s)
+        assert (answer.status, answer.body["degraded"]) == (200, ["dense"])
+        assert answer.body["hits"][0]["doc_id"] == "pumps.md"
+
+
+async def test_a_corpus_that_lost_a_vector_is_searched_by_words(serving, database, tenant):
+    corpus = await fill(database, tenant)
+    async with owned(database, tenant.id) as connection:
+        await connection.execute(
+            "DELETE FROM corpus_vector WHERE hash = (SELECT min(hash) FROM corpus_vector)"
+        )
+    with pytest.raises(CorpusError, match="have no vector"):
+        await corpus.open("manuals")
+    async with serving() as s:
+        knows(s)
         answer = await search(s)
         assert (answer.status, answer.body["degraded"]) == (200, ["dense"])
         assert answer.body["hits"][0]["doc_id"] == "pumps.md"

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import MissingCorpusError
+from steersman.errors import CorpusError, MissingCorpusError
 from steersman.retrieval.embedders import CorpusEmbedder, Embedders
 from steersman.retrieval.opening import Loaded, find_place, load, one_view
 from steersman.retrieval.rerank import CosineReranker
 from steersman.retrieval.searcher import Searcher
+from steersman.retrieval.vectors import MissingVectors
 from steersman.store import (
     CorpusRow,
     CorpusSize,
@@ -157,7 +158,7 @@ class CorporaToRead:
 
         Raises:
             MissingCorpusError: there is no such corpus or snapshot.
-            CorpusError: vectors are missing.
+            CorpusError: vectors are missing; open it `by_words`.
             DataError: its embedder cannot be had here, or is another than it was; open it
                 `by_words`, or an extra is missing.
         """
@@ -207,13 +208,14 @@ def ready(
         loaded: what is searched.
         embedders: by name; the corpus's is asked when the first query comes.
         rerankers: that a search may name; None: ``cosine``, where there is an embedder.
-        check: ask for the embedder at once.
+        check: ask for the embedder at once, and that no vector is missing.
         wait_s: how long a query waits until the embedder is made; None: as long as it takes.
 
     Returns:
         What can be searched.
 
     Raises:
+        CorpusError: vectors were checked and are missing.
         DataError: the extra ``rag`` is not installed, or the embedder was checked and is not there.
 
     No doctest: it needs a corpus; ``tests/retrieval/test_corpora.py`` shows it.
@@ -226,6 +228,8 @@ def ready(
             wait_s=wait_s,
         )
         if check:
+            if isinstance(loaded.vectors, MissingVectors):
+                raise CorpusError(loaded.vectors.why)
             embedder.check()
         rerankers = {"cosine": CosineReranker(embedder)} if rerankers is None else rerankers
     searcher = Searcher(

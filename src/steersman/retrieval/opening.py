@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import MissingCorpusError
+from steersman.errors import CorpusError, MissingCorpusError
 from steersman.retrieval.documents import Lineage, Passage, unique
 from steersman.retrieval.entity_links import link_passages
 from steersman.retrieval.linking import Links
 from steersman.retrieval.pgvector_index import PgvectorIndex
-from steersman.retrieval.vectors import ExactIndex
+from steersman.retrieval.vectors import ExactIndex, MissingVectors
 from steersman.store import (
     corpus_of,
     find_corpus_snapshot,
@@ -140,10 +140,8 @@ async def load(
         by_words: leave its vectors where they are.
 
     Returns:
-        The revision in memory.
-
-    Raises:
-        CorpusError: vectors are missing or damaged.
+        The revision in memory; with `MissingVectors` if some are missing or damaged, so that it can
+        be searched by words.
 
     No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
@@ -176,7 +174,11 @@ async def _vectors(
         return PgvectorIndex(
             *(database, tenant, corpus.id, place.revision), size=corpus.dimension, hashes=hashes
         )
-    rows = await read_vectors(connection, tenant, corpus.embedder_name, corpus.dimension, hashes)
+    size = corpus.dimension
+    try:
+        rows = await read_vectors(connection, tenant, corpus.embedder_name, size, hashes)
+    except CorpusError as error:
+        return MissingVectors(size, len(hashes), f"the corpus {corpus.name!r}: {error}")
     return await asyncio.to_thread(ExactIndex, rows)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from scipy.linalg import eigh
 
-from steersman.errors import InputError
+from steersman.errors import DataError, InputError
 from steersman.retrieval.ranked import best
 
 if TYPE_CHECKING:
@@ -145,6 +145,42 @@ class _Heads:
         most = scores + self._left * _left(query[None], head[None])
         found = np.flatnonzero(most >= bound - _ROUNDING)
         return found if len(found) <= len(rows) // 8 else None
+
+
+class MissingVectors:
+    """Stands for the vectors of a collection that are not all there: searches go without them.
+
+    Args:
+        size: how many numbers a vector would have.
+        count: how many there would be.
+        why: what is told to who asks.
+
+    >>> MissingVectors(2, 9, "no vector of p3").search(np.ones(2, np.float32), 1)
+    Traceback (most recent call last):
+    steersman.errors.DataError: no vector of p3
+    """
+
+    def __init__(self, size: int, count: int, why: str) -> None:
+        self.size, self.why, self._count = size, why, count
+
+    def __len__(self) -> int:
+        """Return how many vectors there would be."""
+        return self._count
+
+    def search(
+        self, vector: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        """Refuse.
+
+        Args:
+            vector: any.
+            k: any.
+
+        Raises:
+            DataError: always.
+        """
+        del vector, k
+        raise DataError(self.why)
 
 
 def _left(rows: NDArray[np.float32], heads: NDArray[np.float32]) -> NDArray[np.float32]:
