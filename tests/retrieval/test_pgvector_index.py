@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 from uuid import uuid4
 
 import numpy as np
@@ -181,3 +182,21 @@ def test_nobody_waits_long_for_a_turn(built):
     )
     with index._turn, pytest.raises(StoreError, match="took more than"):
         index.search(np.eye(48, dtype=np.float32)[0], 1)
+
+
+def test_a_connection_that_nobody_needs_is_closed_and_opened_again(built):
+    right = built[2].loaded.vectors
+    index = PgvectorIndex(
+        *(right._database, right._tenant, right._corpus, 1),
+        size=48,
+        hashes=list(right._places),
+        timeout_s=30.0,
+        idle_s=0.05,
+    )
+    for _ in range(2):
+        assert len(index.search(np.eye(48, dtype=np.float32)[0], 1)[0]) == 1
+        held = time.monotonic() + 30
+        while index._line._connection is not None:
+            assert time.monotonic() < held
+            time.sleep(0.01)
+    index.close()

@@ -40,6 +40,7 @@ class PgvectorIndex:
         hashes: of the passages, by their positions, none twice.
         breadth: how many candidates are kept while the graph is walked, 1 to 1,000.
         timeout_s: of a search, and of waiting for one's turn.
+        idle_s: after which its connection is closed until the next search.
         clock: seconds that never step back.
 
     Raises:
@@ -59,6 +60,7 @@ class PgvectorIndex:
         hashes: Sequence[bytes],
         breadth: int = 400,
         timeout_s: float = 1.0,
+        idle_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not 1 <= breadth <= 1000:
@@ -67,7 +69,7 @@ class PgvectorIndex:
         self._places = {key: place for place, key in enumerate(hashes)}
         self._database, self._tenant = database, tenant
         self._corpus, self._revision = corpus, revision
-        self._breadth, self._timeout_s = breadth, timeout_s
+        self._breadth, self._timeout_s, self._idle_s = breadth, timeout_s, idle_s
         self._clock = clock
         self._rests: tuple[float, str] | None = None
         self._line: _Line | None = None
@@ -143,7 +145,7 @@ class PgvectorIndex:
         if self._rests is not None and self._clock() < self._rests[0]:
             raise StoreError(self._rests[1])
         if self._line is None:
-            self._line = _Line(self._database, self._timeout_s)
+            self._line = _Line(self._database, self._timeout_s, self._idle_s)
         try:
             rows = self._line.run(self._searched(self._line, query, k))
         except StoreError as error:
@@ -168,6 +170,8 @@ class PgvectorIndex:
             line.drop()
             message = f"PostgreSQL finds no vectors: {error!r:.300}; "
             raise StoreError(message + "`steersman doctor` tells what is wrong") from error
+        finally:
+            line.rest()
 
 
 class _Line:
@@ -177,9 +181,10 @@ class _Line:
     was closed where it belongs.
     """
 
-    def __init__(self, database: Database, timeout_s: float) -> None:
-        self._database, self._timeout_s = database, timeout_s
+    def __init__(self, database: Database, timeout_s: float, idle_s: float) -> None:
+        self._database, self._timeout_s, self._idle_s = database, timeout_s, idle_s
         self._connection: Any = None
+        self._idle: asyncio.TimerHandle | None = None
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._live, name="pgvector", daemon=True).start()
 
@@ -187,9 +192,15 @@ class _Line:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def connected(self) -> Any:
+        if self._idle is not None:
+            self._idle.cancel()
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._database.connect("app", timeout=self._timeout_s)
         return self._connection
+
+    def rest(self) -> None:
+        """Close the connection unless it is needed soon: many corpora may be in memory."""
+        self._idle = self._loop.call_later(self._idle_s, self.drop)
 
     def drop(self) -> None:
         connection, self._connection = self._connection, None
