@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from steersman.errors import DataError
-from steersman.service.corpus_cache import CorpusCache
+from steersman.service.corpus_cache import CorpusCache, Key
 
 TENANT = UUID(int=1)
 
@@ -141,7 +141,35 @@ async def test_a_failure_is_told_to_who_asked_and_tried_again():
     assert (await cache.get(TENANT, place(corpus, 2))).loaded.place.revision == 2
     loads.error = DataError("no")
     with pytest.raises(DataError):
-        await cache.get(TENANT, place(uuid4(), 1))
+        await cache.get(TENANT, place(corpus := uuid4(), 1))
+    count = len(loads.asked)
+    with pytest.raises(DataError):  # told again, and not asked for
+        await cache.get(TENANT, place(corpus, 1))
+    assert len(loads.asked) == count
+    loads.error = None
+    now[0] = 11.0
+    assert (await cache.get(TENANT, place(corpus, 1))).loaded.place.revision == 1
+    await cache.close()
+
+
+async def test_who_found_its_place_before_a_commit_does_not_bring_an_older_revision_back():
+    loads = Loads()
+    cache = CorpusCache(loads)
+    corpus = uuid4()
+    loads.gate.clear()
+    late = asyncio.create_task(cache.get(TENANT, place(corpus, 1)))
+    await settled()
+    newest = asyncio.create_task(cache.get(TENANT, place(corpus, 2)))
+    await settled()
+    loads.gate.set()
+    assert [(await one).loaded.place.revision for one in (late, newest)] == [1, 2]
+    assert await cache.get(TENANT, place(corpus, 1)) is await newest
+    assert len(loads.asked) == 2
+    # One that ends to be loaded after a newer one.
+    opened = await cache._loaded(Key(TENANT, corpus, 0, 1), place(corpus, 1))
+    assert opened.loaded.place.revision == 1
+    assert [key.revision for key in cache._held] == [2]
+    assert await cache.get(TENANT, place(corpus, 2)) is await newest
     await cache.close()
 
 

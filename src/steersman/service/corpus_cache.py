@@ -110,6 +110,8 @@ class CorpusCache:
             self._held.move_to_end(key)
             return found
         older = None if place.snapshot is not None else self._older(key)
+        if older is not None and older.loaded.place.revision > key.revision:
+            return older  # who asks found its place before it was committed
         at, error = self._failed.get(key, (0.0, None))
         failed = error if self.clock() - at < _AGAIN_S else None
         if older is None:
@@ -152,12 +154,14 @@ class CorpusCache:
             opened = await self.load(key.tenant, place)
         self.counts.loads += 1
         self._failed.pop(key, None)
-        self._held[key] = opened
         if place.snapshot is None:
             replaced = self._newest.get(key[:3])
-            if replaced is not None and replaced.revision < key.revision:
-                self._held.pop(replaced, None)
+            if replaced is not None and replaced in self._held:
+                if replaced.revision > key.revision:
+                    return opened  # who comes next wants the newer one
+                self._held.pop(replaced)
             self._newest[key[:3]] = key
+        self._held[key] = opened
         self._make_room(key)
         return opened
 
