@@ -150,6 +150,20 @@ def test_a_registry_without_marks_is_read_as_before(world):
     assert consumer.standings(*ROUTE)["0.2.0"] == "candidate"
 
 
+def test_publishing_beside_what_has_no_mark_takes_nothing_away(world):
+    world.publish("0.1.0", "0.2.0")
+    unmarked(world)
+    consumer = world.consumer()
+    world.publish("0.3.0", standing="candidate")
+    consumer.refresh()
+    assert version_of(consumer.load(*ROUTE)) == "0.2.0"
+    assert world.publisher().standings(*ROUTE) == {
+        "0.1.0": "released",
+        "0.2.0": "released",
+        "0.3.0": "candidate",
+    }
+
+
 def test_a_mark_of_a_later_release_is_a_candidate(world):
     world.publish("0.1.0")
     chain, _ = world.publisher()._writer.read()

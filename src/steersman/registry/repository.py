@@ -164,6 +164,7 @@ class Publisher:
         def add(found: Targets) -> bool:
             if path in found.targets:
                 return False
+            _mark_as_they_counted(found, description)
             targets[0].unrecognized_fields["custom"] = {"number": found.version + 1}
             put_standing(targets[0], standing)
             found.targets.update({target.path: target for target in targets})
@@ -431,6 +432,14 @@ class Publisher:
 
 def _of_point(targets: Targets, skill: str, point: str) -> list[Release]:
     return [it for it in releases(targets) if (it.skill, it.point) == (skill, point)]
+
+
+def _mark_as_they_counted(targets: Targets, description: Description) -> None:
+    """Mark what an earlier release published: beside a marked version it would be a candidate."""
+    ours = _of_point(targets, description.skill, description.point)
+    if all(it.standing is None for it in ours):
+        for it in ours:
+            put_standing(it.state, "released")
 
 
 def _loaded_by_default(ours: list[Release]) -> set[str]:
