@@ -164,6 +164,27 @@ def test_publishing_beside_what_has_no_mark_takes_nothing_away(world):
     }
 
 
+def test_a_watch_leaves_a_major_of_which_nothing_is_left(world):
+    world.publish("1.0.0")
+    world.publish("0.9.0", standing="candidate")
+    consumer, stop, told = world.consumer(), threading.Event(), []
+
+    def on_new(loaded):
+        told.append(version_of(loaded))
+        if len(told) == 2:
+            stop.set()
+            return
+        world.publisher().retract(*ROUTE, "1.0.0")
+        world.publisher().mark(*ROUTE, {"0.9.0": "released"})
+
+    patience = threading.Timer(20.0, stop.set)
+    patience.start()
+    consumer.watch(on_new, interval_s=0.01, stop=stop)
+    patience.cancel()
+    assert told == ["1.0.0", "0.9.0"]
+    assert version_of(consumer.load(*ROUTE)) == "0.9.0"
+
+
 def test_a_mark_of_a_later_release_is_a_candidate(world):
     world.publish("0.1.0")
     chain, _ = world.publisher()._writer.read()

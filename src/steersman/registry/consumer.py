@@ -95,7 +95,7 @@ class Consumer:
         keep: how many versions of each decision point stay in the cache, >= 1.
         max_age_days: for how long what verified is served while nothing newer does, > 0.
         major: the major version that this consumer understands; None: that of the newest version
-            it found first, for as long as that is in the cache.
+            it found first, for as long as that is in the cache and something of that major will do.
         clock: seconds since 1970.
         timeout_s: the longest that a refresh, or a download, may take, > 0.
         refresh_s: what is loaded later than this after a refresh asks the registry again, >= 0.
@@ -352,9 +352,7 @@ class Consumer:
     def _is_gone(self, skill: str, point: str, *, candidates: bool) -> bool:
         """Return whether a registry that is believed offers nothing of a point."""
         try:
-            return not self._wanted(
-                self._known(), skill, point, candidates=candidates, any_major=self._major is None
-            )
+            return not self._wanted(self._known(), skill, point, candidates=candidates)
         except SnapshotError:  # what verified last is all that is known
             return False
 
@@ -410,16 +408,14 @@ class Consumer:
         *,
         candidates: bool,
         among: Collection[str] | None = None,
-        any_major: bool = False,
     ) -> list[Release]:
         """Return the versions that will do where none is named, the newest first."""
         found = self._releases(known, skill, point, None)
         marks = standings_of(found)
         will_do = offered(marks, candidates=candidates) if among is None else among
-        major = None if any_major else self._major_for(skill, point, marks)
-        return [
-            it for it in found if str(it.version) in will_do and major in {None, it.version.major}
-        ]
+        ours = [it for it in found if str(it.version) in will_do]
+        major = self._major_for(skill, point, marks, {it.version.major for it in ours})
+        return [it for it in ours if major in {None, it.version.major}]
 
     def _none(self, known: Known, skill: str, point: str, *, chosen: bool) -> MissingSnapshotError:
         name, found = f"{skill}/{point}", self._releases(known, skill, point, self._major)
@@ -431,16 +427,21 @@ class Consumer:
             )
         return MissingSnapshotError(message)
 
-    def _major_for(self, skill: str, point: str, marks: Mapping[str, Standing]) -> int | None:
-        """Return the major of what was chosen first; a candidate that was does not count."""
+    def _major_for(
+        self, skill: str, point: str, marks: Mapping[str, Standing], there: Collection[int]
+    ) -> int | None:
+        """Return the major of what was chosen first; a candidate that was does not count.
+
+        Nor does one of which nothing is there any more, since all of it was taken back.
+        """
         if self._major is not None:
             return self._major
         chosen = [
-            it.version
+            Version.of(it.version).major
             for it in self._cache.good(skill, point)
             if it.chosen and marks.get(it.version, "released") == "released"
         ]
-        return Version.of(chosen[0]).major if chosen else None
+        return next((major for major in chosen if major in there), None)
 
     def _named(self, known: Known, skill: str, point: str, version: str) -> Release:
         for release in self._releases(known, skill, point, self._major):
