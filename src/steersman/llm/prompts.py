@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 MAX_ANSWER_CHARACTERS = 65_536
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
+_OF_A_TEMPLATE = re.compile(r"\[(?=/?[A-Z])")  # [INST], [/INST], [SYSTEM_PROMPT] and the like
 _ESCAPED = {
     "<": "\\u003c",
-    "[INST": "\\u005bINST",
-    "[/INST": "\\u005b/INST",
     "\x7f": "\\u007f",
     "\x85": "\\u0085",
     "\u2028": "\\u2028",
@@ -159,4 +158,4 @@ def _one_line(data: Mapping[str, Any]) -> str:
         raise Undefined("unreadable", message) from None
     for mark, escape in _ESCAPED.items():
         line = line.replace(mark, escape)
-    return line
+    return _OF_A_TEMPLATE.sub(r"\\u005b", line)
