@@ -151,6 +151,22 @@ def test_waiting_for_a_server_that_somebody_else_tries_is_no_try(chat):
     assert (clock.slept, budget.calls) == ([1.0] * 30, 1)
 
 
+def test_who_waits_already_is_held_as_well():
+    clock = Clock()
+
+    def sleep(seconds):
+        clock.sleep(seconds)
+        if len(clock.slept) == 1:  # meanwhile another thread is told to leave the server alone
+            rate.hold(7.0)
+
+    rate = Rate(2.0, clock=clock, sleep=sleep)
+    rate.wait()
+    rate.wait()
+    assert (clock.slept, clock.now) == ([0.5, 7.0], 7.5)
+    rate.wait()
+    assert clock.now == 8.0
+
+
 def test_waiting_for_it_ends_as_well():
     clock, budget = Clock(), Budget()
     rate = Rate(clock=clock, sleep=clock.sleep)

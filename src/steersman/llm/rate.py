@@ -44,25 +44,30 @@ class Rate:
         self._gap_s = 0.0 if per_s is None else 1.0 / per_s
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
-        self._next_at = -math.inf
+        self._next_at = self._held_until = -math.inf
 
     def wait(self) -> None:
-        """Return when the next call may begin."""
-        with self._lock:
-            now = self._clock()
-            begins_at = max(now, self._next_at)
-            self._next_at = begins_at + self._gap_s
-        if begins_at > now:
-            self._sleep(begins_at - now)
+        """Return when the next call may begin; what is held meanwhile waits for another turn."""
+        while True:
+            with self._lock:
+                now = self._clock()
+                begins_at = max(now, self._next_at)
+                self._next_at = begins_at + self._gap_s
+            if begins_at > now:
+                self._sleep(begins_at - now)
+            with self._lock:
+                if begins_at >= self._held_until:
+                    return
 
     def hold(self, seconds: float) -> None:
-        """Let no further call begin for a while.
+        """Let no further call begin for a while, of those that wait already either.
 
         Args:
             seconds: from now, ≥ 0.
         """
         with self._lock:
-            self._next_at = max(self._next_at, self._clock() + seconds)
+            self._held_until = max(self._held_until, self._clock() + seconds)
+            self._next_at = max(self._next_at, self._held_until)
 
     def pause(self, seconds: float) -> None:
         """Wait, and let the others go on.
