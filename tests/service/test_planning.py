@@ -50,6 +50,7 @@ async def test_spread_and_traffic_are_those_of_the_log(serving, database) -> Non
         {"sd": -1},
         {"sd": 0.6},
         {"units_per_day": 0},
+        {"units_per_day": 1e-320},
         {"overrides": {"alpha": 2}},
         {"overrides": {"colour": "red"}},
         {"overrides": {"stages": [{"name": "canary", "share": 0.2}]}},

@@ -45,7 +45,7 @@ class NewForecast(msgspec.Struct, forbid_unknown_fields=True):
     decision: Name
     effect: Annotated[float, Meta(gt=0, le=1)] = 0.03
     sd: Annotated[float, Meta(gt=0, le=0.5)] | None = None
-    units_per_day: Annotated[float, Meta(gt=0, le=1e12)] | None = None
+    units_per_day: Annotated[float, Meta(ge=1e-6, le=1e12)] | None = None
     overrides: dict[str, Any] = {}
 
 
