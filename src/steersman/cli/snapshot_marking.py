@@ -12,6 +12,7 @@ from steersman.cli.showing import show
 from steersman.cli.signing import need_publisher
 from steersman.errors import SteersmanError
 from steersman.learn import mark_point, release_version
+from steersman.store import AWAY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,11 +55,10 @@ async def mark_here(home: Path, tenant_name: str, database: Database, point: Poi
         database: of the home.
         point: tenant, skill and decision point.
     """
-    publisher = publisher_of(home, tenant_name)
-    if publisher is None:
-        return
     try:
-        await mark_point(database, point, publisher, actor=actor())
-    except SteersmanError as error:
+        publisher = publisher_of(home, tenant_name)
+        if publisher is not None:
+            await mark_point(database, point, publisher, actor=actor())
+    except (*AWAY, SteersmanError) as error:
         # What was asked for is done, and must not look as if it were not.
         click.echo(f"not marked yet, `steersman rollout run` will do it: {error}", err=True)

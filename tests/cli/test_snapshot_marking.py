@@ -1,0 +1,24 @@
+"""What is done must not look as if it were not, only because it could not be marked."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from steersman.cli.registries import keys_of
+from steersman.cli.snapshot_marking import mark_here
+from steersman.store import Database
+
+POINT = (uuid4(), "search", "depth")
+
+
+@pytest.mark.parametrize("registry", ["ftp://nowhere/registry", None])
+def test_what_cannot_be_marked_is_told_and_fails_nothing(tmp_path, monkeypatch, capsys, registry):
+    keys = keys_of(tmp_path, "acme")
+    keys.create("a long passphrase")
+    keys.trusted_root.write_bytes(b"{}")
+    if registry is not None:
+        monkeypatch.setenv("STEERSMAN_REGISTRY", registry)
+    database = Database("postgresql://nobody@127.0.0.1:1/none")  # nobody listens there
+    asyncio.run(mark_here(tmp_path, "acme", database, POINT))
+    assert "not marked yet, `steersman rollout run` will do it: " in capsys.readouterr().err
