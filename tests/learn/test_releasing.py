@@ -259,3 +259,32 @@ async def test_what_the_store_does_not_know_is_not_released(database, tenant, po
     assert await marked(database, point, registry) == {candidate: "candidate"}
     with pytest.raises(StateError, match="is a candidate"):
         await release_version(database, point, candidate, registry, actor="ann")
+
+
+async def test_what_is_pinned_later_is_released_no_more_whatever_was_signed(
+    database, tenant, point, registry
+):
+    await learned(database, tenant, 5)
+    version = (await publish_point(database, tenant.id, registry)).version
+    assert registry.standings(*POINT) == {version: "released"}
+    for _ in range(2):  # pinned between computing and signing, or signed past the store
+        async with acting(database, tenant) as connection:
+            await hold_point(connection, point)
+            await pin_point(connection, point, 0)
+        assert await marked(database, point, registry) == {version: "candidate"}
+        assert await marked(database, point, registry) == {}
+        registry.mark(*POINT, {version: "released"})
+    assert await marked(database, point, registry) == {version: "candidate"}
+
+
+async def test_what_was_taken_back_is_not_released_by_trying_it_again(
+    database, tenant, point, registry
+):
+    await learned(database, tenant, 5)
+    version = (await publish_point(database, tenant.id, registry)).version
+    await ended(database, tenant, await tried(database, tenant, point, version), "rolled_back")
+    assert await marked(database, point, registry) == {version: "rolled_back"}
+    await tried(database, tenant, point, version)
+    assert await marked(database, point, registry) == {version: "candidate"}
+    registry.mark(*POINT, {version: "released"})
+    assert await marked(database, point, registry) == {version: "candidate"}

@@ -67,6 +67,7 @@ class Known(NamedTuple):
         snapshots: every snapshot by its version.
         lines: the snapshots that serve or served before, in one chain from what serves now.
         rollouts: the latest of each candidate.
+        taken_back: the candidates that a rollout rolled back, be it not the latest.
 
     No doctest: a value; ``tests/learn/test_releasing.py`` shows what is read from it.
     """
@@ -75,6 +76,7 @@ class Known(NamedTuple):
     snapshots: Mapping[str, SnapshotRow]
     lines: frozenset[str]
     rollouts: Mapping[str, RolloutRow]
+    taken_back: frozenset[str]
 
     def standing(self, version: str, signed: Standing | None = None) -> Standing:
         """Return what a version is.
@@ -91,15 +93,15 @@ class Known(NamedTuple):
             return "rolled_back"
         if one.line not in self.lines or self._is_relearned(one):
             return "candidate"
-        if latest is not None and latest.is_under_way:  # on trial; but it may have served before
-            return "released" if signed == "released" else "candidate"
-        pinned, serves = self.row.pinned_seq, one.line == self.row.snapshot
-        if serves and (pinned is None or (one.line_seq or 0) <= pinned):
-            return "released"
+        if latest is not None and latest.is_under_way and version in self.taken_back:
+            return "candidate"  # on trial again
+        if one.line == self.row.snapshot:
+            pinned = self.row.pinned_seq
+            return "released" if pinned is None or (one.line_seq or 0) <= pinned else "candidate"
         if self._is_tainted(one):
             return "candidate"
-        # Nothing new is known of it; without a mark, what a pin keeps from serving here is none.
-        return signed or ("candidate" if serves else "released")
+        # Its line served before. Whether that was pinned when it was frozen only the mark tells.
+        return signed or "released"
 
     def wanted(self, signed: Mapping[str, Standing | None]) -> dict[str, Standing]:
         """Return the marks that are to be changed.
@@ -137,6 +139,9 @@ async def read_known(connection: Any, point: Point) -> Known:
         connection: within a transaction of the tenant.
         point: tenant, skill and decision point.
 
+    Returns:
+        The rows, and what each version is by them.
+
     Raises:
         StateError: there is no such point.
 
@@ -150,7 +155,9 @@ async def read_known(connection: Any, point: Point) -> Known:
         lines.add(line)
         line = (snapshots[line].line or snapshots[line].parent) if line in snapshots else None
     found = await rollouts_of(connection, point[0], skill=point[1], point=point[2], limit=_MANY)
-    return Known(row, snapshots, frozenset(lines), {one.candidate: one for one in reversed(found)})
+    latest = {one.candidate: one for one in reversed(found)}
+    taken_back = frozenset(one.candidate for one in found if one.status == "rolled_back")
+    return Known(row, snapshots, frozenset(lines), latest, taken_back)
 
 
 async def mark_point(
