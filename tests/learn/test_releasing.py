@@ -6,6 +6,7 @@ import pytest
 
 from steersman.errors import MissingSnapshotError, StateError
 from steersman.learn import mark_point, release_version, retract_version
+from steersman.learn.taking_turns import alone
 from steersman.registry import Consumer
 from steersman.store import (
     hold_point,
@@ -288,3 +289,18 @@ async def test_what_was_taken_back_is_not_released_by_trying_it_again(
     assert await marked(database, point, registry) == {version: "candidate"}
     registry.mark(*POINT, {version: "released"})
     assert await marked(database, point, registry) == {version: "candidate"}
+
+
+async def test_whoever_ships_waits_for_nobody_who_publishes(database, tenant, point, registry):
+    candidate = await base_and_candidate(database, tenant, registry)
+    await promote_point(database, tenant.id, candidate)
+    connection = await database.connect("worker")
+    try:
+        async with alone(connection, point), shipping(database, {tenant.name: registry}) as seen:
+            pass
+    finally:
+        await connection.close()
+    assert [(one.marked, one.failed) for one in seen[:1]] == [({}, [])]
+    async with shipping(database, {tenant.name: registry}) as seen:
+        pass
+    assert seen[0].marked == {f"search/depth {candidate}": "released"}

@@ -161,7 +161,7 @@ async def read_known(connection: Any, point: Point) -> Known:
 
 
 async def mark_point(
-    database: Database, point: Point, registry: Marks, *, actor: str
+    database: Database, point: Point, registry: Marks, *, actor: str, wait: bool = True
 ) -> dict[str, Standing]:
     """Sign what each version of a point is, where that differs from what was signed.
 
@@ -172,6 +172,7 @@ async def mark_point(
         point: tenant, skill and decision point.
         registry: the tenant's repository.
         actor: who, for the audit.
+        wait: while another process publishes this point; False: not at all.
 
     Returns:
         The marks that changed.
@@ -186,7 +187,7 @@ async def mark_point(
     """
     connection = await database.connect("worker")
     try:
-        async with alone(connection, point):
+        async with alone(connection, point, wait=wait):
             signed = await asyncio.to_thread(registry.standings, *point[1:])
             async with as_tenant(connection, point[0]):
                 due = (await read_known(connection, point)).wanted(signed)

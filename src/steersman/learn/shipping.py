@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import asyncpg
 
-from steersman.errors import GuardError, SteersmanError, StoreError, VerificationError
+from steersman.errors import GuardError, RaceError, SteersmanError, StoreError, VerificationError
 from steersman.learn.drift import check_drift
 from steersman.learn.guarding import Reason, available
 from steersman.learn.publishing import Signer, publish
@@ -311,9 +311,12 @@ class _Shipping:
         if told == before and time.monotonic() < until:
             return
         try:
-            changed = await mark_point(self._database, point, registry, actor=ACTOR)
+            changed = await mark_point(self._database, point, registry, actor=ACTOR, wait=False)
         except _AWAY:
             raise
+        except RaceError as busy:  # other tenants must not wait for it; the next look does it
+            _log.info("the versions of %s are marked at the next look: %s", name, busy)
+            return
         except SteersmanError as error:
             _log.exception("the versions of %s are not marked", name)
             done.failed.append(str(error))

@@ -18,26 +18,39 @@ _WAIT_S = 60
 
 
 @asynccontextmanager
-async def alone(connection: Any, point: Point) -> AsyncIterator[None]:
+async def alone(connection: Any, point: Point, *, wait: bool = True) -> AsyncIterator[None]:
     """Let nobody else publish or mark this point meanwhile; whoever is killed lets go at once.
 
     Args:
         connection: outside of a transaction, used by nobody else.
         point: tenant, skill and decision point.
+        wait: for a minute at most; False: not at all.
 
     Raises:
-        RaceError: another process does, and takes longer than a minute.
+        RaceError: another process does, and takes longer than is waited.
 
     No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
     """
     name = "publish/" + "/".join(map(str, point))
-    await connection.execute(f"SET lock_timeout = '{_WAIT_S}s'")
-    try:
-        await connection.execute("SELECT pg_advisory_lock(hashtextextended($1, 0))", name)
-    except asyncpg.LockNotAvailableError:
-        message = f"another process has been publishing {point[1]}/{point[2]} for {_WAIT_S} s; "
-        raise RaceError(message + "nothing was published; try again later") from None
+    if not await _lock(connection, name, wait=wait):
+        message = f"another process is publishing {point[1]}/{point[2]}"
+        message += f", and has been for {_WAIT_S} s" * wait
+        raise RaceError(message + "; nothing was published; try again later")
     try:
         yield
     finally:
         await connection.execute("SELECT pg_advisory_unlock(hashtextextended($1, 0))", name)
+
+
+async def _lock(connection: Any, name: str, *, wait: bool) -> bool:
+    if not wait:
+        taken = await connection.fetchval(
+            "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", name
+        )
+        return bool(taken)
+    await connection.execute(f"SET lock_timeout = '{_WAIT_S}s'")
+    try:
+        await connection.execute("SELECT pg_advisory_lock(hashtextextended($1, 0))", name)
+    except asyncpg.LockNotAvailableError:
+        return False
+    return True
