@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steersman.learn.guarding import Reason
     from steersman.learn.held_out import HeldOutReport
     from steersman.learn.publishing import Signer, publish
-    from steersman.learn.releasing import Marks, mark_point, release_version
+    from steersman.learn.releasing import Marks, mark_point, read_known, release_version
     from steersman.learn.shipping import Registry, Shipped, ShippingSettings, run_shipping
     from steersman.learn.versions import compare_versions
 
@@ -60,6 +60,7 @@ __all__ = [
     "promote",
     "publish",
     "read_evidence",
+    "read_known",
     "rebuild",
     "release_version",
     "replay",
@@ -77,7 +78,7 @@ _HOMES = {
     "held_out": "HeldOutReport",
     "guarding": "Reason",
     "publishing": "Signer publish",
-    "releasing": "Marks mark_point release_version",
+    "releasing": "Marks mark_point read_known release_version",
     "shipping": "Registry Shipped ShippingSettings run_shipping",
     "versions": "compare_versions",
 }

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import MissingSnapshotError, SnapshotError, VerificationError
+from steersman.learn import read_known
 from steersman.policies import load_policy
 from steersman.store import (
     find_snapshot,
     initial_policy,
     learned_from,
-    rollouts_of,
-    snapshots_of,
     spec_of,
 )
 
@@ -181,7 +180,8 @@ class Verified:
         """Return a point with the newest snapshot that verifies and was made of what served.
 
         A candidate is signed before anybody was served by it: one of another declaration that was
-        not promoted, one that is being tried and one that was rolled back are not among them.
+        not promoted, one that was rolled back, and what lies beyond a pin or was frozen after what
+        was retracted are not among them.
 
         Args:
             connection: within a transaction of the tenant.
@@ -256,25 +256,13 @@ class _Consumers:
 
 
 async def _proven(connection: Any, row: PointRow) -> set[str]:
-    """Return the versions of the lines that served, but what is tried now or was rolled back."""
-    point = row.tenant, row.skill, row.point
-    known = {one.version: one for one in await snapshots_of(connection, point)}
-    lines: set[str] = set()
-    line: str | None = row.snapshot
-    while line is not None and line not in lines:
-        lines.add(line)
-        line = (known[line].line or known[line].parent) if line in known else None
-    rollouts = await rollouts_of(
-        connection, row.tenant, skill=row.skill, point=row.point, limit=1000
-    )
-    latest = {one.candidate: one for one in reversed(rollouts)}
-    unproven = {
-        version
-        for version, one in latest.items()
-        if one.is_under_way or one.status == "rolled_back"
+    """Return the versions that are released, as the store says, and were not retracted."""
+    known = await read_known(connection, (row.tenant, row.skill, row.point))
+    return {
+        one.version
+        for one in known.snapshots.values()
+        if one.retracted_at is None and known.standing(one.version) == "released"
     }
-    of_lines = {one.version for one in known.values() if lines & {one.version, one.line}}
-    return of_lines - unproven
 
 
 async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> PointRow:
