@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.configuration import Configuration
     from steersman.systems.rag_tuner.policy_config import Tuned
     from steersman.systems.rag_tuner.recorded import Recorded
+    from steersman.systems.rag_tuner.reward import Batch, Reward
+
+    Floats = NDArray[np.float64]
 
 SPENDING = (0.0, 0.05, 0.1, 0.2, 0.4)
 """Weights of latency, and of cost, that are tried unless others are given."""
@@ -91,27 +95,33 @@ def sweep(
     latency, cost = (
         np.array([getattr(one, name) for one in rewards]) for name in ("latency", "cost")
     )
+    values = {
+        (gamma, delta): quality - gamma * latency - delta * cost
+        for gamma in gammas
+        for delta in deltas
+    }
     found = []
-    for gamma in gammas:
-        for delta in deltas:
-            values = quality - gamma * latency - delta * cost
-            if not held.any():
-                found.append(Swept(gamma, delta, None, *_NOTHING))
-                continue
-            best = int(np.where(held, values[:-1], -np.inf).argmax())
-            found.append(
-                Swept(
-                    gamma=gamma,
-                    delta=delta,
-                    best=tuned.space.all[best],
-                    reward=float(values[best]),
-                    quality=rewards[best].quality,
-                    latency_ms=float(batches[best].latency_ms.mean()),
-                    cost=float(batches[best].cost.mean()),
-                    ahead=float(values[best] - values[-1]),
-                )
-            )
+    for (gamma, delta), of in values.items():
+        best = int(np.where(held, of[:-1], -np.inf).argmax())
+        one = batches[best], rewards[best]
+        found.append(_swept(gamma, delta, of, best, *one) if held.any() else _none(gamma, delta))
     return found
 
 
-_NOTHING = (float("nan"), (float("nan"), float("nan")), float("nan"), float("nan"), float("nan"))
+def _swept(
+    gamma: float, delta: float, values: Floats, best: int, batch: Batch, reward: Reward
+) -> Swept:
+    return Swept(
+        gamma=gamma,
+        delta=delta,
+        best=batch.configuration,
+        reward=float(values[best]),
+        quality=reward.quality,
+        latency_ms=float(batch.latency_ms.mean()),
+        cost=float(batch.cost.mean()),
+        ahead=float(values[best] - values[-1]),
+    )
+
+
+def _none(gamma: float, delta: float) -> Swept:
+    return Swept(gamma, delta, None, nan, (nan, nan), nan, nan, nan)
