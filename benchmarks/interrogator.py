@@ -18,12 +18,11 @@ from scipy.special import stdtrit
 from benchmarks.interrogator_world import STEPS, visit
 from benchmarks.report import Figure, command
 from steersman.errors import DataError
-from steersman.systems.assistant import Recording
 from steersman.systems.interrogator import load_point, load_questions, load_steps, load_targets
 from steersman.systems.interrogator.gate import load_switch
 from steersman.systems.interrogator.page import write_page
 from steersman.systems.interrogator.report import compile_report
-from steersman.systems.interrogator.target_sets import SETS
+from steersman.systems.interrogator.target_sets import SETS, recorded_vectors
 from steersman.systems.interrogator.trial import (
     BANDITS,
     CONTROL,
@@ -114,7 +113,7 @@ def _targets(name: str, options: Options) -> Trial:
         questions=questions,
         point=load_point(questions),
         log=load_steps(questions),
-        vectors=Recording.load().request_embedding,
+        vectors=recorded_vectors(),
         seeds=(0,) if options.quick else (0, 1, 2),
         searched=min(len(targets), 2 if options.quick else SEARCHED),
         arms=(CONTROL, *BANDITS, "nearest"),
