@@ -1,0 +1,197 @@
+"""One decision that is a sequence: a step's distribution, its draw, and the exact product.
+
+A sequence policy picks from a growing set of candidates until it stops. Its propensity is exact
+because each step first forms the distribution over a few named actions (the leading candidates,
+and stop or expand where they are allowed), mixes the floor in, and draws from that very vector with
+one uniform. Given the state, which candidates lead is no chance: it follows from the scores. So
+the chain rule holds term by term,
+
+    p(a_1 … a_T) = Π_t p(a_t | s_t),    s_{t+1} a function of s_t and a_t,
+
+and the logged product is the probability of the whole selection, not an estimate of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import ActionError, InputError
+from steersman.policies.choice import draw, mix_floor, share_ties
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+STOP = "stop"
+"""The action that ends a selection."""
+EXPAND = "expand"
+"""The action that brings in what the selected candidates lead to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a sequence, as it is logged.
+
+    Args:
+        eligible: the actions that could be drawn: leading candidates, then expand and stop.
+        action: the one drawn.
+        p: with which probability, in (0, 1].
+
+    Raises:
+        InputError: the action was not eligible, or the probability is out of its range.
+
+    >>> Step(("a", "b", STOP), "a", 0.5).p
+    0.5
+    """
+
+    eligible: tuple[str, ...]
+    action: str
+    p: float
+
+    def __post_init__(self) -> None:
+        if self.action not in self.eligible:
+            raise InputError(f"the action {self.action!r} is not among {self.eligible!r}")
+        # Written so that NaN is refused as well.
+        if not 0.0 < self.p <= 1.0 + 1e-12:
+            raise InputError(f"p is {self.p!r}; allowed is above 0 and at most 1")
+
+
+def sequence_propensity(steps: Sequence[Step]) -> float:
+    """Return the probability of a whole sequence: the product over its steps; 1 without any.
+
+    Args:
+        steps: in their order.
+
+    Raises:
+        InputError: the product is too small for a number; sequences this unlikely carry nothing.
+
+    >>> sequence_propensity([Step(("a", STOP), "a", 0.5), Step((STOP,), STOP, 1.0)])
+    0.5
+    """
+    product = math.prod(step.p for step in steps)
+    if product <= 0.0:
+        raise InputError(
+            f"the propensities of {len(steps)} steps multiply to {product!r}; raise the floor or "
+            "the temperature, or take fewer steps"
+        )
+    return product
+
+
+@dataclass(frozen=True, slots=True)
+class StepRule:
+    """How scores become the distribution of one step.
+
+    Args:
+        leading: how many candidates may be drawn at each step: the best by score; 1 to 1,000.
+        temperature: the softmax is of scores over this; 0: greedy, ties sharing equally; in
+            [0, 100].
+        floor: total mass of each step in [0, 1) spread evenly over what is eligible there.
+
+    Raises:
+        InputError: a value out of its range.
+
+    >>> StepRule(floor=0.1).leading
+    10
+    """
+
+    leading: int = 10
+    temperature: float = 1.0
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.leading, bool) or self.leading not in range(1, 1001):
+            raise InputError(f"leading is {self.leading!r}; allowed are 1 to 1,000")
+        if not 0.0 <= self.temperature <= 100.0:
+            raise InputError(f"temperature is {self.temperature!r}; allowed is 0 to 100")
+        if not 0.0 <= self.floor < 1.0:
+            raise InputError(f"floor is {self.floor!r}; allowed is 0 up to, not including, 1")
+
+    @property
+    def greedy(self) -> StepRule:
+        """The rule that takes the best score, without exploring."""
+        return StepRule(self.leading, 0.0, 0.0)
+
+
+def leading(scores: Floats, count: int) -> NDArray[np.intp]:
+    """Return the places of the highest scores, best first; equal ones by their place.
+
+    Args:
+        scores: (n,) float64; minus infinity where a candidate may not be picked.
+        count: how many at most, ≥ 1.
+
+    Returns:
+        At most `count` places, none with a score of minus infinity.
+
+    >>> leading(np.array([0.1, -np.inf, 0.9, 0.1]), 2).tolist()
+    [2, 0]
+    """
+    places = np.flatnonzero(scores > -np.inf)
+    if count < len(places):
+        known = scores[places]
+        places = places[known >= np.partition(known, -count)[-count]]
+    return places[np.argsort(-scores[places], kind="stable")[:count]]
+
+
+def step_distribution(scores: Floats, rule: StepRule) -> Floats:
+    """Return the probabilities of one step's eligible actions, floor included.
+
+    With z = scores / temperature: p = (1 − ε) softmax(z) + ε / K.
+
+    Args:
+        scores: (K,) float64 finite, K ≥ 1, of the eligible actions.
+        rule: temperature and floor ε; `leading` was applied before.
+
+    Returns:
+        (K,) float64 that sums to 1.
+
+    Raises:
+        ActionError: nothing is eligible.
+        InputError: a score is not finite.
+
+    >>> step_distribution(np.array([1.0, 1.0]), StepRule(temperature=0)).tolist()
+    [0.5, 0.5]
+    """
+    if not len(scores):
+        raise ActionError("no action is eligible at this step; end the sequence before it")
+    if not np.isfinite(scores).all():
+        raise InputError(f"the scores of a step are {scores!r}; they must be finite")
+    if rule.temperature == 0.0:
+        return mix_floor(share_ties(scores, None), None, rule.floor)
+    masses = np.exp((scores - scores.max()) / rule.temperature)
+    return mix_floor(masses / masses.sum(), None, rule.floor)
+
+
+def draw_step(
+    names: Sequence[str], scores: Floats, rule: StepRule, *, rng: np.random.Generator
+) -> tuple[int, Step]:
+    """Return one action drawn with one uniform, and the step to log.
+
+    Args:
+        names: of the eligible actions, all different.
+        scores: (K,) of theirs.
+        rule: how scores become probabilities.
+        rng: gives one ``random()``.
+
+    Returns:
+        The place of the action among `names`, and the step.
+
+    Raises:
+        ActionError: nothing is eligible.
+        InputError: a score is not finite.
+
+    >>> place, step = draw_step(
+    ...     ["a", STOP], np.array([5.0, 0.0]), StepRule(temperature=0), rng=np.random.default_rng(0)
+    ... )
+    >>> place, step.action, step.p
+    (0, 'a', 1.0)
+    """
+    distribution = step_distribution(scores, rule)
+    place = draw(distribution, rng.random())
+    return place, Step(tuple(names), names[place], float(distribution[place]))

@@ -1,0 +1,95 @@
+"""How right an answer is: exact match, F1 of words, and whether a text holds it.
+
+All after the normalisation that SQuAD published and that HotpotQA, MuSiQue and the others took
+over: lower case, no punctuation, no articles, single blanks.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalised(text: str) -> str:
+    """Return a text as answers are compared.
+
+    Only the punctuation of ASCII goes, as in the published code; what a language other than English
+    takes for an article stays.
+
+    Args:
+        text: of an answer or a passage.
+
+    >>> normalised("The  Beatles (band)!")
+    'beatles band'
+
+    Source: Rajpurkar et al., SQuAD (2016), evaluation script 1.1.
+    """
+    bare = _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION))
+    return " ".join(bare.split())
+
+
+def exact_match(answer: str, right: Sequence[str]) -> float:
+    """Return 1 if an answer is one of the right ones, else 0; 0 if there is no right one.
+
+    Args:
+        answer: that was given.
+        right: answers.
+
+    >>> exact_match("the Beatles.", ["Beatles", "Fab Four"])
+    1.0
+    """
+    given = normalised(answer)
+    return float(any(given == normalised(one) for one in right))
+
+
+def f1(answer: str, right: Sequence[str]) -> float:
+    """Return the F1 of the words of an answer, against the right one that it fits best.
+
+    Args:
+        answer: that was given.
+        right: answers; 0 if there is none.
+
+    Returns:
+        In [0, 1]. An answer without words fits a right one without words alone: the published
+        code of SQuAD 1.1 gives 0 there, that of 2.0, which is followed here, 1.
+
+    >>> f1("in Warsaw, Poland", ["Warsaw"])
+    0.5
+    """
+    given = normalised(answer).split()
+    return max((_f1(given, normalised(one).split()) for one in right), default=0.0)
+
+
+def contains(text: str, right: Sequence[str]) -> bool:
+    """Return whether a text holds a right answer, as whole words in a row.
+
+    Args:
+        text: a passage, several of them, or a long answer.
+        right: answers; those without a word are held by no text.
+
+    >>> contains("She was born in Warsaw.", ["warsaw", "Paris"])
+    True
+    >>> contains("A warsawian.", ["warsaw"])
+    False
+    """
+    padded = f" {normalised(text)} "
+    wanted = (normalised(one) for one in right)
+    return any(f" {one} " in padded for one in wanted if one)
+
+
+def _f1(given: list[str], right: list[str]) -> float:
+    if not given or not right:
+        return float(given == right)
+    shared = sum((Counter(given) & Counter(right)).values())
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(given), shared / len(right)
+    return 2 * precision * recall / (precision + recall)

@@ -1,0 +1,263 @@
+"""The candidates of one question, with what is known of each; it grows along links.
+
+A pool is never changed: `expanded` gives another. What it holds are arrays over the candidates, in
+the order in which they came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from steersman.retrieval import convex
+from steersman.retrieval.linking import TITLE
+from steersman.retrieval.ranked import Ranked, best
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.systems.leadr.collection import Collection
+    from steersman.systems.leadr.question import Question
+
+    Floats = NDArray[np.float64]
+
+_ENGINES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A passage that may be picked.
+
+    Args:
+        id: unique in its collection.
+        title: "" if it has none.
+        text: what it says.
+        position: in its collection.
+    """
+
+    id: str
+    title: str
+    text: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """A query as both engines see it.
+
+    Args:
+        text: what was searched for.
+        lexical: (collection,) BM25 scores.
+        vector: (size,) of the query; None: nothing compares meanings.
+        nearest: positions of the nearest passages, nearest first.
+        terms: (q,) numbers of the query's stems that the collection knows, rising.
+    """
+
+    text: str
+    lexical: NDArray[np.float32]
+    vector: NDArray[np.float32] | None
+    nearest: tuple[int, ...]
+    terms: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """The candidates of a question.
+
+    Args:
+        question: what is asked.
+        collection: where they are from, and where it grows into.
+        query: what was searched for.
+        candidates: n of them.
+        positions: (n,) in the collection.
+        lexical: (n,) BM25 scores over the best one's.
+        dense: (n,) cosines with the query; 0 without vectors.
+        fused: (n,) the convex fusion of both, by which it was retrieved.
+        ranks: (n, 3) places from 0 among those retrieved, by lexical, dense and fused score; what
+            was brought in has the place that its score would have there.
+        hops: (n,) links followed to it: 0 for what was retrieved.
+        brought_by: (n,) the place of the candidate that led to it; −1 for what was retrieved.
+        tokens: (n,) tokens of each.
+        covered: (n, q) which of the query's terms each has.
+        in_title: (n, q) which of them its title has.
+    """
+
+    question: Question
+    collection: Collection
+    query: Query
+    candidates: tuple[Candidate, ...]
+    positions: NDArray[np.intp]
+    lexical: Floats
+    dense: Floats
+    fused: Floats
+    ranks: NDArray[np.int64]
+    hops: NDArray[np.int64]
+    brought_by: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    covered: NDArray[np.bool_]
+    in_title: NDArray[np.bool_]
+
+    @classmethod
+    def retrieved(cls, collection: Collection, question: Question, query: Query, size: int) -> Self:
+        """Return the pool that both engines together find.
+
+        Args:
+            collection: what is searched.
+            question: what is asked.
+            query: what is searched for.
+            size: candidates at most.
+        """
+        found = best(query.lexical, _ENGINES)
+        found = found.first(int(np.count_nonzero(found.scores > 0)))
+        if query.vector is not None and collection.vectors is not None:
+            near = np.array(query.nearest, np.intp)
+            found = convex(found, Ranked(near, collection.vectors[near] @ query.vector))
+        positions = found.first(size).positions
+        pool = cls._of(collection, question, query, positions)
+        return pool._ranked() if len(positions) else pool
+
+    @classmethod
+    def _of(
+        cls, collection: Collection, question: Question, query: Query, positions: NDArray[np.intp]
+    ) -> Self:
+        """Return bare rows for some positions: fusion and ranks are set by who knows the scale."""
+        lexical = query.lexical[positions].astype(np.float64)
+        dense = np.zeros(len(positions))
+        if query.vector is not None and collection.vectors is not None:
+            dense = (collection.vectors[positions] @ query.vector).astype(np.float64)
+        return cls(
+            question=question,
+            collection=collection,
+            query=query,
+            candidates=tuple(collection.candidates[position] for position in positions),
+            positions=positions,
+            lexical=lexical / max(float(query.lexical.max(initial=0.0)), 1e-9),
+            dense=dense,
+            fused=np.zeros(len(positions)),
+            ranks=np.zeros((len(positions), 3), np.int64),
+            hops=np.zeros(len(positions), np.int64),
+            brought_by=np.full(len(positions), -1, np.int64),
+            tokens=collection.tokens[positions],
+            covered=collection.terms.among(query.terms, positions),
+            in_title=collection.title_terms.among(query.terms, positions),
+        )
+
+    def __len__(self) -> int:
+        """Return how many candidates there are."""
+        return len(self.candidates)
+
+    @property
+    def vectors(self) -> NDArray[np.float32] | None:
+        """(n, size) rows of length one; None without an embedder."""
+        rows = self.collection.vectors
+        return None if rows is None else rows[self.positions]
+
+    @property
+    def rarity(self) -> Floats:
+        """(q,) how rare each of the query's terms is in the collection, > 0."""
+        return self.collection.terms.rarity[self.query.terms]
+
+    # -- growing ----------------------------------------------------------------------------------
+
+    def neighbours(self, place: int) -> NDArray[np.intp]:
+        """Return the positions in the collection that a candidate leads to, titles first.
+
+        Args:
+            place: of the candidate.
+        """
+        targets, kinds = self.collection.links.of(int(self.positions[place]))
+        found = np.concatenate([targets[kinds == TITLE], targets[kinds != TITLE]])
+        _, first = np.unique(found, return_index=True)
+        return found[np.sort(first)].astype(np.intp)
+
+    def leads_further(self, places: Iterable[int]) -> bool:
+        """Return whether any of some candidates leads out of the pool.
+
+        Args:
+            places: of candidates.
+        """
+        return any(not np.isin(self.neighbours(place), self.positions).all() for place in places)
+
+    def expanded(self, place: int, *, most: int = 20) -> Self:
+        """Return the pool with what one candidate leads to.
+
+        Args:
+            place: of the candidate.
+            most: that are added, titles first, then by place in the collection.
+
+        Returns:
+            This very pool if there is nothing new.
+        """
+        targets = self.neighbours(place)
+        fresh = targets[~np.isin(targets, self.positions)][:most]
+        if not len(fresh):
+            return self
+        rows = self._of(self.collection, self.question, self.query, fresh)
+        rows = replace(
+            rows,
+            hops=np.full(len(fresh), self.hops[place] + 1),
+            brought_by=np.full(len(fresh), place, np.int64),
+        )
+        return self._with(rows)
+
+    def led_to(self, places: Sequence[int], kind: int | None = None) -> NDArray[np.bool_]:
+        """Return which candidates some others lead to.
+
+        Args:
+            places: of the others.
+            kind: of links; None: any.
+
+        Returns:
+            (n,).
+        """
+        targets = []
+        for place in places:
+            found, kinds = self.collection.links.of(int(self.positions[place]))
+            targets.append(found if kind is None else found[kinds == kind])
+        return np.isin(self.positions, np.concatenate(targets)) if targets else self.hops < 0
+
+    def _with(self, rows: Pool) -> Self:
+        first = int(np.count_nonzero(self.hops == 0))
+        fused = self._fuse(rows.lexical, rows.dense, first)
+        ranks = np.stack(
+            [
+                np.searchsorted(np.sort(-own[:first]), -new)
+                for own, new in zip(self._scores(), (rows.lexical, rows.dense, fused), strict=True)
+            ],
+            axis=1,
+        )
+        rows = replace(rows, fused=fused, ranks=ranks)
+        joined = {
+            name: np.concatenate([getattr(self, name), getattr(rows, name)])
+            for name in (
+                "positions", "lexical", "dense", "fused", "ranks", "hops", "brought_by",
+                "tokens", "covered", "in_title",
+            )
+        }  # fmt: skip
+        return replace(self, candidates=self.candidates + rows.candidates, **joined)
+
+    def _scores(self) -> tuple[Floats, Floats, Floats]:
+        return self.lexical, self.dense, self.fused
+
+    def _fuse(self, lexical: Floats, dense: Floats, first: int) -> Floats:
+        """Return fused scores on the scale of those retrieved; both engines' worst have 0."""
+        own = ((self.lexical[:first], lexical), (self.dense[:first], dense))
+        parts = []
+        for known, new in own:
+            low, high = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
+            parts.append(np.clip((new - low) / max(high - low, 1e-9), 0.0, 1.0))
+        fused: Floats = 0.5 * parts[0] + 0.5 * parts[1]
+        return fused
+
+    def _ranked(self) -> Self:
+        fused = self._fuse(self.lexical, self.dense, len(self))
+        ranks = np.stack(
+            [np.argsort(np.argsort(-one, kind="stable")) for one in (self.lexical, self.dense)]
+            + [np.arange(len(self))],
+            axis=1,
+        )
+        return replace(self, fused=fused, ranks=ranks)

@@ -1,0 +1,63 @@
+"""What is asked: a question with the turns before it, and what is known of its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from steersman.errors import InputError
+
+_SPEAKERS = ("user", "agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One utterance of a conversation.
+
+    Args:
+        speaker: ``user`` or ``agent``.
+        text: what was said.
+
+    Raises:
+        InputError: another speaker.
+    """
+
+    speaker: Literal["user", "agent"]
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.speaker not in _SPEAKERS:
+            raise InputError(f"speaker is {self.speaker!r}; allowed are user and agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question; no selector may look at `answers` or `gold`, only what trains and judges.
+
+    Args:
+        id: unique in its set.
+        text: what is asked, not blank.
+        history: the turns before it, the first first.
+        answers: texts that answer it, any of them; () if nobody knows.
+        gold: ids of the passages that its answer needs, all of them; () if nobody knows.
+        category: its kind, known before it is answered; "" if nobody says.
+
+    Raises:
+        InputError: no id, or a blank text.
+
+    >>> Question("q", "Who painted the ceiling?").gold
+    ()
+    """
+
+    id: str
+    text: str
+    history: tuple[Turn, ...] = ()
+    answers: tuple[str, ...] = ()
+    gold: tuple[str, ...] = ()
+    category: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InputError("a question has no id; give it one that is unique in its set")
+        if not self.text.strip():
+            raise InputError(f"the question {self.id!r} is blank; leave it out, or write it")

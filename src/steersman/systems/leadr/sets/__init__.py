@@ -1,0 +1,124 @@
+"""Sets of questions for evidence selection, each read in the format it is published in.
+
+`load` finds a set by its name under a directory. A folder in this project's own format
+(``passages.jsonl``, ``questions.jsonl``) or in that of BEIR is read whatever its name; the others
+are known by name. One that is not there is said to be absent, with the place of its original.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steersman.errors import DataError, InputError
+from steersman.systems.leadr.sets import (
+    beir,
+    coral,
+    hotpotqa,
+    musique,
+    natural_questions,
+    or_quac,
+    qrecc,
+    shared_format,
+    topiocqa,
+    triviaqa,
+    two_wiki,
+)
+from steersman.systems.leadr.sets.evidence_set import EvidenceSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["KNOWN", "EvidenceSet", "Known", "load"]
+
+AT_MOST = 1_000_000
+"""Passages of a collection that are read beside the gold ones: some have fifty times as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A set with a format of its own.
+
+    Attributes:
+        about: what it is, in a few words.
+        origin: where the public original lives.
+        read: reads a folder: (folder, name, passages at most).
+    """
+
+    about: str
+    origin: str
+    read: Callable[[Path, str, int], EvidenceSet]
+
+
+KNOWN = {
+    "coral": Known("multi-turn questions over web pages, with citations",
+                   "huggingface.co/datasets/ariya2357/CORAL", coral.load),
+    "qrecc": Known("conversational questions with rewrites by people",
+                   "zenodo.org/records/5115890 (SCAI-QReCC) and github.com/apple/ml-qrecc",
+                   qrecc.load),
+    "topiocqa": Known("conversations over Wikipedia whose topic shifts",
+                      "github.com/McGill-NLP/topiocqa", topiocqa.load),
+    "or_quac": Known("questions of QuAC over all of Wikipedia",
+                     "ciir.cs.umass.edu/downloads/ORConvQA", or_quac.load),
+    "hotpotqa": Known("questions that take two passages", "hotpotqa.github.io", hotpotqa.load),
+    "musique": Known("questions of two to four hops", "github.com/StonyBrookNLP/musique",
+                     musique.load),
+    "2wiki": Known("questions of two to four hops over two Wikipedia pages and Wikidata",
+                   "github.com/Alab-NII/2wikimultihop", two_wiki.load),
+    "nq": Known("what people asked a search engine", "ai.google.com/research/NaturalQuestions",
+                natural_questions.load),
+    "triviaqa": Known("quiz questions", "nlp.cs.washington.edu/triviaqa", triviaqa.load),
+    "mtrag": Known("multi-turn questions in four domains (in this project's format)",
+                   "github.com/IBM/mt-rag-benchmark", shared_format.load),
+    "clapnq": Known("natural questions with long answers (in this project's format)",
+                    "github.com/primeqa/clapnq", shared_format.load),
+}  # fmt: skip
+"""Name -> what it is, where it lives, and what reads its published format."""
+
+
+def load(name: str, data_dir: Path, *, at_most: int = AT_MOST) -> EvidenceSet:
+    """Read a set from its folder.
+
+    Args:
+        name: of the folder: one of `KNOWN`, or any in this project's format or BEIR's.
+        data_dir: that holds it.
+        at_most: passages of a collection to read beside the gold ones, ≥ 0; what is left out is
+            counted, and makes finding easier.
+
+    Returns:
+        The set.
+
+    Raises:
+        DataError: it is not there, or a file is broken; the message names file and line.
+        InputError: `at_most` is negative.
+
+    No doctest: it needs files; ``tests/systems/leadr/test_sets.py`` shows it.
+    """
+    if at_most < 0:
+        raise InputError(f"at_most is {at_most!r}; allowed is 0 or more")
+    folder = data_dir / name
+    if not folder.is_dir():
+        raise DataError(f"{_described(name)} is not in {data_dir}; {_advice(name)}")
+    if shared_format.is_there(folder):
+        return shared_format.load(folder, name, at_most)
+    if beir.is_there(folder):
+        return beir.load(folder, name, at_most)
+    if name not in KNOWN:
+        raise DataError(f"{folder} holds no set in a format that is known; {_advice(name)}")
+    return KNOWN[name].read(folder, name, at_most)
+
+
+def _described(name: str) -> str:
+    known = KNOWN.get(name)
+    return f"the set {name!r}" + (f" ({known.about})" if known else "")
+
+
+def _advice(name: str) -> str:
+    known = KNOWN.get(name)
+    if known:
+        return f"put it there as a folder of that name; the original is at {known.origin}"
+    return (
+        "put passages.jsonl and questions.jsonl there, or corpus.jsonl, queries.jsonl and "
+        f"qrels/test.tsv as BEIR has them, or name one of {', '.join(KNOWN)}"
+    )

@@ -1,0 +1,77 @@
+"""BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv``, as all its sets are published.
+
+A corpus' line has ``_id``, ``title`` and ``text``, a query's ``_id`` and ``text``; judgements are
+query, document and score between tabs under a heading line; gold is what has a score above 0.
+
+Source: Thakur et al., BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information
+Retrieval Models (2021).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.errors import DataError
+from steersman.systems.leadr.question import Question
+from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text
+from steersman.systems.leadr.sets.files import Entry, entries, find, needed, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.systems.leadr.sets.evidence_set import EvidenceSet
+
+
+def is_there(folder: Path) -> bool:
+    """Return whether a folder holds this format.
+
+    Args:
+        folder: to look into.
+    """
+    return bool(find(folder, "corpus.jsonl") and find(folder, "queries.jsonl"))
+
+
+def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
+    """Read the test questions; the development or training ones where there are no others.
+
+    Args:
+        folder: as it is published.
+        name: of the set.
+        at_most: passages beside the gold ones.
+
+    Raises:
+        DataError: a file is missing, or an entry is not as the format says.
+    """
+    file = needed(
+        folder, "the judgements", "qrels/test.tsv", "qrels/dev.tsv", "qrels/train.tsv", "qrels.tsv"
+    )
+    asked = {_id(row): row for row in entries(needed(folder, "the questions", "queries.jsonl"))}
+    gold: dict[str, list[str]] = {}
+    for where, (query, passage, score) in table(file, columns=3):
+        if query == "query-id":
+            continue
+        if query not in asked:
+            raise DataError(f"{where}: the query {query!r} is not in queries.jsonl")
+        if _above_zero(score, where):
+            gold.setdefault(query, []).append(passage)
+    found = Gathering(name, at_most=at_most, gold={one for ids in gold.values() for one in ids})
+    for row in entries(needed(folder, "the passages", "corpus.jsonl")):
+        found.passage(row.where, _id(row), row.text("text"), row.text("title", default=""))
+    split = file.name.partition(".")[0].replace("qrels", "")
+    for query, ids in gold.items():
+        row = asked[query]
+        question = Question(query, asked_text(row, "text"), gold=tuple(dict.fromkeys(ids)))
+        found.ask(row.where, question, split=row.text("split", default=split))
+    return found.done(folder)
+
+
+def _id(row: Entry) -> str:
+    return row.name("_id" if "_id" in row.fields else "id")
+
+
+def _above_zero(score: str, where: str) -> bool:
+    try:
+        return float(score) > 0
+    except ValueError:
+        message = f"{where}: the score is {score!r}; it must be a number"
+        raise DataError(message) from None

@@ -1,0 +1,83 @@
+"""Natural Questions: what people asked a search engine, each with one page of Wikipedia.
+
+Lines as the authors publish them: simplified (``document_text``, whose tokens are between blanks) or
+in full (``document_tokens`` of ``token`` and ``html_token``), with ``question_text``,
+``long_answer_candidates`` and ``annotations``. Candidates are the page's top-level parts; gold are
+those that annotators gave as the long answer, answers the short ones.
+
+Source: Kwiatkowski et al., Natural Questions: a Benchmark for Question Answering Research (2019).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from steersman.systems.leadr.question import Question
+from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text
+from steersman.systems.leadr.sets.files import Entry, entries, needed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.systems.leadr.sets.evidence_set import EvidenceSet
+
+_FILES = ("v1.0*nq-dev*.jsonl", "*nq-dev*.jsonl", "v1.0*nq-train*.jsonl", "*nq-train*.jsonl")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+
+
+def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
+    """Read the development questions, or the training ones where there are no others.
+
+    Args:
+        folder: with the file.
+        name: of the set.
+        at_most: unused: all candidates of all questions are read.
+
+    Raises:
+        DataError: a file is missing, or an entry is not as the format says.
+    """
+    file = needed(folder, "the questions with their pages", *_FILES)
+    found = Gathering(name, at_most=at_most)
+    for row in entries(file):
+        _ask(found, row, "train" if "train" in file.name else "dev")
+    return found.done(file)
+
+
+def _ask(found: Gathering, row: Entry, split: str) -> None:
+    tokens = _tokens(row)
+    title = row.text("document_title", default="")
+    ids: dict[int, str] = {}
+    for place, span in enumerate(row.each("long_answer_candidates")):
+        text = _text(span, tokens)
+        if span.fields.get("top_level", True) and text:
+            ids[place] = found.candidate(span.where, text, title)
+    notes = list(row.each("annotations"))
+    places = [note.inner("long_answer").whole("candidate_index") for note in notes]
+    shorts = [_text(span, tokens) for note in notes for span in note.each("short_answers")]
+    said = [note.text("yes_no_answer", default="NONE").lower() for note in notes]
+    answers = (*shorts, *(one for one in said if one != "none"))
+    question = Question(
+        row.name("example_id"),
+        asked_text(row, "question_text"),
+        answers=tuple(dict.fromkeys(filter(None, answers))),
+        gold=tuple(dict.fromkeys(ids[place] for place in places if place in ids)),
+    )
+    found.ask(row.where, question, pool=list(ids.values()), split=split)
+
+
+def _tokens(row: Entry) -> list[str]:
+    if "document_text" in row.fields:
+        return [_TAG.sub("", token) for token in row.text("document_text").split(" ")]
+    return [
+        "" if one.fields.get("html_token") else one.text("token")
+        for one in row.each("document_tokens")
+    ]
+
+
+def _text(span: Entry, tokens: list[str]) -> str:
+    start, end = span.whole("start_token"), span.whole("end_token")
+    if not -1 <= start <= end <= len(tokens):
+        message = f"a place of the {len(tokens)} tokens, not {start} to {end}"
+        raise span.wrong("end_token", message)
+    return " ".join(filter(None, tokens[max(start, 0) : max(end, 0)]))

@@ -1,0 +1,84 @@
+"""QReCC: conversational questions with rewrites by people, over pages of the web.
+
+Turns are read as the SCAI-QReCC shared task publishes them (``scai-qrecc21-*-turns.json``, with
+``Truth_rewrite``, ``Truth_answer``, ``Truth_passages``) or as the authors do (``qrecc_*.json``, with
+``Context``, ``Rewrite``, ``Answer``, and no gold passages). Passages are the lines (``id``,
+``contents``) of the files under ``collection-paragraph``.
+
+Source: Anantha et al., Open-Domain Question Answering Goes Conversational via Question Rewriting
+(2021).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.errors import DataError
+from steersman.systems.leadr.question import Question
+from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text, turns
+from steersman.systems.leadr.sets.files import Entry, entries, needed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.systems.leadr.sets.evidence_set import EvidenceSet
+
+_TURNS = (
+    "scai-qrecc21-test-turns.json", "scai-qrecc21-train*-turns.json", "qrecc_test.json",
+    "qrecc_train.json",
+)  # fmt: skip
+
+
+def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
+    """Read the test turns, or the training ones where there are no others.
+
+    Args:
+        folder: as it is published.
+        name: of the set.
+        at_most: passages beside the gold ones.
+
+    Raises:
+        DataError: a file is missing, or an entry is not as the format says.
+    """
+    file = needed(folder, "the turns", *_TURNS)
+    said = sorted(
+        entries(file), key=lambda row: (row.whole("Conversation_no"), row.whole("Turn_no"))
+    )
+    gold = {one for row in said for one in row.texts("Truth_passages")}
+    found = Gathering(name, at_most=at_most, gold=gold)
+    for part in _collection(folder):
+        for row in entries(part):
+            found.passage(row.where, row.name("id"), row.text("contents"))
+    split = "test" if "test" in file.name else "train"
+    before: dict[int, list[str]] = {}
+    for row in said:
+        _ask(found, row, before.setdefault(row.whole("Conversation_no"), []), split)
+    return found.done(folder)
+
+
+def _collection(folder: Path) -> list[Path]:
+    parts = sorted(folder.glob("collection-paragraph/**/*.jsonl*"))
+    if not parts:
+        raise DataError(
+            f"{folder} has no collection-paragraph/*.jsonl, the passages (id, contents); unpack "
+            "the collection there"
+        )
+    return parts
+
+
+def _ask(found: Gathering, row: Entry, before: list[str], split: str) -> None:
+    text = asked_text(row, "Question")
+    answer = row.text("Truth_answer", default=row.text("Answer", default=""))
+    told = row.texts("Context") or before
+    talk = row.name("Conversation_no")
+    question = Question(
+        f"{talk}_{row.name('Turn_no')}",
+        text,
+        history=turns(told),
+        answers=(answer,) if answer.strip() else (),
+        gold=tuple(dict.fromkeys(row.texts("Truth_passages"))),
+        category=row.text("Conversation_source", default=""),
+    )
+    rewrite = row.text("Truth_rewrite", default=row.text("Rewrite", default=""))
+    found.ask(row.where, question, rewrite=rewrite, split=split, conversation=talk)
+    before += [text, answer]

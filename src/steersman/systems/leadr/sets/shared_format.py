@@ -1,0 +1,68 @@
+"""``passages.jsonl`` and ``questions.jsonl``: the format of this project's own data sets.
+
+A passage has ``id``, ``title`` and ``text``; a question ``id``, ``question`` and, where known,
+``answers`` (texts), ``gold`` (ids of passages), ``pool`` (ids of its own candidates), ``history``
+(earlier turns, user and agent in turn), ``conversation``, ``split``, and its kind as ``category``,
+``domain`` or ``type``. Files may be compressed. Any set may be put into this format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.systems.leadr.question import Question
+from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text, turns
+from steersman.systems.leadr.sets.files import entries, find, needed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.systems.leadr.sets.evidence_set import EvidenceSet
+
+_KINDS = ("category", "domain", "type")
+
+
+def is_there(folder: Path) -> bool:
+    """Return whether a folder holds this format.
+
+    Args:
+        folder: to look into.
+    """
+    return bool(find(folder, "passages.jsonl") and find(folder, "questions.jsonl"))
+
+
+def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
+    """Read a set.
+
+    Args:
+        folder: with both files.
+        name: of the set.
+        at_most: passages beside the gold ones.
+
+    Raises:
+        DataError: a file is missing, or an entry is not as the format says.
+    """
+    rows = list(entries(needed(folder, "the questions", "questions.jsonl")))
+    gold = {one for row in rows for one in row.names("gold")}
+    found = Gathering(name, at_most=at_most, gold=gold)
+    for row in entries(needed(folder, "the passages", "passages.jsonl")):
+        found.passage(row.where, row.name("id"), row.text("text"), row.text("title", default=""))
+    for row in rows:
+        kinds = (row.fields.get(kind) for kind in _KINDS)
+        question = Question(
+            row.name("id"),
+            asked_text(row, "question"),
+            history=turns(row.texts("history")),
+            answers=tuple(row.texts("answers")),
+            gold=tuple(dict.fromkeys(row.names("gold"))),
+            category=next((kind for kind in kinds if isinstance(kind, str)), ""),
+        )
+        found.ask(
+            row.where,
+            question,
+            rewrite=row.text("rewrite", default=""),
+            pool=row.names("pool") or None,
+            split=row.text("split", default=""),
+            conversation=row.text("conversation", default=""),
+        )
+    return found.done(folder)
