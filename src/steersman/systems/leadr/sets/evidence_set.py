@@ -224,7 +224,7 @@ def turns(texts: Sequence[str]) -> tuple[Turn, ...]:
     >>> [turn.speaker for turn in turns(["Who was Curie?", "A chemist.", "Where born?"])]
     ['user', 'agent', 'user']
     """
-    return tuple(Turn(("user", "agent")[place % 2], text) for place, text in enumerate(texts))
+    return tuple(Turn("agent" if place % 2 else "user", text) for place, text in enumerate(texts))
 
 
 def asked_text(entry: Entry, field: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from steersman.errors import DataError
 
@@ -300,11 +301,7 @@ def _whole(file: Path) -> Any:
 @contextmanager
 def _opened(file: Path) -> Iterator[IO[str]]:
     try:
-        if file.suffix == ".gz":
-            stream: IO[str] = gzip.open(file, "rt", encoding="utf-8", newline="\n")
-        else:
-            stream = file.open(encoding="utf-8", newline="\n")
-        with stream:
-            yield stream
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as raw:
+            yield io.TextIOWrapper(cast("IO[bytes]", raw), encoding="utf-8", newline="\n")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as wrong:
         raise DataError(f"{file} cannot be read: {wrong}; copy it from its origin again") from wrong

@@ -1,7 +1,7 @@
 """Natural Questions: what people asked a search engine, each with one page of Wikipedia.
 
-Lines as the authors publish them: simplified (``document_text``, whose tokens are between blanks) or
-in full (``document_tokens`` of ``token`` and ``html_token``), with ``question_text``,
+Lines as the authors publish them: simplified (``document_text``, tokens between blanks) or in full
+(``document_tokens`` of ``token`` and ``html_token``), with ``question_text``,
 ``long_answer_candidates`` and ``annotations``. Candidates are the page's top-level parts; gold are
 those that annotators gave as the long answer, answers the short ones.
 

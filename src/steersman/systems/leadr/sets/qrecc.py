@@ -1,7 +1,7 @@
 """QReCC: conversational questions with rewrites by people, over pages of the web.
 
 Turns are read as the SCAI-QReCC shared task publishes them (``scai-qrecc21-*-turns.json``, with
-``Truth_rewrite``, ``Truth_answer``, ``Truth_passages``) or as the authors do (``qrecc_*.json``, with
+``Truth_rewrite``, ``Truth_answer``, ``Truth_passages``) or as the authors do (``qrecc_*.json``:
 ``Context``, ``Rewrite``, ``Answer``, and no gold passages). Passages are the lines (``id``,
 ``contents``) of the files under ``collection-paragraph``.
 

@@ -2,8 +2,9 @@
 
 ``topiocqa_dev.json`` has the turns (``Context``: earlier questions and answers, ``Question``,
 ``Answer``, ``Additional_answers``); gold passages are those of the authors' retrieval files
-(``ir_all_history_dev.json`` or ``all_history/dev.json``: ``conv_id``, ``turn_id``, ``positive_ctxs``
-with ``passage_id``); ``full_wiki_segments.tsv`` has the passages (id, text, title).
+(``ir_all_history_dev.json`` or ``all_history/dev.json``: ``conv_id``, ``turn_id``,
+``positive_ctxs`` with ``passage_id``); ``full_wiki_segments.tsv`` has the passages (id, text,
+title).
 
 Source: Adlakha et al., TopiOCQA: Open-domain Conversational Question Answering with Topic
 Switching (2022).

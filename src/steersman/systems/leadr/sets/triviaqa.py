@@ -1,10 +1,10 @@
 """TriviaQA: quiz questions, each with the pages it was found to be answered on.
 
-``qa/wikipedia-dev.json`` is one object whose ``Data`` lists questions (``QuestionId``, ``Question``,
-``Answer`` with ``Value`` and ``Aliases``, ``EntityPages`` with ``Filename`` and ``Title``); the
-pages are texts under ``evidence/wikipedia``. Nobody marked passages: a page is cut into passages of
-about 100 words, and gold are those that hold an answer (distant supervision, as its authors do), so
-some of them only mention it.
+``qa/wikipedia-dev.json`` is one object whose ``Data`` lists questions (``QuestionId``,
+``Question``, ``Answer`` with ``Value`` and ``Aliases``, ``EntityPages`` with ``Filename`` and
+``Title``); the pages are texts under ``evidence/wikipedia``. Nobody marked passages: a page is cut
+into passages of about 100 words, and gold are those that hold an answer (distant supervision, as
+its authors do), so some of them only mention it.
 
 Source: Joshi et al., TriviaQA: A Large Scale Distantly Supervised Challenge Dataset for Reading
 Comprehension (2017).
