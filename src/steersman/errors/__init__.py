@@ -26,6 +26,7 @@
     │   ├── BackendUnavailableError    none in time, no connection, busy or broken: try later
     │   ├── BackendAnswerError         it refused the request, or what it sent is no completion
     │   └── BudgetError                it was not asked: what may be spent on it has ended
+    ├── ClusterError (RuntimeError)    a Ray cluster does not answer, or gave its work up
     ├── RolloutError (RuntimeError)    a rollout cannot be started or moved
     │   └── ActionNotAllowedError      not legal in this status; the message names what is
     └── ServiceError (RuntimeError)    the service refused a request; `problem` says why
@@ -56,6 +57,7 @@ __all__ = [
     "BackendError",
     "BackendUnavailableError",
     "BudgetError",
+    "ClusterError",
     "ConflictError",
     "CorpusError",
     "DataError",
@@ -202,6 +204,10 @@ class BackendAnswerError(BackendError):
 
 class BudgetError(BackendError):
     """The model was not asked: the calls or the money that may be spent on it have ended."""
+
+
+class ClusterError(SteersmanError, RuntimeError):
+    """A Ray cluster does not answer, does not fit, or gave up what it was to do."""
 
 
 class RolloutError(SteersmanError, RuntimeError):

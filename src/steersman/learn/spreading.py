@@ -1,0 +1,192 @@
+"""One function over many items: here, in processes, or on a Ray cluster, with the same results."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+
+from steersman.errors import ClusterError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    T = TypeVar("T")
+    R = TypeVar("R")
+
+_log = logging.getLogger(__name__)
+
+_RETRIES = 5
+"""A node may be lost so often under one item; what kills every process it runs in must end."""
+
+
+@overload
+def spread(
+    function: Callable[[T], R],
+    items: Sequence[T],
+    *,
+    address: str | None = None,
+    seed: None = None,
+    processes: int = 1,
+) -> Iterator[R]: ...
+
+
+@overload
+def spread(
+    function: Callable[[T, np.random.Generator], R],
+    items: Sequence[T],
+    *,
+    address: str | None = None,
+    seed: int,
+    processes: int = 1,
+) -> Iterator[R]: ...
+
+
+def spread(
+    function: Callable[..., R],
+    items: Sequence[T],
+    *,
+    address: str | None = None,
+    seed: int | None = None,
+    processes: int = 1,
+) -> Iterator[R]:
+    """Return what a function gives for each of some items, in their order.
+
+    Where an item is worked on changes nothing: each has a generator of its own, drawn from the seed
+    and its number. On other processors floating-point results agree to about 1e-9, on the same
+    kind to the byte. An item whose node dies is worked on again elsewhere, so the function must
+    leave nothing behind that would then be there twice.
+
+    Args:
+        function: Of an item, and of a generator if there is a seed. It travels once, with all that
+            it is partial over; other processes and nodes must be able to import it.
+        items: What it is called with, each by itself.
+        address: Of a Ray cluster: ``auto`` on one of its nodes, or ``HOST:PORT`` of its head. None
+            works here. Without the package `ray` it says so in the log, and works here as well.
+        seed: ≥ 0; without it the function draws nothing.
+        processes: Of this machine, where no cluster is named, ≥ 1.
+
+    Returns:
+        Results as they come, in the order of the items. What is not taken is not waited for.
+
+    Raises:
+        InputError: A seed or a number of processes out of its range.
+        ClusterError: The cluster does not answer, is of other versions, or lost an item too often.
+
+    >>> list(spread(abs, [-2, 3]))
+    [2, 3]
+    """
+    if processes < 1 or (seed is not None and seed < 0):
+        message = f"processes is {processes!r}, seed is {seed!r}"
+        raise InputError(f"{message}; allowed is 1 or more, and 0 or more")
+    if address is not None and _installed():
+        return _on_cluster(function, items, seed, address)
+    return _here(function, items, seed, processes)
+
+
+def _called(function: Callable[..., Any], item: Any, seed: int | None, place: int) -> Any:
+    if seed is None:
+        return function(item)
+    return function(item, np.random.default_rng([seed, place]))
+
+
+# -- here -----------------------------------------------------------------------------------------
+
+_kept: list[Callable[..., Any]] = []
+"""The function of a process of the pool: it travels once, and not with every item."""
+
+
+def _here(
+    function: Callable[..., R], items: Sequence[T], seed: int | None, processes: int
+) -> Iterator[R]:
+    if processes == 1:
+        for place, item in enumerate(items):
+            yield _called(function, item, seed, place)
+        return
+    with get_context("spawn").Pool(processes, _kept.append, (function,)) as pool:
+        yield from pool.imap(partial(_called_kept, seed), enumerate(items))
+
+
+def _called_kept(seed: int | None, numbered: tuple[int, Any]) -> Any:
+    place, item = numbered
+    return _called(_kept[0], item, seed, place)
+
+
+# -- on a cluster ---------------------------------------------------------------------------------
+
+
+def _installed() -> bool:
+    try:
+        import ray.exceptions  # noqa: F401, PLC0415 (an extra, and slow)
+    except ImportError:
+        _log.warning(
+            "Ray is not installed, so nothing is spread: working on this machine alone, with the "
+            "same results; install it with: pip install 'steersman[ray]'"
+        )
+        return False
+    return True
+
+
+@contextmanager
+def cluster(address: str) -> Iterator[Any]:
+    """Be connected to a cluster meanwhile; a connection that was there before stays as it is.
+
+    Args:
+        address: As `spread` takes it.
+
+    Returns:
+        The module `ray`.
+
+    Raises:
+        ClusterError: No cluster answers there, or one of other versions of Python or Ray.
+    """
+    import ray  # noqa: PLC0415 (an extra, and slow)
+
+    if ray.is_initialized():
+        yield ray
+        return
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.WARNING)
+    except (OSError, RuntimeError, ValueError) as error:
+        message = f"no Ray cluster can be used at {address!r}: {error}; start one with `ray start "
+        message += "--head`, or leave --ray out and work on this machine alone"
+        raise ClusterError(message) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _on_cluster(
+    function: Callable[..., R], items: Sequence[T], seed: int | None, address: str
+) -> Iterator[R]:
+    with cluster(address) as ray:
+        called = ray.remote(num_cpus=1, max_retries=_RETRIES)(_called)
+        shared = ray.put(function)
+        waiting = [called.remote(shared, item, seed, place) for place, item in enumerate(items)]
+        try:
+            for place, one in enumerate(waiting):
+                yield _gotten(ray, one, place)
+        finally:
+            for one in waiting:
+                ray.cancel(one)
+
+
+def _gotten(ray: Any, reference: Any, place: int) -> Any:
+    failure: Exception
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        failure = error.cause
+    except ray.exceptions.RayError as error:
+        failure = ClusterError(
+            f"the cluster gave up item {place}: {type(error).__name__}: {error}; look whether its "
+            f"nodes have memory left and stay up (`ray status`); an item is tried {_RETRIES + 1} "
+            "times"
+        )
+    # As it would be raised here: Ray's own wrapping is of a class made on the fly.
+    raise failure
