@@ -62,7 +62,7 @@ class Serving:
         content = None if data is None else BytesIO(data)
         async with self.http.request(method, url, data=content, headers=sent) as answer:
             raw = await answer.read()
-            is_json = "json" in answer.headers.get("content-type", "") and raw
+            is_json = answer.content_type.endswith(("/json", "+json")) and raw
             body = json.loads(raw) if is_json else raw
             lower = {name.lower(): value for name, value in answer.headers.items()}
             return Answered(answer.status, lower, body)

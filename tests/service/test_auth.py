@@ -179,6 +179,8 @@ async def test_scopes_are_checked_for_every_route(serving, database, tenant) -> 
             ("GET", "/v1/keys", None, "admin", 200),
             ("POST", "/v1/keys", {}, "admin", 422),
             ("DELETE", "/v1/keys/x", None, "admin", 404),
+            ("POST", "/v1/units/export", {"unit": "u"}, "admin", 200),
+            ("POST", "/v1/units/erase", {"unit": "u", "reason": "asked"}, "admin", 200),
         ]
         for method, path, body, needed, status in asked:
             for scope, text in texts.items():

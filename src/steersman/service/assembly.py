@@ -35,6 +35,7 @@ from steersman.service.searching import Searching, load_corpus
 from steersman.service.snapshots import Snapshots
 from steersman.service.status import StatusPage
 from steersman.service.tracing import Tracing
+from steersman.service.units import Units
 from steersman.service.verified import Verified
 from steersman.store import (
     AWAY,
@@ -147,7 +148,7 @@ class Service:
         self.draining = False
         self.verified = verified
         self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
-        for slow in ("rebuilding", "rollouts"):  # both load states
+        for slow in ("rebuilding", "rollouts", "units"):  # states are loaded, many rows are touched
             self.breakers[slow] = Breaker("store", time.monotonic, timeout_s=60.0)
         self.replicas = Replicas(database, pool, verified, breaker=self.breakers["loading"])
         self.decisions: GroupCommit[DecisionRow, Taken] = GroupCommit(
@@ -220,6 +221,7 @@ class Service:
             Rollouts(self.database, self.pool, self.verified, reading=reading, acting=acting),
             StatusPage(self.pool, reading, self.guard, self.replicas),
             KeyAdmin(self.database, secret, self.breakers["administering"]),
+            Units(self.database, self.breakers["units"]),
             Searching(self.pool, self.corpora, self.breakers["searching"], self.metrics),
             Descriptions(),
         )

@@ -260,6 +260,25 @@ OPERATIONS: tuple[Operation, ...] = (
         codes=("not_found",),
     ),
     Operation(
+        "post",
+        "/v1/units/export",
+        "Everything the hot store keeps about a unit, one JSON object a line",
+        {"type": "string"},
+        "admin",
+        ref("UnitRequest"),
+        {"one": {"unit": "user-17"}},
+        media="application/x-ndjson",
+    ),
+    Operation(
+        "post",
+        "/v1/units/erase",
+        "Erase decisions with their events, rewards and keys, for good",
+        "ErasedRows",
+        "admin",
+        ref("EraseRequest"),
+        {"one": {"unit": "user-17", "reason": "request 4711"}},
+    ),
+    Operation(
         "get", "/healthz", "Whether this process answers", _object(alive={"type": "boolean"})
     ),
     Operation(

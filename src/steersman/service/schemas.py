@@ -30,6 +30,7 @@ from steersman.service.search_messages import (
 )
 from steersman.service.snapshots import RetractedSnapshot, RetractSnapshot, ShownSnapshot
 from steersman.service.status import Status
+from steersman.service.units import ErasedRows, EraseRequest, UnitRequest
 from steersman.wire import (
     EVENT_TYPES,
     BatchRequest,
@@ -54,6 +55,8 @@ _TYPES = (
     DecideRequest,
     Decision,
     DocumentRequest,
+    EraseRequest,
+    ErasedRows,
     Event,
     EventBatch,
     EventResult,
@@ -77,6 +80,7 @@ _TYPES = (
     ShownSnapshot,
     ShownVerdict,
     Status,
+    UnitRequest,
 )
 _DECISION = "019a3b5e-7c00-7d2a-8f00-5b1a2c3d4e5f"
 EVENT_EXAMPLES: Mapping[EventType, dict[str, Any]] = {

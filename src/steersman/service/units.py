@@ -1,0 +1,167 @@
+"""What is kept about one unit, over HTTP: handed out, or erased."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID  # noqa: TC003 (of a field)
+
+import msgspec
+from msgspec import Meta
+
+from steersman.errors import InputError
+from steersman.service.app import Route
+from steersman.service.http import Answer, converted, json_answer, read_json
+from steersman.store import Erased, erase, export
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from steersman.service.http import Request
+    from steersman.store import Breaker, Database
+
+_BYTES = 64 * 1024
+_MOST_BYTES = 32 << 20
+_LINES = ((b"content-type", b"application/x-ndjson"),)
+_Unit = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class UnitRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Ask for what is kept about a unit.
+
+    Attributes:
+        unit: as the application named it with its decisions.
+    """
+
+    unit: _Unit
+
+
+class EraseRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Ask for decisions to be erased: those of a unit, or those named.
+
+    Attributes:
+        reason: why; kept for good, so write nothing personal into it.
+        unit: whose decisions; or
+        decisions: their ids, such as those that only the cold store still holds.
+    """
+
+    reason: Annotated[str, Meta(min_length=1, max_length=200)]
+    unit: _Unit | None = None
+    decisions: Annotated[list[UUID], Meta(min_length=1, max_length=1000)] | None = None
+
+
+class LearnedFrom(msgspec.Struct, omit_defaults=True):
+    """A state that learned from what was erased.
+
+    Attributes:
+        skill: of the decision point.
+        decision: its name.
+        version: of a signed snapshot; absent: the state that serves.
+    """
+
+    skill: str
+    decision: str
+    version: str | None = None
+
+
+class ErasedRows(msgspec.Struct):
+    """What an erasure did.
+
+    Attributes:
+        decisions: ids that are erased from now on.
+        rows: how many rows were deleted, by table.
+        learned: states to rebuild with ``steersman learn rebuild``.
+        published: signed snapshots to retract, once others serve.
+    """
+
+    decisions: list[UUID]
+    rows: dict[str, int]
+    learned: list[LearnedFrom]
+    published: list[LearnedFrom]
+
+
+class Units:
+    """Handlers of the routes about units; they see the hot tables, not the cold store.
+
+    Args:
+        database: where the rows are.
+        breaker: around the store.
+
+    No doctest: it needs a server; ``tests/service/test_units.py`` shows it.
+    """
+
+    def __init__(self, database: Database, breaker: Breaker) -> None:
+        self._database = database
+        self._breaker = breaker
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes; erasing is never shed."""
+        return [
+            ("POST", Route("/v1/units/export", self.exported, "admin", "read")),
+            ("POST", Route("/v1/units/erase", self.erased, "admin")),
+        ]
+
+    async def exported(self, request: Request) -> Answer:
+        """Answer ``POST /v1/units/export``.
+
+        Args:
+            request: whose key has the scope admin.
+
+        Returns:
+            One JSON object a line: a table's name and a row; nothing of an unknown unit.
+
+        Raises:
+            Refused: it is more than 32 MiB.
+        """
+        asked = converted(await read_json(request, _BYTES), UnitRequest)
+        tenant = request.key.tenant
+        return Answer(
+            200, await self._breaker.call(lambda: self._lines(tenant, asked.unit)), _LINES
+        )
+
+    async def erased(self, request: Request) -> Answer:
+        """Answer ``POST /v1/units/erase``.
+
+        Args:
+            request: whose key has the scope admin.
+
+        Returns:
+            What was erased; doing it again changes nothing.
+
+        Raises:
+            Refused: not exactly one of unit and decisions, or an id that no decision can have.
+        """
+        asked = converted(await read_json(request, _BYTES), EraseRequest)
+        try:
+            done = await self._breaker.call(
+                lambda: erase(
+                    self._database,
+                    request.key.tenant,
+                    reason=asked.reason,
+                    actor=f"key {request.key.id}",
+                    unit=asked.unit,
+                    decisions=asked.decisions,
+                )
+            )
+        except InputError as error:
+            raise Refused.of("invalid", str(error)) from None
+        return json_answer(_shown(done))
+
+    async def _lines(self, tenant: UUID, unit: str) -> bytes:
+        lines = bytearray()
+        async for line in export(self._database, tenant, unit=unit):
+            lines += line.encode() + b"\n"
+            if len(lines) > _MOST_BYTES:
+                message = (
+                    f"more than {_MOST_BYTES >> 20} MiB are kept about this unit; "
+                    "`steersman tenant export` prints them without a limit"
+                )
+                raise Refused.of("invalid", message)
+        return bytes(lines)
+
+
+def _shown(done: Erased) -> ErasedRows:
+    return ErasedRows(
+        list(done.decisions),
+        done.rows,
+        [LearnedFrom(skill, point) for skill, point in done.learned],
+        [LearnedFrom(skill, point, version) for skill, point, version in done.published],
+    )
