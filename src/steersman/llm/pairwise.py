@@ -1,0 +1,171 @@
+"""Which of two answers is better: asked in both orders, and silent where the order decided."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from steersman.llm.prompts import MalformedAnswer, Prompt, ask_for, shaped
+from steersman.llm.scored import Tally, Undefined
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steersman.llm.judge import Judge
+
+Winner = Literal["first", "second", "tie"]
+
+_MAX_WHY = 500
+_SHOWN: Mapping[str, Winner] = {"1": "first", "2": "second", "tie": "tie"}
+_SWAPPED: Mapping[Winner, Winner] = {"first": "second", "second": "first", "tie": "tie"}
+
+COMPARE = Prompt(
+    task=(
+        "Decide which of two answers to a question is better. First compare them in at most three "
+        "short sentences: which does what is asked, which is right, and, where contexts are given, "
+        "which is borne out by them. A longer answer is not better for its length, and the order "
+        "in which they stand says nothing. Then give the better one: 1, 2, or tie if neither is."
+    ),
+    example='{"grounds": "Answer 2 names the year; answer 1 evades.", "better": "2"}',
+    version="pairwise/1",
+    max_tokens=512,
+)
+
+
+class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
+    grounds: str
+    better: Literal["1", "2", "tie", 1, 2]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two answers to one question.
+
+    Attributes:
+        question: what was asked.
+        first: one answer.
+        second: the other.
+        contexts: the passages that both were answered from; () where there are none.
+    """
+
+    question: str
+    first: str
+    second: str
+    contexts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What a judge made of a pair.
+
+    Attributes:
+        winner: the better answer, or ``tie``; None: the judge abstains.
+        reason: why it abstains: ``order`` where the two orders contradict each other, else as for
+            scores (``malformed``, ``budget``, ``unavailable``, …); "" where it does not.
+        detail: what happened, for a person.
+        shown: the verdict in each order, as the answer that won; None: none could be read.
+        rationale: the grounds in each order, cut to 500 characters.
+        calls: requests that were made, repeated ones among them.
+        cached: answers that were found in the cache instead.
+    """
+
+    winner: Winner | None
+    reason: str = ""
+    detail: str = ""
+    shown: tuple[Winner | None, Winner | None] = (None, None)
+    rationale: tuple[str, str] = field(default=("", ""), repr=False)
+    calls: int = 0
+    cached: int = 0
+
+
+class PairwiseJudge:
+    """Compares two answers in both orders; it abstains unless both verdicts agree.
+
+    Agreeing with itself when nothing but the order changes is the least that a verdict must do.
+    It does not make the verdict right, and length or manner may still have decided it: tell
+    `Agreement` with human verdicts beside whatever is built on it.
+
+    Args:
+        judge: is asked, from its cache where it was asked before, within its budget.
+
+    No doctest: it needs a server; ``tests/llm/test_pairwise.py`` shows it.
+
+    Source: Zheng et al., Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena (2023), section 3.4
+    (swapping positions; reasons first). Departure: where the orders contradict each other nothing
+    is counted, where they call it a tie.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    @property
+    def name(self) -> str:
+        """The judge's, to be told beside every verdict."""
+        return self._judge.name
+
+    def __call__(self, pair: Pair) -> Preference:
+        """Return which answer is better.
+
+        Args:
+            pair: both answers; two equal ones are a tie without asking.
+
+        Raises:
+            DataError: the judge's cache is damaged.
+        """
+        if pair.first == pair.second:
+            return Preference("tie", detail="both answers are the same", shown=("tie", "tie"))
+        tally = Tally()
+        said: list[_Verdict] = []
+        failed: Undefined | None = None
+        try:
+            said.append(self._asked(pair.question, pair.first, pair.second, pair.contexts, tally))
+            said.append(self._asked(pair.question, pair.second, pair.first, pair.contexts, tally))
+        except Undefined as why:
+            failed = why
+        return _preference(said, failed, tally)
+
+    def _asked(
+        self, question: str, one: str, other: str, contexts: tuple[str, ...], tally: Tally
+    ) -> _Verdict:
+        data: dict[str, Any] = {"question": question, "answers": {"1": one, "2": other}}
+        if contexts:
+            data["contexts"] = contexts
+        return ask_for(self._judge, COMPARE, data, _read, tally)
+
+
+def abstentions(preferences: Sequence[Preference]) -> dict[str, int]:
+    """Return how many verdicts are missing, for each reason.
+
+    Args:
+        preferences: any number.
+
+    >>> abstentions([Preference("tie"), Preference(None, "order"), Preference(None, "order")])
+    {'order': 2}
+    """
+    return dict(Counter(one.reason for one in preferences if one.winner is None))
+
+
+def _read(said: str) -> _Verdict:
+    found = shaped(said, _Verdict)
+    if not found.grounds.strip():
+        raise MalformedAnswer("the grounds are empty")
+    return found
+
+
+def _preference(said: Sequence[_Verdict], failed: Undefined | None, tally: Tally) -> Preference:
+    won: list[Winner | None] = [_SHOWN[str(one.better)] for one in said]
+    if len(won) == 2 and won[1] is not None:
+        won[1] = _SWAPPED[won[1]]
+    told = [one.grounds[:_MAX_WHY] for one in said]
+    shown = (won[0] if won else None, won[1] if len(won) == 2 else None)
+    counts = {"calls": tally.calls, "cached": tally.cached}
+    rationale = (told[0] if told else "", told[1] if len(told) == 2 else "")
+    if failed is not None:
+        return Preference(None, failed.reason, failed.detail, shown, rationale, **counts)
+    if shown[0] != shown[1]:
+        detail = f"{shown[0]} in one order, {shown[1]} in the other"
+        return Preference(None, "order", detail, shown, rationale, **counts)
+    return Preference(shown[0], "", "", shown, rationale, **counts)

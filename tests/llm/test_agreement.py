@@ -1,0 +1,68 @@
+"""Agreement with people, and biases, against counts made by hand and a world that is known."""
+
+import math
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.llm import Verdicts, agreement
+
+LONG_FIRST = (90, 50)
+
+
+def test_counts_by_hand():
+    rows = [
+        Verdicts(1, 1, 1, LONG_FIRST),  # agrees, takes the longer
+        Verdicts(2, 1, 1, LONG_FIRST),  # disagrees, takes the longer
+        Verdicts(2, 2, 2, LONG_FIRST),  # agrees, takes the shorter
+        Verdicts(1, 1, 2, LONG_FIRST),  # first shown, both times
+        Verdicts(0, 0, 0, LONG_FIRST),  # a tie for both
+        Verdicts(1, None, 1, LONG_FIRST),  # one order unread
+    ]
+    found = agreement(rows)
+    assert (found.pairs, found.judged, found.unread) == (6, 4, 1)
+    assert found.agree == 3 / 4
+    assert found.consistent == 4 / 5
+    assert found.first_shown == pytest.approx((0.5 + 0.5 + 0.5 + 1.0) / 4)
+    assert (found.longer_judge, found.longer_human) == (2 / 3, 1 / 3)
+    # Kappa of [[1,0,0],[0,1,0],[0,1,1]]/4: (3/4 − 5/16) / (1 − 5/16).
+    assert found.kappa == pytest.approx((3 / 4 - 5 / 16) / (1 - 5 / 16), abs=1e-12)
+
+
+def test_wilson_against_the_known_value():
+    rows = [Verdicts(1, 1, 1, LONG_FIRST)] * 8 + [Verdicts(2, 1, 1, LONG_FIRST)] * 2
+    low, high = agreement(rows).agree_interval
+    assert (low, high) == pytest.approx((0.4902, 0.9433), abs=5e-4)
+
+
+def test_a_judge_by_length_and_place_is_seen_through():
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(2000):
+        lengths = tuple(int(n) for n in rng.integers(10, 99, 2))
+        human = int(rng.integers(1, 3))
+        longer = 1 if lengths[0] > lengths[1] else 2
+        by_place, by_length = rng.random() < 0.3, rng.random() < 0.8
+        orig, swapped = (1, 2) if by_place else ((longer, longer) if by_length else (human, human))
+        rows.append(Verdicts(human, orig, swapped, lengths))
+    found = agreement(rows)
+    assert found.consistent == pytest.approx(0.7, abs=0.03)
+    assert 0.15 in found.position_bias
+    assert found.longer_judge == pytest.approx(0.9, abs=0.03)
+    assert 0.4 in found.length_bias
+    assert found.longer_human == pytest.approx(0.5, abs=0.04)
+
+
+def test_nothing_to_count_is_nan_and_no_number():
+    found = agreement([Verdicts(1, None, None, LONG_FIRST)])
+    assert (found.judged, found.unread) == (0, 1)
+    assert all(map(math.isnan, (found.agree, found.kappa, found.consistent, *found.length_bias)))
+    with pytest.raises(InputError, match="there is no pair"):
+        agreement([])
+
+
+@pytest.mark.parametrize("wrong", [{"human": 3}, {"human": None}, {"orig": 4}, {"swapped": -1}])
+def test_verdicts_of_no_answer_are_refused(wrong):
+    with pytest.raises(InputError, match="allowed are 0, 1 and 2"):
+        Verdicts(**({"human": 1, "orig": 1, "swapped": 1, "lengths": (1, 2)} | wrong))
