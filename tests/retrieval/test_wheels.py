@@ -103,3 +103,21 @@ def test_state_directory_follows_the_environment(monkeypatch, tmp_path):
     assert state_directory(tmp_path / "other") == tmp_path / "other"
     monkeypatch.delenv("STEERSMAN_HOME")
     assert state_directory().name == ".steersman"
+
+
+def test_a_member_is_unpacked_once_and_checked_always(wheel, home):
+    digest = hashlib.sha256(b'{"a": 1}').hexdigest()
+    file = wheel.unpack("sample/data.json", digest, home)
+    assert file.read_bytes() == b'{"a": 1}'
+    file.write_bytes(b"spoilt")
+    assert wheel.unpack("sample/data.json", digest, home).read_bytes() == b'{"a": 1}'
+    wheel.path(home).unlink()  # no longer needed
+    assert wheel.unpack("sample/data.json", digest, home) == file
+
+
+def test_unpack_refuses_another_member_than_was_meant(wheel, home):
+    with pytest.raises(DataError, match="another sha256"):
+        wheel.unpack("sample/data.json", "0" * 64, home)
+    with pytest.raises(DataError, match="sample/other is not in"):
+        wheel.unpack("sample/other", "0" * 64, home)
+    assert not list((home / "wheels" / "sample-1.0").iterdir())

@@ -18,8 +18,8 @@ from steersman.llm.faithfulness import Faithfulness
 from steersman.llm.judge import Judge, Retry
 from steersman.llm.judge_cache import JudgeCache
 from steersman.llm.judging import Judged, Measure, judge_all
-from steersman.llm.pairwise import Pair, PairwiseJudge, Preference, abstentions
 from steersman.llm.local import LocalBackend
+from steersman.llm.pairwise import Pair, PairwiseJudge, Preference, abstentions
 from steersman.llm.rate import Rate
 from steersman.llm.relevancy import Relevancy, TextEmbedder
 from steersman.llm.scored import Case, Coverage, Scored, Statement, column, coverage

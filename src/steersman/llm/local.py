@@ -1,0 +1,198 @@
+"""A language model within this machine: llama.cpp in a process of its own, on one thread."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from steersman.errors import (
+    BackendAnswerError,
+    BackendUnavailableError,
+    DataError,
+    InputError,
+)
+from steersman.llm.backend import Completion
+from steersman.llm.chat import MAX_PROMPT_CHARACTERS
+from steersman.llm.local_process import LocalProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_START_S = 120.0
+_QUOTED = 300
+
+
+class LocalBackend:
+    """A model in a GGUF file, run by llama.cpp: no server, no key, no money.
+
+    It says its likeliest words, so that a prompt has one answer on a machine, whatever was asked
+    before it. One prompt at a time; others wait, and their waiting counts as theirs. The model
+    runs in a process of its own, on one thread: when time is up or the library crashes, that
+    process is ended and another one takes its place.
+
+    Small models are quick and say much that is wrong: what one of them judges must be compared
+    with people before it is relied on.
+
+    Args:
+        model: the file.
+        context_tokens: of prompt and answer together, 256 to 131,072; more than the model was
+            trained with is of no use. It is paid for in memory.
+        template: of chats, in Jinja; "" for the one in the file. Some in files put words of their
+            own before every prompt.
+
+    Raises:
+        DataError: there is no such file, it is no model, or the extra ``local`` is not installed.
+        InputError: `context_tokens` out of range.
+
+    No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
+    """
+
+    def __init__(self, model: Path, *, context_tokens: int = 4096, template: str = "") -> None:
+        if not 256 <= context_tokens <= 131_072:
+            raise InputError(f"context_tokens is {context_tokens!r}; allowed are 256 to 131072")
+        self._model = model
+        self._template = template
+        self._context_tokens = context_tokens
+        self._turn = threading.Lock()
+        self._digest = hashlib.sha256(f"{_digest(model)} {template}".encode()).hexdigest()
+        self._process: LocalProcess | None = self._started()
+        self._runtime = self._process.ready(time.monotonic() + _START_S)
+
+    def __repr__(self) -> str:
+        return f"LocalBackend({self._model.name!r})"
+
+    @property
+    def name(self) -> str:
+        """Runtime, weights, template and context: any of them may change an answer."""
+        return f"{self._runtime}#{self._model.name}#{self._digest[:16]}#{self._context_tokens}"
+
+    def complete(self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 60.0) -> str:
+        """Return what the model says to a prompt, by its most likely words.
+
+        Args:
+            prompt: the whole of it, at most 200,000 characters.
+            max_tokens: the most it may say, 1 to 100,000.
+            timeout_s: the most it may take altogether, 0.001 to 3600 seconds.
+
+        Returns:
+            The text as it came.
+
+        Raises:
+            BackendUnavailableError: no answer in time, or the process died; the next call has a
+                new one.
+            BackendAnswerError: the model does not take the prompt, for its length for instance.
+            InputError: an argument out of range; nothing was asked.
+
+        No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
+        """
+        return self.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s).text
+
+    def completion(
+        self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 60.0
+    ) -> Completion:
+        """Return what `complete` does, with the tokens that were counted.
+
+        Args:
+            prompt: as for `complete`.
+            max_tokens: as for `complete`.
+            timeout_s: as for `complete`.
+
+        Returns:
+            The text and the counts.
+
+        Raises:
+            BackendUnavailableError: as `complete` does.
+            BackendAnswerError: as `complete` does.
+            InputError: as `complete` does.
+
+        No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
+        """
+        line = _line(prompt, max_tokens, timeout_s)
+        until = time.monotonic() + timeout_s
+        if not self._turn.acquire(timeout=timeout_s):
+            message = f"{self!r}: other prompts took all of {timeout_s:g} s; ask fewer at once"
+            raise BackendUnavailableError(message, asked=False)
+        try:
+            said = self._said(line, until, timeout_s)
+        finally:
+            self._turn.release()
+        if "error" in said:
+            advice = "shorten the prompt or max_tokens, or give a larger context_tokens"
+            raise BackendAnswerError(f"{self!r}: {str(said['error'])[:_QUOTED]}; {advice}")
+        return Completion(str(said["text"]), said["prompt_tokens"], said["answer_tokens"])
+
+    def close(self) -> None:
+        """End the process; it is started again when needed."""
+        with self._turn:
+            self._drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _said(self, line: bytes, until: float, timeout_s: float) -> dict[str, Any]:
+        process = self._process or self._started()
+        self._process = process
+        try:
+            process.ready(until)
+            return process.ask(line, until)
+        except TimeoutError:
+            if process.asked:  # it cannot be interrupted while it reads a prompt
+                self._drop()
+                self._process = self._started()
+            message = f"{self!r}: no answer within {timeout_s:g} s; give it more, or less to say"
+            raise BackendUnavailableError(message) from None
+        except (EOFError, OSError, DataError) as error:
+            why = str(error) or process.last_words()
+            self._drop()
+            message = f"{self!r}: its process ended ({why}); is there memory enough?"
+            raise BackendUnavailableError(message) from None
+        except BaseException:
+            self._drop()  # an answer that nobody waits for must not be given to the next
+            raise
+
+    def _started(self) -> LocalProcess:
+        about = {
+            "model": str(self._model),
+            "context_tokens": self._context_tokens,
+            "template": self._template,
+        }
+        return LocalProcess(msgspec.json.encode(about).decode(), self._model)
+
+    def _drop(self) -> None:
+        if self._process is not None:
+            self._process.end()
+        self._process = None
+
+
+def _line(prompt: str, max_tokens: int, timeout_s: float) -> bytes:
+    if not 1 <= len(prompt) <= MAX_PROMPT_CHARACTERS:
+        allowed = f"allowed are 1 to {MAX_PROMPT_CHARACTERS}; shorten it"
+        raise InputError(f"the prompt has {len(prompt)} characters; {allowed}")
+    if not 1 <= max_tokens <= 100_000:
+        raise InputError(f"max_tokens is {max_tokens!r}; allowed are 1 to 100000")
+    if not 0.001 <= timeout_s <= 3600:
+        raise InputError(f"timeout_s is {timeout_s!r}; allowed are 0.001 to 3600 seconds")
+    try:
+        return msgspec.json.encode({"prompt": prompt, "max_tokens": max_tokens}) + b"\n"
+    except UnicodeEncodeError:
+        message = "the prompt holds half a character (a lone surrogate); send whole ones"
+        raise InputError(message) from None
+
+
+def _digest(model: Path) -> str:
+    try:
+        with model.open("rb") as file:
+            if file.read(4) != b"GGUF":
+                raise DataError(f"{model} is no GGUF file; give the weights of a model in GGUF")
+            file.seek(0)
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        message = f"the model {model} cannot be read: {error.strerror}; give a GGUF file"
+        raise DataError(message) from None

@@ -1,0 +1,150 @@
+"""The process in which a local model runs, as its parent talks to it: lines, each within a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PROGRAM = "from steersman.llm.local_worker import main; main()"
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_MOST_BYTES = 1 << 22
+_QUOTED = 300
+
+
+class LocalProcess:
+    """One process that answers, talked to in lines.
+
+    Args:
+        told: what it is told about the model, in JSON.
+        model: the file, for messages.
+
+    Attributes:
+        asked: whether it was asked something that it has not answered.
+
+    No doctest: it starts a process; ``tests/llm/test_local.py`` shows it.
+    """
+
+    def __init__(self, told: str, model: Path) -> None:
+        self.asked = False
+        self._model = model
+        self._runtime = ""
+        self._left = bytearray()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        self._process = subprocess.Popen(  # noqa: S603 (a program of ours)
+            [sys.executable, "-P", "-c", _PROGRAM, told],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            bufsize=0,
+            env={**os.environ, **_ONE_THREAD},
+        )
+        os.set_blocking(self._number("stdin"), False)
+
+    def ready(self, until: float) -> str:
+        """Return what runs the model, once it does.
+
+        Args:
+            until: when to give up, on the monotonic clock.
+
+        Raises:
+            TimeoutError: it does not yet.
+            DataError: it never will; the message says why.
+        """
+        if not self._runtime:
+            try:
+                said = self._read(until)
+            except EOFError:
+                said = {"error": self.last_words() or "its process ended"}
+            if "error" in said:
+                self.end()
+                raise DataError(_no_model(self._model, said))
+            self._runtime = str(said["runtime"])
+        return self._runtime
+
+    def ask(self, line: bytes, until: float) -> dict[str, Any]:
+        """Return what it answers.
+
+        Args:
+            line: of JSON, its end included.
+            until: when to give up, on the monotonic clock.
+
+        Raises:
+            TimeoutError: it has not answered; it still may, so it must be ended.
+            EOFError: it ended.
+            OSError: likewise.
+        """
+        self.asked = True
+        self._write(line, until)
+        said = self._read(until)
+        self.asked = False
+        return said
+
+    def last_words(self) -> str:
+        """Return how the process ended, and the last line that it wrote."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        self._log.seek(0)
+        lines = self._log.read()[-4096:].decode("utf-8", "replace").split("\n")
+        told = [line.strip() for line in lines if line.strip()]
+        ended = f"exit status {self._process.returncode}"
+        return f"{ended}: {told[-1][:_QUOTED]}" if told else ended
+
+    def end(self) -> None:
+        """End it at once; again does nothing."""
+        self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._process.wait()
+        self._log.close()
+
+    def _number(self, name: str) -> int:
+        number: int = getattr(self._process, name).fileno()
+        return number
+
+    def _write(self, line: bytes, until: float) -> None:
+        left, stdin = memoryview(line), self._number("stdin")
+        while left:
+            _, ready, _ = select.select([], [stdin], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            left = left[os.write(stdin, left) :]
+
+    def _read(self, until: float) -> dict[str, Any]:
+        stdout = self._number("stdout")
+        while b"\n" not in self._left:
+            ready, _, _ = select.select([stdout], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            part = os.read(stdout, 1 << 16)
+            if not part or len(self._left) > _MOST_BYTES:
+                raise EOFError
+            self._left += part
+        line, _, rest = bytes(self._left).partition(b"\n")
+        self._left = bytearray(rest)
+        said: dict[str, Any] = msgspec.json.decode(line)
+        return said
+
+
+def _no_model(model: Path, said: dict[str, Any]) -> str:
+    if said.get("missing"):
+        return (
+            f"a local model needs llama.cpp, and it is not installed ({said['error']}); "
+            "install it with: pip install 'steersman[local]'"
+        )
+    why = str(said["error"])[:_QUOTED]
+    return f"llama.cpp does not run {model}: {why}; is it whole, and a kind that it knows?"

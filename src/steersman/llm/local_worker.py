@@ -1,0 +1,111 @@
+"""The program that runs a model for `LocalBackend`: a line of JSON in, a line of JSON out.
+
+Its argument says in JSON which model, how large a context, and which template of chats. It begins
+with one line: what runs the model, or why nothing does. It ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_BATCH_TOKENS = 512
+
+
+def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: BinaryIO) -> None:
+    """Answer prompts until the source ends.
+
+    Args:
+        ask: the server's chat completions: a request in, an answer or an error out.
+        source: of lines, each ``{"prompt": …, "max_tokens": …}``.
+        sink: for lines: ``text`` and the two counts, or ``error``.
+
+    No doctest: ``tests/llm/test_local.py`` shows it.
+    """
+    for line in source:
+        asked = msgspec.json.decode(line)
+        try:
+            answer = _answer(ask(request(asked["prompt"], asked["max_tokens"])))
+        except Exception as error:  # noqa: BLE001 (told to the parent, which raises it)
+            answer = {"error": str(error) or repr(error)}
+        _send(sink, answer)
+
+
+def request(prompt: str, max_tokens: int) -> dict[str, Any]:
+    """Return what the server is asked: the likeliest words, and nothing kept from before.
+
+    Args:
+        prompt: the whole of it.
+        max_tokens: the most it may say.
+
+    >>> request("Why?", 8)["temperature"]
+    0.0
+    """
+    return {
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": max_tokens,
+        "temperature": 0.0,
+        "seed": 0,
+        # A prompt that begins like the last one would be computed in other batches, and rounding
+        # would make an answer depend on what was asked before it.
+        "cache_prompt": False,
+        "stream": False,
+    }
+
+
+def _answer(said: Any) -> dict[str, Any]:
+    if "error" in said:
+        return {"error": str(said["error"].get("message", said["error"]))}
+    usage = said.get("usage", {})
+    return {
+        "text": said["choices"][0]["message"]["content"] or "",
+        "prompt_tokens": usage.get("prompt_tokens"),
+        "answer_tokens": usage.get("completion_tokens"),
+    }
+
+
+def _send(sink: BinaryIO, value: Mapping[str, Any]) -> None:
+    sink.write(msgspec.json.encode(value) + b"\n")
+    sink.flush()
+
+
+def _opened(model: str, context_tokens: int, template: str) -> tuple[Any, str]:
+    import xllamacpp  # noqa: PLC0415 (an extra)
+
+    told = xllamacpp.CommonParams()
+    told.model.path = model
+    told.n_ctx = context_tokens
+    told.chat_template = template
+    told.n_batch = told.n_ubatch = _BATCH_TOKENS
+    told.n_parallel = 1
+    told.cpuparams.n_threads = told.cpuparams_batch.n_threads = 1
+    told.use_jinja = True
+    told.warmup = False
+    told.verbosity = 0
+    # The library listens on a port whether it is wanted or not: nobody else gets in.
+    told.hostnames = ["127.0.0.1"]
+    told.port = 0
+    told.api_keys = [secrets.token_urlsafe(32)]
+    return xllamacpp.Server(told), str(xllamacpp.__version__)
+
+
+def main() -> None:
+    """Serve over the standard streams, with the model that the argument names."""
+    lines = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the library prints must not become an answer
+    told = msgspec.json.decode(sys.argv[1])
+    try:
+        server, version = _opened(**told)
+    except Exception as error:  # noqa: BLE001 (told to the parent, which raises it)
+        missing = isinstance(error, ModuleNotFoundError)
+        _send(lines, {"error": str(error) or repr(error), "missing": missing})
+        return
+    _send(lines, {"runtime": f"llama.cpp/{version}"})
+    serve(server.handle_chat_completions, sys.stdin.buffer, lines)

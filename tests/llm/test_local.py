@@ -1,0 +1,145 @@
+"""A model in a process of its own: the same answer always, in time, and back after a crash."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from steersman.errors import (
+    BackendAnswerError,
+    BackendUnavailableError,
+    DataError,
+    InputError,
+)
+from steersman.llm import Case, Faithfulness, Judge, LocalBackend, MeteredBackend, Retry
+from steersman.systems.local_model import CHATML, local_model
+
+QUESTION = "What is the capital of France?"
+
+
+@pytest.fixture(scope="module")
+def backend():
+    pytest.importorskip("xllamacpp")
+    try:
+        made = local_model(context_tokens=512)
+    except DataError as missing:
+        pytest.skip(str(missing))
+    with made:
+        yield made
+
+
+@pytest.mark.slow
+def test_a_prompt_has_one_answer_whatever_was_asked_before(backend):
+    first = backend.completion(QUESTION, max_tokens=8)
+    assert "Paris" in first.text
+    assert first.prompt_tokens > 8
+    assert 1 <= first.answer_tokens <= 8
+    backend.complete(f"{QUESTION} And of Spain?", max_tokens=4)
+    assert backend.completion(QUESTION, max_tokens=8) == first
+    assert isinstance(backend, MeteredBackend)
+
+
+@pytest.mark.slow
+def test_too_long_a_prompt_is_refused_with_what_to_do(backend):
+    with pytest.raises(BackendAnswerError, match=r"exceeds the available .*shorten"):
+        backend.complete("word " * 600, max_tokens=4)
+    assert "Paris" in backend.complete(QUESTION, max_tokens=8)
+
+
+@pytest.mark.slow
+def test_time_is_kept_and_the_next_prompt_has_a_new_process(backend):
+    begun = time.monotonic()
+    with pytest.raises(BackendUnavailableError, match=r"no answer within 0\.2 s"):
+        backend.complete("Tell a long story. " * 30, max_tokens=300, timeout_s=0.2)
+    assert time.monotonic() - begun < 5.0
+    assert "Paris" in backend.complete(QUESTION, max_tokens=8)
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_told_and_replaced(backend):
+    backend.complete(QUESTION, max_tokens=1)
+    os.kill(backend._process._process.pid, signal.SIGKILL)
+    with pytest.raises(BackendUnavailableError, match="its process ended"):
+        backend.complete(QUESTION, max_tokens=1)
+    assert "Paris" in backend.complete(QUESTION, max_tokens=8)
+
+
+@pytest.mark.slow
+def test_threads_take_turns_and_waiting_counts(backend):
+    told = []
+
+    def ask():
+        told.append(backend.complete(QUESTION, max_tokens=8))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 3
+    assert len(set(told)) == 1
+    with backend._turn, pytest.raises(BackendUnavailableError, match="other prompts"):
+        backend.complete(QUESTION, max_tokens=1, timeout_s=0.05)
+
+
+@pytest.mark.slow
+def test_a_judge_can_ask_it(backend):
+    case = Case("Where is it?", "It is in the hall.", ("The hall is open.",))
+    found = Faithfulness(Judge(backend, retry=Retry(tries=1)))(case)
+    assert (found.value is None) == (found.reason is not None)
+    assert found.calls >= 1
+
+
+@pytest.mark.slow
+def test_its_name_tells_weights_template_and_context(backend):
+    runtime, file, digest, context = backend.name.split("#")
+    assert runtime.startswith("llama.cpp/")
+    assert file == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert (len(digest), context) == (16, "512")
+    with LocalBackend(backend._model, context_tokens=512) as other:
+        assert other.name != backend.name
+    assert "assistant" in CHATML
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"prompt": ""}, "0 characters"),
+        ({"prompt": "x" * 200_001}, "200001 characters"),
+        ({"prompt": "\ud800"}, "half a character"),
+        ({"prompt": "x", "max_tokens": 0}, "max_tokens is 0"),
+        ({"prompt": "x", "timeout_s": float("nan")}, "timeout_s is nan"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(backend, given, match):
+    with pytest.raises(InputError, match=match):
+        backend.complete(**given)
+
+
+def test_a_missing_or_foreign_file_is_told(tmp_path):
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        LocalBackend(tmp_path / "none.gguf")
+    (tmp_path / "notes.gguf").write_text("# Notes")
+    with pytest.raises(DataError, match="is no GGUF file"):
+        LocalBackend(tmp_path / "notes.gguf")
+    with pytest.raises(InputError, match="context_tokens is 1"):
+        LocalBackend(tmp_path / "none.gguf", context_tokens=1)
+
+
+def test_damaged_weights_are_told(tmp_path):
+    pytest.importorskip("xllamacpp")
+    (tmp_path / "half.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(100))
+    with pytest.raises(DataError, match=r"llama.cpp does not run .*half\.gguf"):
+        LocalBackend(tmp_path / "half.gguf")
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    # A module of that name that cannot be imported stands first on the child's path.
+    (tmp_path / "xllamacpp.py").write_text("raise ModuleNotFoundError('No module xllamacpp')")
+    (tmp_path / "some.gguf").write_bytes(b"GGUF\x03\0\0\0")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    with pytest.raises(DataError, match=r"pip install 'steersman\[local\]'"):
+        LocalBackend(tmp_path / "some.gguf")
