@@ -150,7 +150,7 @@ def cluster(address: str) -> Iterator[Any]:
         yield ray
         return
     try:
-        ray.init(address, log_to_driver=False, logging_level=logging.WARNING)
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError) as error:
         message = f"no Ray cluster can be used at {address!r}: {error}; start one with `ray start "
         message += "--head`, or leave --ray out and work on this machine alone"

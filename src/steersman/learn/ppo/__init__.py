@@ -13,6 +13,20 @@ except ImportError as missing:
 from steersman.learn.ppo.advantages import advantages
 from steersman.learn.ppo.agent import PPO, Steps, Update
 from steersman.learn.ppo.parts import Drawn, Part, draw
+from steersman.learn.ppo.rllib import Updated, train_rllib
 from steersman.learn.ppo.settings import Settings
+from steersman.learn.ppo.stage import Stage
 
-__all__ = ["PPO", "Drawn", "Part", "Settings", "Steps", "Update", "advantages", "draw"]
+__all__ = [
+    "PPO",
+    "Drawn",
+    "Part",
+    "Settings",
+    "Stage",
+    "Steps",
+    "Update",
+    "Updated",
+    "advantages",
+    "draw",
+    "train_rllib",
+]

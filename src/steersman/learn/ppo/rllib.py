@@ -1,0 +1,270 @@
+"""PPO by RLlib on a Ray cluster: the same network, spec and result as our own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from steersman.errors import ClusterError, DataError, InputError, StateError
+from steersman.learn.ppo.agent import PPO
+from steersman.learn.spreading import cluster
+from steersman.registry import pack_state, unpack_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.learn.ppo.settings import Settings
+    from steersman.learn.ppo.stage import Stage
+
+    Arrays = dict[str, NDArray[Any]]
+
+_MODULE = "default_policy"
+_OPTIMIZER = f"{_MODULE}_default_optimizer"
+_PENALTY = "penalty"
+_FIRST_PENALTY = 0.2
+"""Weight of the KL divergence in the loss, which RLlib then follows up and down."""
+_UNCLIPPED = 1e12
+_PROBE_S = 2.0
+"""A runner that is not there yet is asked for so long before each update."""
+_IN_VAIN = 30
+"""Updates in a row for which no runner played anything: then the cluster is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What one update by RLlib did.
+
+    Args:
+        number: From 1; those before a checkpoint count.
+        reward: Mean reward of a step.
+        divergence: KL divergence from the policy before, in nats, of its last minibatch.
+        entropy: Mean entropy of the policy, in nats.
+        learning_rate: After it.
+        runners: How many play: fewer, while those of a lost node are not back.
+    """
+
+    number: int
+    reward: float
+    divergence: float
+    entropy: float
+    learning_rate: float
+    runners: int
+
+
+def train_rllib(
+    stage: Stage,
+    *,
+    updates: int,
+    horizon: int,
+    settings: Settings,
+    address: str,
+    episodes: int = 24,
+    runners: int = 2,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    done: Callable[[Updated], None] | None = None,
+) -> PPO:
+    """Return a policy that RLlib trained on a cluster, as one of our own.
+
+    The driver learns; runners, one processor each, play on any node. Those of a lost node start
+    again elsewhere, and until then the others play their share. Two things differ from our own PPO:
+    epochs do not end early, for which RLlib's penalty on the KL divergence stands, and runs are not
+    the same to the byte.
+
+    Args:
+        stage: What is played.
+        updates: In all, those before the checkpoint included, ≥ 1.
+        horizon: Steps of every episode, ≥ 1.
+        settings: Of PPO.
+        address: Of the cluster, as `spread` takes it.
+        episodes: Of an update, at least as many as runners.
+        runners: That play side by side, ≥ 1.
+        seed: Of the first weights and of the episodes.
+        checkpoint: Written after every update, arrays alone; if it is there, training goes on from
+            it.
+        done: Told of each update.
+
+    Returns:
+        A policy with the trained weights.
+
+    Raises:
+        InputError: A number out of its range.
+        DataError: The extra `ray` is missing, or the checkpoint is of something else.
+        ClusterError: The cluster does not answer, or no runner is left.
+
+    No doctest: it needs a cluster; ``tests/learn/ppo/test_rllib.py`` shows it.
+    """
+    if updates < 1 or horizon < 1 or not 1 <= runners <= episodes:
+        message = f"updates {updates!r}, horizon {horizon!r}, episodes {episodes!r}, runners "
+        raise InputError(f"{message}{runners!r}; see the ranges in the docstring of train_rllib")
+    agent = PPO(stage.parts, stage.features, settings=settings, seed=seed)
+    state = agent.state()
+    if checkpoint is not None and checkpoint.exists():
+        state = _read(checkpoint, agent)
+    sizes = _Sizes(horizon, episodes, runners, seed)
+    with _algorithm(stage, state, sizes, settings, address) as algorithm:
+        while int(state["updates"]) < updates:
+            state, updated = _next(algorithm, state, horizon)
+            if checkpoint is not None:
+                _write(checkpoint, state)
+            if done is not None:
+                done(updated)
+    agent.restore({name: of for name, of in state.items() if name != _PENALTY})
+    return agent
+
+
+class _Sizes(NamedTuple):
+    horizon: int
+    episodes: int
+    runners: int
+    seed: int
+
+
+@contextmanager
+def _algorithm(
+    stage: Stage, state: Arrays, sizes: _Sizes, settings: Settings, address: str
+) -> Iterator[Any]:
+    """Have RLlib's PPO on a cluster, at a state."""
+    try:
+        import ray.rllib  # noqa: PLC0415 (an extra, and slow)
+    except ImportError as missing:
+        message = "RLlib is not installed; install it with: pip install 'steersman[ray,rl]', or "
+        raise DataError(message + "train with our own PPO, on this machine") from missing
+    with cluster(address) as ray:
+        made = _configured(stage, ray.put(stage), state, sizes, settings).build_algo()
+        try:
+            _load(made, state)
+            yield made
+        finally:
+            made.stop()
+
+
+def _configured(
+    stage: Stage, reference: Any, state: Arrays, sizes: _Sizes, settings: Settings
+) -> Any:
+    from ray.rllib.algorithms.ppo import PPOConfig  # noqa: PLC0415 (an extra, and slow)
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec  # noqa: PLC0415
+
+    from steersman.learn.ppo.rllib_parts import Built, Kept, Learner, Module, Seat  # noqa: PLC0415
+
+    steps = sizes.horizon * sizes.episodes
+    left = max(settings.entropy_updates - int(state["updates"]), 1)
+    bonus = settings.entropy * max(1 - int(state["updates"]) / settings.entropy_updates, 0.0)
+    network = Built(stage.parts, stage.features, settings.hidden, _weights(state))
+    return (
+        PPOConfig()
+        .environment(Seat, env_config={"kept": Kept(reference), "seed": sizes.seed})
+        .env_runners(
+            num_env_runners=sizes.runners,
+            num_envs_per_env_runner=-(-sizes.episodes // sizes.runners),
+            batch_mode="complete_episodes",
+        )
+        .learners(num_learners=0, learner_class=Learner)
+        .rl_module(
+            rl_module_spec=RLModuleSpec(module_class=Module, model_config={"built": network})
+        )
+        .training(
+            gamma=settings.gamma,
+            lambda_=settings.smoothing,
+            clip_param=settings.clip,
+            lr=float(state["learning_rate"]),
+            kl_target=settings.kl_target,
+            kl_coeff=float(state.get(_PENALTY, _FIRST_PENALTY)),
+            entropy_coeff=[[0, bonus], [left * steps, 0.0]],
+            vf_loss_coeff=settings.value_weight,
+            vf_clip_param=_UNCLIPPED,
+            grad_clip=settings.max_norm,
+            grad_clip_by="global_norm",
+            num_epochs=settings.epochs,
+            minibatch_size=max(steps // settings.minibatches, 1),
+            train_batch_size_per_learner=steps,
+        )
+        .fault_tolerance(
+            restart_failed_env_runners=True,
+            num_consecutive_env_runner_failures_tolerance=_IN_VAIN,
+            env_runner_health_probe_timeout_s=_PROBE_S,
+        )
+        .reporting(metrics_num_episodes_for_smoothing=sizes.episodes)
+        .debugging(seed=sizes.seed, log_level="ERROR")
+    )
+
+
+def _next(algorithm: Any, before: Arrays, horizon: int) -> tuple[Arrays, Updated]:
+    """Return the state after one more update, in the form of `PPO.state`, and what it did."""
+    for _ in range(_IN_VAIN):
+        result = algorithm.train()
+        told = result["learners"].get(_MODULE)
+        if told is not None:
+            break
+    else:
+        message = f"no runner played anything in {_IN_VAIN} rounds; look for nodes that are up "
+        raise ClusterError(message + "with a free processor (`ray status`), and start it again")
+    number = int(before["updates"]) + 1
+    state = _state(algorithm, number, float(told["curr_kl_coeff"]))
+    if not all(np.isfinite(of).all() for of in state.values()):
+        message = f"update {number} made weights that are not finite; the state before it is kept: "
+        raise StateError(message + "go on from there with a lower learning rate")
+    return state, Updated(
+        number=number,
+        reward=float(result["env_runners"]["episode_return_mean"]) / horizon,
+        divergence=float(told["mean_kl_loss"]),
+        entropy=float(told["entropy"]),
+        learning_rate=float(state["learning_rate"]),
+        runners=int(algorithm.env_runner_group.num_healthy_remote_workers()),
+    )
+
+
+# -- states ---------------------------------------------------------------------------------------
+
+
+def _state(algorithm: Any, updates: int, penalty: float) -> Arrays:
+    learner = algorithm.learner_group.get_state()["learner"]
+    optimizer = learner["optimizer"][_OPTIMIZER]["state"]
+    found = {name: np.asarray(of) for name, of in learner["rl_module"][_MODULE].items()}
+    for number, moments in optimizer["state"].items():
+        for name, value in moments.items():
+            found[f"adam.{number}.{name}"] = np.asarray(value)
+    found["learning_rate"] = np.array(optimizer["param_groups"][0]["lr"], np.float64)
+    found["updates"] = np.array(updates)
+    found[_PENALTY] = np.array(penalty)
+    return found
+
+
+def _weights(state: Arrays) -> Arrays:
+    return {name: of for name, of in state.items() if name.startswith("network.")}
+
+
+def _load(algorithm: Any, state: Arrays) -> None:
+    """Put the moments of a state into the optimiser; the weights are in the network already."""
+    moments: dict[int, dict[str, NDArray[Any]]] = {}
+    for name, of in state.items():
+        if name.startswith("adam."):
+            _, number, field = name.split(".")
+            moments.setdefault(int(number), {})[field] = of
+    optimizer = algorithm.learner_group.get_state(components="learner/optimizer")
+    optimizer["learner"]["optimizer"][_OPTIMIZER]["state"]["state"] = moments
+    algorithm.learner_group.set_state(optimizer)
+
+
+def _write(file: Path, state: Arrays) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.part")
+    part.write_bytes(pack_state({n: np.asarray(a, np.float64) for n, a in state.items()}))
+    part.replace(file)
+
+
+def _read(file: Path, agent: PPO) -> Arrays:
+    try:
+        found = dict(unpack_state(file.read_bytes()))
+        penalty = found.pop(_PENALTY)
+        agent.restore(found)
+    except (OSError, KeyError, ValueError) as error:
+        message = f"{file}: no checkpoint of this training: {error}; name another file to begin "
+        raise DataError(message + "anew, or give what it was begun with") from None
+    return {**agent.state(), _PENALTY: penalty}

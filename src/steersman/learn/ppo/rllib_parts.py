@@ -1,0 +1,165 @@
+"""What RLlib is given: episodes as a Gymnasium environment, our network, our learning rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+import ray
+import torch
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import (
+    TorchCategorical,
+    TorchMultiDistribution,
+)
+from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
+from ray.rllib.core.rl_module.torch import TorchRLModule
+
+from steersman.learn.ppo.network import Network
+from steersman.learn.ppo.pace import following
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.learn.ppo.parts import Part
+    from steersman.learn.ppo.stage import Stage
+
+    Floats = NDArray[np.float64]
+
+_CLIP = 1e6
+_EPSILON = 1e-5
+"""Adam's, as in our own PPO."""
+
+
+class Kept:
+    """A stage in the cluster's memory: a configuration of RLlib is copied again and again."""
+
+    def __init__(self, reference: Any) -> None:
+        self._reference = reference
+
+    def __deepcopy__(self, memo: object) -> Kept:
+        return self
+
+    def stage(self) -> Stage:
+        """Return it, with arrays that processes of a node share."""
+        found: Stage = ray.get(self._reference)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """What a network is made of.
+
+    Args:
+        parts: Of an action.
+        features: Of a state.
+        hidden: Width of its layers.
+        weights: Its arrays, as `PPO.state` names them.
+    """
+
+    parts: tuple[Part, ...]
+    features: int
+    hidden: int
+    weights: Mapping[str, NDArray[Any]]
+
+
+def ordered(parts: Sequence[Part]) -> list[Part]:
+    """Return parts as RLlib flattens them: a ``Dict`` space is sorted by name.
+
+    Args:
+        parts: Names all different.
+    """
+    return sorted(parts, key=lambda part: part.name)
+
+
+class Seat(gymnasium.Env):
+    """Episodes as a Gymnasium environment with a ``Dict`` of ``Discrete`` actions, one a part."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._stage: Stage = config["kept"].stage()
+        self.observation_space = gymnasium.spaces.Box(-_CLIP, _CLIP, (self._stage.features,))
+        self.action_space = gymnasium.spaces.Dict(
+            {part.name: gymnasium.spaces.Discrete(part.size) for part in self._stage.parts}
+        )
+        # An environment that replaces one on a lost node shall not play its episodes again.
+        restarted = int(getattr(config, "recreated_worker", False))
+        self._seed = [config["seed"], getattr(config, "worker_index", 0), restarted]
+        self._begun = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin the next episode; RLlib gives the same seed before every sample."""
+        super().reset(seed=seed)
+        self._begun += 1
+        numbers = [*self._seed, (seed or 0) % 2**32, self._begun]
+        return self._seen(self._stage.episodes.reset(np.random.default_rng(numbers))), {}
+
+    def step(
+        self, action: Mapping[str, Any]
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Act; an episode that ends is cut off, and what comes after is still expected."""
+        played = self._stage.episodes.step([int(action[part.name]) for part in self._stage.parts])
+        return self._seen(played.state), float(played.reward), False, bool(played.last), {}
+
+    def _seen(self, raw: Floats) -> NDArray[np.float32]:
+        return np.asarray(self._stage.scale(raw), np.float32)
+
+
+class Module(TorchRLModule, ValueFunctionAPI):
+    """Our network, so that what RLlib trains is a policy of ours, distributions and all."""
+
+    def setup(self) -> None:
+        """Make the network, with the weights that it is to begin with."""
+        built: Built = self.model_config["built"]
+        self.network = Network(built.parts, built.features, built.hidden, torch.Generator())
+        self.set_state(built.weights)
+        parts = ordered(built.parts)
+        self._order = [built.parts.index(part) for part in parts]
+        self.action_dist_cls = TorchMultiDistribution.get_partial_dist_cls(
+            child_distribution_cls_struct={part.name: TorchCategorical for part in parts},
+            input_lens={part.name: part.size for part in parts},
+        )
+
+    def _forward(self, batch: Mapping[str, Any], **_: Any) -> dict[str, Any]:
+        logs, values = self.network(batch[Columns.OBS].double())
+        flat = torch.cat([logs[place] for place in self._order], dim=-1).float()
+        return {Columns.ACTION_DIST_INPUTS: flat, Columns.EMBEDDINGS: values.float()}
+
+    def compute_values(self, batch: Mapping[str, Any], embeddings: Any = None) -> Any:
+        """Return the value of each state, (n,).
+
+        Args:
+            batch: Of RLlib.
+            embeddings: The values, where they were computed already.
+        """
+        return self._forward(batch)[Columns.EMBEDDINGS] if embeddings is None else embeddings
+
+    def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take weights as they are; RLlib's own way rounds them to float32.
+
+        Args:
+            state: As `get_state` returned it.
+        """
+        self.load_state_dict({n: torch.from_numpy(np.array(a)) for n, a in state.items()})
+
+
+class Learner(PPOTorchLearner):
+    """RLlib's, with the optimiser of our own PPO, and its learning rate that follows the KL."""
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Make the optimiser, without a schedule of RLlib's."""
+        parameters = self.get_parameters(self.module[module_id])
+        optimizer = torch.optim.Adam(parameters, lr=config.lr, eps=_EPSILON)
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=parameters)
+
+    def _update_module_kl_coeff(self, *, module_id: str, config: Any, kl_loss: float) -> None:
+        super()._update_module_kl_coeff(module_id=module_id, config=config, kl_loss=kl_loss)
+        for _, optimizer in self.get_optimizers_for_module(module_id):
+            for group in optimizer.param_groups:
+                group["lr"] = following(group["lr"], float(kl_loss), config.kl_target)
