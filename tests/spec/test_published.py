@@ -11,7 +11,7 @@ import pytest
 import steersman.spec
 from steersman.policies import build
 from steersman.policies.building import CLASSES
-from steersman.spec import Policy, json_schema, loads
+from steersman.spec import BooleanPart, Policy, json_schema, loads
 from steersman.spec.reference import refreshed
 from steersman.spec.schema import SCHEMA_FILE, main, published
 
@@ -77,6 +77,7 @@ def test_every_policy_can_be_declared():
     assert set(POLICIES) == set(CLASSES)
 
 
+MIXED = steersman.spec.Mixed(kind="mixed", parts={"on": BooleanPart(type="boolean")})
 REQUIRED = {"fixed": {"action": "a"}, "rules": {"otherwise": "a"}}
 
 
@@ -100,4 +101,7 @@ def test_what_may_be_declared_can_be_built(algorithm, end):
         if end not in field:
             continue
         policy = model(algorithm=algorithm, **REQUIRED.get(algorithm, {}), **{name: field[end]})
-        build(policy, ["a", "b"], dim=2, floor=0.0)
+        if algorithm == "factored_ts":
+            build(policy, MIXED.names, dim=2, floor=0.0, mixed=MIXED)
+        else:
+            build(policy, ["a", "b"], dim=2, floor=0.0)

@@ -1,9 +1,10 @@
-"""Policies for choice actions: pure, seeded, exact propensities, mergeable states.
+"""Policies for choice and mixed actions: pure, seeded, exact propensities, mergeable states.
 
 One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`KernelUCB`, :class:`LinTS`,
 :class:`EpsilonGreedy`, and :class:`BetaThompson` per key. One model over per-action features, for
 candidates that change:
-:class:`JointSquareCB`, :class:`JointLinTS`. Nothing learned: :class:`Fixed`, :class:`Rules`.
+:class:`JointSquareCB`, :class:`JointLinTS`. One model of the parts of mixed actions:
+:class:`FactoredTS`. Nothing learned: :class:`Fixed`, :class:`Rules`.
 """
 
 from steersman.policies.base import ChoicePolicy
@@ -11,7 +12,9 @@ from steersman.policies.beta_choice import beta_choice_probabilities
 from steersman.policies.beta_thompson import BetaThompson
 from steersman.policies.building import build, load_policy, warm_start
 from steersman.policies.choice import Choice
+from steersman.policies.configurations import Configurations, are_configurations
 from steersman.policies.epsilon_greedy import EpsilonGreedy
+from steersman.policies.factored import FactoredTS
 from steersman.policies.fixed import Fixed, Rules
 from steersman.policies.gaussian_choice import gaussian_choice_probabilities
 from steersman.policies.joint import JointLinTS, JointSquareCB
@@ -25,7 +28,9 @@ __all__ = [
     "BoundedLinUCB",
     "Choice",
     "ChoicePolicy",
+    "Configurations",
     "EpsilonGreedy",
+    "FactoredTS",
     "Fixed",
     "JointLinTS",
     "JointSquareCB",
@@ -33,6 +38,7 @@ __all__ = [
     "LinTS",
     "LinUCB",
     "Rules",
+    "are_configurations",
     "beta_choice_probabilities",
     "build",
     "gaussian_choice_probabilities",

@@ -15,6 +15,7 @@ import numpy as np
 from steersman.errors import ActionError, InputError
 from steersman.policies import inputs, states
 from steersman.policies.choice import Choice, draw, mix_floor, mix_reserved
+from steersman.policies.configurations import Configurations, are_configurations
 from steersman.policies.mergeable import Mergeable
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class ChoicePolicy(Mergeable):
     def __init__(self, actions: Sequence[str], *, floor: float = 0.0) -> None:
         super().__init__(inputs.names(actions), inputs.floor(floor))
         self._index = {name: i for i, name in enumerate(self.actions)}
+        self._by_parts: Configurations | None = None
 
     # -- deciding: pure --------------------------------------------------------------------------
 
@@ -60,7 +62,8 @@ class ChoicePolicy(Mergeable):
         Args:
             x: the context, as the policy's class documents it.
             rng: the only source of randomness; exactly one ``random()`` is taken from it.
-            eligible: names allowed for this request; ``None``: all.
+            eligible: names allowed for this request; ``None``: all. Where actions are
+                configurations, the JSON of some parts allows all that have these values.
             features: per-action features, for joint models only.
 
         Raises:
@@ -128,14 +131,24 @@ class ChoicePolicy(Mergeable):
         if isinstance(eligible, str) or not isinstance(eligible, (Sequence, np.ndarray)):
             raise InputError(f"eligible must be a sequence of names; got {eligible!r}")
         mask = np.zeros(len(self.actions), dtype=np.bool_)
+        configurations = are_configurations(self.actions)
         for name in eligible:
-            mask[self.index(name)] = True
+            if configurations and name not in self._index:
+                mask |= self._with_values(name)
+            else:
+                mask[self.index(name)] = True
         count = np.count_nonzero(mask)
         if count == 0:
             raise ActionError("no action is eligible; serve the decision point's fallback with p 1")
-        if count < len(eligible):
+        if (len(set(eligible)) if configurations else count) < len(eligible):
             raise InputError("eligible names an action twice; every name may stand once")
         return mask
+
+    def _with_values(self, name: str) -> Mask:
+        """Return which configurations have the values that a name gives."""
+        if self._by_parts is None:
+            self._by_parts = Configurations(self.actions)
+        return self._by_parts.with_values(name)
 
     def index(self, action: str) -> int:
         """Return the place of ``action`` in ``actions``.
@@ -321,6 +334,7 @@ class ChoicePolicy(Mergeable):
             self._base = states.pack(base_meta, self._reordered(base_sums, order))
         self.actions = actions
         self._index = {name: i for i, name in enumerate(actions)}
+        self._by_parts = None
         self._install(meta, self._reordered(sums, order))
 
     def _reordered(self, sums: Sums, order: list[int]) -> Sums:

@@ -10,6 +10,7 @@ from steersman.errors import InputError
 from steersman.policies import inputs
 from steersman.policies.beta_thompson import BetaThompson
 from steersman.policies.epsilon_greedy import EpsilonGreedy
+from steersman.policies.factored import FactoredTS
 from steersman.policies.fixed import Fixed, Rules
 from steersman.policies.joint import JointLinTS, JointSquareCB
 from steersman.policies.kernel_ucb import KernelUCB
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steersman.policies.base import ChoicePolicy
-    from steersman.spec import Policy
+    from steersman.spec import Mixed, Policy
 
 CLASSES: dict[str, type[ChoicePolicy]] = {
     cls.algorithm: cls
@@ -36,12 +37,20 @@ CLASSES: dict[str, type[ChoicePolicy]] = {
         Rules,
         JointSquareCB,
         JointLinTS,
+        FactoredTS,
     )
 }
 _NEED_DIM = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts", "joint_squarecb", "joint_lin_ts"}
 
 
-def build(policy: Policy, actions: Sequence[str], *, dim: int, floor: float) -> ChoicePolicy:
+def build(
+    policy: Policy,
+    actions: Sequence[str],
+    *,
+    dim: int,
+    floor: float,
+    mixed: Mixed | None = None,
+) -> ChoicePolicy:
     """Return the policy that a decision point declares.
 
     Args:
@@ -49,12 +58,13 @@ def build(policy: Policy, actions: Sequence[str], *, dim: int, floor: float) -> 
         actions: names, or () for a joint model with open candidates.
         dim: number of context features, or of per-action features for a joint model.
         floor: ``point.floor``; a point that says ``explore: none`` has 0.
+        mixed: ``point.actions`` where they are mixed; ``actions`` are its names then.
 
     Returns:
         A policy that has learned nothing.
 
     Raises:
-        InputError: a parameter out of range.
+        InputError: a parameter out of range, or a policy for actions of another kind.
         ActionError: the policy names an unknown action.
 
     >>> from steersman.spec import LinUCBPolicy
@@ -65,11 +75,28 @@ def build(policy: Policy, actions: Sequence[str], *, dim: int, floor: float) -> 
     declared: dict[str, Any] = policy.model_dump()
     algorithm = declared.pop("algorithm")
     declared.pop("key", None)
+    if mixed is not None:
+        declared = _of_configurations(declared, mixed)
     if algorithm == "rules":
         declared["rules"] = [*declared["rules"], {"otherwise": declared.pop("otherwise")}]
-    if algorithm in _NEED_DIM or declared.pop("contextual", False):
+    if algorithm == "factored_ts":
+        if mixed is None:
+            raise InputError("factored_ts chooses among mixed actions alone; give them as mixed")
+        declared["space"] = mixed.model_dump(mode="json", exclude_defaults=True)
+    if declared.pop("contextual", False) or algorithm in _NEED_DIM:
         declared["dim"] = dim
     return CLASSES[algorithm](actions, floor=floor, **declared)
+
+
+def _of_configurations(declared: dict[str, Any], mixed: Mixed) -> dict[str, Any]:
+    """Return parameters that name configurations as actions are named."""
+    named: dict[str, Any] = {
+        name: mixed.name_of(declared[name]) for name in ("action", "otherwise") if name in declared
+    }
+    if "rules" in declared:
+        rules = [{**rule, "action": mixed.name_of(rule["action"])} for rule in declared["rules"]]
+        named["rules"] = rules
+    return {**declared, **named}
 
 
 def load_policy(state: Mapping[str, Any]) -> ChoicePolicy:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LARGEST_NORM = 1e6  # its square, summed over a million updates, still leaves room in float64
 LARGEST_WEIGHT = 1e9
+_MOST_COMPARED = 1_000  # names, of which the nearest is found; among more it takes seconds
 
 
 def vector(x: object, dim: int) -> Floats:
@@ -180,7 +181,7 @@ def is_text(value: object) -> bool:
 
 def unknown_action(name: object, known: Sequence[str]) -> ActionError:
     """Return the error for a name that the policy does not know, with the nearest that it does."""
-    near = difflib.get_close_matches(str(name), known, n=1)
+    near = difflib.get_close_matches(str(name), known, n=1) if len(known) <= _MOST_COMPARED else []
     hint = f"did you mean {near[0]!r}?" if near else f"known are {_brief(list(known))}"
     return ActionError(f"unknown action {_brief(name)}; {hint} A new one needs add_action first.")
 

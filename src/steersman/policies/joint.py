@@ -261,7 +261,7 @@ class JointLinTS(JointPolicy):
         if self._drawn is None or self._drawn[0] != version:
             rng = np.random.default_rng([self.seed, self.updates])
             standard = rng.standard_normal((self.dim, self.draws))
-            spread = _root(self._arms.covariance(0)) @ standard
+            spread = root(self._arms.covariance(0)) @ standard
             self._drawn = version, self._arms.theta[0][:, None] + spread
         return self._drawn[1]
 
@@ -276,7 +276,7 @@ class JointLinTS(JointPolicy):
         }
 
 
-def _root(covariance: Floats) -> Floats:
+def root(covariance: Floats) -> Floats:
     """Return R (d, d) with R Rᵀ = covariance.
 
     Nearly collinear features with huge norms leave eigenvalues that are rounding noise on either
@@ -286,5 +286,5 @@ def _root(covariance: Floats) -> Floats:
         return np.asarray(np.linalg.cholesky(covariance), np.float64)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
-        root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
-        return root
+        found: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
+        return found

@@ -16,14 +16,10 @@ if TYPE_CHECKING:
     from steersman.spec.actions import (
         FIRST_ELIGIBLE,
         Actions,
-        BooleanPart,
-        CategoricalPart,
         Choice,
-        IntegerPart,
         Mixed,
-        Part,
-        RealPart,
         Sequence,
+        configuration_name,
     )
     from steersman.spec.context import (
         CategoryField,
@@ -36,11 +32,13 @@ if TYPE_CHECKING:
     from steersman.spec.expressions import CompiledRule, compile_rule
     from steersman.spec.loader import load, loads
     from steersman.spec.operation import Budgets, Gates, Learning
+    from steersman.spec.parts import BooleanPart, CategoricalPart, IntegerPart, Part, RealPart
     from steersman.spec.point import DecisionPoint
     from steersman.spec.policy import (
         BetaThompsonPolicy,
         BoundedLinUCBPolicy,
         EpsilonGreedyPolicy,
+        FactoredTSPolicy,
         FixedPolicy,
         JointLinTSPolicy,
         JointSquareCBPolicy,
@@ -81,6 +79,7 @@ __all__ = [
     "DecisionPoint",
     "EpsilonGreedyPolicy",
     "ErrorBudget",
+    "FactoredTSPolicy",
     "FixedPolicy",
     "Gates",
     "Guardrail",
@@ -110,6 +109,7 @@ __all__ = [
     "TextField",
     "VectorField",
     "compile_rule",
+    "configuration_name",
     "guardrail_name",
     "json_schema",
     "load",
@@ -117,16 +117,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "actions": "FIRST_ELIGIBLE Actions BooleanPart CategoricalPart Choice IntegerPart Mixed Part "
-    "RealPart Sequence",
+    "actions": "FIRST_ELIGIBLE Actions Choice Mixed Sequence configuration_name",
     "context": "CategoryField Context ContextField NumberField TextField VectorField",
     "expressions": "CompiledRule compile_rule",
     "loader": "load loads",
     "operation": "Budgets Gates Learning",
+    "parts": "BooleanPart CategoricalPart IntegerPart Part RealPart",
     "point": "DecisionPoint",
-    "policy": "BetaThompsonPolicy BoundedLinUCBPolicy EpsilonGreedyPolicy FixedPolicy "
-    "JointLinTSPolicy JointSquareCBPolicy KernelUCBPolicy LinTSPolicy LinUCBPolicy Policy "
-    "RulesPolicy",
+    "policy": "BetaThompsonPolicy BoundedLinUCBPolicy EpsilonGreedyPolicy FactoredTSPolicy "
+    "FixedPolicy JointLinTSPolicy JointSquareCBPolicy KernelUCBPolicy LinTSPolicy LinUCBPolicy "
+    "Policy RulesPolicy",
     "privacy": "CUSTOM KINDS Privacy",
     "reward": "MissingValue Reward Term",
     "rollout": "ErrorBudget Guardrail Objective Rollout Stage guardrail_name",

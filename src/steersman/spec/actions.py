@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+import json
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from steersman.spec.base import (
-    ActionName,
     ActionNames,
     Declared,
     Identifier,
     Identifiers,
     Problem,
-    repeated,
+    nearest,
+    repeats,
 )
+from steersman.spec.parts import Part, Value  # noqa: TC001 (pydantic reads them)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+MOST_CONFIGURATIONS = 10_000
+"""The most combinations of a mixed point's parts: each is an action with a probability."""
+MOST_CHARACTERS = 1_000
+"""Of the name of a combination."""
 FIRST_ELIGIBLE = "first"
 """In rules over open candidates: the first eligible one, in the order the request gave them."""
 
@@ -36,8 +45,8 @@ class Choice(Declared):
     """Names of the features every candidate carries, in order; for joint policies."""
 
     def _problems(self) -> Iterator[Problem]:
-        yield from _repeats("names", self.names)
-        yield from _repeats("features", self.features)
+        yield from repeats("names", self.names)
+        yield from repeats("features", self.features)
         if not self.names and not self.open:
             yield Problem(
                 ("names",),
@@ -56,121 +65,126 @@ class Choice(Declared):
             )
 
 
-class CategoricalPart(Declared):
-    """One of several named values."""
-
-    type: Literal["categorical"]
-    """What kind of part this is."""
-    values: Annotated[tuple[ActionName, ...], Field(strict=False, min_length=2)]
-    """The values, at least two."""
-
-    @property
-    def allowed(self) -> str:
-        """The values this part can take, for people."""
-        return ", ".join(self.values)
-
-    def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``.
-
-        Args:
-            value: anything.
-        """
-        return value in self.values
-
-    def _problems(self) -> Iterator[Problem]:
-        yield from _repeats("values", self.values)
-
-
-class IntegerPart(Declared):
-    """A whole number between two bounds, both possible."""
-
-    type: Literal["integer"]
-    """What kind of part this is."""
-    low: Annotated[int, Field(ge=-(10**9), le=10**9)]
-    """Least value."""
-    high: Annotated[int, Field(ge=-(10**9), le=10**9)]
-    """Greatest value, above `low`."""
-
-    @property
-    def allowed(self) -> str:
-        """The values this part can take, for people."""
-        return f"{self.low!r} to {self.high!r}"
-
-    def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``.
-
-        Args:
-            value: anything.
-        """
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return whole and self.low <= cast("int", value) <= self.high
-
-    def _problems(self) -> Iterator[Problem]:
-        yield from out_of_order(self.low, self.high)
-
-
-class BooleanPart(Declared):
-    """True or false."""
-
-    type: Literal["boolean"]
-    """What kind of part this is."""
-
-    @property
-    def allowed(self) -> str:
-        """The values this part can take, for people."""
-        return "true or false"
-
-    def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``.
-
-        Args:
-            value: anything.
-        """
-        return isinstance(value, bool)
-
-
-class RealPart(Declared):
-    """A real number, drawn on an even grid so that its propensity is a mass."""
-
-    type: Literal["real"]
-    """What kind of part this is."""
-    low: Annotated[float, Field(ge=-1e9, le=1e9)]
-    """Least value."""
-    high: Annotated[float, Field(ge=-1e9, le=1e9)]
-    """Greatest value, above `low`."""
-    points: Annotated[int, Field(ge=2, le=1001)] = 21
-    """Number of grid points, both ends included."""
-
-    @property
-    def allowed(self) -> str:
-        """The values this part can take, for people."""
-        return f"{self.low!r} to {self.high!r}"
-
-    def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``.
-
-        Args:
-            value: anything.
-        """
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and self.low <= cast("float", value) <= self.high
-
-    def _problems(self) -> Iterator[Problem]:
-        yield from out_of_order(self.low, self.high)
-
-
-Part = Annotated[
-    CategoricalPart | IntegerPart | BooleanPart | RealPart, Field(discriminator="type")
-]
-
-
 class Mixed(Declared):
-    """A configuration of several parts, all drawn together."""
+    """A configuration of several parts, all drawn together.
+
+    Every combination of values is an action, but for those that are barred. Its name is its JSON
+    with the parts in the order of the alphabet, as `configuration_name` writes it.
+    """
 
     kind: Literal["mixed"]
     """What kind of actions these are."""
     parts: Annotated[dict[Identifier, Part], Field(min_length=1, max_length=32)]
     """Parts by name; their order has no meaning."""
+    barred: Annotated[
+        tuple[Annotated[dict[Identifier, Value], Field(min_length=1)], ...],
+        Field(strict=False, max_length=1000),
+    ] = ()
+    """Configurations that may not be chosen, such as those that broke a hard gate; values for some
+    of the parts bar all that have them."""
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The parts' names in the order of the alphabet."""
+        return tuple(sorted(self.parts))
+
+    @cached_property
+    def configurations(self) -> tuple[tuple[Value, ...], ...]:
+        """The values of every combination that may be chosen, in `order`."""
+        grids = [self.parts[name].grid for name in self.order]
+        barred = [[one.get(name) for name in self.order] for one in map(self._exact, self.barred)]
+        return tuple(
+            values
+            for values in product(*grids)
+            if not any(
+                all(b is None or b == v for b, v in zip(one, values, strict=True)) for one in barred
+            )
+        )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of `configurations`."""
+        return tuple(
+            configuration_name(dict(zip(self.order, values, strict=True)))
+            for values in self.configurations
+        )
+
+    @cached_property
+    def marginals(self) -> tuple[str, ...]:
+        """Every value of every part, as ``part=value`` in `order`."""
+        return tuple(
+            f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+            for name in self.order
+            for value in self.parts[name].grid
+        )
+
+    def name_of(self, values: Mapping[str, object]) -> str:
+        """Return the name of the configuration with these values.
+
+        Args:
+            values: one that each part holds, for every part.
+        """
+        return configuration_name(self._exact(values))
+
+    def wrong_values(self, values: Mapping[str, object]) -> Iterator[Problem]:
+        """Yield what is wrong with values by part, of which some may be left out.
+
+        Args:
+            values: by name of the part.
+        """
+        known = list(self.parts)
+        for name in sorted(values):
+            got = values[name]
+            if name not in self.parts:
+                advice = nearest(name, known)
+                yield Problem((name,), "unknown part", got, ", ".join(known), advice)
+            elif not self.parts[name].holds(got):
+                allowed = self.parts[name].allowed
+                yield Problem((name,), "not a value of this part", got, allowed, "change it")
+
+    def _exact(self, values: Mapping[str, object]) -> dict[str, Value]:
+        return {name: self.parts[name].exact(value) for name, value in values.items()}
+
+    def _problems(self) -> Iterator[Problem]:
+        count = prod(part.count for part in self.parts.values())
+        if count > MOST_CONFIGURATIONS:
+            yield Problem(
+                ("parts",),
+                f"{count:,} combinations, each of which is an action",
+                ", ".join(f"{name}: {part.count:,}" for name, part in self.parts.items()),
+                f"{MOST_CONFIGURATIONS:,} or fewer",
+                "give fewer values, or points of a grid, to some part",
+            )
+            return
+        wrong = False
+        for place, one in enumerate(self.barred):
+            for problem in self.wrong_values(one):
+                wrong = True
+                yield problem._replace(path=("barred", place, *problem.path))
+        if not wrong:
+            yield from self._problems_of_names()
+
+    def _problems_of_names(self) -> Iterator[Problem]:
+        if not self.configurations:
+            allowed, advice = "one configuration or more that is not barred", "bar fewer"
+            yield Problem(("barred",), "nothing is left to choose", "all", allowed, advice)
+        longest = max(map(len, self.names), default=0)
+        if longest > MOST_CHARACTERS:
+            allowed = f"{MOST_CHARACTERS:,} characters or fewer"
+            what = f"the name of a configuration has {longest:,} characters"
+            yield Problem(("parts",), what, longest, allowed, "shorten names of parts and values")
+
+
+def configuration_name(values: Mapping[str, Any]) -> str:
+    """Return the name of a configuration as an action: JSON, parts in the order of the alphabet.
+
+    Args:
+        values: by part; some of them name all configurations that have them.
+
+    >>> configuration_name({"k": 8, "expand": False})
+    '{"expand":false,"k":8}'
+    """
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 class Sequence(Declared):
@@ -188,24 +202,7 @@ class Sequence(Declared):
     """Names of the features every candidate carries, in order."""
 
     def _problems(self) -> Iterator[Problem]:
-        yield from _repeats("features", self.features)
+        yield from repeats("features", self.features)
 
 
 Actions = Annotated[Choice | Mixed | Sequence, Field(discriminator="kind")]
-
-
-def out_of_order(low: float, high: float) -> Iterator[Problem]:
-    """Yield the problem of bounds that leave nothing between them."""
-    if low >= high:
-        yield Problem(
-            ("low",),
-            f"low is not below high ({high!r})",
-            low,
-            f"below {high!r}",
-            "lower low or raise high",
-        )
-
-
-def _repeats(field: str, names: tuple[str, ...]) -> Iterator[Problem]:
-    for place, name in repeated(names):
-        yield Problem((field, place), "named twice", name, "each name once", "remove or rename it")

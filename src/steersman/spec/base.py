@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -81,3 +82,27 @@ def repeated(names: Iterable[str]) -> Iterator[tuple[int, str]]:
         if name in seen:
             yield place, name
         seen.add(name)
+
+
+def out_of_order(low: float, high: float) -> Iterator[Problem]:
+    """Yield the problem of bounds that leave nothing between them."""
+    if low >= high:
+        yield Problem(
+            ("low",),
+            f"low is not below high ({high!r})",
+            low,
+            f"below {high!r}",
+            "lower low or raise high",
+        )
+
+
+def repeats(field: str, names: tuple[str, ...]) -> Iterator[Problem]:
+    """Yield the problem of every name of a field that was there before."""
+    for place, name in repeated(names):
+        yield Problem((field, place), "named twice", name, "each name once", "remove or rename it")
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return advice that names what was probably meant."""
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else "correct or remove it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steersman.spec.crosschecks import nearest
+from steersman.spec.base import nearest
 from steersman.spec.schema import names_at
 
 if TYPE_CHECKING:

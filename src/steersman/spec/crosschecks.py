@@ -6,11 +6,10 @@ document with several mistakes is told about all of them at once.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from steersman.spec.actions import FIRST_ELIGIBLE, Actions, Choice, Mixed
-from steersman.spec.base import Problem
+from steersman.spec.base import Problem, nearest
 from steersman.spec.expressions import compile_rule
 from steersman.spec.policy import (
     BetaThompsonPolicy,
@@ -40,12 +39,6 @@ def crosscheck(sections: Mapping[str, object]) -> Iterator[Problem]:
             yield from check(*(sections[name] for name in names))
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """Return advice that names what was probably meant."""
-    close = get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else "correct or remove it"
-
-
 def _floor(explore: str, floor: float) -> Iterator[Problem]:
     if explore == "floor" and floor == 0:
         yield Problem(
@@ -64,6 +57,8 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
         yield from _unknown_action(actions, ("policy", "action"), policy.action)
     if isinstance(policy, RulesPolicy):
         yield from _rule_actions(actions, ("policy",), policy)
+    if isinstance(actions, Mixed) != (policy.algorithm == "factored_ts"):
+        yield from _of_another_kind(actions, policy)
     if policy.algorithm.startswith("joint_") and not getattr(actions, "features", ()):
         yield Problem(
             ("policy", "algorithm"),
@@ -72,6 +67,20 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
             "joint policies where actions.features is not empty",
             "name the features under actions, or use lin_ucb or lin_ts",
         )
+
+
+def _of_another_kind(actions: Actions, policy: Policy) -> Iterator[Problem]:
+    """Yield that a policy is not for actions of this kind; fixed and rules are for all."""
+    if policy.algorithm in {"fixed", "rules"}:
+        return
+    mixed = isinstance(actions, Mixed)
+    yield Problem(
+        ("policy", "algorithm"),
+        f"this policy does not choose among {actions.kind} actions",
+        policy.algorithm,
+        "factored_ts, fixed or rules" if mixed else "any other; factored_ts is for mixed actions",
+        "name another policy, or declare actions of another kind",
+    )
 
 
 def _fallback_actions(actions: Actions, fallback: RuleList) -> Iterator[Problem]:
@@ -101,16 +110,15 @@ def _configuration(actions: Mixed, path: Path, action: Target) -> Iterator[Probl
         allowed = f"a value for each part: {parts}"
         yield Problem(path, "not a mixed action", action, allowed, "write part: value pairs")
         return
-    for name in sorted(set(action) - set(actions.parts)):
-        known = list(actions.parts)
-        advice = nearest(name, known)
-        yield Problem((*path, name), "unknown part", action[name], ", ".join(known), advice)
-    for name, part in actions.parts.items():
-        if name not in action:
-            yield Problem(path, f"no value for part {name}", action, part.allowed, "add it")
-        elif not part.holds(action[name]):
-            got = action[name]
-            yield Problem((*path, name), "not a value of this part", got, part.allowed, "change it")
+    wrong = list(actions.wrong_values(action))
+    yield from (problem._replace(path=(*path, *problem.path)) for problem in wrong)
+    missing = [name for name in actions.parts if name not in action]
+    for name in missing:
+        yield Problem(
+            path, f"no value for part {name}", action, actions.parts[name].allowed, "add it"
+        )
+    if not wrong and not missing and actions.name_of(action) not in actions.names:
+        yield Problem(path, "a barred configuration", action, "one that may be chosen", "change it")
 
 
 def _policy_names(context: Context, policy: Policy) -> Iterator[Problem]:

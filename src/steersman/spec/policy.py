@@ -153,6 +153,32 @@ class JointLinTSPolicy(Declared):
     """Seed of the draws."""
 
 
+class FactoredTSPolicy(Declared):
+    """One Bayesian regression over the parts of mixed actions; seeded draws are the choice.
+
+    What one value of a part does is learned wherever it stands, so a configuration that was never
+    tried is judged by its parts.
+    """
+
+    algorithm: Literal["factored_ts"]
+    """Which policy this is."""
+    contextual: bool = False
+    """Whether what a part does may depend on the context."""
+    pairs: bool = True
+    """Whether what a part does may depend on every other part."""
+    prior_var: Positive = 0.01
+    """Variance of what one part does before anything is seen; of a pair it is a third of that, of
+    the level of all together 25 times."""
+    noise_var: Positive = 0.1
+    """Variance of a reward around its mean."""
+    draws: Annotated[int, Field(ge=1, le=1_000)] = 64
+    """Posterior draws per decision; their frequencies are the distribution."""
+    forget: Forget = 1.0
+    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    seed: Seed = 0
+    """Seed of the draws."""
+
+
 Policy = Annotated[
     LinUCBPolicy
     | BoundedLinUCBPolicy
@@ -163,6 +189,7 @@ Policy = Annotated[
     | FixedPolicy
     | RulesPolicy
     | JointSquareCBPolicy
-    | JointLinTSPolicy,
+    | JointLinTSPolicy
+    | FactoredTSPolicy,
     Field(discriminator="algorithm"),
 ]

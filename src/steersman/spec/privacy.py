@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from steersman.spec.base import Declared, Identifiers, Problem, repeated
-from steersman.spec.crosschecks import nearest
+from steersman.spec.base import Declared, Identifiers, Problem, nearest, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from steersman.spec.actions import out_of_order
-from steersman.spec.base import Declared, Fraction, Identifier, Problem
+from steersman.spec.base import Declared, Fraction, Identifier, Problem, out_of_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,7 @@ import asyncpg
 
 from steersman.errors import InputError, StoreError
 from steersman.spec import Choice
-from steersman.spec.base import Problem
-from steersman.spec.crosschecks import nearest
+from steersman.spec.base import Problem, nearest
 from steersman.store.database import as_tenant
 from steersman.store.decisions import log_decisions
 from steersman.store.events import log_events

@@ -1,0 +1,110 @@
+"""Actions that are configurations: named by the JSON of their parts, and by some of these parts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import ActionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Mask = NDArray[np.bool_]
+
+_MOST_KEPT = 256
+
+
+def are_configurations(names: Sequence[str]) -> bool:
+    """Return whether actions are named as configurations are.
+
+    Args:
+        names: of all actions.
+
+    >>> are_configurations(['{"k":3}']), are_configurations(["small", "large"])
+    (True, False)
+    """
+    return bool(names) and names[0].startswith("{")
+
+
+class Configurations:
+    """Finds the configurations that have some values.
+
+    Args:
+        names: of all, each the JSON of the same parts.
+
+    >>> every = Configurations(['{"k":3,"on":false}', '{"k":3,"on":true}', '{"k":4,"on":true}'])
+    >>> every.with_values('{"on":true}').tolist()
+    [False, True, True]
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        parsed = [json.loads(name) for name in names]
+        self._places: dict[str, dict[str, NDArray[np.intp]]] = {}
+        for part in parsed[0]:
+            places: dict[str, list[int]] = {}
+            for place, values in enumerate(parsed):
+                places.setdefault(_text(values[part]), []).append(place)
+            self._places[part] = {text: np.array(found, np.intp) for text, found in places.items()}
+        self._count = len(parsed)
+        self._kept: dict[str, Mask] = {}
+
+    def with_values(self, name: str) -> Mask:
+        """Return which configurations have the values that a name gives.
+
+        Args:
+            name: JSON of some parts, such as ``{"rerank":false}``.
+
+        Returns:
+            (K,) bool, not to be written to.
+
+        Raises:
+            ActionError: no such name, part or value, or no configuration that has all of them.
+        """
+        found = self._kept.get(name)
+        if found is None:
+            found = self._find(name)
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[name] = found
+        return found
+
+    def _find(self, name: str) -> Mask:
+        try:
+            wanted: Any = json.loads(name)
+        except (ValueError, RecursionError):
+            wanted = None
+        if not isinstance(wanted, dict) or not wanted:
+            raise ActionError(
+                f"unknown action {name!r:.120}; allowed is the JSON of some of the parts "
+                f'{", ".join(self._places)}, such as {{"{next(iter(self._places))}": …}}'
+            )
+        mask = np.ones(self._count, dtype=np.bool_)
+        for part, value in wanted.items():
+            mask &= self._having(part, value)
+        if not mask.any():
+            raise ActionError(f"no configuration may be chosen that has {name:.200}")
+        return mask
+
+    def _having(self, part: str, value: Any) -> Mask:
+        values = self._places.get(part)
+        if values is None:
+            known = ", ".join(self._places)
+            raise ActionError(f"unknown part {part!r:.80}; allowed are {known}")
+        places = values.get(_text(value))
+        if places is None:
+            known = ", ".join(list(values)[:40])
+            raise ActionError(f"{part} is {value!r:.80}; allowed are {known}")
+        mask = np.zeros(self._count, dtype=np.bool_)
+        mask[places] = True
+        return mask
+
+
+def _text(value: Any) -> str:
+    """Return a value so that 1 and 1.0 are the same and true is not."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return repr(float(value)) if number else json.dumps(value)

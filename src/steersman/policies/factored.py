@@ -1,0 +1,231 @@
+"""Thompson sampling over mixed actions: one linear model of the parts and their pairs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError, StateError
+from steersman.policies import inputs
+from steersman.policies.joint import root
+from steersman.policies.linear import LinearPolicy
+from steersman.policies.part_features import part_features, space_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies.states import Sums
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+_MOST_WEIGHTS = 2_048
+_MOST_KEPT = 64
+
+
+class FactoredTS(LinearPolicy):
+    """Thompson sampling on one linear model of what parts and pairs of parts do.
+
+    What a value does is learned wherever it stands, so configurations that were never tried are
+    judged by their parts. Weight vectors are drawn from the posterior with a seed that depends on
+    the updates learned; how often a configuration is the best of a draw, mixed with the floor, *is*
+    the distribution: a mass for every combination, so the propensity is that of the joint action.
+
+    Args:
+        actions: () or the names of all configurations of ``space``.
+        space: the mixed actions, as they are declared: ``kind``, ``parts``, ``barred``.
+        dim: number of context features that what a part does may depend on; None: it does not.
+        prior_var: variance of what one part does beforehand, in [1e-9, 1e9].
+        pairs: whether what a part does may depend on every other part.
+        noise_var: variance of a reward around its mean, in [1e-9, 1e9].
+        draws: M in [1, 1000]; the distribution has steps of 1/M.
+        floor: total mass in [0, 1) spread evenly over the eligible configurations.
+        forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
+            buckets, per update).
+        seed: of the draws.
+
+    Raises:
+        InputError: an argument out of range, actions that are not those of the space, or more than
+            2,048 weights.
+
+    >>> parts = {"k": {"type": "integer", "low": 1, "high": 4}, "rerank": {"type": "boolean"}}
+    >>> policy = FactoredTS(space={"kind": "mixed", "parts": parts}, noise_var=0.01)
+    >>> for name in ('{"k":1,"rerank":true}', '{"k":4,"rerank":false}') * 20:
+    ...     policy.learn(None, name, float("true" in name))
+    >>> likely = policy.distribution(None, eligible=['{"k":2}'])
+    >>> policy.actions[int(likely.argmax())]  # which was never tried
+    '{"k":2,"rerank":true}'
+
+    Source:
+        Russo, Van Roy, Kazerouni, Osband, Wen (2018), "A Tutorial on Thompson Sampling", section 4,
+        with the frequencies of seeded draws as the distribution.
+    """
+
+    algorithm = "factored_ts"
+
+    def __init__(
+        self,
+        actions: Sequence[str] = (),
+        *,
+        space: Mapping[str, Any],
+        dim: int | None = None,
+        prior_var: float = 0.01,
+        pairs: bool = True,
+        noise_var: float = 0.1,
+        draws: int = 64,
+        floor: float = 0.0,
+        forget: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.space = json.loads(json.dumps(dict(space), sort_keys=True))
+        self.contextual = dim is not None
+        self.context_dim = 1 if dim is None else inputs.whole("dim", dim, 1, 16_384)
+        self.prior_var = inputs.parameter("prior_var", prior_var, 1e-9, 1e9)
+        self.pairs = bool(pairs)
+        self.noise_var = inputs.parameter("noise_var", noise_var, 1e-9, 1e9)
+        self.draws = inputs.whole("draws", draws, 1, 1_000)
+        self.seed = inputs.whole("seed", seed, 0, 2**63)
+        key = json.dumps(self.space)
+        self._rows, self._alone = part_features(key, self.pairs, self.prior_var)
+        names = space_of(key).names
+        if actions and tuple(actions) != names:
+            raise InputError(f"actions are not the {len(names):,} of the space; leave them out")
+        super().__init__(
+            names,
+            self._weights_wanted(dim),
+            prior_precision=1.0,
+            noise_var=self.noise_var,
+            floor=floor,
+            forget=forget,
+            shared=True,
+        )
+        self._drawn: tuple[int, Floats] | None = None
+        self._kept: dict[tuple[bytes, bytes], tuple[Floats, Floats]] = {}
+
+    def _weights_wanted(self, dim: int | None) -> int:
+        found: int = self._rows.shape[1] + (dim or 0) * self._alone
+        if found > _MOST_WEIGHTS:
+            raise InputError(
+                f"{self._rows.shape[1]} features and {self._alone} that depend on {dim} of the "
+                f"context make {found:,} weights; allowed are {_MOST_WEIGHTS:,}: declare a smaller "
+                "context.dim, fewer categorical values, or contextual: false"
+            )
+        return found
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
+        self._no_features(features)
+        seen = inputs.vector(x, self.context_dim) if self.contextual else np.zeros(0)
+        weights = self._weights()
+        key = seen.tobytes(), b"" if mask is None else mask.tobytes()
+        if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = self._frequencies(seen, mask, weights)
+        scores, distribution = self._kept[key]
+        return scores.copy(), distribution.copy()
+
+    def _frequencies(self, x: Floats, mask: Mask | None, weights: Floats) -> tuple[Floats, Floats]:
+        """Return posterior means, and how often each eligible configuration is a draw's best."""
+        scores = self._rows @ self._of_configurations(x, self._arms.theta[0][:, None])[:, 0]
+        places = np.arange(len(self._rows)) if mask is None else np.flatnonzero(mask)
+        rows = self._rows if mask is None else self._rows[places]
+        sampled = self._of_configurations(x, weights).T @ rows.T
+        draw, place = np.nonzero(sampled >= sampled.max(axis=1, keepdims=True) - 1e-12)
+        shares = 1.0 / np.bincount(draw)[draw]  # ties share a draw
+        distribution = np.bincount(places[place], weights=shares, minlength=len(self._rows))
+        return scores, distribution / self.draws
+
+    def _of_configurations(self, x: Floats, weights: Floats) -> Floats:
+        """Return (P, M) the weights of a configuration's features in a context."""
+        count = self._rows.shape[1]
+        found = weights[:count].copy()
+        if len(x):
+            inner = weights[count:].reshape(len(x), self._alone, -1)
+            found[1 : 1 + self._alone] += np.tensordot(x, inner, axes=1)
+        return found
+
+    def _weights(self) -> Floats:
+        """Return (weights, M) posterior draws; the same for the same state."""
+        version = self._arms.version
+        theta = self._arms.theta[0]
+        if self._drawn is None or self._drawn[0] != version:
+            rng = np.random.default_rng([self.seed, self.updates])
+            standard = rng.standard_normal((self.dim, self.draws))
+            self._drawn = version, theta[:, None] + root(self._arms.covariance(0)) @ standard
+            self._kept.clear()
+        return self._drawn[1]
+
+    # -- learning: what is summed is a row of the configuration, in its context -------------------
+
+    def _row(self, x: Any, index: int) -> Floats:
+        row: Floats = self._rows[index]
+        if not self.contextual:
+            return row
+        seen = inputs.vector(x, self.context_dim)
+        return np.concatenate([row, np.outer(seen, row[1 : 1 + self._alone]).ravel()])
+
+    def _learn(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        super()._learn(self._row(x, index), index, reward, weight, bucket)
+
+    def _learn_batch(
+        self,
+        rows: Any,
+        indexes: NDArray[np.intp],
+        rewards: Any,
+        weights: Floats,
+        buckets: Sequence[int] | None,
+    ) -> None:
+        made = [self._row(x, int(index)) for x, index in zip(rows, indexes, strict=True)]
+        super()._learn_batch(np.array(made), indexes, rewards, weights, buckets)
+
+    def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:
+        super()._revise(self._row(x, index), index, change, weight, bucket)
+
+    def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        super()._withdraw(self._row(x, index), index, reward, weight, bucket)
+
+    def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> None:
+        """Refuse: the configurations are those of the space."""
+        raise InputError(f"{name!r:.200} cannot be added: declare other parts or values instead")
+
+    def remove_action(self, name: str) -> None:
+        """Refuse: the configurations are those of the space."""
+        raise InputError(f"{name!r:.200} cannot be removed: bar it where the parts are declared")
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def _meta(self) -> dict[str, Any]:
+        meta = super()._meta()
+        # The space says them all in a hundredth of the room.
+        return {**meta, "config": {**meta["config"], "actions": []}}
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "space": self.space,
+            "dim": self.context_dim if self.contextual else None,
+            "prior_var": self.prior_var,
+            "pairs": self.pairs,
+            "noise_var": self.noise_var,
+            "draws": self.draws,
+            "forget": self.forget,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
+        """Refuse a header whose space is larger than the arrays, before memory is taken."""
+        plays, gram = sums.get("plays", np.zeros(0)), sums.get("gram", np.zeros(0))
+        try:
+            fits = plays.shape == (len(space_of(json.dumps(config["space"])).configurations),)
+        except (InputError, KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the state has no space of mixed actions: {error!r:.200}") from error
+        dim = config.get("dim")
+        small = dim is None or (isinstance(dim, int) and gram.size >= dim * (dim + 1) // 2)
+        if not fits or not small:
+            raise StateError("the state's 'plays' or 'gram' do not fit the space that it names")

@@ -1,0 +1,209 @@
+"""Mixed actions: one model of the parts decides among all configurations."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from steersman.errors import ActionError, InputError, StateError
+from steersman.policies import FactoredTS, Fixed, Rules, build, load_policy
+from steersman.policies.part_features import part_features
+from steersman.spec import FactoredTSPolicy, FixedPolicy, Mixed, RulesPolicy
+from steersman.testing import check_policy
+
+PARTS = {
+    "k": {"type": "integer", "low": 1, "high": 8, "scale": "log"},
+    "rerank": {"type": "boolean"},
+    "variant": {"type": "categorical", "values": ["bm25", "dense", "hybrid"]},
+    "weight": {"type": "real", "low": 0.0, "high": 1.0, "points": 5},
+}
+SPACE = {"kind": "mixed", "parts": PARTS}
+SMALL = {"kind": "mixed", "parts": {name: PARTS[name] for name in ("rerank", "variant")}}
+MIXED = Mixed.model_validate_json(json.dumps(SPACE))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"floor": 0.1},
+        {"floor": 0.1, "pairs": False, "forget": 0.9},
+        {"dim": 3, "floor": 0.05},
+        {"dim": 3, "forget": 0.97},
+    ],
+)
+def test_contract(more):
+    check_policy(FactoredTS(space=SMALL, **more))
+
+
+def test_contract_where_some_are_barred():
+    check_policy(FactoredTS(space={**SMALL, "barred": [{"variant": "dense"}]}, floor=0.2))
+
+
+def test_the_model_is_the_regression_written_out():
+    rng = np.random.default_rng(0)
+    policy = FactoredTS(space=SPACE, dim=2, noise_var=0.05)
+    rows, alone = part_features(json.dumps(SPACE, sort_keys=True), pairs=True, prior_var=0.01)
+    design, rewards = [], []
+    for _ in range(50):
+        x, place = rng.normal(size=2), int(rng.integers(len(policy.actions)))
+        own = rows[place, 1 : 1 + alone]
+        design.append(np.concatenate([rows[place], x[0] * own, x[1] * own]))
+        rewards.append(float(rng.random()))
+        policy.learn(x, policy.actions[place], rewards[-1])
+    z, r = np.array(design), np.array(rewards)
+    theta = np.linalg.solve(z.T @ z / 0.05 + np.eye(z.shape[1]), z.T @ r / 0.05)
+    x = np.array([0.3, -0.2])
+    own = rows[:, 1 : 1 + alone]
+    wanted = np.concatenate([rows, 0.3 * own, -0.2 * own], axis=1) @ theta
+    choice = policy.decide(x, rng=rng)
+    assert np.allclose(choice.scores, wanted, atol=1e-9)
+
+
+def test_frequencies_are_those_of_the_posterior():
+    """Against draws of another generator: four thousand of them."""
+    policy = FactoredTS(space=SMALL, draws=1000, seed=3)
+    for place, name in enumerate(policy.actions * 3):
+        policy.learn(None, name, 0.3 + 0.05 * (place % 6))
+    rows, _ = part_features(json.dumps(SMALL, sort_keys=True), pairs=True, prior_var=0.01)
+    arms = policy._arms
+    rng = np.random.default_rng(99)
+    drawn = rng.multivariate_normal(arms.theta[0], arms.covariance(0), size=4000)
+    shares = np.bincount((drawn @ rows.T).argmax(axis=1), minlength=6) / 4000
+    assert np.abs(policy.distribution(None) - shares).max() < 0.06
+
+
+def test_it_finds_a_configuration_that_was_never_tried():
+    """What is best of each part was seen, never together."""
+    policy = FactoredTS(space=SPACE, noise_var=0.01, floor=0.02)
+    rng = np.random.default_rng(1)
+    tried = set()
+    for _ in range(300):
+        values = json.loads(policy.actions[rng.integers(len(policy.actions))])
+        if values["variant"] == "hybrid" and values["k"] >= 4:
+            continue
+        tried.add(json.dumps(values))
+        worth = 0.1 * (values["variant"] == "hybrid") + 0.1 * np.log2(values["k"])
+        policy.learn(None, MIXED.name_of(values), 0.2 + worth + rng.normal(0, 0.02))
+    likely = json.loads(policy.actions[int(policy.decide(None, rng=rng).scores.argmax())])
+    assert (likely["variant"], likely["k"] >= 6) == ("hybrid", True)
+    assert json.dumps(likely) not in tried
+
+
+def test_what_a_part_does_may_depend_on_the_context():
+    policy = FactoredTS(space=SMALL, dim=2, noise_var=0.01, prior_var=0.1)
+    for x, good in (([1.0, 0.0], "bm25"), ([0.0, 1.0], "dense")):
+        for name in policy.actions * 5:
+            policy.learn(x, name, float(json.loads(name)["variant"] == good))
+    for x, good in (([1.0, 0.0], "bm25"), ([0.0, 1.0], "dense")):
+        mass = policy.distribution(x)
+        having = sum(p for p, name in zip(mass, policy.actions, strict=True) if good in name)
+        assert having > 0.95
+
+
+def test_some_parts_name_all_configurations_that_have_them():
+    policy = FactoredTS(space=SPACE, floor=0.1)
+    mass = policy.distribution(None, eligible=['{"variant":"bm25","rerank":false}', '{"k":8}'])
+    allowed = [
+        ("bm25" in name and '"rerank":false' in name) or json.loads(name)["k"] == 8
+        for name in policy.actions
+    ]
+    assert ((mass > 0) == allowed).all()
+    assert mass[allowed].min() >= 0.1 / sum(allowed) - 1e-12
+    one = MIXED.name_of({"k": 3, "rerank": True, "variant": "dense", "weight": 0.25})
+    assert policy.distribution(None, eligible=[one]).max() == 1.0
+    # 1 is 1.0, and neither is true.
+    assert policy.distribution(None, eligible=['{"weight":1}']).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hybrid", "allowed is the JSON of some of the parts k, rerank, variant, weight"),
+        ("{", "unknown action"),
+        ("{}", "unknown action"),
+        ('{"reranks":true}', "unknown part 'reranks'"),
+        ('{"rerank":1}', "rerank is 1; allowed are false, true"),
+        ('{"k":true}', "k is True"),
+        ('{"k":9}', "k is 9; allowed are 1.0"),
+        ('{"weight":0.3}', "weight is 0.3"),
+    ],
+)
+def test_names_that_name_no_configuration(name, message):
+    policy = Fixed(MIXED.names, MIXED.names[0])
+    with pytest.raises(ActionError, match=message):
+        policy.distribution(None, eligible=[name])
+
+
+def test_what_is_barred_cannot_be_chosen_nor_named():
+    barred = Mixed.model_validate_json(json.dumps({**SPACE, "barred": [{"variant": "dense"}]}))
+    declared = FactoredTSPolicy(algorithm="factored_ts")
+    policy = build(declared, barred.names, dim=4, floor=0.3, mixed=barred)
+    assert not any("dense" in name for name in policy.actions)
+    with pytest.raises(ActionError, match="variant is 'dense'"):
+        policy.distribution(None, eligible=['{"variant":"dense"}'])
+
+
+def test_fixed_and_rules_choose_configurations():
+    one = {"k": 2, "rerank": False, "variant": "bm25", "weight": 0}
+    other = {**one, "variant": "hybrid", "weight": 0.5}
+    declared = FixedPolicy(algorithm="fixed", action=one)
+    fixed = build(declared, MIXED.names, dim=1, floor=0.0, mixed=MIXED)
+    assert isinstance(fixed, Fixed)
+    assert fixed.action == '{"k":2,"rerank":false,"variant":"bm25","weight":0.0}'
+    ruled = RulesPolicy.model_validate(
+        {"algorithm": "rules", "rules": [{"when": "hard", "action": other}], "otherwise": one}
+    )
+    rules = build(ruled, MIXED.names, dim=1, floor=0.0, mixed=MIXED)
+    assert isinstance(rules, Rules)
+    drawn = rules.decide({"hard": True}, rng=np.random.default_rng(0))
+    assert (drawn.action, drawn.propensity) == (MIXED.name_of(other), 1.0)
+
+
+def test_states_say_the_space_and_not_every_name():
+    policy = FactoredTS(space=SPACE, dim=2, floor=0.1)
+    policy.learn([0.1, 0.2], policy.actions[7], 0.5)
+    state = policy.state()
+    assert state["meta"].nbytes < 1000
+    twin = load_policy(state)
+    assert twin.actions == policy.actions
+    assert (twin.distribution([1.0, 0.0]) == policy.distribution([1.0, 0.0])).all()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"high":8', '"high":80'),
+        ('"high":8', '"high":10000000'),
+        ('"kind":"mixed"', '"kind":"choice"'),
+        ('"dim":2', '"dim":1000'),
+        ('"points":5', '"points":1'),
+        ('"actions":[]', '"actions":["x"]'),
+    ],
+)
+def test_states_that_do_not_fit_their_space(before, after):
+    state = FactoredTS(space=SPACE, dim=2).state()
+    text = state["meta"].tobytes().decode()
+    assert before in text
+    changed = np.frombuffer(text.replace(before, after).encode(), np.uint8)
+    with pytest.raises(StateError):
+        load_policy({**state, "meta": changed})
+
+
+def test_spaces_that_are_too_large():
+    values = [f"v{n}" for n in range(600)]
+    wide = {"kind": "mixed", "parts": {"v": {"type": "categorical", "values": values}}}
+    with pytest.raises(InputError, match="600 features; allowed are 512"):
+        FactoredTS(space=wide)
+    with pytest.raises(InputError, match="weights; allowed are 2,048"):
+        FactoredTS(space=SPACE, dim=500)
+    with pytest.raises(InputError, match="none of mixed actions"):
+        FactoredTS(space={"kind": "mixed", "parts": {}})
+    with pytest.raises(InputError, match="not the 240 of the space"):
+        FactoredTS(["a"], space=SPACE)
+    with pytest.raises(InputError, match="cannot be added"):
+        FactoredTS(space=SPACE).add_action("x")
+    with pytest.raises(InputError, match="cannot be removed"):
+        FactoredTS(space=SPACE).remove_action("x")

@@ -1,0 +1,94 @@
+"""Mixed actions as they are declared: grids, names, what is barred; mistakes at their line."""
+
+from __future__ import annotations
+
+import pytest
+
+from steersman.errors import SpecError
+from steersman.spec import RealPart, configuration_name, loads
+
+TUNER = """\
+format: 1
+skill: rag
+decision: retrieval
+actions:
+  kind: mixed
+  parts:
+    variant: {type: categorical, values: [bm25, dense, hybrid]}
+    k: {type: integer, low: 3, high: 32, scale: log}
+    rerank: {type: boolean}
+    weight: {type: real, low: 0, high: 1}
+  barred: [{variant: dense, rerank: true}]
+policy: {algorithm: factored_ts}
+floor: 0.05
+fallback: {otherwise: {variant: bm25, k: 3, rerank: true, weight: 0}}
+reward: {terms: {quality: {weight: 1.0}}}
+"""
+
+
+def test_every_combination_is_an_action_but_for_those_barred():
+    actions = loads(TUNER).actions
+    assert len(actions.names) == (3 * 2 - 1) * 30 * 21 == len(set(actions.names))
+    assert actions.names[0] == '{"k":3,"rerank":false,"variant":"bm25","weight":0.0}'
+    assert not any('"rerank":true,"variant":"dense"' in name for name in actions.names)
+    assert len(actions.marginals) == 3 + 30 + 2 + 21
+    assert actions.marginals[28:34] == (
+        *("k=31", "k=32", "rerank=false", "rerank=true", "variant=bm25", "variant=dense"),
+    )
+
+
+def test_names_do_not_depend_on_how_values_are_written():
+    point = loads(TUNER)
+    assert point.actions.name_of(point.fallback.otherwise) in point.actions.names
+    assert configuration_name({"b": 1.0, "a": "é"}) == '{"a":"é","b":1.0}'
+
+
+def test_grids_are_even_on_their_scale_and_reach_both_ends():
+    assert loads(TUNER).actions.parts["weight"].grid[:4] == (0.0, 0.05, 0.1, 0.15)
+    grid = RealPart(type="real", low=0.001, high=1.0, points=4, scale="log").grid
+    assert grid == (0.001, 0.01, 0.1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("weight: 0}", "weight: 0.33}", ":14: fallback.otherwise.weight: not a value of this part"),
+        ("weight: 0}", "weight: 0.33}", "got 0.33; allowed 0.0 to 1.0 in 20 even steps"),
+        ("weight: 0}", "weight: true}", ":14: fallback.otherwise.weight"),
+        ("bm25, k: 3, r", "dense, k: 3, r", ":14: fallback.otherwise: a barred configuration"),
+        ("k: 3, rerank", "k: 33, rerank", "got 33; allowed 3 to 32"),
+        (", k: 3, ", ", ", ":14: fallback.otherwise: no value for part k"),
+        ("high: 32", "high: 3200", ":6: actions.parts: 402,948 combinations"),
+        ("high: 32", "high: 3200", "allowed 10,000 or fewer"),
+        ("rerank: true}]", "reranks: true}]", "unknown part; got True; allowed variant, k, rerank"),
+        ("rerank: true}]", "reranks: true}]", ":11: actions.barred[0].reranks"),
+        ("barred: [{variant: dense, ", "barred: [{rerank: false}, {", "barred: nothing is left"),
+        ("low: 3, ", "low: 0, ", ":8: actions.parts.k.low: has no logarithm; got 0"),
+        ("factored_ts", "lin_ts", ":12: policy.algorithm: this policy does not choose among mixed"),
+        ("factored_ts", "lin_ts", "allowed factored_ts, fixed or rules"),
+        ("factored_ts", "factored_ts, draws: 0", ":12: policy.draws"),
+        ("high: 1}", "high: 1, points: 1}", ":10: actions.parts.weight.points"),
+        ("low: 0, high: 1}", "low: 1, high: 1.000000000000001}", "points of the grid are the same"),
+    ],
+)
+def test_mistakes_are_told_where_they_stand(before, after, told):
+    assert before in TUNER
+    with pytest.raises(SpecError) as refused:
+        loads(TUNER.replace(before, after), source="tuner.yaml")
+    assert told in str(refused.value)
+    assert str(refused.value).startswith("tuner.yaml:")
+
+
+def test_a_policy_of_mixed_actions_is_for_no_others():
+    text = TUNER[: TUNER.index("actions:")] + TUNER[TUNER.index("policy:") :]
+    text += "actions: {kind: choice, names: [a, b]}\n"
+    text = text.replace("otherwise: {variant: bm25, k: 3, rerank: true, weight: 0}", "otherwise: a")
+    with pytest.raises(SpecError, match="does not choose among choice actions; got 'factored_ts'"):
+        loads(text)
+
+
+def test_what_is_served_must_be_on_the_grid():
+    fixed = "fixed, action: {variant: bm25, k: 3, rerank: true, weight: 0.05}"
+    assert loads(TUNER.replace("factored_ts", fixed)).policy.action["weight"] == 0.05
+    with pytest.raises(SpecError, match=r"policy.action.weight: not a value"):
+        loads(TUNER.replace("factored_ts", fixed.replace("0.05", "0.06")))
