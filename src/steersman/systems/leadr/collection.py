@@ -85,11 +85,13 @@ class Collection:
             if size is not None and len(size) != len(passages):
                 raise InputError(f"{len(size)} {name} for {len(passages)} passages; give each one")
         self._index = None if self.vectors is None else ExactIndex(self.vectors)
-        self._words = Bm25(texts, k1=_K1, stem=stem, query_terms=query_terms)
+        self._words: Bm25 | None = Bm25(texts, k1=_K1, stem=stem, query_terms=query_terms)
         self.tokens = np.array([count_tokens(text) for text in texts], np.int64)
         self.places_in_document = np.array([passage.chunk for passage in passages], np.float64)
         self.terms = Terms(texts)
         self.title_terms = Terms((one.title for one in self.candidates), self.terms.numbers)
+        sizes = [len(self.title_terms.of(one.position)) for one in self.candidates]
+        self.title_sizes = np.maximum(np.array(sizes, np.int64), 1)
 
     @classmethod
     def of_texts(cls, rows: Iterable[tuple[str, str, str]], **given: object) -> Collection:
@@ -105,6 +107,10 @@ class Collection:
             lineage = Lineage(document.sha256, 0, len(text), chunker="whole")
             passages.append(Passage(name, 0, text, title, lineage=lineage))
         return cls(passages, **given)  # type: ignore[arg-type]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the engines behind: a copy in another process selects, and retrieves nothing."""
+        return self.__dict__ | {"embedder": None, "_index": None, "_words": None}
 
     def __len__(self) -> int:
         """Return how many passages there are."""
@@ -135,6 +141,8 @@ class Collection:
         Args:
             text: what is searched for.
         """
+        if self._words is None:
+            raise InputError("this collection is a copy without its engines; retrieve where it is")
         lexical = self._words.scores(text)
         known = self.terms.known(query_terms(text))
         if self.embedder is None or self._index is None:

@@ -16,7 +16,7 @@ from steersman.retrieval.linking import TITLE
 from steersman.retrieval.ranked import Ranked, best
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _ENGINES = 100
+NAMES, SHARES = 1, 2
+"""Bits of `Pool.led`: the text names the other's title; both name something rare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Pool:
         tokens: (n,) tokens of each.
         covered: (n, q) which of the query's terms each has.
         in_title: (n, q) which of them its title has.
+        led: (n, n) which candidate leads to which: bit 1, it names the other's title; bit 2, both
+            name the same thing.
     """
 
     question: Question
@@ -100,6 +104,7 @@ class Pool:
     tokens: NDArray[np.int64]
     covered: NDArray[np.bool_]
     in_title: NDArray[np.bool_]
+    led: NDArray[np.uint8]
 
     @classmethod
     def retrieved(cls, collection: Collection, question: Question, query: Query, size: int) -> Self:
@@ -118,7 +123,7 @@ class Pool:
             found = convex(found, Ranked(near, collection.vectors[near] @ query.vector))
         positions = found.first(size).positions
         pool = cls._of(collection, question, query, positions)
-        return pool._ranked() if len(positions) else pool
+        return pool.ranked() if len(positions) else pool
 
     @classmethod
     def _of(
@@ -144,6 +149,7 @@ class Pool:
             tokens=collection.tokens[positions],
             covered=collection.terms.among(query.terms, positions),
             in_title=collection.title_terms.among(query.terms, positions),
+            led=_led(collection, positions),
         )
 
     def __len__(self) -> int:
@@ -155,6 +161,11 @@ class Pool:
         """(n, size) rows of length one; None without an embedder."""
         rows = self.collection.vectors
         return None if rows is None else rows[self.positions]
+
+    @property
+    def title_sizes(self) -> NDArray[np.int64]:
+        """(n,) stems of each title, at least 1."""
+        return self.collection.title_sizes[self.positions]
 
     @property
     def rarity(self) -> Floats:
@@ -204,22 +215,6 @@ class Pool:
         )
         return self._with(rows)
 
-    def led_to(self, places: Sequence[int], kind: int | None = None) -> NDArray[np.bool_]:
-        """Return which candidates some others lead to.
-
-        Args:
-            places: of the others.
-            kind: of links; None: any.
-
-        Returns:
-            (n,).
-        """
-        targets = []
-        for place in places:
-            found, kinds = self.collection.links.of(int(self.positions[place]))
-            targets.append(found if kind is None else found[kinds == kind])
-        return np.isin(self.positions, np.concatenate(targets)) if targets else self.hops < 0
-
     def _with(self, rows: Pool) -> Self:
         first = int(np.count_nonzero(self.hops == 0))
         fused = self._fuse(rows.lexical, rows.dense, first)
@@ -238,7 +233,8 @@ class Pool:
                 "tokens", "covered", "in_title",
             )
         }  # fmt: skip
-        return replace(self, candidates=self.candidates + rows.candidates, **joined)
+        led = _led(self.collection, joined["positions"])
+        return replace(self, candidates=self.candidates + rows.candidates, led=led, **joined)
 
     def _scores(self) -> tuple[Floats, Floats, Floats]:
         return self.lexical, self.dense, self.fused
@@ -253,7 +249,8 @@ class Pool:
         fused: Floats = 0.5 * parts[0] + 0.5 * parts[1]
         return fused
 
-    def _ranked(self) -> Self:
+    def ranked(self) -> Self:
+        """Return it with fused scores and ranks, all of it taken for what was retrieved."""
         fused = self._fuse(self.lexical, self.dense, len(self))
         ranks = np.stack(
             [np.argsort(np.argsort(-one, kind="stable")) for one in (self.lexical, self.dense)]
@@ -261,3 +258,22 @@ class Pool:
             axis=1,
         )
         return replace(self, fused=fused, ranks=ranks)
+
+
+def _led(collection: Collection, positions: NDArray[np.intp]) -> NDArray[np.uint8]:
+    """Return (n, n) bits of the links among some passages."""
+    links = collection.links
+    starts, ends = links.starts[positions], links.starts[positions + 1]
+    counts = ends - starts
+    found = np.zeros((len(positions), len(positions)), np.uint8)
+    if not counts.sum():
+        return found
+    owner = np.repeat(np.arange(len(positions)), counts)
+    flat = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts) + starts[owner]
+    order = np.argsort(positions)
+    slot = np.minimum(np.searchsorted(positions, links.targets[flat], sorter=order), len(order) - 1)
+    place = order[slot]
+    hit = positions[place] == links.targets[flat]
+    bits = np.where(links.kinds[flat] == TITLE, NAMES, SHARES).astype(np.uint8)
+    np.bitwise_or.at(found, (owner[hit], place[hit]), bits[hit])
+    return found

@@ -1,0 +1,58 @@
+"""Learning to select, one after the other: clones, RAFT and PPO over sequences of choices.
+
+Trees need the extra ``evidence`` to grow, networks and PPO the extra ``rl`` to train (they are in
+the modules ``network`` and ``ppo``); what was learned is arrays, and runs on numpy alone.
+"""
+
+from __future__ import annotations
+
+from steersman.learn.selecting.checkpoints import Checkpoints
+from steersman.learn.selecting.cloning import CloneSettings, clone, visit
+from steersman.learn.selecting.examples import Examples
+from steersman.learn.selecting.raft import (
+    RaftSettings,
+    Round,
+    Trained,
+    TreesOnTop,
+    keep,
+    raft,
+    split,
+)
+from steersman.learn.selecting.task import (
+    Expert,
+    Options,
+    Taken,
+    Task,
+    Walk,
+    choose,
+    stream,
+    walk,
+    walks,
+)
+from steersman.learn.selecting.trees import TreeSettings, grow
+
+__all__ = [
+    "Checkpoints",
+    "CloneSettings",
+    "Examples",
+    "Expert",
+    "Options",
+    "RaftSettings",
+    "Round",
+    "Taken",
+    "Task",
+    "Trained",
+    "TreeSettings",
+    "TreesOnTop",
+    "Walk",
+    "choose",
+    "clone",
+    "grow",
+    "keep",
+    "raft",
+    "split",
+    "stream",
+    "visit",
+    "walk",
+    "walks",
+]

@@ -1,0 +1,102 @@
+"""What training has reached, kept so that a killed run goes on to the very same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from steersman.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Arrays = Mapping[str, NDArray[np.generic]]
+
+_NAME = re.compile(r"round-(\d{6})\.safetensors")
+
+
+class Checkpoints:
+    """A folder with one file for each round that was finished.
+
+    A file is written beside its place and moved there, so a round is there whole or not at all; a
+    run that is killed goes on after the last one. Each round draws from the seed and its own number
+    alone, so what follows is the same as if nobody had killed it.
+
+    Args:
+        folder: made if it is not there.
+        about: what the run was told; another run's folder is refused.
+        kept: files that stay, the newest, ≥ 1.
+
+    Raises:
+        DataError: the folder is of a run that was told otherwise, or cannot be written.
+
+    No doctest: it needs files; ``tests/learn/selecting/test_checkpoints.py`` shows it.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, kept: int = 3) -> None:
+        self.folder, self._kept = folder, max(kept, 1)
+        told = json.dumps(about, sort_keys=True, default=str)
+        file = folder / "run.json"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not file.exists():
+                _write(file, told.encode())
+            before = file.read_text(encoding="utf-8")
+        except OSError as wrong:
+            raise DataError(f"{folder} cannot hold checkpoints: {wrong}; name another") from wrong
+        if before != told:
+            raise DataError(
+                f"{folder} holds checkpoints of a run that was told otherwise: {before:.300} "
+                f"and not {told:.300}; name another folder, or take these away"
+            )
+
+    def save(self, number: int, arrays: Arrays) -> None:
+        """Keep a round.
+
+        Args:
+            number: of the round, from 0.
+            arrays: all that the next one needs.
+        """
+        _write(self.folder / f"round-{number:06}.safetensors", save(dict(arrays)))
+        for old in self.numbers()[: -self._kept]:
+            (self.folder / f"round-{old:06}.safetensors").unlink(missing_ok=True)
+
+    def numbers(self) -> list[int]:
+        """Return the rounds that are there, in rising order."""
+        found = (_NAME.fullmatch(file.name) for file in self.folder.iterdir())
+        return sorted(int(one[1]) for one in found if one)
+
+    def last(self) -> tuple[int, Arrays] | None:
+        """Return the last round that was finished; None: there is none.
+
+        Raises:
+            DataError: its file is damaged.
+        """
+        numbers = self.numbers()
+        if not numbers:
+            return None
+        file = self.folder / f"round-{numbers[-1]:06}.safetensors"
+        try:
+            return numbers[-1], load_file(file)
+        except (SafetensorError, OSError) as wrong:
+            raise DataError(
+                f"{file} cannot be read: {wrong}; take it away to go on from the one before"
+            ) from wrong
+
+
+def _write(file: Path, content: bytes) -> None:
+    beside = file.with_name(file.name + ".new")
+    with beside.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(file)

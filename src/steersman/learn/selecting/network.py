@@ -1,0 +1,341 @@
+"""A network that scores rows and one that values states, trained with torch (extra ``rl``).
+
+The scorer may stand on top of another whose scores it adds to; its last layer then starts at zero,
+so that before any training the policy is exactly the one below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import DataError, InputError
+
+try:
+    import torch
+    from torch import nn
+except ImportError as missing:
+    _MESSAGE = (
+        "networks need the package torch to train; install it with: pip install 'steersman[rl]'"
+    )
+    raise DataError(_MESSAGE) from missing
+
+from steersman.policies.network_scorer import NetworkScorer, SummedScorer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.learn.selecting.examples import Examples
+    from steersman.policies.tree_scorer import Scorer
+
+    Floats = NDArray[np.float64]
+
+NOTHING = -1e30
+"""The score of a place that is there to fill a row: no mass, and no NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """How a network is trained on examples.
+
+    Args:
+        hidden: width of its layers, ≥ 1.
+        layers: hidden ones, 1 to 4.
+        batch: steps in each update, ≥ 1.
+        accumulate: updates' gradients that are added up before one is made, ≥ 1.
+        learning_rate: of Adam after the warm-up, > 0.
+        warm_up: share of the updates over which the rate rises linearly, in [0, 1).
+        updates: at most, ≥ 1.
+        max_norm: longer gradients are cut to this length, > 0.
+        mixed_precision: bfloat16 where the device has it (CUDA); elsewhere it changes nothing.
+        device: ``auto``: CUDA if it is there.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    hidden: int = 64
+    layers: int = 2
+    batch: int = 64
+    accumulate: int = 1
+    learning_rate: float = 3e-5
+    warm_up: float = 0.1
+    updates: int = 20_000
+    max_norm: float = 1.0
+    mixed_precision: bool = True
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "hidden": self.hidden >= 1,
+            "layers": 1 <= self.layers <= 4,
+            "batch": self.batch >= 1,
+            "accumulate": self.accumulate >= 1,
+            "learning_rate": self.learning_rate > 0,
+            "warm_up": 0 <= self.warm_up < 1,
+            "updates": self.updates >= 1,
+            "max_norm": self.max_norm > 0,
+        }
+        wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
+        if wrong:
+            raise InputError(f"{', '.join(wrong)}; see the ranges in NetworkSettings")
+
+
+RAFT_NETWORK = NetworkSettings(batch=32, accumulate=2, learning_rate=2e-5, updates=2_000)
+"""What RAFT trains a network with, round by round."""
+
+
+class RowNetwork(nn.Module):
+    """Rows in, one number each out.
+
+    Args:
+        mean: (columns,) of the rows.
+        scale: (columns,) > 0.
+        hidden: width.
+        layers: hidden ones.
+        generator: draws the first weights.
+        silent: whether the last layer starts at zero.
+
+    No doctest: ``tests/learn/selecting/test_networks.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        mean: Floats,
+        scale: Floats,
+        hidden: int,
+        layers: int,
+        generator: torch.Generator,
+        *,
+        silent: bool = False,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.from_numpy(mean.copy()))
+        self.register_buffer("scale", torch.from_numpy(scale.copy()))
+        widths = [len(mean), *[hidden] * layers, 1]
+        self.layers = nn.ModuleList()
+        for place, (inputs, outputs) in enumerate(pairwise(widths)):
+            layer = nn.Linear(inputs, outputs, dtype=torch.float64)
+            nn.init.orthogonal_(layer.weight, 2**0.5, generator=generator)
+            nn.init.zeros_(layer.bias)
+            if silent and place == layers:
+                nn.init.zeros_(layer.weight)
+            self.layers.append(layer)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return (…,) for rows (…, columns).
+
+        Args:
+            rows: float64.
+        """
+        out = (rows - self.get_buffer("mean")) / self.get_buffer("scale")
+        *hidden, last = self.layers
+        for layer in hidden:
+            out = torch.tanh(layer(out))
+        found: torch.Tensor = last(out).squeeze(-1)
+        return found
+
+    def scorer(self) -> NetworkScorer:
+        """Return the network as arrays.
+
+        Raises:
+            InputError: a weight is not finite.
+        """
+
+        def array(tensor: torch.Tensor) -> Floats:
+            found: Floats = tensor.detach().cpu().numpy().astype(np.float64)
+            return found
+
+        layers = [(array(one.weight), array(one.bias)) for one in self.layers]
+        return NetworkScorer(
+            array(self.get_buffer("mean")), array(self.get_buffer("scale")), layers
+        )
+
+
+def scale_of(rows: Floats) -> tuple[Floats, Floats]:
+    """Return mean and spread of each column; 1 where a column never changes.
+
+    Args:
+        rows: (n, columns).
+
+    >>> scale_of(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    (array([2., 5.]), array([1., 1.]))
+    """
+    spread = rows.std(axis=0)
+    return rows.mean(axis=0), np.where(spread > 1e-9, spread, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Padded:
+    """Steps of different numbers of actions, side by side.
+
+    Args:
+        rows: (steps, most, columns).
+        there: (steps, most) which of them are actions.
+        base: (steps, most) scores of what is below the network; 0 without.
+    """
+
+    rows: torch.Tensor
+    there: torch.Tensor
+    base: torch.Tensor
+
+    @classmethod
+    def of(cls, steps: Sequence[Floats], below: Scorer | None, device: torch.device) -> Padded:
+        """Return some steps, padded to the longest.
+
+        Args:
+            steps: rows of each.
+            below: what the network stands on; None: on nothing.
+            device: where they go.
+        """
+        most = max(len(one) for one in steps)
+        rows = np.zeros((len(steps), most, steps[0].shape[1]))
+        there = np.zeros((len(steps), most), np.bool_)
+        base = np.zeros((len(steps), most))
+        for place, one in enumerate(steps):
+            rows[place, : len(one)], there[place, : len(one)] = one, True
+        if below is not None:
+            base[there] = below.scores(rows[there])
+        return cls(*(torch.from_numpy(array).to(device) for array in (rows, there, base)))
+
+    def at(self, places: torch.Tensor) -> Padded:
+        """Return some of the steps.
+
+        Args:
+            places: of them.
+        """
+        return Padded(self.rows[places], self.there[places], self.base[places])
+
+    def scores(self, network: RowNetwork) -> torch.Tensor:
+        """Return (steps, most) scores; `NOTHING` where there is no action.
+
+        Args:
+            network: on top of `base`.
+        """
+        return (network(self.rows) + self.base).masked_fill(~self.there, NOTHING)
+
+
+def device_of(name: str) -> torch.device:
+    """Return the device of a name.
+
+    Args:
+        name: as torch has it, or ``auto``.
+
+    >>> device_of("cpu").type
+    'cpu'
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def train(
+    examples: Examples,
+    settings: NetworkSettings | None = None,
+    *,
+    start: Scorer | None = None,
+    seed: int = 0,
+) -> Scorer:
+    """Return a network whose softmax takes what is right.
+
+    Minimises −Σ_steps Σ_a w_a y_a ln π(a) with π the softmax over a step's actions.
+
+    Args:
+        examples: steps with at least one right action; others are left out.
+        settings: how it is trained.
+        start: what the network stands on; None: on nothing. A network that stands alone is
+            trained on from there.
+        seed: of the first weights and of the order of steps.
+
+    Returns:
+        The network as arrays, summed with what it stands on.
+
+    Raises:
+        InputError: no step with a right action.
+        FloatingPointError: the loss was not a number; nothing of this training is to be used.
+
+    No doctest: it takes long; ``tests/learn/selecting/test_networks.py`` shows it.
+    """
+    how = settings or NetworkSettings()
+    device = device_of(how.device)
+    steps, wanted = _steps(examples)
+    padded = Padded.of(steps, start, device)
+    right = torch.zeros(padded.there.shape, dtype=torch.float64, device=device)
+    for place, one in enumerate(wanted):
+        right[place, : len(one)] = torch.from_numpy(one).to(device)
+    right /= right.sum(dim=1).mean()  # a rate of learning means the same for any weights
+    generator = torch.Generator().manual_seed(seed)
+    network = RowNetwork(*scale_of(examples.rows), how.hidden, how.layers, generator,
+                         silent=start is not None).to(device)  # fmt: skip
+    _descend(network, padded, right, how, generator)
+    return network.scorer() if start is None else SummedScorer((start, network.scorer()))
+
+
+def _steps(examples: Examples) -> tuple[list[Floats], list[Floats]]:
+    ends = examples.sizes.cumsum()
+    steps, wanted = [], []
+    for first, last in zip(ends - examples.sizes, ends, strict=True):
+        right = examples.targets[first:last] * examples.weights[first:last]
+        if right.any():
+            steps.append(examples.rows[first:last])
+            wanted.append(right)
+    if not steps:
+        raise InputError(f"none of {len(examples)} steps has a right action to learn")
+    return steps, wanted
+
+
+def _descend(
+    network: RowNetwork,
+    padded: Padded,
+    right: torch.Tensor,
+    how: NetworkSettings,
+    generator: torch.Generator,
+) -> None:
+    optimizer = torch.optim.Adam(network.parameters(), lr=how.learning_rate)
+    warm = max(round(how.warm_up * how.updates), 1)
+    mixed = how.mixed_precision and right.is_cuda
+    for update in range(how.updates):
+        for group in optimizer.param_groups:
+            group["lr"] = how.learning_rate * min(1.0, (update + 1) / warm)
+        optimizer.zero_grad()
+        for _ in range(how.accumulate):
+            places = torch.randint(len(right), (how.batch,), generator=generator).to(right.device)
+            with torch.autocast("cuda", torch.bfloat16, enabled=mixed):
+                logs = torch.log_softmax(padded.at(places).scores(network), dim=1)
+            loss = -(right[places] * logs).sum(dim=1).mean() / how.accumulate
+            if not torch.isfinite(loss):
+                raise FloatingPointError(
+                    f"the loss of update {update} is {float(loss)}; lower the learning rate"
+                )
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), how.max_norm)
+        optimizer.step()
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOnTop:
+    """A tuner of RAFT: a network by the softmax loss on top of the policy that started.
+
+    Args:
+        settings: how it is trained.
+    """
+
+    settings: NetworkSettings = RAFT_NETWORK
+
+    def __call__(self, examples: Examples, start: Scorer, *, seed: int) -> Scorer:
+        """Return the sum of both.
+
+        Args:
+            examples: kept steps of all eligible actions.
+            start: what the network stands on.
+            seed: of the first weights and of the order of steps.
+
+        Raises:
+            FloatingPointError: the loss was not a number.
+        """
+        return train(examples, self.settings, start=start, seed=seed)

@@ -1,0 +1,383 @@
+"""PPO over sequences of choices, on top of a clone that it may not leave too far behind.
+
+The policy is the clone's scores plus those of a network that is silent at first; the ratio is of
+the exact probabilities that the steps were drawn with, floor included. Advantages are those of
+`steersman.learn.ppo`, with the final reward at the last step and γΦ(s′) − Φ(s) at each.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from steersman.errors import InputError
+from steersman.learn.ppo import advantages
+from steersman.learn.selecting.checkpoints import Checkpoints
+from steersman.learn.selecting.network import Padded, RowNetwork, scale_of
+from steersman.learn.selecting.raft import Round, Trained, split
+from steersman.learn.selecting.task import walks
+from steersman.policies.network_scorer import SummedScorer
+from steersman.policies.sequence import StepRule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.learn.selecting.raft import Stopped
+    from steersman.learn.selecting.task import Task, Walk
+    from steersman.policies.tree_scorer import Scorer
+
+    Floats = NDArray[np.float64]
+    Sampler = Callable[..., list[Walk]]
+
+_log = logging.getLogger(__name__)
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class PpoSettings:
+    """How PPO goes on.
+
+    Args:
+        rounds: at most, ≥ 1.
+        each: selections of every question in a round, ≥ 1.
+        rule: how they are drawn; its temperature must be above 0.
+        clip: ε, in (0, 1).
+        smoothing: λ of the advantages, in [0, 1].
+        gamma: what a reward one step later is worth, in [0, 1].
+        learning_rate: of Adam, > 0.
+        epochs: at most, that all steps of a round are gone through, ≥ 1.
+        minibatch: steps in each update, ≥ 1.
+        kl_step: how far one round may move the policy, in nats a step, > 0; then its epochs end.
+        kl_clone: weight of the divergence from the clone in the loss, ≥ 0.
+        kl_limit: how far from the clone the policy may be, in nats a step, > 0; an epoch that goes
+            beyond is taken back, and training ends.
+        entropy: weight of the entropy, ≥ 0.
+        hidden: width of both networks, ≥ 1.
+        max_norm: longer gradients are cut to this length, > 0.
+        held_out: share of the questions by whose feedback rounds are judged, in (0, .5].
+        patience: rounds without a better one before it stops early, ≥ 1.
+        regression: fall of the held-out reward below the best at which the best is gone back to,
+            ≥ 0.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    rounds: int = 12
+    each: int = 8
+    rule: StepRule = field(default_factory=lambda: StepRule(10, 1.0, 0.02))
+    clip: float = 0.2
+    smoothing: float = 0.95
+    gamma: float = 0.99
+    learning_rate: float = 1e-3
+    epochs: int = 4
+    minibatch: int = 256
+    kl_step: float = 0.05
+    kl_clone: float = 0.005
+    kl_limit: float = 5.0
+    entropy: float = 0.001
+    hidden: int = 32
+    max_norm: float = 0.5
+    held_out: float = 0.2
+    patience: int = 4
+    regression: float = 0.02
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "rounds": self.rounds >= 1, "each": self.each >= 1,
+            "rule": self.rule.temperature > 0, "clip": 0 < self.clip < 1,
+            "smoothing": 0 <= self.smoothing <= 1, "gamma": 0 <= self.gamma <= 1,
+            "learning_rate": self.learning_rate > 0, "epochs": self.epochs >= 1,
+            "minibatch": self.minibatch >= 1, "kl_step": self.kl_step > 0,
+            "kl_clone": self.kl_clone >= 0, "kl_limit": self.kl_limit > 0,
+            "entropy": self.entropy >= 0, "hidden": self.hidden >= 1,
+            "max_norm": self.max_norm > 0, "held_out": 0 < self.held_out <= 0.5,
+            "patience": self.patience >= 1, "regression": self.regression >= 0,
+        }  # fmt: skip
+        wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
+        if wrong:
+            raise InputError(f"{', '.join(wrong)}; see the ranges in PpoSettings")
+
+
+def ppo(
+    tasks: Sequence[Task],
+    start: Scorer,
+    settings: PpoSettings | None = None,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+    sample: Sampler = walks,
+) -> Trained:
+    """Return a policy improved by clipped policy gradients from feedback alone.
+
+    Args:
+        tasks: questions, at least five.
+        start: the clone to begin with and to stay near.
+        settings: how it goes on.
+        seed: of all draws.
+        folder: for checkpoints; a run that was killed goes on from there to the same bytes.
+        sample: draws selections as `walks` does, perhaps on other machines.
+
+    Returns:
+        The best policy with what each round found.
+
+    Raises:
+        InputError: too few questions.
+        DataError: the folder is of another run.
+
+    No doctest: it takes long; ``tests/learn/selecting/test_ppo.py`` shows it.
+
+    Source: Schulman et al., Proximal Policy Optimization Algorithms (2017), equation 7; the
+    divergence from a start: Ziegler et al., Fine-Tuning Language Models from Human Preferences
+    (2019), equation 2.
+    """
+    how = settings or PpoSettings()
+    learned, judged = split(tasks, how.held_out, seed)
+    run = _Run(how, start, learned, judged, seed, sample)
+    about = {"settings": asdict(how), "seed": seed, "tasks": [task.id for task in tasks]}
+    checkpoints = None if folder is None else Checkpoints(folder, about)
+    run.begin()
+    found = None if checkpoints is None else checkpoints.last()
+    if found is not None:
+        run.restore(found[1])
+    while run.stopped is None:
+        run.round()
+        if checkpoints is not None:
+            checkpoints.save(len(run.rounds), run.arrays())
+    return Trained(run.scorer(run.best), tuple(run.rounds), run.before, run.stopped)
+
+
+class _Run:
+    """The networks, and what is known of them between two rounds."""
+
+    def __init__(
+        self, how: PpoSettings, start: Scorer, learned: Sequence[Task], judged: Sequence[Task],
+        seed: int, sample: Sampler,
+    ) -> None:  # fmt: skip
+        self.how, self.start, self.seed, self.sample = how, start, seed, sample
+        self.learned, self.judged = learned, judged
+        self.rounds: list[Round] = []
+        self.since = 0
+        self.stopped: Stopped | None = None
+
+    # -- between rounds ---------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        log = self.sample(self.learned, self.start, self.how.rule, each=1, seed=self.seed)
+        rows = np.concatenate([taken.rows for one in log for taken in one.taken])
+        mean, scale = scale_of(rows)
+        generator = torch.Generator().manual_seed(self.seed)
+        self.policy = RowNetwork(mean, scale, self.how.hidden, 2, generator, silent=True)
+        self.value = RowNetwork(np.tile(mean, 2), np.tile(scale, 2), self.how.hidden, 2, generator,
+                                silent=True)  # fmt: skip
+        self.parameters = [*self.policy.parameters(), *self.value.parameters()]
+        self.optimizer = torch.optim.Adam(self.parameters, lr=self.how.learning_rate, eps=1e-5)
+        self.before = self._judge(self.start)
+        self.best, self.best_reward = self._weights(), self.before
+
+    def _weights(self) -> dict[str, NDArray[np.generic]]:
+        named = {**{f"policy.{n}": t for n, t in self.policy.state_dict().items()},
+                 **{f"value.{n}": t for n, t in self.value.state_dict().items()}}  # fmt: skip
+        return {name: tensor.numpy().copy() for name, tensor in named.items()}
+
+    def _load(self, weights: Mapping[str, NDArray[np.generic]]) -> None:
+        for prefix, network in (("policy.", self.policy), ("value.", self.value)):
+            network.load_state_dict(
+                {name.removeprefix(prefix): torch.from_numpy(np.array(array))
+                 for name, array in weights.items() if name.startswith(prefix)}
+            )  # fmt: skip
+
+    def scorer(self, weights: Mapping[str, NDArray[np.generic]] | None = None) -> Scorer:
+        if weights is not None:
+            self._load(weights)
+        return SummedScorer((self.start, self.policy.scorer()))
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        found = {f"now/{name}": array for name, array in self._weights().items()}
+        found |= {f"best/{name}": array for name, array in self.best.items()}
+        for number, kept in self.optimizer.state_dict()["state"].items():
+            for name, value in kept.items():
+                found[f"adam/{number}.{name}"] = value.detach().numpy().copy()
+        rounds = [[r.reward, r.best, r.kept, r.held_out] for r in self.rounds]
+        found["rounds"] = np.array(rounds, np.float64).reshape(-1, 4)
+        found["numbers"] = np.array([self.best_reward, self.since])
+        found["stopped"] = np.frombuffer((self.stopped or "-").encode(), np.uint8).copy()
+        return found
+
+    def restore(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        parts: dict[str, dict[str, NDArray[np.generic]]] = defaultdict(dict)
+        for name, array in arrays.items():
+            group, _, key = name.partition("/")
+            parts[group][key] = array
+        self._load(parts["now"])
+        self.best = parts["best"]
+        adam: dict[int, dict[str, torch.Tensor]] = defaultdict(dict)
+        for name, array in parts["adam"].items():
+            number, _, field_name = name.partition(".")
+            adam[int(number)][field_name] = torch.from_numpy(np.array(array))
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": dict(adam), "param_groups": groups})
+        rows = np.asarray(arrays["rounds"], np.float64).tolist()
+        self.rounds = [Round(a, b, int(c), d) for a, b, c, d in rows]
+        best_reward, since = np.asarray(arrays["numbers"], np.float64).tolist()
+        self.best_reward, self.since = best_reward, int(since)
+        stopped = arrays["stopped"].tobytes().decode()
+        self.stopped = None if stopped == "-" else stopped  # type: ignore[assignment]
+
+    # -- one round --------------------------------------------------------------------------------
+
+    def round(self) -> None:
+        number = len(self.rounds)
+        log = self.sample(
+            self.learned, self.scorer(), self.how.rule, each=self.how.each,
+            seed=1_000_003 * self.seed + number,
+        )  # fmt: skip
+        kept = self._weights()
+        try:
+            told = _Told.of(log, self.start, self.policy, self.value, self.how)
+            far = self._improve(told, np.random.default_rng([self.seed, number]))
+            held_out = self._judge(self.scorer())
+        except FloatingPointError as wrong:
+            _log.warning("PPO stopped in round %d: %s; the last good is kept", number, wrong)
+            self._load(kept)
+            self.stopped = "not finite"
+            return
+        rewards = [one.reward for one in log]
+        self.rounds.append(Round(float(np.mean(rewards)), max(rewards), len(log), held_out))
+        self._after(held_out, far=far)
+
+    def _after(self, held_out: float, *, far: bool) -> None:
+        self.since = 0 if held_out > self.best_reward else self.since + 1
+        if held_out > self.best_reward:
+            self.best, self.best_reward = self._weights(), held_out
+        elif held_out < self.best_reward - self.how.regression:
+            self._load(self.best)
+        if far or self.since >= self.how.patience:
+            self.stopped = "early"
+        elif len(self.rounds) >= self.how.rounds:
+            self.stopped = "rounds"
+
+    def _improve(self, told: _Told, rng: np.random.Generator) -> bool:
+        """Go through the steps; return whether the clone's neighbourhood was left."""
+        for _ in range(self.how.epochs):
+            before = self._weights()
+            order = torch.from_numpy(rng.permutation(len(told.ahead)))
+            for places in torch.split(order, self.how.minibatch):
+                self._update(told, places)
+            with torch.no_grad():
+                logs = told.logs(self.policy, self.how.rule)
+                moved = _divergence(told.before, logs, told.padded.there)
+                away = _divergence(logs, told.clone, told.padded.there)
+            if away > self.how.kl_limit:
+                self._load(before)
+                return True
+            if moved > self.how.kl_step:
+                break
+        return False
+
+    def _update(self, told: _Told, places: torch.Tensor) -> None:
+        how, there = self.how, told.padded.there[places]
+        logs = told.at(places).logs(self.policy, how.rule)
+        ratio = torch.exp(logs.gather(1, told.chosen[places]).squeeze(1) - told.drawn[places])
+        ahead = told.ahead[places]
+        ahead = (ahead - ahead.mean()) / (ahead.std(correction=0) + 1e-8)
+        gained = torch.minimum(ratio * ahead, ratio.clamp(1 - how.clip, 1 + how.clip) * ahead)
+        missed = (self.value(told.states[places]) - told.returns[places]) ** 2
+        spread = -(torch.exp(logs) * logs).masked_fill(~there, 0.0).sum(dim=1)
+        away = (torch.exp(logs) * (logs - told.clone[places])).masked_fill(~there, 0.0).sum(dim=1)
+        loss = 0.5 * missed.mean() - gained.mean()
+        loss = loss + how.kl_clone * away.mean() - how.entropy * spread.mean()
+        if not torch.isfinite(loss):
+            raise FloatingPointError(f"the loss is {float(loss)}; lower the learning rate")
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, how.max_norm)
+        self.optimizer.step()
+
+    def _judge(self, scorer: Scorer) -> float:
+        found = self.sample(self.judged, scorer, self.how.rule.greedy, each=1, seed=self.seed)
+        reward = float(np.mean([one.reward for one in found]))
+        if not np.isfinite(reward):
+            raise FloatingPointError(f"the held-out reward is {reward}")
+        return reward
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """The steps of a round as the networks read them."""
+
+    padded: Padded
+    states: torch.Tensor
+    chosen: torch.Tensor
+    drawn: torch.Tensor
+    ahead: torch.Tensor
+    returns: torch.Tensor
+    clone: torch.Tensor
+    before: torch.Tensor
+
+    @classmethod
+    def of(
+        cls, log: Sequence[Walk], start: Scorer, policy: RowNetwork, value: RowNetwork,
+        how: PpoSettings,
+    ) -> _Told:  # fmt: skip
+        taken = [one for walked in log for one in walked.taken]
+        padded = Padded.of([one.rows for one in taken], start, _CPU)
+        states = torch.from_numpy(
+            np.stack([np.concatenate([o.rows.mean(axis=0), o.rows.max(axis=0)]) for o in taken])
+        )
+        rewards, last = _rewards(log, how.gamma)
+        if not np.isfinite(rewards).all():
+            raise FloatingPointError("a reward is not a finite number")
+        with torch.no_grad():
+            expected = value(states).numpy()
+        ahead = advantages(rewards, expected, last, gamma=how.gamma, smoothing=how.smoothing)
+        clone = _logs(padded.base.masked_fill(~padded.there, -1e30), padded.there, how.rule)
+        drawn = torch.tensor([one.step.p for one in taken], dtype=torch.float64).log()
+        before = _logs(padded.scores(policy).detach(), padded.there, how.rule)
+        return cls(
+            padded, states, torch.tensor([[one.chosen] for one in taken]), drawn,
+            torch.from_numpy(ahead), torch.from_numpy(ahead + expected), clone, before,
+        )  # fmt: skip
+
+    def at(self, places: torch.Tensor) -> _Told:
+        return _Told(
+            self.padded.at(places), *(getattr(self, name)[places] for name in
+            ("states", "chosen", "drawn", "ahead", "returns", "clone", "before")),
+        )  # fmt: skip
+
+    def logs(self, policy: RowNetwork, rule: StepRule) -> torch.Tensor:
+        return _logs(self.padded.scores(policy), self.padded.there, rule)
+
+
+def _rewards(log: Sequence[Walk], gamma: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return each step's reward, shaping included, and whether it was the last."""
+    rewards, last = [], []
+    for one in log:
+        if not one.taken:
+            continue
+        shaped = gamma * one.potentials[1:] - one.potentials[:-1]
+        shaped[-1] += one.reward
+        rewards.append(shaped)
+        last.append(np.arange(len(shaped)) == len(shaped) - 1)
+    return np.concatenate(rewards), np.concatenate(last)
+
+
+def _logs(scores: torch.Tensor, there: torch.Tensor, rule: StepRule) -> torch.Tensor:
+    """Return logarithms of the very probabilities that `step_distribution` forms."""
+    masses = torch.softmax(scores / rule.temperature, dim=1)
+    floor = rule.floor / there.sum(dim=1, keepdim=True)
+    mixed = (1.0 - rule.floor) * masses + floor
+    return torch.log(mixed.clamp_min(1e-300)).masked_fill(~there, 0.0)
+
+
+def _divergence(one: torch.Tensor, other: torch.Tensor, there: torch.Tensor) -> float:
+    parts = (torch.exp(one) * (one - other)).masked_fill(~there, 0.0)
+    return float(parts.sum(dim=1).mean())

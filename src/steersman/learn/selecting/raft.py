@@ -1,0 +1,399 @@
+"""RAFT: select often, keep what came out best, learn to do that again; from feedback alone.
+
+Each round logs several selections of every question with their exact propensities and what came
+back for each, and nothing else: no gold passage is looked at. The best one of a question is kept,
+and the policy is trained to be likelier to repeat its steps.
+
+What came back is for a whole selection; most of its steps had no part in it. So a kept step counts
+by how much better those selections of the same question were that took its action than those that
+did not. An action without effect counts nothing, and neither does a question whose selections all
+came out alike.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.learn.selecting.checkpoints import Checkpoints
+from steersman.learn.selecting.examples import Examples
+from steersman.learn.selecting.task import walks
+from steersman.learn.selecting.trees import TreeSettings, grow
+from steersman.policies.network_scorer import SummedScorer, scorer_from_state, scorer_state
+from steersman.policies.sequence import StepRule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.learn.selecting.task import Task, Walk
+    from steersman.policies.tree_scorer import Scorer
+
+    Floats = NDArray[np.float64]
+    Sampler = Callable[..., list[Walk]]
+
+_log = logging.getLogger(__name__)
+Stopped = Literal["rounds", "early", "not finite", "nothing to learn"]
+
+
+class Tuner(Protocol):
+    """Makes a scorer likelier to do what was kept: trees on top, or a network trained on."""
+
+    def __call__(self, examples: Examples, start: Scorer, *, seed: int) -> Scorer:
+        """Return the scorer after it.
+
+        Args:
+            examples: kept steps of all eligible actions.
+            start: what it is trained on top of.
+            seed: of whatever it draws.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TreesOnTop:
+    """Trees by the softmax loss on top of the policy that started.
+
+    Args:
+        settings: how they are grown.
+    """
+
+    settings: TreeSettings = field(
+        default_factory=lambda: TreeSettings(trees=60, learning_rate=0.1, least=20, ridge=5.0)
+    )
+
+    def __call__(self, examples: Examples, start: Scorer, *, seed: int) -> Scorer:
+        """Return the sum of both.
+
+        Args:
+            examples: kept steps of all eligible actions.
+            start: what the trees add to.
+            seed: of the columns that a tree looks at.
+        """
+        return SummedScorer((start, grow(examples, self.settings, start=start, loss="softmax",
+                                         seed=seed)))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RaftSettings:
+    """How RAFT goes on.
+
+    Args:
+        rounds: at most, ≥ 1.
+        each: N, selections of every question in a round, ≥ 2.
+        rule: how they are drawn; it must explore.
+        credit: ``action``: a step counts by its action's advantage; ``selection``: all steps of a
+            kept selection count by that of the selection, as published.
+        memory: rounds whose kept selections are learned from, ≥ 1.
+        held_out: share of the questions by whose feedback rounds are judged, in (0, .5].
+        patience: rounds without a better one before it stops early, ≥ 1.
+        regression: fall of the held-out reward below the best at which the best is gone back to,
+            ≥ 0.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    rounds: int = 6
+    each: int = 16
+    rule: StepRule = field(default_factory=lambda: StepRule(10, 1.0, 0.1))
+    credit: Literal["action", "selection"] = "action"
+    memory: int = 3
+    held_out: float = 0.2
+    patience: int = 2
+    regression: float = 0.01
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "rounds": self.rounds >= 1,
+            "each": self.each >= 2,
+            "rule": self.rule.temperature > 0 or self.rule.floor > 0,
+            "credit": self.credit in {"action", "selection"},
+            "memory": self.memory >= 1,
+            "held_out": 0 < self.held_out <= 0.5,
+            "patience": self.patience >= 1,
+            "regression": self.regression >= 0,
+        }
+        wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
+        if wrong:
+            raise InputError(f"{', '.join(wrong)}; see the ranges in RaftSettings")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round found.
+
+    Args:
+        reward: mean of what was logged.
+        best: mean of what was kept.
+        kept: questions that something was learned from.
+        held_out: mean greedy reward of the held-out questions afterwards.
+    """
+
+    reward: float
+    best: float
+    kept: int
+    held_out: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """What training came to.
+
+    Args:
+        scorer: the best by held-out feedback; what started, if nothing was better.
+        rounds: in their order.
+        before: held-out reward of what started.
+        stopped: why it ended.
+    """
+
+    scorer: Scorer
+    rounds: tuple[Round, ...]
+    before: float
+    stopped: Stopped
+
+
+def raft(
+    tasks: Sequence[Task],
+    start: Scorer,
+    settings: RaftSettings | None = None,
+    *,
+    tune: Tuner | None = None,
+    seed: int = 0,
+    folder: Path | None = None,
+    sample: Sampler = walks,
+) -> Trained:
+    """Return a policy improved by its own logged feedback.
+
+    Args:
+        tasks: questions, at least five.
+        start: the policy to begin with.
+        settings: how it goes on.
+        tune: what learns from what was kept; by default trees on top of `start`.
+        seed: of all draws.
+        folder: for checkpoints; a run that was killed goes on from there to the same bytes.
+        sample: draws selections as `walks` does, perhaps on other machines.
+
+    Returns:
+        The best policy with what each round found.
+
+    Raises:
+        InputError: too few questions.
+        DataError: the folder is of another run, or the extra ``evidence`` is not installed.
+
+    No doctest: it takes long; ``tests/learn/selecting/test_raft.py`` shows it.
+
+    Source: Dong et al., RAFT: Reward rAnked FineTuning for Generative Foundation Model Alignment
+    (2023), algorithm 1; the credit of steps departs from it, see the module.
+    """
+    how = settings or RaftSettings()
+    learned, judged = split(tasks, how.held_out, seed)
+    run = _Run(how, tune or TreesOnTop(), start, learned, judged, seed, sample)
+    about = {"settings": asdict(how), "seed": seed, "tasks": [task.id for task in tasks],
+             "tune": repr(run.tune)}  # fmt: skip
+    checkpoints = None if folder is None else Checkpoints(folder, about)
+    state = run.begin() if checkpoints is None else run.resumed(checkpoints)
+    while state.stopped is None:
+        state = run.round(state)
+        if checkpoints is not None:
+            checkpoints.save(len(state.rounds), state.arrays())
+    return Trained(state.best, tuple(state.rounds), state.before, state.stopped)
+
+
+def split(tasks: Sequence[Task], held_out: float, seed: int) -> tuple[list[Task], list[Task]]:
+    """Return the questions that are learned from, and those by which rounds are judged.
+
+    Args:
+        tasks: at least five.
+        held_out: share of the second.
+        seed: of the order.
+
+    Raises:
+        InputError: fewer than five.
+
+    No doctest: it needs tasks; ``tests/learn/selecting/test_raft.py`` shows it.
+    """
+    if len(tasks) < 5:
+        raise InputError(f"{len(tasks)} questions; at least 5 are needed to hold some out")
+    order = np.random.default_rng([seed, len(tasks)]).permutation(len(tasks)).tolist()
+    judged = set(order[: max(1, round(held_out * len(tasks)))])
+    return (
+        [task for place, task in enumerate(tasks) if place not in judged],
+        [task for place, task in enumerate(tasks) if place in judged],
+    )
+
+
+# -- one run --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _State:
+    """Between two rounds."""
+
+    now: Scorer
+    best: Scorer
+    before: float
+    best_reward: float
+    rounds: list[Round]
+    kept: list[Examples]
+    since: int
+    stopped: Stopped | None = None
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        found: dict[str, NDArray[np.generic]] = {}
+        for name, scorer in (("now", self.now), ("best", self.best)):
+            found |= {f"{name}/{key}": array for key, array in scorer_state(scorer).items()}
+        for number, part in enumerate(self.kept):
+            for name in ("rows", "targets", "weights", "sizes"):
+                found[f"kept{number}/{name}"] = getattr(part, name)
+        found["rounds"] = np.array([[r.reward, r.best, r.kept, r.held_out] for r in self.rounds])
+        found["numbers"] = np.array([self.before, self.best_reward, self.since])
+        found["stopped"] = np.frombuffer((self.stopped or "-").encode(), np.uint8).copy()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What stays the same from round to round."""
+
+    how: RaftSettings
+    tune: Tuner
+    start: Scorer
+    learned: Sequence[Task]
+    judged: Sequence[Task]
+    seed: int
+    sample: Sampler
+
+    def begin(self) -> _State:
+        before = self._judge(self.start)
+        return _State(self.start, self.start, before, before, [], [], 0)
+
+    def resumed(self, checkpoints: Checkpoints) -> _State:
+        found = checkpoints.last()
+        if found is None:
+            return self.begin()
+        arrays = found[1]
+        parts: dict[str, dict[str, NDArray[np.generic]]] = defaultdict(dict)
+        for name, array in arrays.items():
+            group, _, key = name.partition("/")
+            parts[group][key] = array
+        before, best_reward, since = arrays["numbers"].tolist()
+        stopped = arrays["stopped"].tobytes().decode()
+        return _State(
+            scorer_from_state(parts["now"]),
+            scorer_from_state(parts["best"]),
+            before, best_reward,
+            [Round(a, b, int(c), d) for a, b, c, d in arrays["rounds"].tolist()],
+            [Examples(**parts[f"kept{n}"]) for n in range(self.how.memory) if f"kept{n}" in parts],
+            int(since),
+            None if stopped == "-" else stopped,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def round(self, state: _State) -> _State:
+        number = len(state.rounds)
+        log = self.sample(
+            self.learned, state.now, self.how.rule, each=self.how.each,
+            seed=1_000_003 * self.seed + number,
+        )  # fmt: skip
+        rewards = np.array([one.reward for one in log])
+        if not np.isfinite(rewards).all():
+            return self._ended(state, "not finite")
+        best, fresh = keep(log, self.how.credit)
+        kept = [*state.kept, *([Examples.joined(fresh)] if fresh else [])][-self.how.memory :]
+        if not kept:
+            return self._ended(state, "nothing to learn")
+        try:
+            now = self.tune(Examples.joined(kept), self.start, seed=self.seed + number)
+            reward = self._judge(now)
+        except FloatingPointError as wrong:
+            _log.warning("training stopped in round %d: %s; the last good is kept", number, wrong)
+            return self._ended(state, "not finite")
+        done = Round(float(rewards.mean()), best, len(fresh), reward)
+        return self._after(state, now, done, kept)
+
+    def _after(self, state: _State, now: Scorer, done: Round, kept: list[Examples]) -> _State:
+        better = done.held_out > state.best_reward
+        after = _State(
+            now=now,
+            best=now if better else state.best,
+            before=state.before,
+            best_reward=max(done.held_out, state.best_reward),
+            rounds=[*state.rounds, done],
+            kept=kept,
+            since=0 if better else state.since + 1,
+        )
+        if done.held_out < state.best_reward - self.how.regression:
+            after.now = state.best
+        if after.since >= self.how.patience:
+            after.stopped = "early"
+        elif len(after.rounds) >= self.how.rounds:
+            after.stopped = "rounds"
+        return after
+
+    @staticmethod
+    def _ended(state: _State, why: Stopped) -> _State:
+        state.stopped = why
+        return state
+
+    def _judge(self, scorer: Scorer) -> float:
+        found = self.sample(self.judged, scorer, self.how.rule.greedy, each=1, seed=self.seed)
+        reward = float(np.mean([one.reward for one in found]))
+        if not np.isfinite(reward):
+            raise FloatingPointError(f"the held-out reward is {reward}")
+        return reward
+
+
+def keep(
+    log: Sequence[Walk], credit: Literal["action", "selection"] = "action"
+) -> tuple[float, list[Examples]]:
+    """Return the mean reward of each question's best selection, and its steps to learn from.
+
+    Args:
+        log: selections; those of one question next to each other.
+        credit: how much a kept step counts, see `RaftSettings`.
+
+    Returns:
+        The mean of the best, and for each question that has any the steps that count.
+
+    No doctest: it needs selections; ``tests/learn/selecting/test_raft.py`` shows it.
+    """
+    best, kept = [], []
+    for _, group in groupby(log, key=lambda one: one.task):
+        of_one = list(group)
+        rewards = np.array([one.reward for one in of_one])
+        top = of_one[int(rewards.argmax())]
+        best.append(float(top.reward))
+        advantage = _advantages(of_one, rewards) if credit == "action" else {}
+        alike = float(top.reward - rewards.mean())
+        steps = []
+        for taken in top.taken:
+            weight = advantage.get(taken.step.action, 0.0) if credit == "action" else alike
+            if weight > 1e-9 and len(taken.rows) > 1:
+                targets = np.zeros(len(taken.rows))
+                targets[taken.chosen] = 1.0
+                steps.append(Examples.step(taken.rows, targets, weight))
+        if steps:
+            kept.append(Examples.joined(steps))
+    return float(np.mean(best)), kept
+
+
+def _advantages(of_one: Sequence[Walk], rewards: Floats) -> dict[str, float]:
+    """Return for each action how much better selections with it are than those without it.
+
+    Selections that were drawn from one policy are a fair sample of it as they are; the difference
+    of the two means needs no weights.
+    """
+    taken = [{step.step.action for step in one.taken} for one in of_one]
+    found = {}
+    for action in set().union(*taken):
+        having = np.array([action in one for one in taken])
+        if having.any() and not having.all():
+            found[action] = float(rewards[having].mean() - rewards[~having].mean())
+    return found

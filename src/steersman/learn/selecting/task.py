@@ -1,0 +1,213 @@
+"""What is learned from: one sequence of choices among rows, whatever the rows are about.
+
+A task is one question with its rules. It says which actions there are in a state, each with the row
+that a scorer sees of it, and what comes of taking one. All chance is in the choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from steersman.policies.sequence import Step, StepRule, draw_step, leading, sequence_propensity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies.tree_scorer import Scorer
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Options:
+    """The actions of a state.
+
+    Args:
+        names: of all k actions, candidates first.
+        rows: (k, columns) what a scorer sees of each.
+        candidates: the first so many are candidates, of which only the leading may be drawn; the
+            others (expand, stop) always may.
+    """
+
+    names: Sequence[str]
+    rows: Floats
+    candidates: int
+
+
+class Task(Protocol):
+    """One question to select for; states are whatever it likes."""
+
+    @property
+    def id(self) -> str:
+        """The question's id."""
+
+    def begin(self) -> Any:
+        """Return the first state."""
+
+    def options(self, state: Any) -> Options | None:
+        """Return the actions of a state; None: it has ended.
+
+        Args:
+            state: any of this task.
+        """
+
+    def take(self, state: Any, place: int) -> Any:
+        """Return the state after an action.
+
+        Args:
+            state: where it is taken.
+            place: of the action among the options.
+        """
+
+    def reward(self, state: Any) -> float:
+        """Return what a selection that ended so is worth, in [0, 1]: what bandit feedback says.
+
+        Args:
+            state: in which it ended.
+        """
+
+    def potential(self, state: Any) -> float:
+        """Return Φ, known without the answer, for shaping; 0 where nothing is declared.
+
+        Args:
+            state: any of this task.
+        """
+
+
+class Expert(Protocol):
+    """Says what is right in a state of a task, wherever one got."""
+
+    def labels(self, task: Any, state: Any, options: Options) -> Floats:
+        """Return (k,) how right each action is, in [0, 1].
+
+        Args:
+            task: whose state it is.
+            state: where one stands.
+            options: its actions.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """One choice with all that learning needs of it.
+
+    Args:
+        step: as it is logged.
+        rows: (e, columns) of the eligible actions.
+        chosen: the place of the action among these.
+        place: its place among the options.
+    """
+
+    step: Step
+    rows: Floats
+    chosen: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walk:
+    """One selection with what it was worth: a row of the log.
+
+    Args:
+        task: id of the question.
+        taken: its choices.
+        reward: what came back, in [0, 1].
+        propensity: of all choices together.
+        potentials: (len(taken) + 1,) Φ before each choice and at the end.
+    """
+
+    task: str
+    taken: tuple[Taken, ...]
+    reward: float
+    propensity: float
+    potentials: Floats
+
+
+def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Taken:
+    """Return one choice, drawn with one uniform.
+
+    Args:
+        options: the state's actions.
+        scorer: of their rows.
+        rule: how scores become probabilities.
+        rng: gives one uniform.
+
+    No doctest: it needs a task; ``tests/learn/selecting/test_walks.py`` shows it.
+    """
+    scores = scorer.scores(options.rows)
+    first = leading(scores[: options.candidates], rule.leading)
+    places = np.concatenate([first, np.arange(options.candidates, len(scores))])
+    names = [options.names[place] for place in places]
+    chosen, step = draw_step(names, scores[places], rule, rng=rng)
+    return Taken(step, options.rows[places], chosen, int(places[chosen]))
+
+
+def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Walk:
+    """Return one selection from begin to end.
+
+    Args:
+        task: the question.
+        scorer: of the actions' rows.
+        rule: how scores become probabilities.
+        rng: one uniform for each choice.
+
+    Raises:
+        InputError: its propensity is too small for a number.
+
+    No doctest: it needs a task; ``tests/learn/selecting/test_walks.py`` shows it.
+    """
+    state, taken = task.begin(), []
+    potentials = [task.potential(state)]
+    while (options := task.options(state)) is not None:
+        taken.append(choose(options, scorer, rule, rng=rng))
+        state = task.take(state, taken[-1].place)
+        potentials.append(task.potential(state))
+    steps = [one.step for one in taken]
+    return Walk(
+        task.id, tuple(taken), task.reward(state), sequence_propensity(steps), np.array(potentials)
+    )
+
+
+def walks(
+    tasks: Sequence[Task], scorer: Scorer, rule: StepRule, *, each: int, seed: int
+) -> list[Walk]:
+    """Return several selections for each of some questions; what one gets depends on no other.
+
+    A plain function of plain values, so that it may run anywhere: every question draws from a
+    stream of its own, by its id and the seed.
+
+    Args:
+        tasks: questions.
+        scorer: of the actions' rows.
+        rule: how scores become probabilities.
+        each: selections for each question, ≥ 1.
+        seed: of the streams.
+
+    Returns:
+        `each` of the first question, then of the next.
+
+    No doctest: it needs tasks; ``tests/learn/selecting/test_walks.py`` shows it.
+    """
+    found = []
+    for task in tasks:
+        rng = stream(seed, task.id)
+        found += [walk(task, scorer, rule, rng=rng) for _ in range(each)]
+    return found
+
+
+def stream(seed: int, name: str) -> np.random.Generator:
+    """Return the random stream of one question.
+
+    Args:
+        seed: of the run, ≥ 0.
+        name: the question's id.
+
+    >>> stream(1, "q").random() == stream(1, "q").random()
+    True
+    """
+    return np.random.default_rng([seed, *name.encode()])

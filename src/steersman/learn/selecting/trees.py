@@ -1,0 +1,197 @@
+"""Boosted trees grown by LightGBM, kept as arrays; needs the extra ``evidence`` to grow alone."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from steersman.errors import DataError, InputError
+from steersman.policies.tree_scorer import LEAVES, TreeScorer, blank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from steersman.learn.selecting.examples import Examples
+    from steersman.policies.tree_scorer import Scorer
+
+    Floats = NDArray[np.float64]
+
+_ALL = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSettings:
+    """How trees are grown.
+
+    Args:
+        trees: how many, 1 to 2,000.
+        learning_rate: how much of each counts, in (0, 1].
+        leaves: of each, 2 to 16.
+        least: examples in a leaf, ≥ 1.
+        ridge: of the leaves' values, ≥ 0.
+        columns: share that each tree may look at, in (0, 1].
+
+    Raises:
+        InputError: a value out of its range.
+
+    >>> TreeSettings().leaves
+    16
+    """
+
+    trees: int = 120
+    learning_rate: float = 0.08
+    leaves: int = 16
+    least: int = 20
+    ridge: float = 1.0
+    columns: float = 0.8
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "trees": 1 <= self.trees <= 2000,
+            "learning_rate": 0 < self.learning_rate <= 1,
+            "leaves": 2 <= self.leaves <= LEAVES,
+            "least": self.least >= 1,
+            "ridge": self.ridge >= 0,
+            "columns": 0 < self.columns <= 1,
+        }
+        wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
+        if wrong:
+            raise InputError(f"{', '.join(wrong)}; see the ranges in TreeSettings")
+
+
+def grow(
+    examples: Examples,
+    settings: TreeSettings | None = None,
+    *,
+    start: Scorer | None = None,
+    loss: Literal["binary", "softmax"] = "binary",
+    seed: int = 0,
+) -> TreeScorer:
+    """Return trees whose sum says how right an action is.
+
+    With the loss ``binary`` the sum is the log-odds that an action is right. With ``softmax`` the
+    trees maximise the likelihood of the right actions under the very policy that softmax makes of
+    the scores of a step: Σ over steps of Σ_a w_a y_a ln π(a), whose gradient in a step's scores is
+    w (y − π) for one right action of weight w.
+
+    Args:
+        examples: with actions that are right and others that are not; for ``binary`` a target
+            between 0 and 1 counts as both, in parts.
+        settings: how they are grown.
+        start: scores that the trees add to; the trees alone are returned.
+        loss: ``binary`` or ``softmax``.
+        seed: of the columns that each tree may look at.
+
+    Returns:
+        The trees as arrays; LightGBM is not needed any more.
+
+    Raises:
+        InputError: no example, or all targets alike.
+        DataError: the extra ``evidence`` is not installed.
+
+    No doctest: it needs an extra; ``tests/learn/selecting/test_trees.py`` shows it.
+
+    Source: Friedman, Greedy Function Approximation (2001), section 4.5; Ke et al., LightGBM (2017).
+    """
+    try:
+        import lightgbm  # noqa: PLC0415 - an extra: what was grown runs without it
+    except ImportError as missing:
+        message = (
+            "growing trees needs the package lightgbm; install it with: "
+            "pip install 'steersman[evidence]'"
+        )
+        raise DataError(message) from missing
+    how = settings or TreeSettings()
+    if loss == "binary":
+        rows, targets, weights = _both_kinds(examples)
+        objective: object = "binary"
+    else:
+        rows, targets, weights = examples.rows, examples.targets, None
+        objective = _softmax(examples)
+        _check_differ(targets)
+    parameters = {
+        "objective": objective, "num_leaves": how.leaves, "learning_rate": how.learning_rate,
+        "min_data_in_leaf": how.least, "lambda_l2": how.ridge, "feature_fraction": how.columns,
+        "deterministic": True, "force_row_wise": True, "num_threads": 1, "seed": seed,
+        "verbosity": -1,
+    }  # fmt: skip
+    before = None if start is None else start.scores(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of its own defaults
+        data = lightgbm.Dataset(
+            rows, targets, weight=weights, init_score=before, params={"verbosity": -1}
+        )
+        model = lightgbm.train(parameters, data, num_boost_round=how.trees).dump_model()
+    return _as_arrays(model, rows.shape[1])
+
+
+def _softmax(examples: Examples) -> Callable[[Floats, object], tuple[Floats, Floats]]:
+    """Return the gradient and the diagonal of the Hessian of the softmax loss, step by step."""
+    starts = examples.sizes.cumsum() - examples.sizes
+    right = examples.targets * examples.weights
+    total = np.repeat(np.add.reduceat(right, starts), examples.sizes)
+
+    def derivatives(scores: Floats, _: object) -> tuple[Floats, Floats]:
+        top = np.repeat(np.maximum.reduceat(scores, starts), examples.sizes)
+        masses = np.exp(scores - top)
+        shares = masses / np.repeat(np.add.reduceat(masses, starts), examples.sizes)
+        return total * shares - right, np.maximum(total * shares * (1.0 - shares), 1e-9)
+
+    return derivatives
+
+
+def _check_differ(targets: Floats) -> None:
+    if len(np.unique(targets)) < 2:
+        raise InputError(
+            f"{len(targets)} examples all say the same; trees need actions that are right and "
+            "actions that are not"
+        )
+
+
+def _both_kinds(examples: Examples) -> tuple[Floats, Floats, Floats]:
+    """Return rows with targets of 0 and 1 alone: what is between stands for both, in parts."""
+    targets, between = examples.targets, (examples.targets > 0) & (examples.targets < 1)
+    rows, weights = examples.rows, examples.weights
+    if between.any():
+        rows = np.concatenate([rows, rows[between]])
+        weights = np.concatenate([
+            weights * np.where(between, targets, 1.0), weights[between] * (1 - targets[between])
+        ])  # fmt: skip
+        targets = np.concatenate([np.where(between, 1.0, targets), np.zeros(between.sum())])
+    used = weights > 0
+    _check_differ(targets[used])
+    return rows[used], targets[used], weights[used]
+
+
+def _as_arrays(model: dict[str, Any], columns: int) -> TreeScorer:
+    trees = model["tree_info"]
+    places, thresholds, kept, values = blank(len(trees))
+    for number, tree in enumerate(trees):
+        nodes: list[tuple[int, float, int]] = []
+        leaves: list[float] = []
+        _read(tree["tree_structure"], nodes, leaves)
+        for slot, (place, threshold, under_left) in enumerate(nodes):
+            places[number, slot], thresholds[number, slot] = place, threshold
+            kept[number, slot] = _ALL & ~under_left
+        values[number, : len(leaves)] = leaves
+    return TreeScorer(columns, places, thresholds, kept, values)
+
+
+def _read(node: dict[str, Any], nodes: list[tuple[int, float, int]], leaves: list[float]) -> int:
+    """Gather nodes and leaves from left to right; return the set of leaves under this node."""
+    if "leaf_value" in node:
+        leaves.append(float(node["leaf_value"]))
+        return 1 << (len(leaves) - 1)
+    if node["decision_type"] != "<=":
+        raise InputError(f"a node decides by {node['decision_type']!r}; only <= can be kept")
+    slot = len(nodes)
+    nodes.append((0, 0.0, 0))
+    left = _read(node["left_child"], nodes, leaves)
+    right = _read(node["right_child"], nodes, leaves)
+    nodes[slot] = (int(node["split_feature"]), float(node["threshold"]), left)
+    return left | right

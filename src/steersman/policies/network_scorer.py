@@ -1,0 +1,192 @@
+"""A small network as arrays, alone or on top of another scorer; needs numpy alone to score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError, StateError
+from steersman.policies import states
+from steersman.policies.tree_scorer import Scorer, TreeScorer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies.states import State
+
+    Floats = NDArray[np.float64]
+
+_ALGORITHM, _VERSION = "NetworkScorer", 1
+
+
+class NetworkScorer:
+    """Layers of tanh and a last one that is linear, over rows brought to one scale.
+
+    Args:
+        mean: (columns,) taken from each row.
+        scale: (columns,) that it is then divided by, > 0.
+        layers: (weights (out, in), biases (out,)) of each; the last has one output.
+
+    Raises:
+        InputError: layers that do not fit, a scale that is not above 0, a number not finite.
+
+    >>> line = NetworkScorer.linear(np.array([2.0, 0.0]))
+    >>> line.scores(np.array([[1.0, 5.0]])).tolist()
+    [2.0]
+    """
+
+    def __init__(
+        self, mean: Floats, scale: Floats, layers: Sequence[tuple[Floats, Floats]]
+    ) -> None:
+        width = len(mean)
+        self.columns = width
+        for weights, biases in layers:
+            if weights.shape != (len(biases), width):
+                raise InputError(f"a layer is {weights.shape}; {(len(biases), width)} fits")
+            width = len(biases)
+        arrays = [mean, scale, *(array for layer in layers for array in layer)]
+        sound = all(np.isfinite(array).all() for array in arrays) and (scale > 0).all()
+        if not layers or width != 1 or len(scale) != self.columns or not sound:
+            raise InputError(
+                f"{len(layers)} layers end in {width} outputs; one or more ending in 1 are "
+                "allowed, all numbers finite and all scales above 0"
+            )
+        self._mean, self._scale, self._layers = mean, scale, list(layers)
+
+    @classmethod
+    def linear(cls, weights: Floats, bias: float = 0.0) -> NetworkScorer:
+        """Return a linear scorer.
+
+        Args:
+            weights: (columns,).
+            bias: of the sum.
+        """
+        columns = len(weights)
+        layer = (weights[None].astype(np.float64), np.array([bias]))
+        return cls(np.zeros(columns), np.ones(columns), [layer])
+
+    def scores(self, rows: Floats) -> Floats:
+        """Return a score for each row; larger is better.
+
+        Args:
+            rows: (n, columns) float64 finite.
+
+        Raises:
+            InputError: another number of columns.
+        """
+        if rows.ndim != 2 or rows.shape[1] != self.columns:
+            raise InputError(f"rows are {rows.shape}; allowed is (n, {self.columns})")
+        hidden = (rows - self._mean) / self._scale
+        for weights, biases in self._layers[:-1]:
+            hidden = np.tanh(hidden @ weights.T + biases)
+        weights, biases = self._layers[-1]
+        found: Floats = (hidden @ weights.T + biases)[:, 0]
+        return found
+
+    def state(self) -> State:
+        """Return the network as arrays and a header."""
+        meta = {
+            "algorithm": _ALGORITHM, "version": _VERSION,
+            "config": {"actions": [], "layers": len(self._layers)},
+        }  # fmt: skip
+        sums = {"mean": self._mean.copy(), "scale": self._scale.copy()}
+        for number, (weights, biases) in enumerate(self._layers):
+            sums |= {f"weights.{number}": weights.copy(), f"biases.{number}": biases.copy()}
+        return states.pack(meta, sums)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> NetworkScorer:
+        """Return the scorer of a state.
+
+        Args:
+            state: what `state` returned.
+
+        Raises:
+            StateError: it is of something else, or damaged.
+        """
+        meta, sums = states.unpack(state, algorithm=_ALGORITHM, version=_VERSION)
+        count = meta["config"].get("layers")
+        if type(count) is not int or not 1 <= count <= 16:
+            raise StateError(f"the state has {count!r} layers; allowed are 1 to 16")
+        try:
+            layers = [(sums[f"weights.{n}"], sums[f"biases.{n}"]) for n in range(count)]
+            return cls(sums["mean"], sums["scale"], layers)
+        except (KeyError, InputError) as wrong:
+            raise StateError(f"the state is damaged: {wrong}; use an older one") from wrong
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SummedScorer:
+    """The sum of several scorers: a clone, and what was learned on top of it.
+
+    Args:
+        parts: one or more, of rows of one width.
+
+    >>> line = NetworkScorer.linear(np.array([2.0]))
+    >>> SummedScorer((line, line)).scores(np.array([[1.0]])).tolist()
+    [4.0]
+    """
+
+    parts: tuple[Scorer, ...]
+
+    def scores(self, rows: Floats) -> Floats:
+        """Return the sum of the parts' scores.
+
+        Args:
+            rows: (n, columns) float64 finite.
+        """
+        total: Floats = np.sum([part.scores(rows) for part in self.parts], axis=0)
+        return total
+
+
+def scorer_state(scorer: Scorer) -> State:
+    """Return any scorer of this package as arrays: no pickles.
+
+    Args:
+        scorer: trees, a network, or a sum of these.
+
+    Raises:
+        InputError: a scorer of another kind.
+
+    >>> line = NetworkScorer.linear(np.array([2.0]))
+    >>> sorted(scorer_state(line))
+    ['0.biases.0', '0.mean', '0.meta', '0.scale', '0.weights.0']
+    """
+    parts = scorer.parts if isinstance(scorer, SummedScorer) else (scorer,)
+    found: State = {}
+    for number, part in enumerate(parts):
+        if not isinstance(part, TreeScorer | NetworkScorer):
+            raise InputError(f"a {type(part).__name__} has no state; keep trees and networks")
+        found |= {f"{number}.{name}": array for name, array in part.state().items()}
+    return found
+
+
+def scorer_from_state(state: Mapping[str, Any]) -> Scorer:
+    """Return the scorer of a state.
+
+    Args:
+        state: what `scorer_state` returned.
+
+    Raises:
+        StateError: it is of something else, or damaged.
+
+    >>> line = NetworkScorer.linear(np.array([2.0]))
+    >>> scorer_from_state(scorer_state(line)).scores(np.array([[1.0]])).tolist()
+    [2.0]
+    """
+    parts: list[Scorer] = []
+    while own := {
+        name.partition(".")[2]: array
+        for name, array in state.items()
+        if name.partition(".")[0] == str(len(parts))
+    }:
+        kind = states.algorithm_of(own, known=("NetworkScorer", "TreeScorer"))
+        home = TreeScorer if kind == "TreeScorer" else NetworkScorer
+        parts.append(home.from_state(own))
+    if not parts:
+        raise StateError("the state holds no scorer; pass what scorer_state returned")
+    return parts[0] if len(parts) == 1 else SummedScorer(tuple(parts))

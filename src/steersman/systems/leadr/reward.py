@@ -1,0 +1,171 @@
+"""What a selection is worth, and what shapes the way to it, as declared terms.
+
+The final reward is what comes back for the whole selection. Shaping adds, at each step, the change
+of a potential of the state; the way that changes the sum of all steps' rewards by nothing but the
+potential of the first state, the same for every policy, so no optimum moves.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.systems.leadr.environment import State
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_MARKS = str.maketrans(dict.fromkeys(string.punctuation))
+
+
+def normalised(text: str) -> str:
+    """Return a text as answers are compared: lower case, without marks, articles, double blanks.
+
+    Args:
+        text: any text.
+
+    >>> normalised("The  Beatles!")
+    'beatles'
+
+    Source: Rajpurkar et al., SQuAD (2016), the published evaluation script.
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
+
+
+def contains_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
+    """Return whether any of some texts contains any of some answers, both normalised.
+
+    Args:
+        answers: texts that answer the question.
+        texts: of passages.
+
+    >>> contains_answer(["the Rush"], ["A band called Rush."])
+    True
+    """
+    wanted = [one for one in (f" {normalised(answer)} " for answer in answers) if one.strip()]
+    padded = [f" {normalised(text)} " for text in texts]
+    return any(one in text for one in wanted for text in padded)
+
+
+class Final(Protocol):
+    """A term of the final reward."""
+
+    def __call__(self, state: State) -> float:
+        """Return the term of an ended selection, in [0, 1].
+
+        Args:
+            state: in which it ended.
+        """
+
+
+def containment(state: State) -> float:
+    """Return 1 where a picked passage contains an answer, else 0; no gold passage is looked at.
+
+    Args:
+        state: in which the selection ended.
+
+    No doctest: it needs a pool; ``tests/systems/leadr/test_reward.py`` shows it.
+    """
+    picked = [state.pool.candidates[place] for place in state.picked]
+    texts = [f"{one.title} {one.text}" for one in picked]
+    return float(contains_answer(state.question.answers, texts))
+
+
+def completeness(state: State) -> float:
+    """Return the share of the question's terms, by rarity, that the picked passages have.
+
+    Args:
+        state: in which the selection ended.
+
+    No doctest: it needs a pool; ``tests/systems/leadr/test_reward.py`` shows it.
+    """
+    return information(state)
+
+
+def information(state: State) -> float:
+    """Return how much of what is asked about the picked passages speak of, in [0, 1].
+
+    Args:
+        state: any.
+
+    No doctest: it needs a pool; ``tests/systems/leadr/test_reward.py`` shows it.
+    """
+    weights = state.pool.rarity
+    total = float(weights.sum())
+    if total == 0.0 or not state.picked:
+        return 0.0
+    return float(weights[state.pool.covered[list(state.picked)].any(axis=0)].sum()) / total
+
+
+def redundancy(state: State) -> float:
+    """Return the mean of each picked passage's largest cosine with an earlier one, in [0, 1].
+
+    Args:
+        state: any; 0 with fewer than two passages, or without vectors.
+
+    No doctest: it needs a pool; ``tests/systems/leadr/test_reward.py`` shows it.
+
+    Source: Carbonell & Goldstein, The Use of MMR (1998): the second term of maximal marginal
+    relevance.
+    """
+    vectors = state.pool.vectors
+    if vectors is None or len(state.picked) < 2:
+        return 0.0
+    picked = vectors[list(state.picked)]
+    near = np.tril(picked @ picked.T, -1)[1:]
+    return float(np.clip(near.max(axis=1), 0.0, 1.0).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class RewardTerms:
+    """The declared terms; weights of the final ones sum to 1, so that a reward is in [0, 1].
+
+    Args:
+        finals: (weight, term) pairs; containment alone unless told otherwise. A judge, an
+            answerer's F1 or a reward model is a term like any other.
+        information: weight of the potential of information gained, in [0, 1].
+        redundancy: weight of the potential lost by repeating, in [0, 1].
+
+    Raises:
+        InputError: a weight out of its range, or final weights that do not sum to 1.
+    """
+
+    finals: tuple[tuple[float, Final], ...] = ((1.0, containment),)
+    information: float = 0.0
+    redundancy: float = 0.0
+
+    def __post_init__(self) -> None:
+        weights = [weight for weight, _ in self.finals]
+        if not weights or min(weights) < 0 or abs(sum(weights) - 1.0) > 1e-9:
+            raise InputError(f"final weights are {weights}; they must be ≥ 0 and sum to 1")
+        for name, value in (("information", self.information), ("redundancy", self.redundancy)):
+            if not 0.0 <= value <= 1.0:
+                raise InputError(f"{name} is {value!r}; allowed is 0 to 1")
+
+    def final(self, state: State) -> float:
+        """Return what an ended selection is worth, in [0, 1].
+
+        Args:
+            state: in which it ended.
+        """
+        return sum(weight * term(state) for weight, term in self.finals)
+
+    def potential(self, state: State) -> float:
+        """Return Φ of a state that goes on; it must be 0 where a selection has ended.
+
+        Args:
+            state: any.
+
+        Source: Ng, Harada & Russell, Policy Invariance Under Reward Transformations (1999),
+        theorem 1; the end as Grześ, Reward Shaping in Episodic RL (2017) demands.
+        """
+        if not self.information and not self.redundancy:
+            return 0.0
+        return self.information * information(state) - self.redundancy * redundancy(state)
