@@ -132,7 +132,7 @@ async def test_listeners_and_the_audit_hear_of_it(database, tenant):
         (", mean: 3, sd: 2", "", InputError, "reads the numbers length"),
         (
             "{kind: choice, names: [shallow, deep]}",
-            "{kind: mixed, parts: {k: {type: categorical, values: [a, b]}}}",
+            "{kind: sequence, max_steps: 3}",
             InputError,
             "no policy yet",
         ),
@@ -140,8 +140,8 @@ async def test_listeners_and_the_audit_hear_of_it(database, tenant):
 )
 async def test_what_cannot_be_served_is_refused(database, tenant, before, after, error, message):
     text = DOCUMENT.replace(before, after)
-    if "mixed" in after:
-        text = text.replace("otherwise: shallow", "otherwise: {k: a}")
+    if "sequence" in after:
+        text = text.replace("otherwise: shallow", "otherwise: first")
     with pytest.raises(error, match=message):
         await declare(database, tenant.id, text, actor="me")
     assert await points(database, tenant) == []

@@ -186,6 +186,12 @@ def _erase_documents(
     show({"corpus": corpus, "rows": for_tenant(home, name, work)}, as_json=as_json)
 
 
+def _actions(row: PointRow) -> list[str]:
+    """Return the names of arms; of mixed actions, the values of their parts."""
+    names = getattr(row.spec.actions, "names", ())
+    return list(getattr(row.spec.actions, "marginals", names))
+
+
 def _show_points(
     rows: Sequence[PointRow], unreadable: Sequence[UnreadablePoint] = (), *, as_json: bool
 ) -> None:
@@ -194,7 +200,7 @@ def _show_points(
             "skill": row.skill,
             "decision": row.point,
             "policy": row.spec.policy.algorithm,
-            "actions": list(getattr(row.spec.actions, "names", ())),
+            "actions": _actions(row),
             "snapshot": row.snapshot,
             "spec_hash": row.spec_hash,
         }

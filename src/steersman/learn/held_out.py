@@ -25,9 +25,10 @@ import numpy as np
 
 from steersman.errors import SteersmanError
 from steersman.features import FeatureMap
-from steersman.ope import LoggedData
+from steersman.ope import LoggedData, drawn_or_another
 from steersman.policies import withdraw
 from steersman.registry import off_policy_delta
+from steersman.spec import Mixed
 from steersman.store import encode, hold_out, learned_of
 
 if TYPE_CHECKING:
@@ -223,6 +224,9 @@ class _Decided(NamedTuple):
 
 def _decided(rows: Sequence[HeldOut], state: Judged) -> _Decided:
     features = FeatureMap(state.spec.context)
+    if isinstance(state.spec.actions, Mixed):  # of which there are thousands
+        drawn = [_mass(row, state, features) for row in rows]
+        return _Decided([0] * len(rows), drawn_or_another(drawn), [None] * len(rows))
     found = [_distribution(row, state, features) for row in rows]
     columns = [_columns(row, state.spec) for row in rows]
     target = np.zeros((len(rows), max(map(len, columns))))
@@ -230,6 +234,11 @@ def _decided(rows: Sequence[HeldOut], state: Judged) -> _Decided:
         target[place, [columns[place].index(name) for name in names]] = distribution
     places = [names.index(row.action) for row, names in zip(rows, columns, strict=True)]
     return _Decided(places, target, [x for _, _, x in found])
+
+
+def _mass(row: HeldOut, state: Judged, features: FeatureMap) -> float:
+    names, distribution, _ = _distribution(row, state, features)
+    return float(distribution[names.index(row.action)])
 
 
 def _columns(row: HeldOut, spec: DecisionPoint) -> Sequence[str]:

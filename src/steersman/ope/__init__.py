@@ -9,7 +9,7 @@ from __future__ import annotations
 from steersman.ope.diagnostics import Diagnostics
 from steersman.ope.estimators import DM, DR, ESTIMATORS, IPS, SNIPS, Estimator, Log
 from steersman.ope.evaluation import Estimate, Report, evaluate
-from steersman.ope.logged_data import LoggedData
+from steersman.ope.logged_data import LoggedData, drawn_or_another
 from steersman.ope.requests_needed import RequestsNeeded, requests_needed
 from steersman.ope.rounds import Rounds
 
@@ -27,6 +27,7 @@ __all__ = [
     "Report",
     "RequestsNeeded",
     "Rounds",
+    "drawn_or_another",
     "evaluate",
     "requests_needed",
 ]

@@ -111,6 +111,27 @@ class LoggedData:
         return np.unique(self.clusters, return_inverse=True)[1].astype(np.int64)
 
 
+def drawn_or_another(masses: ArrayLike) -> Floats:
+    """Return target rows over two columns: what was drawn, and anything else.
+
+    For actions of which there are thousands, such as mixed ones. Each logged action is then the
+    first column. Importance weights are those of all columns; a reward model knows no more than
+    the mean of all rewards, so give no contexts.
+
+    Args:
+        masses: Probability that the target policy gives to each logged action, shape (n,).
+
+    Returns:
+        Shape (n, 2).
+
+    Example:
+        >>> drawn_or_another([0.25]).tolist()
+        [[0.25, 0.75]]
+    """
+    drawn = np.asarray(masses, dtype=np.float64)
+    return np.stack([drawn, 1.0 - drawn], axis=1)
+
+
 def _array(values: ArrayLike, name: str) -> NDArray[Any]:
     """Return an array, without a copy where it is one."""
     try:

@@ -9,7 +9,7 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.ope import LoggedData
-from steersman.policies import load_policy
+from steersman.policies import are_configurations, load_policy
 from steersman.registry.changes import Changed, Shift, Traffic
 from steersman.registry.headers import state_header
 from steersman.registry.paired import OffPolicyDelta, off_policy_delta
@@ -56,7 +56,7 @@ class Diff:
         parameters: parameters of the policies that differ.
         added: actions that only the second knows.
         removed: actions that only the first knows.
-        traffic: on the reference log; None without one.
+        traffic: on the reference log; None without one, and of mixed actions.
         off_policy: likewise.
     """
 
@@ -117,7 +117,8 @@ def diff(first: Described, second: Described, reference: Reference | None = None
 
     Returns:
         With a reference log, also how traffic shifts and what the log says about the value of
-        both: doubly robust over named actions, self-normalised weights over open candidates.
+        both: doubly robust over named actions, self-normalised weights over open candidates and
+        mixed actions. Of mixed ones, thousands, no traffic is told.
 
     Raises:
         InputError: snapshots of different decision points, or a log that does not fit them.
@@ -176,7 +177,7 @@ def _differing(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, Changed]:
 
 def _compared(
     first: Described, second: Described, reference: Reference
-) -> tuple[Traffic, OffPolicyDelta]:
+) -> tuple[Traffic | None, OffPolicyDelta]:
     policies = load_policy(first.state), load_policy(second.state)
     if bool(policies[0].actions) != bool(policies[1].actions):
         message = (
@@ -184,10 +185,13 @@ def _compared(
             "be compared on one log"
         )
         raise InputError(message)
+    mixed = are_configurations(policies[0].actions)
     columns = tuple(dict.fromkeys((*policies[0].actions, *policies[1].actions)))
+    columns = () if mixed else columns
     before = decided(policies[0], reference, columns)
     after = decided(policies[1], reference, columns, other=True)
-    return _traffic(before, after), _off_policy(before, after, reference)
+    traffic = None if mixed else _traffic(before, after)
+    return traffic, _off_policy(before, after, reference)
 
 
 def _traffic(before: Decided, after: Decided) -> Traffic:

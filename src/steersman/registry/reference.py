@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.policies import JointLinTS, JointSquareCB
+from steersman.ope import drawn_or_another
+from steersman.policies import JointLinTS, JointSquareCB, are_configurations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from steersman.policies import ChoicePolicy
 
     Floats = NDArray[np.float64]
+
+
+_ANOTHER = "any other"
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +161,8 @@ def decided(
     contexts = reference.contexts
     if other and reference.other_contexts is not None:
         contexts = reference.other_contexts
-    names, rows = [], []
+    names: list[tuple[str, ...]] = []
+    rows = []
     for row in range(len(reference)):
         eligible = None if reference.eligible is None else reference.eligible[row]
         features = None if reference.features is None else reference.features[row]
@@ -167,6 +172,11 @@ def decided(
         except InputError as error:
             message = f"row {row} of the reference log cannot be decided: {error}"
             raise InputError(message) from error
+        if are_configurations(policy.actions):  # thousands: what was drawn, and anything else
+            action = reference.actions[row]
+            names.append((action, _ANOTHER))
+            rows.append(drawn_or_another([distribution[policy.index(action)]])[0])
+            continue
         names.append(policy.actions or tuple(known or ()))
         rows.append(distribution)
     return Decided(columns, names, rows)
@@ -181,7 +191,7 @@ def _known(
     """
     if not isinstance(policy, (JointLinTS, JointSquareCB)):
         features = None
-    if eligible is None or not policy.actions:
+    if eligible is None or not policy.actions or are_configurations(policy.actions):
         return eligible, features
     places = [i for i, name in enumerate(eligible) if name in policy.actions]
     if features is not None and not isinstance(features, Mapping):

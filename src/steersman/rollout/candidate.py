@@ -85,6 +85,19 @@ class Candidate:
             return logged.eligible
         return tuple(getattr(self.spec.actions, "names", ()))
 
+    def mass(self, logged: LoggedChoice) -> float:
+        """Return the probability with which it would have drawn what was drawn.
+
+        Args:
+            logged: the decision.
+
+        Raises:
+            SteersmanError: it cannot decide this one.
+            ValueError: it does not know what was drawn.
+        """
+        distribution, _ = self.distribution(logged)
+        return float(distribution[list(self.names(logged)).index(logged.action)])
+
     def distribution(self, logged: LoggedChoice) -> tuple[Floats, Floats | None]:
         """Return what it would have drawn from, and the vector that it would have seen.
 

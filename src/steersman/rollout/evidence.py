@@ -14,6 +14,7 @@ import numpy as np
 
 from steersman.rollout.candidate import LoggedChoice
 from steersman.rollout.counted import OffPolicyEvidence, ShadowEvidence
+from steersman.spec import Mixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,8 +132,7 @@ def shadow(
         begun = clock()
         agrees = 0.0
         try:
-            distribution, _ = candidate.distribution(one)
-            agrees = float(distribution[list(candidate.names(one)).index(one.action)])
+            agrees = candidate.mass(one)
         except Exception as error:  # noqa: BLE001 (whatever it raises, it would have failed to serve)
             found.failures += 1
             if len(found.examples) < 3:
@@ -190,15 +190,24 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
         logged: decisions with a reward, one or more, in the order in which they were made.
 
     Returns:
-        One row for each; with contexts where all actions share them.
+        One row for each; with contexts where all actions share them. Of mixed actions, of which
+        there are thousands, what was drawn and anything else.
 
     Raises:
         SteersmanError: the candidate cannot decide one of them.
 
     No doctest: it needs a log; ``tests/systems/pipeline/test_running.py`` shows it.
     """
-    from steersman.ope import LoggedData  # noqa: PLC0415 (likewise)
+    from steersman.ope import LoggedData, drawn_or_another  # noqa: PLC0415 (likewise)
 
+    if isinstance(candidate.spec.actions, Mixed):
+        return LoggedData(
+            actions=np.zeros(len(logged), np.int64),
+            rewards=np.array([one.reward for one in logged], dtype=np.float64),
+            propensities=np.array([one.p for one in logged]),
+            target=drawn_or_another([candidate.mass(one) for one in logged]),
+            clusters=np.array([one.unit for one in logged]),
+        )
     found = [candidate.distribution(one) for one in logged]
     names = [candidate.names(one) for one in logged]
     widest = max(len(row) for row in names)

@@ -23,7 +23,7 @@ from steersman.service.drawing import GUARDIAN, draw_many, fall_back
 from steersman.service.gathering import Gathering
 from steersman.service.http import converted
 from steersman.service.records import sign
-from steersman.service.rows import Wanted, over, to_answer, to_row
+from steersman.service.rows import Wanted, to_answer, to_row
 from steersman.service.turns import Drew, take_turns
 from steersman.spec import loads
 from steersman.store import Breaker, Expired, Taken, as_tenant, find_decision
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from steersman.service.drawing import Served
     from steersman.service.replicas import Replicas
     from steersman.service.turns import Asked, OnArm
+    from steersman.spec import DecisionPoint
     from steersman.store import DecisionRow, GroupCommit
 
     Waiting = asyncio.Future[dict[Hashable, Taken | Exception] | Expired]
@@ -49,19 +50,19 @@ _TOGETHER = 512  # rows that share a wait: as many as a flush holds
 class _Asked:
     """A decision on its way: what to answer, for how long to wait, and on what."""
 
-    __slots__ = ("arm", "names", "read_at", "row", "waiting", "within_s")
+    __slots__ = ("arm", "read_at", "row", "spec", "waiting", "within_s")
 
     def __init__(
         self,
         row: DecisionRow,
-        names: Sequence[str],
+        spec: DecisionPoint,
         within_s: float,
         read_at: float,
         arm: str = "",
     ) -> None:
         self.row = row
         self.arm = arm  # whose turn it was, while a rollout is under way
-        self.names = names
+        self.spec = spec  # it was made under
         self.within_s = within_s
         self.read_at = read_at  # from then on it waits
         self.waiting: Waiting | None = None
@@ -246,15 +247,14 @@ class Deciding:
                 begun.append(result)
                 continue
             row = to_row(one, context, result, identifier=identifier, at=at)
-            own = result.served
-            names = own.names if row.eligible is None else over(row, own.spec)
+            spec = result.served.spec
             if not result.stored:
                 record = sign(self._secret, row)
-                begun.append(to_answer(row, names, logged=False, record=record))
+                begun.append(to_answer(row, spec, logged=False, record=record))
                 continue
             deadline = request.deadline_ms
             within_s = served.deadline_s if deadline is None else deadline / 1000
-            begun.append(_Asked(row, names, within_s, one.read_at, result.arm))
+            begun.append(_Asked(row, spec, within_s, one.read_at, result.arm))
         return begun
 
     def _submit(self, asked: Sequence[_Asked]) -> None:
@@ -375,10 +375,10 @@ class Deciding:
         verdicts = waiting.result() if waiting.done() else await asyncio.shield(waiting)
         if isinstance(verdicts, Expired):
             record = sign(self._secret, asked.row)
-            return to_answer(asked.row, asked.names, logged="unknown", record=record)
+            return to_answer(asked.row, asked.spec, logged="unknown", record=record)
         verdict = verdicts.get(asked.row.id)
         if verdict is None:
-            return to_answer(asked.row, asked.names, logged=True)
+            return to_answer(asked.row, asked.spec, logged=True)
         if isinstance(verdict, Exception):
             detail = f"this decision cannot be stored: {type(verdict).__name__}; change the request"
             raise Refused.of("invalid", detail) from verdict
@@ -389,7 +389,7 @@ class Deciding:
     async def _earlier(self, tenant: UUID, identifier: UUID) -> Decision:
         """Return the answer that was given to the same key before."""
         row, document = await self._replaying.call(lambda: self._read_earlier(tenant, identifier))
-        return to_answer(row, over(row, loads(document)), logged=True)
+        return to_answer(row, loads(document), logged=True)
 
     async def _read_earlier(self, tenant: UUID, identifier: UUID) -> tuple[DecisionRow, str]:
         async with self._pool.acquire() as connection:

@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from steersman.errors import ActionError, InputError
-from steersman.spec import compile_rule
-from steersman.store import as_stored, encode, encode_rows, reads_vector, rounded
+from steersman.policies import Configurations
+from steersman.spec import Mixed, compile_rule
+from steersman.store import (
+    LoggedDistribution,
+    as_stored,
+    encode,
+    encode_rows,
+    reads_vector,
+    rounded,
+)
 from steersman.store.scrubbing import scrubbing_of
 from steersman.wire import Refused
 
@@ -49,6 +57,7 @@ class Served:
         self.spec = replica.row.spec
         self.open: bool = getattr(self.spec.actions, "open", False)
         self.names: tuple[str, ...] = tuple(getattr(self.spec.actions, "names", ()))
+        self.logged = LoggedDistribution(self.spec.actions)
         self.feature_count = len(getattr(self.spec.actions, "features", ()))
         self.wants_guardian = GUARDIAN in self.spec.context.fields
         self.reads_vector = reads_vector(self.spec) and not self.feature_count
@@ -58,8 +67,13 @@ class Served:
         self.settles = reward.missing != "drop" or reward.scope == "episode"
         self.deadline_s = self.spec.budgets.deadline_ms / 1000
         declared = self.spec.fallback
-        self._rules = [(compile_rule(rule.when), str(rule.action)) for rule in declared.rules]
-        self._otherwise = str(declared.otherwise)
+        self._rules = [(compile_rule(it.when), self._target(it.action)) for it in declared.rules]
+        self._otherwise = self._target(declared.otherwise)
+        self._configurations: Configurations | None = None
+
+    def _target(self, action: Any) -> str:
+        mixed = self.spec.actions
+        return mixed.name_of(action) if isinstance(mixed, Mixed) else str(action)
 
     def fall_back(self, context: Mapping[str, Any], eligible: Sequence[str] | None) -> str:
         """Return the fallback's action; it never fails.
@@ -72,7 +86,7 @@ class Served:
             The eligible action of the first rule that holds, or of `otherwise`; where that is not
             eligible, the first that is.
         """
-        names = eligible or self.names
+        names = self._allowed(eligible) if eligible else self.names
         for holds, action in self._rules:
             target = names[0] if names and action == _FIRST and self.open else action
             if (not names or target in names) and _holds(holds, context):
@@ -81,6 +95,18 @@ class Served:
             return names[0]
         return self._otherwise
 
+    def _allowed(self, eligible: Sequence[str]) -> Sequence[str]:
+        """Return the actions that are named, by some of their parts too; all, if it is nonsense."""
+        if not isinstance(self.spec.actions, Mixed):
+            return eligible
+        if self._configurations is None:
+            self._configurations = Configurations(self.names)
+        allowed = np.zeros(len(self.names), dtype=np.bool_)
+        for name in eligible:
+            with suppress(ActionError):
+                allowed |= self._configurations.with_values(name)
+        return [self.names[place] for place in np.flatnonzero(allowed)] or self.names
+
 
 class Drawn(NamedTuple):
     """What a request got: the columns of its row that a draw fills, in their order.
@@ -88,7 +114,8 @@ class Drawn(NamedTuple):
     Attributes:
         eligible: the names allowed for the request; None: every declared one.
         distribution: probabilities as they are stored, over the declared actions; over
-            ``eligible`` where candidates are open or the fallback answered.
+            ``eligible`` where candidates are open or the fallback answered; of every value of
+            every part where actions are mixed.
         action: what to do.
         p: the exact probability of the draw.
         p_kind: exact or fallback.
@@ -155,7 +182,7 @@ def _draw_together(
     """Return draws over all declared actions, by a policy that reads vectors."""
     rows = encode_rows(served.replica.features, contexts)
     choices = served.replica.policy.decide_many(rows.astype(np.float64), rng=rng)
-    stored = np.array([choice.distribution for choice in choices], dtype=np.float32).tolist()
+    stored = served.logged.of_many([choice.distribution for choice in choices])
     return [
         Drawn(None, distribution, it.action, it.propensity, "exact", as_stored(x), None, None, it.u)
         for it, distribution, x in zip(choices, stored, rows, strict=True)
@@ -196,7 +223,7 @@ def _draw(
         x = rows[list(eligible or served.names).index(choice.action)]
     return Drawn(
         eligible,
-        choice.distribution.astype(np.float32).tolist(),
+        served.logged.of(choice.distribution).tolist(),
         choice.action,
         choice.propensity,
         "exact",

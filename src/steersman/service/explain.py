@@ -24,9 +24,16 @@ from steersman.service.explanation import (
     Recomputed,
 )
 from steersman.service.http import Answer, json_answer
-from steersman.service.rows import over
-from steersman.spec import loads
-from steersman.store import DecisionRow, PointRow, as_tenant, encode, find_snapshot
+from steersman.service.rows import over, parts_of, probabilities
+from steersman.spec import Mixed, loads
+from steersman.store import (
+    DecisionRow,
+    LoggedDistribution,
+    PointRow,
+    as_tenant,
+    encode,
+    find_snapshot,
+)
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -38,7 +45,10 @@ if TYPE_CHECKING:
     from steersman.learn import Bases
     from steersman.policies import ChoicePolicy
     from steersman.service.http import Request
+    from steersman.spec import DecisionPoint
     from steersman.store import Breaker
+
+    Floats = NDArray[np.float64]
 
 _MOST_EVENTS = 1_000
 _PLAIN = 1e-9
@@ -145,7 +155,7 @@ class Explain:
         distribution = policy.distribution(
             seen, eligible=row.eligible, features=_features(row, names)
         )
-        return _compared(row, names, distribution)
+        return _compared(row, spec, distribution)
 
 
 class _OrFromLog:
@@ -180,21 +190,22 @@ def _features(row: DecisionRow, names: Sequence[str]) -> NDArray[np.float64] | N
     return np.asarray(row.features, dtype=np.float64).reshape(len(row.eligible or names), -1)
 
 
-def _compared(
-    row: DecisionRow, names: Sequence[str], distribution: NDArray[np.float64]
-) -> Recomputed:
-    stored = np.asarray(row.distribution, dtype=np.float64)
-    values = dict(zip(names, distribution.tolist(), strict=True))
-    exact = abs(values[row.action] - (row.p or 0.0))
-    largest = float(np.max(np.abs(distribution - stored)))
+def _compared(row: DecisionRow, spec: DecisionPoint, distribution: Floats) -> Recomputed:
+    names: Sequence[str] = over(row, spec)
+    drawn_among = names
+    kept = distribution
+    if isinstance(spec.actions, Mixed):
+        drawn_among = spec.actions.names
+        kept = LoggedDistribution(spec.actions).of(distribution).astype(np.float64)
+    drawn = float(distribution[list(drawn_among).index(row.action)])
+    values = {**dict(zip(names, kept.tolist(), strict=True)), row.action: drawn}
+    exact = abs(drawn - (row.p or 0.0))
+    largest = float(np.max(np.abs(kept - np.asarray(row.distribution, dtype=np.float64))))
     return Recomputed(exact <= _PLAIN and largest <= _SINGLE, values, max(exact, largest))
 
 
 def _explanation(row: DecisionRow, document: str) -> Explanation:
-    names = over(row, loads(document))
-    distribution = dict(zip(names, row.distribution, strict=True))
-    if row.p is not None:
-        distribution[row.action] = row.p
+    spec = loads(document)
     return Explanation(
         decision_id=row.id,
         skill=row.skill,
@@ -203,7 +214,8 @@ def _explanation(row: DecisionRow, document: str) -> Explanation:
         action=row.action,
         propensity=row.p,
         propensity_kind=row.p_kind,
-        distribution=distribution,
+        distribution=probabilities(row, spec),
+        parts=parts_of(row, spec),
         uniform=row.u,
         eligible=row.eligible,
         context=row.context,

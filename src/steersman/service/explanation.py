@@ -80,7 +80,8 @@ class Explanation(msgspec.Struct, omit_defaults=True):
         action: what was drawn.
         propensity: the probability of the draw; absent if it was never known.
         propensity_kind: exact, fallback, client, imported or none.
-        distribution: by action.
+        distribution: by action; of every value of every part where actions are mixed.
+        parts: of a mixed action, by name.
         uniform: the random number of the draw.
         eligible: the actions allowed; absent: all that were declared.
         context: what was known.
@@ -111,6 +112,7 @@ class Explanation(msgspec.Struct, omit_defaults=True):
     propensity: float | None = None
     propensity_kind: str = ""
     distribution: dict[str, float] = {}
+    parts: dict[str, Any] | None = None
     uniform: float | None = None
     eligible: list[str] | None = None
     context: Any = None

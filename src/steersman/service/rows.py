@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from steersman.spec import Mixed
 from steersman.store import DecisionRow
 from steersman.wire import Decision
 
@@ -73,13 +75,13 @@ def to_row(
 
 
 def to_answer(
-    row: DecisionRow, names: Sequence[str], *, logged: bool | str, record: str | None = None
+    row: DecisionRow, spec: DecisionPoint, *, logged: bool | str, record: str | None = None
 ) -> Decision:
     """Return the answer that a row stands for; the same row gives the same answer for ever.
 
     Args:
         row: the decision.
-        names: what its distribution is over: `over`.
+        spec: the declaration it was made under.
         logged: true, "unknown" or false.
         record: the signed row, unless it is stored.
 
@@ -88,11 +90,10 @@ def to_answer(
 
     No doctest: it needs a row; ``tests/service/test_deciding_together.py`` shows it.
     """
-    distribution = dict(zip(names, row.distribution, strict=True))
-    if row.eligible is not None and len(row.eligible) < len(distribution):
-        distribution = {name: distribution[name] for name in row.eligible}
-    if row.p is not None:
-        distribution[row.action] = row.p
+    distribution = probabilities(row, spec)
+    narrower = row.eligible is not None and len(row.eligible) < len(distribution)
+    if narrower and not isinstance(spec.actions, Mixed):
+        distribution = {name: distribution[name] for name in row.eligible or ()}
     return Decision(
         row.id,
         row.action,
@@ -105,7 +106,41 @@ def to_answer(
         logged,  # type: ignore[arg-type]
         row.degraded,
         record,
+        parts_of(row, spec),
     )
+
+
+def parts_of(row: DecisionRow, spec: DecisionPoint) -> dict[str, Any] | None:
+    """Return the parts of a row's action by name; None: it has none.
+
+    Args:
+        row: the decision.
+        spec: the declaration it was made under.
+
+    No doctest: it needs a row; ``tests/service/test_mixed.py`` shows it.
+    """
+    if not isinstance(spec.actions, Mixed):
+        return None
+    try:
+        parts = json.loads(row.action)
+    except ValueError:
+        return None  # what a client answered with its own default may be anything
+    return parts if isinstance(parts, dict) else None
+
+
+def probabilities(row: DecisionRow, spec: DecisionPoint) -> dict[str, float]:
+    """Return a row's distribution by name, with the exact probability of what was drawn.
+
+    Args:
+        row: the decision.
+        spec: the declaration it was made under.
+
+    No doctest: it needs a row; ``tests/service/test_mixed.py`` shows it.
+    """
+    distribution = dict(zip(over(row, spec), row.distribution, strict=True))
+    if row.p is not None and (row.action in distribution or not isinstance(spec.actions, Mixed)):
+        distribution[row.action] = row.p
+    return distribution
 
 
 def over(row: DecisionRow, spec: DecisionPoint) -> Sequence[str]:
@@ -116,10 +151,13 @@ def over(row: DecisionRow, spec: DecisionPoint) -> Sequence[str]:
         spec: the declaration it was made under.
 
     Returns:
-        The declared names; the eligible ones where candidates are open or the fallback answered.
+        The declared names; the eligible ones where candidates are open or the fallback answered;
+        every value of every part, as ``part=value``, where actions are mixed.
 
     No doctest: it needs a row; ``tests/service/test_deciding_together.py`` shows it.
     """
     if row.eligible is not None and (row.degraded or getattr(spec.actions, "open", False)):
         return row.eligible
+    if isinstance(spec.actions, Mixed):
+        return spec.actions.marginals
     return tuple(getattr(spec.actions, "names", ()))

@@ -103,6 +103,7 @@ from steersman.store.lines import (
     line_of,
     same_update,
 )
+from steersman.store.logged_distribution import LoggedDistribution
 from steersman.store.migrate import make_partitions, migrate
 from steersman.store.packed_events import EventPacker, PackedEvent, log_packed_events, pack_event
 from steersman.store.points import (
@@ -218,6 +219,7 @@ __all__ = [
     "KeyRow",
     "Learned",
     "Logged",
+    "LoggedDistribution",
     "PackedEvent",
     "Point",
     "PointRow",

@@ -34,7 +34,8 @@ class DecisionRow(NamedTuple):
         feature_hash: 32 bytes.
         context: what was known; JSON.
         eligible: names allowed for the request; None: every declared one.
-        distribution: float32 probabilities over the declared actions; over ``eligible`` if open.
+        distribution: float32 probabilities over the declared actions; over ``eligible`` if open;
+            of every value of every part where they are mixed.
         action: what was drawn.
         p: the exact probability of the draw; None if it was never known (imported logs).
         p_kind: exact, fallback, client, imported or none.

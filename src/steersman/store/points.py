@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.errors import InputError, RolloutError, SpecError
 from steersman.policies import build
 from steersman.registry import Ingredients
-from steersman.spec import Choice, DecisionPoint, loads
+from steersman.spec import Choice, DecisionPoint, Mixed, loads
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -154,13 +154,13 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
     """Return the policy that a declaration names, with nothing learned.
 
     Args:
-        spec: a decision point with choice actions.
+        spec: a decision point with choice or mixed actions.
 
     Returns:
         A policy over the context's vector, or over the actions' features where it is a joint one.
 
     Raises:
-        InputError: mixed actions or a sequence, for which there is no policy yet.
+        InputError: a sequence, for which there is no policy yet, or parts with too many values.
 
     >>> from steersman.spec import loads
     >>> spec = loads('''
@@ -176,10 +176,14 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
     >>> initial_policy(spec).actions
     ('shallow', 'deep')
     """
+    if isinstance(spec.actions, Mixed):
+        mixed = spec.actions
+        dim = spec.context.dim
+        return build(spec.policy, mixed.names, dim=dim, floor=spec.floor, mixed=mixed)
     if not isinstance(spec.actions, Choice):
         message = (
             f"{spec.skill}/{spec.decision} has {spec.actions.kind} actions, and there is no policy "
-            "yet; allowed is kind: choice; name the combinations as actions"
+            "yet; allowed are kind: choice and kind: mixed"
         )
         raise InputError(message)
     joint = spec.policy.algorithm.startswith("joint_")

@@ -13,12 +13,14 @@ import msgspec
 from msgspec import Meta
 
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
-"""A skill, a decision point, an action, an outcome."""
+"""A skill, a decision point, an outcome."""
+ActionName = Annotated[str, Meta(min_length=1, max_length=1000)]
+"""An action; a mixed one is the JSON of its parts."""
 Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$(?!\n)")]
 """An id or an idempotency key chosen by the application: printable ASCII without spaces. (Python's
 `$` would let a line feed follow.)"""
-Actions = Annotated[list[Name], Meta(min_length=1, max_length=10_000)]
-Features = dict[Name, Annotated[list[float], Meta(max_length=16_384)]]
+Actions = Annotated[list[ActionName], Meta(min_length=1, max_length=10_000)]
+Features = dict[ActionName, Annotated[list[float], Meta(max_length=16_384)]]
 Outcomes = Annotated[dict[Name, float | bool], Meta(max_length=64)]
 EventType = Literal["interaction.create", "interaction.output", "feedback.submit", "task_result"]
 
@@ -39,7 +41,8 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
         decision: the decision point within it.
         context: what is known, by declared field name.
         eligible: the actions allowed for this request; absent: all that are declared. Open
-            candidate sets need it.
+            candidate sets need it. Where actions are mixed, the JSON of some parts allows all
+            configurations that have these values.
         features: one list of numbers per eligible action, where the point declares features.
         episode_id: what this decision belongs to with others (a conversation, a task).
         parent_id: the decision this one follows from.
@@ -76,10 +79,11 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         decision_id: names this decision for ever; give it with every event about it.
-        action: what to do.
+        action: what to do; a mixed one is the JSON of its parts.
         propensity: the exact probability with which it was drawn.
         distribution: probability by action, of those eligible. Stored as float32, except for
-            that of the action drawn, which is `propensity`.
+            that of the action drawn, which is `propensity`. Where actions are mixed: of every
+            value of every part, as ``part=value``.
         snapshot: the policy state it was drawn from: this snapshot ...
         update_seq: ... and this many updates after it.
         stage: ``live`` unless a rollout is going on.
@@ -88,6 +92,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
             be; false: it could not be stored, send `record` with your events.
         degraded: the declared fallback answered; never learned from, never evidence.
         record: signed; whoever holds it can have this decision stored later.
+        parts: of a mixed action, by name.
     """
 
     decision_id: UUID
@@ -101,6 +106,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     logged: bool | Literal["unknown"]
     degraded: bool
     record: str | None = None
+    parts: dict[str, Any] | None = None
 
 
 class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -126,7 +132,7 @@ class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     schema_version: Literal[1] = 1
     at: float | None = None
     outcomes: Outcomes = {}
-    action_taken: Name | None = None
+    action_taken: ActionName | None = None
     body: dict[str, Any] = {}
 
 
@@ -161,7 +167,7 @@ class LocalDecision(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     decision_id: UUID
     skill: Name
     decision: Name
-    action: Name
+    action: ActionName
     context: dict[str, Any] = {}
     episode_id: Key | None = None
     parent_id: UUID | None = None

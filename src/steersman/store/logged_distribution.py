@@ -1,0 +1,77 @@
+"""What a row keeps of the distribution that its action was drawn from.
+
+Of named arms it keeps every probability. A mixed action has thousands, so it keeps those of every
+value of every part (sums over all configurations that have it), beside the exact probability of the
+configuration that was drawn; the rest can be built again from the state that the row names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.spec import Mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.spec import Actions
+
+    Floats = NDArray[np.float64]
+
+
+class LoggedDistribution:
+    """Makes the column ``distribution`` of a decision point's rows.
+
+    Args:
+        actions: as they are declared.
+
+    >>> from steersman.spec import Mixed
+    >>> parts = {"k": {"type": "integer", "low": 1, "high": 2}, "on": {"type": "boolean"}}
+    >>> mixed = Mixed.model_validate({"kind": "mixed", "parts": parts})
+    >>> LoggedDistribution(mixed).of(np.array([0.5, 0.25, 0.125, 0.125])).tolist()
+    [0.75, 0.25, 0.625, 0.375]
+    >>> mixed.marginals
+    ('k=1', 'k=2', 'on=false', 'on=true')
+    """
+
+    def __init__(self, actions: Actions) -> None:
+        self._columns: tuple[NDArray[np.intp], ...] = ()
+        self._count = 0
+        if isinstance(actions, Mixed):
+            columns = []
+            for part, name in enumerate(actions.order):
+                grid = actions.parts[name].grid
+                place = {value: self._count + number for number, value in enumerate(grid)}
+                columns.append([place[values[part]] for values in actions.configurations])
+                self._count += len(grid)
+            self._columns = tuple(np.array(column, np.intp) for column in columns)
+
+    def of(self, distribution: Floats) -> NDArray[np.float32]:
+        """Return what is kept of a distribution.
+
+        Args:
+            distribution: (K,) over the actions, or over the candidates where they are open.
+
+        Returns:
+            As many float32 as `Mixed.marginals` has names; of other actions, all.
+        """
+        if not self._columns:
+            return distribution.astype(np.float32)
+        found = np.zeros(self._count)
+        for column in self._columns:
+            found += np.bincount(column, weights=distribution, minlength=self._count)
+        return found.astype(np.float32)
+
+    def of_many(self, distributions: Sequence[Floats]) -> list[list[float]]:
+        """Return what is kept of several distributions over the same actions.
+
+        Args:
+            distributions: (K,) each.
+        """
+        if not self._columns:
+            return np.array(distributions, dtype=np.float32).tolist()  # type: ignore[no-any-return]
+        return [self.of(one).tolist() for one in distributions]
