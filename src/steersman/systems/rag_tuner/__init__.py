@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from steersman.systems.rag_tuner.configuration import Configuration, Space
 from steersman.systems.rag_tuner.frontier import Place, places
+from steersman.systems.rag_tuner.holdout import Holdout
+from steersman.systems.rag_tuner.hygiene import check_leakage, cleaned, repeated
+from steersman.systems.rag_tuner.manifest import (
+    Manifest,
+    check,
+    describe,
+    load_manifest,
+    write_manifest,
+)
 from steersman.systems.rag_tuner.policy_config import Tuned, load_policy_config
 from steersman.systems.rag_tuner.recorded import Recorded, load_recorded
 from steersman.systems.rag_tuner.recording import record
@@ -16,7 +25,7 @@ from steersman.systems.rag_tuner.run_folder import RunFolder
 from steersman.systems.rag_tuner.slices import Split, enough, rotating, stratified, temporal
 from steersman.systems.rag_tuner.strategies import Strategy, build_strategy
 from steersman.systems.rag_tuner.sweep import Swept, sweep
-from steersman.systems.rag_tuner.tuning import Evaluated, Evaluator, tune
+from steersman.systems.rag_tuner.tuning import Evaluated, Evaluator, retell, tune
 from steersman.systems.rag_tuner.verdict import Verdict, judge
 
 __all__ = [
@@ -24,6 +33,8 @@ __all__ = [
     "Configuration",
     "Evaluated",
     "Evaluator",
+    "Holdout",
+    "Manifest",
     "Place",
     "Recorded",
     "Reward",
@@ -35,16 +46,24 @@ __all__ = [
     "Tuned",
     "Verdict",
     "build_strategy",
+    "check",
+    "check_leakage",
+    "cleaned",
+    "describe",
     "enough",
     "judge",
+    "load_manifest",
     "load_policy_config",
     "load_recorded",
     "places",
     "record",
+    "repeated",
+    "retell",
     "reward_of",
     "rotating",
     "stratified",
     "sweep",
     "temporal",
     "tune",
+    "write_manifest",
 ]

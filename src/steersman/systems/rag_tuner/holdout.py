@@ -1,0 +1,106 @@
+"""Questions kept for the last word: they judge once, and whoever asks again is told who did."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from steersman.errors import DataError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """That a holdout was used.
+
+    Args:
+        data: What tells the data set from every other, such as `Manifest.sha256`.
+        split: The split that judged.
+        by: What was judged: a configuration, a run.
+        at: When, as ISO 8601.
+    """
+
+    data: str
+    split: str
+    by: str
+    at: str
+
+
+class Holdout:
+    """The record of who had the last word of which data.
+
+    It is a file, so that it outlives whoever was killed after the questions were seen: `use` comes
+    before the questions are asked. Nothing stops a person who deletes it.
+
+    Args:
+        folder: Of the records, one for each data set and split; made when the first is written.
+
+    No doctest: it needs files; ``tests/systems/rag_tuner/test_holdout.py`` shows it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def use(self, data: str, split: str, by: str, *, at: datetime) -> Use:
+        """Record that a holdout is used now; the same may go on after it was interrupted.
+
+        Args:
+            data: What tells the data set from every other.
+            split: The split that judges.
+            by: What is judged; the same `by` is the same use.
+            at: Now.
+
+        Returns:
+            The use, as it was first recorded.
+
+        Raises:
+            DataError: Something else was judged by it before, or the record is damaged.
+        """
+        file = self._file(data, split)
+        wanted = Use(data, split, by, at.isoformat(timespec="seconds"))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f".{file.name}.{os.getpid()}")
+        part.write_text(json.dumps(asdict(wanted)) + "\n", encoding="utf-8")
+        try:
+            os.link(part, file)  # unlike a rename it fails where there is one: the first one counts
+        except FileExistsError:
+            pass
+        finally:
+            part.unlink()
+        first = self.used(data, split)
+        if first is None or first.by != by:
+            raise DataError(
+                f"{file}: the split {split!r} judged {first.by if first else 'something'} on "
+                f"{first.at if first else 'an unknown day'}, and a holdout judges once: what is "
+                "chosen after its answer was seen fits it by luck. Collect new questions, or judge "
+                "on another split"
+            )
+        return first
+
+    def used(self, data: str, split: str) -> Use | None:
+        """Return the use of a holdout, if there was one.
+
+        Args:
+            data: What tells the data set from every other.
+            split: The split.
+
+        Raises:
+            DataError: The record is damaged.
+        """
+        file = self._file(data, split)
+        if not file.exists():
+            return None
+        try:
+            return Use(**json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            message = f"{file}: {error}; it says that the holdout was used: restore it"
+            raise DataError(message) from None
+
+    def _file(self, data: str, split: str) -> Path:
+        named = "".join(one if one.isalnum() or one in "-_" else "_" for one in f"{data}-{split}")
+        return self._folder / f"{named[:150]}.json"

@@ -1,0 +1,125 @@
+"""Questions that are asked twice, and those that stand on both sides of a split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from steersman.errors import DataError
+from steersman.retrieval.documents import Document, Lineage, Passage, unique
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from steersman.retrieval import JudgedCollection, Question
+    from steersman.retrieval.documents import Repeat
+
+NEAR = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A question that repeats another.
+
+    Args:
+        question: Its id.
+        repeats: Id of the one that comes first.
+        similarity: Of their words, in [`near`, 1]; 1 for the same.
+        splits: Of the two.
+    """
+
+    question: str
+    repeats: str
+    similarity: float
+    splits: tuple[str, str]
+
+    @property
+    def leaks(self) -> bool:
+        """Whether they stand on two sides: what one side learns, the other is judged by."""
+        return self.splits[0] != self.splits[1]
+
+
+def repeated(collection: JudgedCollection, *, near: float = NEAR) -> tuple[Repeated, ...]:
+    """Return the questions that repeat another, exactly or but for a word or two.
+
+    Questions that continue a conversation are compared together with what was said before, and
+    repeat another only in the very same words.
+
+    Args:
+        collection: Its questions, of all splits.
+        near: The least Jaccard similarity of three words in a row, 0.3 to 1.
+
+    Returns:
+        Those to be dropped, so that each question is left once; of two on both sides it is the one
+        that does not judge.
+
+    Raises:
+        InputError: `near` out of its range.
+
+    No doctest: it needs a collection; ``tests/systems/rag_tuner/test_hygiene.py`` shows it.
+    """
+    # Those that judge come first, so that they are the ones kept.
+    order = sorted(collection.questions, key=lambda one: one.split != collection.held_out)
+    alone = unique((_said(one) for one in order if not one.history), near=near).dropped
+    # Turns of one conversation share what went before: only the very same repeats another.
+    turns = unique((_said(one) for one in order if one.history), near=None).dropped
+    split = {one.id: one.split for one in order}
+    return tuple(_repeated(one, split) for one in (*alone, *turns))
+
+
+def cleaned(collection: JudgedCollection, *, near: float = NEAR) -> JudgedCollection:
+    """Return a collection in which each question is asked once.
+
+    Args:
+        collection: With questions of all splits.
+        near: As for `repeated`.
+
+    Returns:
+        The collection without those that `repeated` names.
+
+    Raises:
+        InputError: `near` out of its range.
+
+    No doctest: it needs a collection; ``tests/systems/rag_tuner/test_hygiene.py`` shows it.
+    """
+    drop = {one.question for one in repeated(collection, near=near)}
+    kept = tuple(one for one in collection.questions if one.id not in drop)
+    return replace(collection, questions=kept)
+
+
+def check_leakage(collection: JudgedCollection, *, near: float = NEAR) -> None:
+    """Refuse a collection of which a question stands on two sides of a split.
+
+    Args:
+        collection: With questions of all splits.
+        near: As for `repeated`.
+
+    Raises:
+        DataError: There are such; the message names some.
+        InputError: `near` out of its range.
+
+    No doctest: it needs a collection; ``tests/systems/rag_tuner/test_hygiene.py`` shows it.
+    """
+    found = [one for one in repeated(collection, near=near) if one.leaks]
+    if found:
+        named = [
+            f"{one.question!r} ({one.splits[0] or 'no split'}) and {one.repeats!r} "
+            f"({one.splits[1] or 'no split'}), alike to {one.similarity:.2f}"
+            for one in found[:5]
+        ]
+        raise DataError(
+            f"{collection.name}: {len(found)} questions stand on two sides of a split: "
+            + "; ".join(named)
+            + "; drop them (`cleaned` does), or split by what they have in common"
+        )
+
+
+def _repeated(found: Repeat, split: Mapping[str, str]) -> Repeated:
+    one, other = (name.removesuffix("#0") for name in (found.passage, found.repeats))
+    return Repeated(one, other, found.similarity, (split[one], split[other]))
+
+
+def _said(question: Question) -> Passage:
+    said = Document(question.id, "\n".join([*question.history, question.text]))
+    lineage = Lineage(said.sha256, 0, len(said.text), chunker="whole")
+    return Passage(said.doc_id, 0, said.text, lineage=lineage)

@@ -1,0 +1,55 @@
+"""A question is asked once, and stands on one side."""
+
+import pytest
+
+from steersman.errors import DataError, InputError
+from steersman.retrieval import JudgedCollection, Question
+from steersman.retrieval.documents import Document, Lineage, Passage
+from steersman.systems.rag_tuner import check_leakage, cleaned, repeated
+
+LONG = "which pressure must the second valve of the cold pump hold while the plant is idle"
+
+
+def collection(*asked):
+    said = Document("p", "text")
+    passage = Passage("p", 0, "text", lineage=Lineage(said.sha256, 0, 4, chunker="whole"))
+    questions = (
+        Question(id=name, text=text, gains={"p": 1.0}, split=split, history=tuple(history))
+        for name, text, split, *history in asked
+    )
+    return JudgedCollection("made up", (passage,), tuple(questions))
+
+
+def test_the_same_words_are_the_same_question_whatever_their_case():
+    made = collection(("a", "Who is it?", "train"), ("b", "who IS it", "train"), ("c", "Why?", ""))
+    (found,) = repeated(made)
+    assert (found.question, found.repeats, found.similarity) == ("b", "a", 1.0)
+    assert not found.leaks
+    assert [one.id for one in cleaned(made).questions] == ["a", "c"]
+    check_leakage(made)
+
+
+def test_of_two_on_both_sides_the_one_that_judges_stays():
+    made = collection(("a", LONG, "train"), ("b", f"{LONG} today", "test"), ("c", "Why?", "test"))
+    (found,) = repeated(made)
+    assert (found.question, found.repeats, found.splits) == ("a", "b", ("train", "test"))
+    assert found.leaks
+    assert 0.8 <= found.similarity < 1.0
+    with pytest.raises(DataError, match=r"1 questions stand on two sides.*'a' \(train\) and 'b'"):
+        check_leakage(made)
+    check_leakage(cleaned(made))
+
+
+def test_turns_of_one_conversation_are_not_alike_for_what_went_before():
+    made = collection(
+        ("a", "And then?", "train", LONG), ("b", "And why?", "test", LONG),
+        ("c", "And why?", "test", LONG),
+    )  # fmt: skip
+    assert [(one.question, one.repeats) for one in repeated(made)] == [("c", "b")]
+
+
+def test_questions_that_share_some_words_are_not_alike():
+    made = collection(("a", "Who wrote the book?", "train"), ("b", "Who read the book?", "test"))
+    assert not repeated(made)
+    with pytest.raises(InputError, match="near is 2"):
+        repeated(made, near=2)
