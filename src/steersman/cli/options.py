@@ -31,6 +31,13 @@ home_option = click.option(
     help="Directory of all state.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+ray_option = click.option(
+    "--ray",
+    "ray_address",
+    metavar="ADDRESS",
+    default=None,
+    help="Spread the work over the Ray cluster at ADDRESS: auto on one of its nodes, or HOST:PORT.",
+)
 
 
 def _checked_name(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001 (click's)

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from steersman.cli.options import json_option
+from steersman.cli.options import json_option, ray_option
 from steersman.cli.showing import show, show_rows
 from steersman.errors import DataError
 from steersman.spec.reading import shipped
@@ -142,10 +142,11 @@ def run_command(
 @seed_option
 @baseline_option
 @policy_option
+@ray_option
 @json_option
 def sweep_command(
-    recording: Path, held_out: float, seed: int, baseline: str, policy_file: Path | None, *,
-    as_json: bool,
+    recording: Path, held_out: float, seed: int, baseline: str, policy_file: Path | None,
+    ray_address: str | None, *, as_json: bool,
 ) -> None:  # fmt: skip
     """Show the best configuration under other weights of latency and cost.
 
@@ -156,7 +157,8 @@ def sweep_command(
     from steersman.systems.rag_tuner import sweep  # noqa: PLC0415
 
     recorded, tuned = opened(recording), policy_of(policy_file)
-    found = sweep(recorded, tuned, split_of(recorded, seed, held_out).tuning, parts_of(baseline))
+    queries = split_of(recorded, seed, held_out).tuning
+    found = sweep(recorded, tuned, queries, parts_of(baseline), address=ray_address)
     rows = [
         {**{n: getattr(one, n) for n in _COLUMNS}, "best": str(one.best or "none holds the gates"),
          "quality": " ".join(f"{value:.3f}" for value in one.quality)}

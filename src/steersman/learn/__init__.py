@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from steersman.learn.publishing import Signer, publish
     from steersman.learn.releasing import Marks, mark_point, read_known, release_version
     from steersman.learn.shipping import Registry, Shipped, ShippingSettings, run_shipping
+    from steersman.learn.spreading import spread
     from steersman.learn.versions import compare_versions
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "retract_version",
     "run_learner",
     "run_shipping",
+    "spread",
     "state_at",
     "take_out",
     "verify",
@@ -80,6 +82,7 @@ _HOMES = {
     "publishing": "Signer publish",
     "releasing": "Marks mark_point read_known release_version",
     "shipping": "Registry Shipped ShippingSettings run_shipping",
+    "spreading": "spread",
     "versions": "compare_versions",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

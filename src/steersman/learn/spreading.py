@@ -107,8 +107,12 @@ def _here(
         for place, item in enumerate(items):
             yield _called(function, item, seed, place)
         return
-    with get_context("spawn").Pool(processes, _kept.append, (function,)) as pool:
+    with get_context("spawn").Pool(processes, _keep, (function,)) as pool:
         yield from pool.imap(partial(_called_kept, seed), enumerate(items))
+
+
+def _keep(function: Callable[..., Any]) -> None:
+    _kept.append(function)
 
 
 def _called_kept(seed: int | None, numbered: tuple[int, Any]) -> Any:

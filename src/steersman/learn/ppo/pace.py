@@ -18,7 +18,7 @@ def following(rate: float, divergence: float, target: float) -> float:
         Less after a divergence above twice the target, more after one below half of it, within
         1e-6 and 1e-2; what is no number changes nothing.
 
-    >>> following(1.5e-4, 0.05, 0.02), following(1e-2, 0.0, 0.02)
+    >>> round(following(1.5e-4, 0.05, 0.02), 9), following(1e-2, 0.0, 0.02)
     (0.0001, 0.01)
 
     Source: Schulman et al., Proximal Policy Optimization Algorithms (2017), section 4, for a

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from math import nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,12 +21,13 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.configuration import Configuration
     from steersman.systems.rag_tuner.policy_config import Tuned
     from steersman.systems.rag_tuner.recorded import Recorded
-    from steersman.systems.rag_tuner.reward import Batch, Reward
 
     Floats = NDArray[np.float64]
 
 SPENDING = (0.0, 0.05, 0.1, 0.2, 0.4)
 """Weights of latency, and of cost, that are tried unless others are given."""
+_BLOCK = 100
+"""Configurations that are evaluated together: one alone is done before it has travelled."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ def sweep(
     *,
     gammas: Sequence[float] = SPENDING,
     deltas: Sequence[float] = SPENDING,
+    address: str | None = None,
 ) -> list[Swept]:
     """Return the best configuration under each pair of weights, on the same queries.
 
@@ -73,28 +77,27 @@ def sweep(
         baseline: What serves, or a manual configuration.
         gammas: Weights of latency, ≥ 0.
         deltas: Weights of cost, ≥ 0.
+        address: Of the Ray cluster that evaluates, as `spread` takes it; None evaluates here.
 
     Returns:
-        One for each pair, γ by γ.
+        One for each pair, γ by γ, wherever it was evaluated.
 
     Raises:
         InputError: A weight is negative, or something was not recorded.
+        ClusterError: The cluster does not answer, or gave up.
 
     No doctest: ``tests/systems/rag_tuner/test_sweep.py`` shows it.
     """
     wrong = [weight for weight in (*gammas, *deltas) if not 0 <= weight <= 100]
     if wrong:
         raise InputError(f"weights {wrong}; allowed is 0 to 100")
-    batches = [recorded.evaluate(one, queries) for one in (*tuned.space.all, baseline)]
-    held = np.array([not breaches(batch, tuned.thresholds) for batch in batches[:-1]])
-    rewards = [reward_of(batch, tuned) for batch in batches]
+    measured = _everything(recorded, tuned, queries, baseline, address)
+    held = np.array([one.held for one in measured[:-1]])
     weights = tuned.reward_weights
     quality = np.array(
-        [weights.alpha * one.quality[0] + weights.beta * one.quality[1] for one in rewards]
+        [weights.alpha * one.quality[0] + weights.beta * one.quality[1] for one in measured]
     )
-    latency, cost = (
-        np.array([getattr(one, name) for one in rewards]) for name in ("latency", "cost")
-    )
+    latency, cost = np.array([one.spent for one in measured]).T
     values = {
         (gamma, delta): quality - gamma * latency - delta * cost
         for gamma in gammas
@@ -103,22 +106,58 @@ def sweep(
     found = []
     for (gamma, delta), of in values.items():
         best = int(np.where(held, of[:-1], -np.inf).argmax())
-        one = batches[best], rewards[best]
-        found.append(_swept(gamma, delta, of, best, *one) if held.any() else _none(gamma, delta))
+        one = measured[best]
+        found.append(_swept(gamma, delta, of, best, one) if held.any() else _none(gamma, delta))
     return found
 
 
-def _swept(
-    gamma: float, delta: float, values: Floats, best: int, batch: Batch, reward: Reward
-) -> Swept:
+class _Measured(NamedTuple):
+    """What is told of a configuration, wherever it was evaluated."""
+
+    configuration: Configuration
+    held: bool
+    quality: tuple[float, float]
+    spent: tuple[float, float]
+    latency_ms: float
+    cost: float
+
+
+def _everything(
+    recorded: Recorded, tuned: Tuned, queries: NDArray[np.intp], baseline: Configuration,
+    address: str | None,
+) -> list[_Measured]:  # fmt: skip
+    # What learns imports what stores, and most who tune need neither.
+    from steersman.learn import spread  # noqa: PLC0415
+
+    every = (*tuned.space.all, baseline)
+    blocks = [every[first : first + _BLOCK] for first in range(0, len(every), _BLOCK)]
+    measure = partial(_measured, recorded, tuned, queries)
+    return list(chain.from_iterable(spread(measure, blocks, address=address)))
+
+
+def _measured(
+    recorded: Recorded, tuned: Tuned, queries: NDArray[np.intp],
+    configurations: Sequence[Configuration],
+) -> list[_Measured]:  # fmt: skip
+    found = []
+    for one in configurations:
+        batch = recorded.evaluate(one, queries)
+        reward, held = reward_of(batch, tuned), not breaches(batch, tuned.thresholds)
+        spent = (reward.latency, reward.cost)
+        times, costs = float(batch.latency_ms.mean()), float(batch.cost.mean())
+        found.append(_Measured(one, held, reward.quality, spent, times, costs))
+    return found
+
+
+def _swept(gamma: float, delta: float, values: Floats, best: int, one: _Measured) -> Swept:
     return Swept(
         gamma=gamma,
         delta=delta,
-        best=batch.configuration,
+        best=one.configuration,
         reward=float(values[best]),
-        quality=reward.quality,
-        latency_ms=float(batch.latency_ms.mean()),
-        cost=float(batch.cost.mean()),
+        quality=one.quality,
+        latency_ms=one.latency_ms,
+        cost=one.cost,
         ahead=float(values[best] - values[-1]),
     )
 

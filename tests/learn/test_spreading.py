@@ -1,0 +1,70 @@
+"""One function over many items, here: in order, with draws of their own, however many processes.
+
+On a cluster: ``tests/faults/test_ray.py``.
+"""
+
+import logging
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.learn import spread
+
+
+def drawn(item, rng):
+    return item, rng.random(3).tobytes()
+
+
+def whose(_item):
+    return os.getpid()
+
+
+def refused(item):
+    if item == 2:
+        message = "item 2 is refused"
+        raise InputError(message)
+    return item
+
+
+def test_results_come_in_order_each_with_draws_of_its_own():
+    found = list(spread(drawn, "abc", seed=7))
+    assert [item for item, _ in found] == ["a", "b", "c"]
+    expected = [np.random.default_rng([7, place]).random(3).tobytes() for place in range(3)]
+    assert [numbers for _, numbers in found] == expected
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_to_the_byte():
+    assert list(spread(drawn, range(5), seed=7, processes=2)) == list(
+        spread(drawn, range(5), seed=7)
+    )
+    assert os.getpid() not in set(spread(whose, range(4), processes=2))
+
+
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_what_a_function_raises_is_raised_in_its_place(processes):
+    told = spread(refused, range(4), processes=processes)
+    assert [next(told), next(told)] == [0, 1]
+    with pytest.raises(InputError, match="item 2 is refused"):
+        next(told)
+
+
+def test_without_ray_it_says_so_and_works_here(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "ray.exceptions", raising=False)
+    with caplog.at_level(logging.WARNING):
+        assert list(spread(drawn, range(3), seed=1, address="auto")) == list(
+            spread(drawn, range(3), seed=1)
+        )
+    (said,) = caplog.messages
+    assert "Ray is not installed" in said
+    assert "pip install 'steersman[ray]'" in said
+
+
+@pytest.mark.parametrize("wrong", [{"processes": 0}, {"seed": -1}])
+def test_numbers_out_of_range_are_refused_at_once(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        spread(drawn, [1], **wrong)
