@@ -1,15 +1,15 @@
 """A manifest names its data so exactly that nothing else passes for them."""
 
-import datetime
 import gzip
 import json
+from datetime import date
 
 import pytest
 
 from steersman.errors import DataError, InputError, SpecError
 from steersman.systems.rag_tuner import check, describe, load_manifest, write_manifest
 
-TODAY = datetime.date(2026, 11, 21)
+TODAY = date(2026, 11, 21)
 
 
 def lines(*rows):
@@ -61,7 +61,7 @@ def test_a_manifest_says_what_is_there_and_comes_back_from_its_file(folder, tmp_
     ("change", "says"),
     [
         (
-            lambda f: (f / "questions.jsonl").open("a").write("\n"),
+            lambda f: (f / "questions.jsonl").write_text(""),
             "questions.jsonl has the SHA-256",
         ),
         (lambda f: (f / "passages.jsonl.gz").unlink(), "passages.jsonl.gz is missing"),
