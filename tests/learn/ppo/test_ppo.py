@@ -1,5 +1,7 @@
 """PPO: exact propensities, advantages by definition, updates within bounds, a known optimum."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -72,14 +74,39 @@ def test_before_anything_is_learned_every_value_is_nearly_as_likely():
 def test_advantages_are_sums_of_discounted_surprises(told, gamma, smoothing, beyond):
     rewards, values = (np.array([one[place] for one in told]) for place in (0, 1))
     last = np.array([one[2] for one in told])
-    following = np.append(values[1:], beyond)
-    surprises = rewards + gamma * np.where(last, 0.0, following) - values
-    found = advantages(rewards, values, last, gamma=gamma, smoothing=smoothing, beyond=beyond)
+    cut = np.where(np.arange(len(told)) % 2, beyond, 0.0)  # every other end is no end
+    ends = last | (np.arange(len(told)) == len(told) - 1)
+    surprises = rewards + gamma * np.where(ends, cut, np.append(values[1:], 0.0)) - values
+    found = advantages(rewards, values, last, gamma=gamma, smoothing=smoothing, beyond=cut)
     for start in range(len(told)):
         end = start + int(np.argmax(np.append(last[start:], True)))
         inside = surprises[start : min(end, len(told) - 1) + 1]
         expected = sum((gamma * smoothing) ** step * one for step, one in enumerate(inside))
         assert found[start] == pytest.approx(expected, abs=1e-9)
+
+
+def test_an_episode_that_was_cut_off_is_worth_what_was_expected_beyond():
+    """One reward of 1 a step for ever is worth 1 / (1 - gamma), and not what an episode holds."""
+    acting = agent(learning_rate=1e-2, gamma=0.5, kl_target=10.0, entropy=0.0)
+    for seed in range(60):
+        told = steps(acting, seed=seed, reward=lambda _: 1.0)
+        acting.learn(replace(told, beyond=acting.expected_each(told.states)))
+    assert acting.expected(STATE) == pytest.approx(2.0, abs=0.1)
+
+
+def test_advantages_are_compared_over_all_steps_and_not_by_twos():
+    """Of two steps, one would be as good as the other is bad, however little they are apart."""
+    acting = agent(minibatches=4)
+    assert [len(part) for part in acting._minibatches(8)] == [8]
+    assert [len(part) for part in acting._minibatches(20)] == [10, 10]
+    assert [len(part) for part in acting._minibatches(64)] == [16] * 4
+    told = steps(acting, count=64, reward=lambda values: 100.0 if values == (1, 4, 1) else 0.0)
+    seen = []
+    whole = acting._loss
+    acting._loss = lambda given, places: seen.append(given.ahead) or whole(given, places)
+    acting.learn(told)
+    assert all(float(one.mean()) == pytest.approx(0, abs=1e-9) for one in seen)
+    assert all(float(one.std(correction=0)) == pytest.approx(1, abs=1e-6) for one in seen)
 
 
 def test_one_update_makes_what_was_rewarded_likelier_and_moves_little():
@@ -172,6 +199,7 @@ def test_the_worlds_best_actions_are_the_best():
         ({"propensities": np.zeros(64)}, "propensity"),
         ({"actions": np.full((64, 3), 5)}, "value that its part has not"),
         ({"states": np.zeros((64, 3))}, "states"),
+        ({"beyond": np.full(64, np.inf)}, "beyond"),
     ],
 )
 def test_steps_that_cannot_be(change, says):
@@ -189,6 +217,19 @@ def test_steps_that_cannot_be(change, says):
 def test_settings_out_of_range(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         Settings(**wrong)
+
+
+def test_it_starts_from_a_guess_and_unlearns_it():
+    acting = agent(learning_rate=1e-2)
+    guess = [(np.zeros((part.outputs, 2)), np.zeros(part.outputs)) for part in PARTS]
+    guess[0][1][0] = 3.0  # the first kind, which is not the one that is rewarded
+    acting.start_from(guess)
+    assert acting.distributions(STATE)[0] == pytest.approx([0.9, 0.05, 0.05], abs=0.02)
+    for seed in range(60):
+        acting.learn(steps(acting, count=256, seed=seed))
+    assert acting.distributions(STATE)[0][1] > 0.8
+    with pytest.raises(InputError, match="guesses have shapes"):
+        acting.start_from(guess[:2])
 
 
 def test_parts_and_states_that_cannot_be():

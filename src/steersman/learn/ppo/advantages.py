@@ -21,7 +21,7 @@ def advantages(
     *,
     gamma: float = 0.99,
     smoothing: float = 0.95,
-    beyond: float = 0.0,
+    beyond: Floats | None = None,
 ) -> Floats:
     """Return the advantage of each step of some episodes, one after the other.
 
@@ -31,7 +31,9 @@ def advantages(
         last: (n,) whether an episode ended with the step.
         gamma: What a reward one step later is worth, in [0, 1].
         smoothing: λ: 0 trusts `values` alone, 1 the rewards alone; in [0, 1].
-        beyond: What is expected after the last step, if its episode goes on.
+        beyond: (n,) what was expected after a step with which an episode, or the series, was cut
+            off, and 0 where it was over: a limit of time is the end of what is looked at, not of
+            what is worth something. Read at these steps alone; 0 unless given.
 
     Returns:
         (n,) with δ_t = r_t + γ V(s_{t+1}) − V(s_t) and A_t = δ_t + γ λ A_{t+1}.
@@ -43,18 +45,23 @@ def advantages(
     array([2., 1.])
 
     Source: Schulman et al., High-Dimensional Continuous Control Using Generalized Advantage
-    Estimation (2016), equations 11 to 16.
+    Estimation (2016), equations 11 to 16; Pardo et al., Time Limits in Reinforcement Learning
+    (2018), section 3, for what is beyond.
     """
-    if not len(rewards) == len(values) == len(last):
-        message = f"{len(rewards)} rewards, {len(values)} values, {len(last)} ends"
+    after = np.zeros(len(rewards)) if beyond is None else beyond
+    if not len(rewards) == len(values) == len(last) == len(after):
+        message = f"{len(rewards)} rewards, {len(values)} values, {len(last)} ends, {len(after)} "
+        message += "values beyond them"
         raise InputError(f"{message}; give one of each for every step")
     if not 0 <= gamma <= 1 or not 0 <= smoothing <= 1:
         raise InputError(f"gamma {gamma!r} and smoothing {smoothing!r}; allowed is 0 to 1 each")
     found = np.zeros(len(rewards))
-    ahead, expected = 0.0, beyond
+    ends = last.copy()
+    ends[-1:] = True
+    expected = np.where(ends, after, np.append(values[1:], 0.0))
+    surprises = rewards + gamma * expected - values
+    carried, ahead = gamma * smoothing * ~ends, 0.0
     for step in range(len(rewards) - 1, -1, -1):
-        goes_on = 0.0 if last[step] else 1.0
-        surprise = rewards[step] + gamma * goes_on * expected - values[step]
-        ahead = surprise + gamma * smoothing * goes_on * ahead
-        found[step], expected = ahead, values[step]
+        ahead = surprises[step] + carried[step] * ahead
+        found[step] = ahead
     return found

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _FASTER = 1.5
 _SLOWEST, _FASTEST = 1e-6, 1e-2
 _STOP = 1.5
+_LEAST = 8
+"""Steps of a minibatch: of fewer, the gradient is mostly noise."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Steps:
         propensities: (n,) with what probability each action was drawn, > 0.
         rewards: (n,).
         last: (n,) whether an episode ended with the step.
+        beyond: (n,) what is expected after a step with which an episode was cut off, as
+            `PPO.expected_each` says, and 0 where it was over; 0 unless given.
     """
 
     states: Floats
@@ -43,6 +47,7 @@ class Steps:
     propensities: Floats
     rewards: Floats
     last: NDArray[np.bool_]
+    beyond: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,23 @@ class PPO:
             self._network.parameters(), lr=self.settings.learning_rate, eps=1e-5
         )
 
+    def start_from(self, guess: Sequence[tuple[Floats, Floats]]) -> None:
+        """Begin with a policy that is known to be better than chance; all of it can be unlearned.
+
+        Args:
+            guess: Of each part, (outputs, features) weights and (outputs,) biases that its head
+                gets straight from the state.
+
+        Raises:
+            InputError: Not one of the right shape for each part.
+        """
+        shapes = [(np.shape(weights), np.shape(biases)) for weights, biases in guess]
+        wanted = [((part.outputs, self.features), (part.outputs,)) for part in self.parts]
+        if shapes != wanted:
+            raise InputError(f"guesses have shapes {shapes}; allowed are {wanted}")
+        for number, (weights, biases) in enumerate(guess):
+            self._network.set_direct(number, torch.from_numpy(weights), torch.from_numpy(biases))
+
     # -- acting -----------------------------------------------------------------------------------
 
     def distributions(self, state: Floats) -> list[Floats]:
@@ -159,12 +181,11 @@ class PPO:
 
     # -- learning ---------------------------------------------------------------------------------
 
-    def learn(self, steps: Steps, *, beyond: float = 0.0) -> Update:
+    def learn(self, steps: Steps) -> Update:
         """Improve the policy by what it did; steps are used once.
 
         Args:
             steps: Drawn from this policy as it stands.
-            beyond: What is expected after the last step, if its episode goes on.
 
         Returns:
             What the update did.
@@ -179,13 +200,13 @@ class PPO:
         expected = values.numpy()
         ahead = advantages(
             np.asarray(steps.rewards, np.float64), expected, steps.last,
-            gamma=self.settings.gamma, smoothing=self.settings.smoothing, beyond=beyond,
+            gamma=self.settings.gamma, smoothing=self.settings.smoothing, beyond=steps.beyond,
         )  # fmt: skip
         told = _Told(
             states=states,
             actions=torch.from_numpy(np.array(steps.actions, np.int64)),
             logs=torch.log(torch.from_numpy(np.array(steps.propensities, np.float64))),
-            ahead=torch.from_numpy(ahead),
+            ahead=torch.from_numpy(_normalised(ahead)),
             returns=torch.from_numpy(ahead + expected),
             before=before,
         )
@@ -198,8 +219,17 @@ class PPO:
         Args:
             state: (features,) finite.
         """
+        return float(self.expected_each(np.asarray(state, np.float64)[None])[0])
+
+    def expected_each(self, states: Floats) -> Floats:
+        """Return what is expected from each of some states on, (n,).
+
+        Args:
+            states: (n, features) finite.
+        """
         with torch.no_grad():
-            return float(self._network(torch.from_numpy(np.array(state, np.float64))[None])[1][0])
+            found: Floats = self._network(torch.from_numpy(np.array(states, np.float64)))[1].numpy()
+        return found
 
     def _epochs(self, told: _Told) -> int:
         for epoch in range(1, self.settings.epochs + 1):
@@ -214,15 +244,13 @@ class PPO:
 
     def _minibatches(self, count: int) -> Iterator[torch.Tensor]:
         order = torch.from_numpy(self._order.permutation(count))
-        yield from torch.tensor_split(order, min(self.settings.minibatches, count))
+        parts = min(self.settings.minibatches, max(count // _LEAST, 1))
+        yield from torch.tensor_split(order, parts)
 
     def _loss(self, told: _Told, places: torch.Tensor) -> torch.Tensor:
         logs, values = self._network(told.states[places])
         ratio = torch.exp(_chosen(logs, told.actions[places]) - told.logs[places])
-        ahead = told.ahead[places]
-        if len(ahead) > 1:
-            ahead = (ahead - ahead.mean()) / (ahead.std() + 1e-8)
-        clip = self.settings.clip
+        ahead, clip = told.ahead[places], self.settings.clip
         gained = torch.minimum(ratio * ahead, ratio.clamp(1 - clip, 1 + clip) * ahead).mean()
         missed = ((values - told.returns[places]) ** 2).mean()
         left = max(0.0, 1.0 - self.updates / self.settings.entropy_updates)
@@ -267,6 +295,7 @@ class PPO:
             "propensities": (steps.propensities, (count,)),
             "rewards": (steps.rewards, (count,)),
             "last": (steps.last, (count,)),
+            "beyond": (np.zeros(count) if steps.beyond is None else steps.beyond, (count,)),
         }
         for name, (array, shape) in shapes.items():
             if not count or np.shape(array) != shape or not np.isfinite(array).all():
@@ -334,6 +363,14 @@ class _Told:
     ahead: torch.Tensor
     returns: torch.Tensor
     before: list[torch.Tensor]
+
+
+def _normalised(ahead: Floats) -> Floats:
+    """Return advantages with mean 0 and deviation 1 over all steps of an update.
+
+    Over each minibatch by itself, those of two steps would be 1 and -1 whatever they were.
+    """
+    return np.asarray((ahead - ahead.mean()) / (ahead.std() + 1e-8)) if len(ahead) > 1 else ahead
 
 
 def _chosen(logs: Sequence[torch.Tensor], actions: torch.Tensor) -> torch.Tensor:

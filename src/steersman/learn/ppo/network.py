@@ -43,6 +43,8 @@ class Network(nn.Module):
         self._heads = nn.ModuleList(
             _linear(hidden, part.outputs, 0.01, generator) for part in self._parts
         )
+        # Straight from the state, for what needs no encoding; nothing until it is learned or set.
+        self._direct = nn.ModuleList(_nothing(features, part.outputs) for part in self._parts)
         self._value = _linear(hidden, 1, 0.01, generator)
         for number, part in enumerate(self._parts):
             self.register_buffer(f"_grid_{number}", torch.tensor(part.grid, dtype=torch.float64))
@@ -58,12 +60,25 @@ class Network(nn.Module):
         """
         coded = self._encoder(states)
         logs = []
-        for number, (part, head) in enumerate(zip(self._parts, self._heads, strict=True)):
-            out = head(coded)
+        paths = zip(self._parts, self._heads, self._direct, strict=True)
+        for number, (part, head, direct) in enumerate(paths):
+            out = head(coded) + direct(states)
             if part.ordered:
                 out = _bell(out, self.get_buffer(f"_grid_{number}"))
             logs.append(torch.log_softmax(out, dim=-1))
         return logs, self._value(coded).squeeze(-1)
+
+    def set_direct(self, number: int, weights: torch.Tensor, biases: torch.Tensor) -> None:
+        """Set what a head says straight from the state.
+
+        Args:
+            number: Of the part.
+            weights: (outputs, features).
+            biases: (outputs,).
+        """
+        with torch.no_grad():
+            self._direct[number].weight.copy_(weights)
+            self._direct[number].bias.copy_(biases)
 
 
 def _bell(out: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
@@ -71,6 +86,13 @@ def _bell(out: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
     mean = 1.5 * torch.tanh(out[..., :1])
     width = _NARROW + (_WIDE - _NARROW) * torch.sigmoid(out[..., 1:])
     return -0.5 * ((grid - mean) / width) ** 2
+
+
+def _nothing(inputs: int, outputs: int) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs, dtype=torch.float64)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:

@@ -24,7 +24,8 @@ class Settings:
             `entropy_updates`: what explores for ever is never done.
         entropy_updates: Updates until the bonus is 0, ≥ 1.
         value_weight: Weight of the squared error of the values, ≥ 0.
-        minibatches: Parts that each epoch cuts the steps into, ≥ 1.
+        minibatches: Parts that each epoch cuts the steps into, ≥ 1; fewer where they would have
+            fewer than 8 steps each.
         epochs: The most times that all steps are gone through, ≥ 1.
         hidden: Width of the encoder's two layers, ≥ 1.
         max_norm: Longer gradients are cut to this length, > 0.
@@ -36,8 +37,8 @@ class Settings:
     0.2
 
     Source: requirement 000, section 4; Schulman et al., Proximal Policy Optimization Algorithms
-    (2017), table 3; Andrychowicz et al., What Matters in On-Policy RL? (2021), for advantages
-    normalised in each minibatch and values that start near 0.
+    (2017), table 3; Andrychowicz et al., What Matters in On-Policy RL? (2021), for values that
+    start near 0. Advantages are normalised over all steps of an update, not in each minibatch.
     """
 
     gamma: float = 0.99
