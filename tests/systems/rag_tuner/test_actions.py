@@ -75,6 +75,17 @@ def test_a_move_never_leaves_the_space(place, seed):
     SPACE.check(moves.apply(SPACE.all[place], values))
 
 
+def test_a_move_to_fused_scores_takes_the_one_weight_that_there_is():
+    """What is not fused has .5 for a weight, which this space has not."""
+    space = Space(("bm25", "hybrid"), (3, 4), (False,), (0.3,), (False,), ("plain",))
+    moves, running = Moves(space), Configuration("bm25", k=3)
+    fused = moves.apply(running, (2, STEPS_K.index(0)))
+    assert fused == Configuration("hybrid", k=3, fusion_weight=0.3)
+    space.check(fused)
+    masses = masses_of(moves.parts)
+    assert sum(moves.propensity(running, to, masses) for to in space.all) == pytest.approx(1)
+
+
 def test_a_move_ends_at_the_bounds_and_standing_still_is_one():
     moves, running = Moves(SPACE), Configuration("hybrid", k=30, fusion_weight=0.95)
     still = [0, STEPS_K.index(0), 0, STEPS_WEIGHT.index(0), 0]

@@ -98,6 +98,26 @@ def test_what_is_seen_is_a_batch_and_not_the_truth():
     assert state[:2] == pytest.approx(true, abs=0.3)
 
 
+def test_a_change_is_told_before_the_next_move():
+    """Other weights: the batches are told again. Another collection: nothing is believed of it."""
+    told = set()
+    for seed in range(12):
+        simulator = environment((WORLD, OTHER), drift=1.0)
+        simulator.reset(np.random.default_rng(seed))
+        for number in range(1, 9):
+            before = simulator.stage()
+            simulator.step(STILL)
+            after, believed = simulator.stage(), len(simulator._episode.belief)
+            if after.recorded != before.recorded:
+                told.add("collection")
+                assert believed == 0
+                break
+            if after.tuned != before.tuned:
+                told.add("weights")
+                assert believed == number
+    assert told == {"collection", "weights"}
+
+
 def test_weights_are_drawn_around_those_declared():
     drawn = [drawn_weights(TUNED, np.random.default_rng(seed)).reward_weights for seed in range(50)]
     assert {round(one.alpha + one.beta, 9) for one in drawn} == {1.0}

@@ -7,9 +7,10 @@ import pytest
 
 from steersman.errors import DataError, InputError
 from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.reward import reward_of
 from steersman.systems.rag_tuner.slices import rotating
 from steersman.systems.rag_tuner.strategies import Fixed, Random, build_strategy
-from steersman.systems.rag_tuner.tuning import tune
+from steersman.systems.rag_tuner.tuning import retell, tune
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, TUNED = world(queries=40), tuned()
@@ -86,3 +87,22 @@ def test_the_log_of_another_run_is_refused():
     known = [one.batch for one in episodes(Random(TUNED), 3)]
     with pytest.raises(DataError, match="evaluation 1 of the log"):
         list(episodes(Random(TUNED), 5, seed=1, known=known))
+
+
+def test_a_run_under_other_weights_begins_with_what_the_old_one_knew():
+    """Told again, it believes what it would if it had been told so from the first."""
+    dear = tuned(gamma=0.4, delta=0.4)
+    paid = [one.batch for one in episodes(build_strategy("factored", TUNED, queries=40), 12)]
+    begun = build_strategy("factored", dear, queries=40)
+    retell(begun, paid, dear, evaluator=WORLD)
+    told = build_strategy("factored", dear, queries=40)
+    slices = rotating(np.arange(40), 16, np.random.default_rng([0, 0]))
+    for batch in paid:
+        assert next(slices).tolist() == batch.queries.tolist()
+        told.tell(batch, reward_of(batch, dear))
+        told.tell_smaller(WORLD.smaller(batch))
+    assert begun.recommend() == told.recommend()
+    assert begun._belief.mean() == pytest.approx(told._belief.mean(), abs=1e-12)
+    random = Random(dear)
+    retell(random, paid, dear, evaluator=WORLD)  # which learns nothing of fewer passages
+    assert random.recommend() in {batch.configuration for batch in paid}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from steersman.learn.ppo import Part
 from steersman.systems.rag_tuner.configuration import FUSED, Configuration
+from steersman.systems.rag_tuner.outlook import STEPS_K, STEPS_WEIGHT, on_grid, stepped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-STEPS_K = (-16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16)
-STEPS_WEIGHT = (-8, -4, -2, -1, 0, 1, 2, 4, 8)
-"""In places of the grid of weights."""
+__all__ = ["STEPS_K", "STEPS_WEIGHT", "Choices", "Moves"]
+
 _WEIGHT = "fusion_weight"
 
 
@@ -141,7 +140,7 @@ class Moves:
             part.name: self._moved(part.name, getattr(running, part.name), value)
             for part, value in zip(self.parts, values, strict=True)
         }
-        return replace(running, **moved).canonical()
+        return on_grid(self.space, replace(running, **moved))
 
     def propensity(
         self, running: Configuration, to: Configuration, distributions: Sequence[Floats]
@@ -169,10 +168,9 @@ class Moves:
     def _moved(self, name: str, now: Any, value: int) -> Any:
         space = self.space
         if name == "k":
-            return _nearest(space.ks, now + STEPS_K[value])
+            return stepped(space, name, now, STEPS_K[value])
         if name == _WEIGHT:
-            place = space.weights.index(_nearest(space.weights, now)) + STEPS_WEIGHT[value]
-            return space.weights[min(max(place, 0), len(space.weights) - 1)]
+            return stepped(space, name, now, STEPS_WEIGHT[value])
         if name in {"rerank", "expansion"}:
             return now != bool(value)
         named: tuple[str, ...] = space.variants if name == "variant" else space.prompts
@@ -181,12 +179,6 @@ class Moves:
 
 def _stay_or(names: Sequence[str]) -> int:
     return 1 + len(names) if len(names) > 1 else 1
-
-
-def _nearest(grid: Sequence[float], wanted: float) -> Any:
-    place = min(bisect_left(grid, wanted), len(grid) - 1)
-    below = max(place - 1, 0)
-    return grid[place] if abs(grid[place] - wanted) <= abs(grid[below] - wanted) else grid[below]
 
 
 def _apart(one: Any, other: Any) -> float:

@@ -12,6 +12,7 @@ from steersman.systems.rag_tuner.actions import Moves
 from steersman.systems.rag_tuner.configuration import Configuration
 from steersman.systems.rag_tuner.features import Features, Observed, Situation
 from steersman.systems.rag_tuner.reward import Reward, reward_of
+from steersman.systems.rag_tuner.strategies.belief import Belief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +61,8 @@ class TuningEnvironment:
     some of them another collection or other weights hold from somewhere in the middle on. What is
     seen is a batch; what is rewarded is the mean over all queries of the collection, which only a
     simulator knows, and only what the action changes: the reward of a configuration in the middle
-    of the space is taken off.
+    of the space is taken off. What is believed from the batches so far is part of the state: told
+    again when the weights change, begun anew with another collection.
 
     Args:
         recordings: Collections, one or more, of the whole space; one that is there several times
@@ -154,7 +156,6 @@ class TuningEnvironment:
             raise StateError("there is no episode to step in; reset it first")
         before = episode.running
         episode.running = self.moves.apply(before, values)
-        episode.number += 1
         world, tuned = episode.stage
         recorded = world.recorded
         size = min(self._batch, len(recorded))
@@ -162,8 +163,12 @@ class TuningEnvironment:
         batch = recorded.evaluate(episode.running, queries)
         labels = [recorded.categories[place] for place in queries]
         episode.observed.see(batch, tuned.thresholds.latency_unit_ms, labels)
+        if "belief" in self.features.groups:
+            episode.belief.learn(batch, reward_of(batch, tuned))
+            episode.belief.learn_smaller(recorded.smaller(batch))
         ahead = world.mean(episode.running, tuned) - world.mean(self._middle, tuned)
         moved = changed_parts(before, episode.running) * self._switching_cost
+        episode.passed()
         last = episode.number >= self.horizon
         return Stepped(self._state(episode), ahead - moved, last, episode.running)
 
@@ -183,7 +188,8 @@ class TuningEnvironment:
 
     def _state(self, episode: _Episode) -> Floats:
         tuned = episode.stage[1]
-        return self.features.raw(Situation(episode.observed, episode.running, tuned))
+        seen = Situation(episode.observed, episode.running, tuned, belief=episode.belief)
+        return self.features.raw(seen, episode.rng)
 
 
 def drawn_weights(tuned: Tuned, rng: np.random.Generator) -> Tuned:
@@ -250,7 +256,16 @@ class _Episode:
         self.rng, self.observed, self.running = rng, observed, start
         self.number = 0
         self._stages, self._changes = stages, changes
+        self.belief = Belief(stages[0][1], len(stages[0][0].recorded))
 
     @property
     def stage(self) -> tuple[_World, Tuned]:
         return self._stages[self.number >= self._changes]
+
+    def passed(self) -> None:
+        """Count a batch; a change that comes now is told before the next move, as at work."""
+        self.number += 1
+        if self.number == self._changes:
+            world, tuned = self.stage
+            same = world.recorded is self._stages[0][0].recorded
+            self.belief = self.belief.retold(tuned) if same else Belief(tuned, len(world.recorded))

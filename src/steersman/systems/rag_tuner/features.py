@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.systems.rag_tuner.outlook import Outlook
 from steersman.systems.rag_tuner.reward import mean_of_defined
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.configuration import Configuration, Space
     from steersman.systems.rag_tuner.policy_config import Tuned
     from steersman.systems.rag_tuner.reward import Batch
+    from steersman.systems.rag_tuner.strategies.belief import Belief
 
     Floats = NDArray[np.float64]
 
 GROUPS = (
     "quality", "latency", "cost", "configuration", "fusion", "category", "age", "weights",
+    "belief",
 )  # fmt: skip
 """What can be left out, to see what it is good for."""
 CLIP = 3.0
@@ -138,12 +141,14 @@ class Situation:
         running: The configuration that runs now.
         tuned: Whose reward weights hold.
         age_days: Since the corpus was last changed, ≥ 0; older than a year counts as a year.
+        belief: What was learned from all evaluations so far, if anything was.
     """
 
     observed: Observed
     running: Configuration
     tuned: Tuned
     age_days: float = 0.0
+    belief: Belief | None = None
 
 
 class Features:
@@ -170,21 +175,24 @@ class Features:
             raise InputError(f"without {sorted(without)}; allowed are some, not all, of {GROUPS}")
         self.space, self.categories = space, tuple(categories)
         self.groups = tuple(one for one in GROUPS if one not in without)
+        self._outlook = Outlook(space)
         named = self._named()
         self.names = tuple(name for group in self.groups for name in named[group])
         self.scaled = np.array(
             [group in {"quality", "latency", "cost", "weights"} or name in {"log_k", "age"}
+             or (group == "belief" and not name.startswith("best_step"))
              for group in self.groups for name in named[group]]
         )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def raw(self, situation: Situation) -> Floats:
+    def raw(self, situation: Situation, rng: np.random.Generator | None = None) -> Floats:
         """Return the numbers of a situation, NaN where nothing is known yet.
 
         Args:
             situation: Any, of the same space.
+            rng: Draws what may be out of what is believed; unless given, what is expected.
 
         Returns:
             (features,) in the order of `names`.
@@ -201,6 +209,8 @@ class Features:
             "age": [min(max(situation.age_days, 0.0), MAX_AGE_DAYS)],
             "weights": [weights.alpha, weights.beta, log(weights.gamma + 0.01),
                         log(weights.delta + 0.01)],
+            "belief": self._outlook.of(situation.belief, running, rng) if "belief" in self.groups
+            else [],
         }  # fmt: skip
         return np.array([number for group in self.groups for number in found[group]], np.float64)
 
@@ -225,6 +235,7 @@ class Features:
             "category": [f"category={one}" for one in self.categories],
             "age": ["age"],
             "weights": ["alpha", "beta", "log_gamma", "log_delta"],
+            "belief": list(self._outlook.names),
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -161,7 +162,7 @@ class Tuned(Declared):
         """Everything that may be chosen."""
         weight = self.bounds.fusion_weight
         grid = np.linspace(weight.min, weight.max, weight.points)
-        return Space(
+        declared = Space(
             variants=self.discrete.variant,
             ks=tuple(range(self.bounds.k.min, self.bounds.k.max + 1)),
             rerank=self.discrete.rerank,
@@ -169,6 +170,13 @@ class Tuned(Declared):
             expansion=self.discrete.expansion,
             prompts=self.discrete.prompt,
         )
+        return _one_of(declared)
+
+
+@lru_cache(maxsize=16)
+def _one_of(space: Space) -> Space:
+    """Return the first of all equal spaces: it has listed its configurations already."""
+    return space
 
 
 class PolicyFile(Declared):

@@ -11,7 +11,7 @@ from steersman.errors import DataError, InputError
 from steersman.systems.rag_tuner.reward import reward_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -146,6 +146,32 @@ def tune(
         if isinstance(evaluator, TellsSmaller) and isinstance(strategy, LearnsSmaller):
             strategy.tell_smaller(evaluator.smaller(batch))
         yield Evaluated(number, asked.configuration, asked.propensity, batch, reward)
+
+
+def retell(
+    strategy: Strategy, paid: Iterable[Batch], tuned: Tuned, *, evaluator: Evaluator | None = None
+) -> None:
+    """Tell a strategy what was paid for before, at what it is worth now.
+
+    Quality, time and money were measured; when the reward weights change, only what they are worth
+    is another. So a run under new weights begins with all that the old one knew.
+
+    Args:
+        strategy: One for the new weights.
+        paid: What evaluations gave, in their order, of the same queries.
+        tuned: The new weights.
+        evaluator: Who evaluated them; one that tells what fewer passages give is asked for that.
+
+    No doctest: ``tests/systems/rag_tuner/test_tuning.py`` shows it.
+    """
+    quality: dict[Configuration, list[float]] = {}
+    for batch in paid:
+        recent = quality.setdefault(batch.configuration, [])
+        reward = reward_of(batch, tuned, recent=recent)
+        recent.append(sum(reward.quality) / 2)
+        strategy.tell(batch, reward)
+        if isinstance(evaluator, TellsSmaller) and isinstance(strategy, LearnsSmaller):
+            strategy.tell_smaller(evaluator.smaller(batch))
 
 
 def _check(batch: Batch, asked: Configuration, queries: NDArray[np.intp], number: int) -> None:

@@ -62,13 +62,13 @@ def test_what_comes_for_nothing_is_used():
     few = TUNED.space.index[Configuration(k=4, expansion=True)]
     true = reward_of(WORLD.evaluate(TUNED.space.all[few], np.arange(len(WORLD))), TUNED)
     quality = (true.per_query + true.spent).mean()
-    missed = [abs(one._quality.mean()[few] - quality) for one in (plain, told)]
+    missed = [abs(one._belief.quality.mean()[few] - quality) for one in (plain, told)]
     assert missed[1] < 0.03 < missed[0]
 
 
 def test_fewer_than_the_space_allows_are_left_out():
     strategy = Factored(TUNED, len(WORLD))
-    before = strategy._quality.mean()
+    before = strategy._belief.quality.mean()
     batch = WORLD.evaluate(Configuration(k=2), np.arange(5))
     strategy.tell_smaller([batch])
-    assert (strategy._quality.mean() == before).all()
+    assert (strategy._belief.quality.mean() == before).all()

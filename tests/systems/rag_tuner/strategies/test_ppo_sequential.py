@@ -13,9 +13,11 @@ from steersman.systems.rag_tuner.environment import TuningEnvironment
 from steersman.systems.rag_tuner.features import Features, Observed, Scaling, Situation
 from steersman.systems.rag_tuner.reward import reward_of
 from steersman.systems.rag_tuner.slices import rotating
+from steersman.systems.rag_tuner.strategies.ppo_guess import first_guess
 from steersman.systems.rag_tuner.strategies.ppo_sequential import (
     SequentialPolicy,
     SequentialPpo,
+    _episodes,
     train_sequential,
 )
 from steersman.systems.rag_tuner.tuning import tune
@@ -116,6 +118,73 @@ def test_it_is_told_of_other_weights_and_refuses_another_space():
     bounds = TUNED.bounds.model_copy(update={"k": counts})
     with pytest.raises(InputError, match="another one"):
         strategy.retune(TUNED.model_copy(update={"bounds": bounds}))
+
+
+def test_what_was_paid_for_is_told_again_under_other_weights():
+    dear = tuned(gamma=0.4, delta=0.4)
+    changed, meant = at_work(), at_work(weights=dear)
+    for one in run(changed, 6):
+        meant.tell(one.batch, reward_of(one.batch, dear))
+        meant.tell_smaller(WORLD.smaller(one.batch))
+    before = changed._belief.mean()
+    changed.retune(dear)
+    assert changed._belief.mean() == pytest.approx(meant._belief.mean(), abs=1e-9)
+    assert np.abs(changed._belief.mean() - before).max() > 0.05
+
+
+def test_of_another_collection_it_believes_nothing():
+    strategy = at_work()
+    run(strategy, 6)
+    running = strategy._running
+    strategy.begin_anew()
+    assert strategy._running == running
+    assert strategy._state().tolist() == at_work(start=running)._state().tolist()
+    with pytest.raises(InputError, match="nothing was evaluated yet"):
+        strategy.recommend()
+
+
+def test_before_it_learns_it_follows_what_is_believed():
+    """It is told of every configuration; the likeliest moves lead to one of the best."""
+    policy = untrained()
+    parts = Moves(TUNED.space).parts
+    policy.agent.start_from(first_guess(policy.features, policy.scaling, parts))
+    strategy = at_work(policy, start=Configuration("bm25", k=30, rerank=True))
+    for one in TUNED.space.all[::7]:
+        batch = WORLD.evaluate(one, EVERY)
+        strategy.tell(batch, reward_of(batch, TUNED))
+    true = np.array([reward_of(WORLD.evaluate(one, EVERY), TUNED).value
+                     for one in TUNED.space.all])  # fmt: skip
+    for _ in range(4):
+        batch = WORLD.evaluate(strategy.recommend(), EVERY)
+        strategy.tell(batch, reward_of(batch, TUNED))
+    found = true[TUNED.space.index[strategy.recommend()]]
+    assert true.max() - found < 0.02
+    assert np.median(true) < true.max() - 0.1
+
+
+def test_what_is_believed_is_explored_and_its_mean_recommended():
+    policy = untrained()
+    parts = Moves(TUNED.space).parts
+    policy.agent.start_from(first_guess(policy.features, policy.scaling, parts))
+    strategy = at_work(policy)
+    run(strategy, 6)
+    asked = {strategy.ask(np.random.default_rng(seed)).configuration for seed in range(30)}
+    assert len(asked) > 5
+    assert len({strategy.recommend() for _ in range(5)}) == 1
+
+
+def test_episodes_are_cut_off_and_not_over():
+    seen = Features(TUNED.space, without=("belief",))  # of which each state would be another draw
+    simulators = [TuningEnvironment([WORLD], TUNED, features=seen, horizon=4, batch=16)
+                  for _ in range(2)]  # fmt: skip
+    scaling = Scaling(np.zeros(len(seen)), np.ones(len(seen)))
+    agent = PPO(Moves(TUNED.space).parts, len(seen))
+    played = _episodes(simulators, agent, scaling, [0, 1])
+    ends = np.flatnonzero(played.last)
+    assert ends.tolist() == [3, 7]
+    assert np.flatnonzero(played.beyond).tolist() == [3, 7]
+    beyond = [agent.expected(scaling.apply(one._state(one._episode))) for one in simulators]
+    assert played.beyond[ends] == pytest.approx(beyond)
 
 
 def test_without_exploring_the_likeliest_move_is_made():

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.reward import reward_of
 from steersman.systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
-from steersman.systems.rag_tuner.strategies.surface import Surface, features
+from steersman.systems.rag_tuner.strategies.belief import Belief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _DRAWS = 64
-_SPENT_NOISE = 1e-3
-"""Variance of what a query costs under one configuration: next to nothing beside its quality's."""
 
 
 class Factored:
@@ -48,11 +45,9 @@ class Factored:
     name = "factored"
 
     def __init__(self, tuned: Tuned, queries: int, *, floor: float = 0.05) -> None:
-        self._tuned, self._space = tuned, tuned.space
+        self._space = tuned.space
         self._ledger = Ledger(tuned)
-        design = features(self._space)
-        self._quality = Surface(design, queries)
-        self._spent = Surface(design, queries, noise_var=_SPENT_NOISE, query_var=_SPENT_NOISE)
+        self._belief = Belief(tuned, queries)
         self._floor = floor
 
     def ask(self, rng: np.random.Generator) -> Asked:
@@ -75,7 +70,7 @@ class Factored:
         Returns:
             (configurations,) in the order of `Space.all`, summing to 1.
         """
-        draws = self._quality.draws(_DRAWS, rng) - self._spent.mean()[:, None]
+        draws = self._belief.draws(_DRAWS, rng)
         draws[self._broken()] = -np.inf
         counts = np.bincount(draws.argmax(axis=0), minlength=len(draws))
         even = self._space.draw_probabilities
@@ -89,12 +84,7 @@ class Factored:
             reward: What that is worth.
         """
         self._ledger.enter(batch, reward)
-        place = self._space.index.get(batch.configuration)
-        if place is not None:  # such as rrf, evaluated beside them as a baseline
-            # Trouble is charged: it is like to be found where what is alike had it.
-            charged = self._tuned.reward_weights.penalty * reward.penalty
-            self._quality.add(place, batch.queries, reward.per_query + reward.spent - charged)
-            self._spent.add(place, batch.queries, reward.spent)
+        self._belief.learn(batch, reward)
 
     def tell_smaller(self, batches: Sequence[Batch]) -> None:
         """Learn what the same evaluation says of fewer passages.
@@ -104,12 +94,7 @@ class Factored:
         Args:
             batches: Of one evaluation.
         """
-        known = [one for one in batches if one.configuration in self._space.index]
-        for one in known:
-            reward = reward_of(one, self._tuned)
-            quality = reward.per_query + reward.spent
-            place = self._space.index[one.configuration]
-            self._quality.add(place, one.queries, quality, 1.0 / len(known))
+        self._belief.learn_smaller(batches)
 
     def recommend(self) -> Configuration:
         """Return the greatest posterior mean of those evaluated that hold every hard gate.
@@ -127,7 +112,7 @@ class Factored:
         ]
         if not held:
             raise InputError(nothing_holds(len(self._ledger.configurations)))
-        mean = (self._quality.mean() - self._spent.mean())[held]
+        mean = self._belief.mean()[held]
         return self._space.all[held[int(mean.argmax())]]
 
     def _broken(self) -> list[int]:

@@ -13,6 +13,8 @@ from steersman.registry import pack_state, unpack_state
 from steersman.systems.rag_tuner.actions import Moves
 from steersman.systems.rag_tuner.features import GROUPS, Features, Observed, Scaling, Situation
 from steersman.systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
+from steersman.systems.rag_tuner.strategies.belief import Belief
+from steersman.systems.rag_tuner.strategies.ppo_guess import first_guess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_FORMAT = 1
+_FORMAT = 2
 _FITTED_ON = 16
 """Episodes of random moves that the scaling is fitted on."""
 
@@ -49,13 +51,14 @@ class SequentialPolicy:
     def __init__(self, agent: PPO, features: Features, scaling: Scaling, window: int) -> None:
         self.agent, self.features, self.scaling, self.window = agent, features, scaling, window
 
-    def state(self, situation: Situation) -> Floats:
+    def state(self, situation: Situation, rng: np.random.Generator | None = None) -> Floats:
         """Return what the network sees of a situation.
 
         Args:
             situation: Any.
+            rng: Draws what may be out of what is believed; unless given, what is expected.
         """
-        return self.scaling.apply(self.features.raw(situation))
+        return self.scaling.apply(self.features.raw(situation, rng))
 
     def save(self, file: Path) -> None:
         """Write it as safetensors, whole or not at all; the optimiser's state is left behind.
@@ -117,8 +120,9 @@ class SequentialPolicy:
 class SequentialPpo:
     """A trained policy at work; it learns no further.
 
-    What it recommends is where its likeliest move leads. It is told of each change of the reward
-    weights (`retune`), and sees a change of the collection by itself.
+    What it recommends is where its likeliest move leads. It is told of each change: of the reward
+    weights (`retune`), after which all that was paid for is told again under the new ones, and of
+    the collection (`begin_anew`), after which it believes nothing.
 
     Args:
         tuned: Bounds, gates and weights.
@@ -153,21 +157,23 @@ class SequentialPpo:
         self._running = self._space.check(start)
         self._observed = Observed(policy.window)
         self._ledger = Ledger(tuned)
+        self._belief = Belief(tuned)
         self.age_days = 0.0
 
     def ask(self, rng: np.random.Generator) -> Asked:
         """Return where a drawn move leads; the running configuration moves once that is told.
 
         Args:
-            rng: Draws.
+            rng: Draws what may be out of what is believed, and then the move.
 
         Returns:
-            The configuration, and the probability of all moves that lead there.
+            The configuration, and the probability of all moves that lead there, given what was
+            drawn of the belief.
         """
         if not self._explore:
             likeliest = self._policy.agent.best(self._state())
             return Asked(self._moves.apply(self._running, likeliest), 1.0)
-        masses = self._policy.agent.distributions(self._state())
+        masses = self._policy.agent.distributions(self._state(rng))
         to = self._moves.apply(self._running, draw(masses, rng).values)
         return Asked(to, self._moves.propensity(self._running, to, masses))
 
@@ -183,6 +189,23 @@ class SequentialPpo:
             labels = [self._labels[place] for place in batch.queries] if self._labels else ()
             self._observed.see(batch, self._tuned.thresholds.latency_unit_ms, labels)
             self._running = batch.configuration
+            self._belief.learn(batch, reward)
+
+    def tell_smaller(self, batches: Sequence[Batch]) -> None:
+        """Learn what the same evaluation says of fewer passages.
+
+        Args:
+            batches: Of one evaluation.
+        """
+        self._belief.learn_smaller(batches)
+
+    def begin_anew(self) -> None:
+        """Believe nothing from now on: it is another collection, or has other questions.
+
+        What ran goes on running, and what broke a gate is forgotten with all else.
+        """
+        self._ledger, self._belief = Ledger(self._tuned), Belief(self._tuned)
+        self._observed = Observed(self._policy.window)
 
     def retune(self, tuned: Tuned) -> None:
         """Follow other reward weights from now on.
@@ -195,7 +218,7 @@ class SequentialPpo:
         """
         if tuned.space != self._space:
             raise InputError("the space is another one; train a policy for it")
-        self._tuned = tuned
+        self._tuned, self._belief = tuned, self._belief.retold(tuned)
 
     def recommend(self) -> Configuration:
         """Return where the likeliest move leads, or the last that held if that broke a gate.
@@ -210,9 +233,11 @@ class SequentialPpo:
         to = self._moves.apply(self._running, self._policy.agent.best(self._state()))
         return held[-1] if to in known and self._ledger.breaches(to) else to
 
-    def _state(self) -> Floats:
-        situation = Situation(self._observed, self._running, self._tuned, self.age_days)
-        return self._policy.state(situation)
+    def _state(self, rng: np.random.Generator | None = None) -> Floats:
+        situation = Situation(
+            self._observed, self._running, self._tuned, self.age_days, self._belief
+        )
+        return self._policy.state(situation, rng)
 
 
 def train_sequential(
@@ -244,6 +269,8 @@ def train_sequential(
     first = environments[0]
     scaling = _fitted(first, np.random.default_rng([seed, 0]))
     agent = PPO(first.moves.parts, len(first.features), settings=settings, seed=seed)
+    if "belief" in first.features.groups:
+        agent.start_from(first_guess(first.features, scaling, first.moves.parts))
     for number in range(1, updates + 1):
         steps = _episodes(environments, agent, scaling, [seed, number])
         update = agent.learn(steps)
@@ -286,9 +313,10 @@ def _episodes(
             raw[place] = stepped.state
             actions[place, time], propensities[place, time] = action.values, action.propensity
             rewards[place, time] = stepped.reward
-    last = np.zeros((count, horizon), bool)
-    last[:, -1] = True
+    last, beyond = np.zeros((count, horizon), bool), np.zeros((count, horizon))
+    # Episodes are cut off, not over: what serves goes on serving.
+    last[:, -1], beyond[:, -1] = True, agent.expected_each(scaling.apply(np.array(raw)))
     return Steps(
         states.reshape(-1, agent.features), actions.reshape(-1, len(agent.parts)),
-        propensities.ravel(), rewards.ravel(), last.ravel(),
+        propensities.ravel(), rewards.ravel(), last.ravel(), beyond.ravel(),
     )  # fmt: skip

@@ -69,7 +69,7 @@ class Surface:
 
     Args:
         design: (configurations, features) as `features` gives it.
-        queries: How many there are to draw slices from, ≥ 1.
+        queries: How many there are to draw slices from, ≥ 1; room is found for those beyond.
         noise_var: Prior guess of the variance of a query's reward around its level and its
             configuration's, > 0; it counts as 64 rewards, and what was seen is mixed into it.
         query_var: Prior variance of a query's level, > 0.
@@ -99,6 +99,7 @@ class Surface:
         self._counts = np.zeros(queries)
         self._sums = np.zeros(queries)
         self._seen = np.zeros((queries, size))
+        self._known: tuple[Floats, Floats] | None = None
 
     def add(
         self, place: int, queries: NDArray[np.intp], rewards: Floats, weight: float = 1.0
@@ -112,14 +113,43 @@ class Surface:
             weight: As how many independent rewards each counts, above 0.
         """
         known = ~np.isnan(rewards)
-        queries, rewards = queries[known], rewards[known]
-        row = self._design[place]
-        self._gram += weight * len(queries) * np.outer(row, row)
-        self._moment += weight * rewards.sum() * row
-        self._square += weight * float(rewards @ rewards)
-        np.add.at(self._counts, queries, weight)
-        np.add.at(self._sums, queries, weight * rewards)
-        np.add.at(self._seen, queries, weight * row)
+        self.add_together([place], queries[known], rewards[known][None], weight)
+
+    def add_together(
+        self,
+        places: Sequence[int],
+        queries: NDArray[np.intp],
+        rewards: Floats,
+        weight: float = 1.0,
+    ) -> None:
+        """Learn some queries' rewards under several configurations at once.
+
+        Args:
+            places: Of the configurations.
+            queries: (n,) which ones; the same may be there again.
+            rewards: (configurations, n); a query with a NaN is left out.
+            weight: As how many independent rewards each counts, above 0.
+        """
+        known = ~np.isnan(rewards).any(axis=0)
+        queries, rewards = queries[known], rewards[:, known]
+        if not len(queries):
+            return
+        self._make_room(int(queries.max()) + 1)
+        rows = self._design[list(places)]
+        self._gram += weight * len(queries) * rows.T @ rows
+        self._moment += weight * rewards.sum(axis=1) @ rows
+        self._square += weight * float((rewards**2).sum())
+        np.add.at(self._counts, queries, weight * len(rows))
+        np.add.at(self._sums, queries, weight * rewards.sum(axis=0))
+        np.add.at(self._seen, queries, weight * rows.sum(axis=0))
+        self._known = None
+
+    def _make_room(self, queries: int) -> None:
+        more = max(queries, 2 * len(self._counts)) - len(self._counts)
+        if queries > len(self._counts):
+            self._counts = np.append(self._counts, np.zeros(more))
+            self._sums = np.append(self._sums, np.zeros(more))
+            self._seen = np.append(self._seen, np.zeros((more, self._seen.shape[1])), axis=0)
 
     def mean(self) -> Floats:
         """Return the posterior mean of every configuration's reward, (configurations,)."""
@@ -143,14 +173,42 @@ class Surface:
             @ (weights[:, None] + solve_triangular(lower, normal, trans="T", lower=True))
         )
 
+    def ahead(
+        self, place: int, others: NDArray[np.intp], rng: np.random.Generator | None = None
+    ) -> tuple[Floats, Floats]:
+        """Return how much greater than one configuration's reward others' are.
+
+        Args:
+            place: Of the one.
+            others: (n,) places of the others.
+            rng: Draws from the posterior; its means unless given.
+
+        Returns:
+            Posterior mean, or joint draw, and standard deviation of each difference, (n,) each.
+        """
+        weights, lower = self._posterior()
+        rows = self._design[others] - self._design[place]
+        spread = solve_triangular(lower, rows.T, lower=True, check_finite=False)
+        if rng is not None:
+            normal = rng.standard_normal(len(weights))
+            weights = weights + solve_triangular(
+                lower, normal, trans="T", lower=True, check_finite=False
+            )
+        return rows @ weights, np.sqrt((spread**2).sum(axis=0))
+
     def _posterior(self) -> tuple[Floats, Floats]:
         """Return the weights' mean, and the lower Cholesky factor of their precision."""
+        if self._known is None:
+            self._known = self._solved()
+        return self._known
+
+    def _solved(self) -> tuple[Floats, Floats]:
         kept = 1.0 / (self._counts + self.noise_var / self._query_var)
         absorbed = self._seen.T @ (self._seen * kept[:, None])
         precision = (self._gram - absorbed) / self.noise_var + np.eye(len(self._gram))
         moment = (self._moment - self._seen.T @ (self._sums * kept)) / self.noise_var
-        lower = cholesky(precision, lower=True)
-        weights = cho_solve((lower, True), moment)
+        lower = cholesky(precision, lower=True, check_finite=False)
+        weights = cho_solve((lower, True), moment, check_finite=False)
         levels = (self._sums - self._seen @ weights) * kept
         self._learn_noise(weights, levels)
         return weights, lower
