@@ -22,6 +22,11 @@ def run(*arguments, status=0):
     return done.output
 
 
+def configurations(folder):
+    lines = (folder / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["configuration"] for line in lines]
+
+
 def test_a_gain_is_found_judged_and_written_down(recording, tmp_path):
     out = tmp_path / "run"
     asked = ("run", recording, "--out", out, "--evaluations", 30, "--baseline", "variant=rrf,k=3")
@@ -55,6 +60,24 @@ def test_the_log_of_another_recording_is_refused(recording, tmp_path):
     held = ("--baseline", "variant=bm25,k=32,rerank=on")
     run("run", recording, *asked, *held)
     assert "differs in recorded" in run("run", other, *asked, *held, status=1)
+
+
+def test_a_run_under_other_weights_begins_with_what_was_paid_for(recording, tmp_path):
+    first, second, policy = tmp_path / "first", tmp_path / "second", tmp_path / "dear.yaml"
+    held = ("--baseline", "variant=bm25,k=32,rerank=on")
+    run("run", recording, "--out", first, "--evaluations", 20, *held)
+    shipped = (first / "policy.yaml").read_text(encoding="utf-8")
+    assert shipped.count("delta: 0.2") == 1
+    policy.write_text(shipped.replace("delta: 0.2", "delta: 0.6"), encoding="utf-8")
+    asked = ("run", recording, "--out", second, "--policy", policy, "--after", first, *held)
+    told = json.loads(run(*asked, "--evaluations", 1, "--json"))
+    tried, (own,) = configurations(first), configurations(second)
+    found = json.loads((second / "verdict.json").read_text(encoding="utf-8"))["candidate"]
+    assert found in tried
+    assert found != own
+    assert json.loads(run(*asked, "--evaluations", 1, "--json")) == told  # and so again
+    said = run(*asked, "--evaluations", 1, "--seed", 9, "--out", tmp_path / "other", status=1)
+    assert "differs in seed" in said
 
 
 def test_no_gain_is_said_and_told_by_the_status(recording, tmp_path):

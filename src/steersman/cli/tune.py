@@ -108,6 +108,8 @@ def record_command(
     show_default=True,
     help="How many are made.",
 )
+@click.option("--after", type=_folder, default=None,
+              help="Run whose evaluations are told first, at what they are worth now.")  # fmt: skip
 @click.option("--slice", "size", type=click.IntRange(1, 10_000), default=32, show_default=True,
               help="Queries of an evaluation.")  # fmt: skip
 @held_out_option
@@ -122,6 +124,8 @@ def run_command(
     """Tune on one part of a recording's questions, and judge once on the other.
 
     A run that was stopped goes on when it is started again. Exit status 1 when no gain is shown.
+    Once the reward weights have changed, --after has a new run begin with what the old one paid
+    for, of the same recording, --seed and --held-out.
     """
     from steersman.cli.tune_running import Asked, tuned_run  # noqa: PLC0415 (slow)
 

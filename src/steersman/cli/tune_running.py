@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from steersman.systems.rag_tuner import (
     RunFolder,
     build_strategy,
     judge,
+    retell,
     rotating,
     stratified,
     tune,
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from steersman.systems.rag_tuner import Recorded, Split, Tuned, Verdict
+    from steersman.systems.rag_tuner import Batch, Recorded, Split, Tuned, Verdict
+
+_SAME = ("recorded", "seed", "held_out")
+"""What two runs must have alike to tune on the same questions."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Asked:
     held_out: float
     seed: int
     baseline: Configuration
+    after: Path | None = None
 
 
 def tuned_run(
@@ -56,7 +62,8 @@ def tuned_run(
         progress: Shows how far it is.
 
     Raises:
-        DataError: The folder holds another run, or one that was judged after fewer evaluations.
+        DataError: The folder holds another run, or one that was judged after fewer evaluations; or
+            the run that this one comes after was of other questions.
         InputError: No configuration holds the gates.
     """
     run = RunFolder(folder)
@@ -68,6 +75,8 @@ def tuned_run(
         )
     split = split_of(recorded, asked.seed, asked.held_out)
     strategy = build_strategy(asked.strategy, tuned, queries=len(recorded), seed=asked.seed)
+    if asked.after is not None:
+        retell(strategy, _paid(asked.after, run.manifest()), tuned, evaluator=recorded)
     slices = rotating(split.tuning, asked.size, np.random.default_rng([asked.seed, 6]))
     known = run.batches()[: asked.evaluations]
     told = tune(
@@ -85,6 +94,18 @@ def tuned_run(
     return verdict
 
 
+def _paid(earlier: Path, manifest: dict[str, Any]) -> list[Batch]:
+    """Return what an earlier run evaluated; none of it is of questions that judge this one."""
+    of = RunFolder(earlier).manifest()
+    differs = [name for name in _SAME if of.get(name) != manifest.get(name)]
+    if differs:
+        raise DataError(
+            f"{earlier} differs in {', '.join(differs)}, so that it may have seen questions that "
+            "judge this run; name one of the same recording, --seed and --held-out"
+        )
+    return RunFolder(earlier).batches()
+
+
 def split_of(recorded: Recorded, seed: int, held_out: float) -> Split:
     """Return which queries are tuned on, and which judge.
 
@@ -98,7 +119,9 @@ def split_of(recorded: Recorded, seed: int, held_out: float) -> Split:
 
 def _manifest(recorded: Recorded, asked: Asked) -> dict[str, Any]:
     """What another run would differ in; more evaluations only go on."""
+    after = {} if asked.after is None else {"after": _hash_of(asked.after)}
     return {
+        **after,
         "collection": recorded.collection,
         "queries": len(recorded),
         "recorded": {**recorded.about, "sha256": recorded.sha256},
@@ -108,3 +131,10 @@ def _manifest(recorded: Recorded, asked: Asked) -> dict[str, Any]:
         "seed": asked.seed,
         "baseline": asked.baseline.parts(),
     }
+
+
+def _hash_of(earlier: Path) -> str:
+    file = earlier / "episodes.jsonl"
+    if not file.is_file():
+        raise DataError(f"{earlier} holds no evaluations; name a folder of `steersman tune run`")
+    return hashlib.sha256(file.read_bytes()).hexdigest()
