@@ -65,6 +65,16 @@ def test_queries_of_the_same_collection_keep_their_numbers():
     assert asked.max() < same.queries == 40
 
 
+def test_tries_of_one_policy_are_no_independent_draws():
+    """Two policies, each with tries that all come out alike: what is known of them is two means."""
+    tries = np.repeat([[10.0], [20.0]], 50, axis=1)
+    rival = np.full(50, 40.0)
+    mean, half = tuning_ppo.apart(tries, rival)
+    assert mean == -25.0
+    assert half == pytest.approx(12.706 * 5.0, rel=1e-3)  # Student's t of one degree of freedom
+    assert tuning_ppo.apart(np.full((2, 5), 64.0), np.full(5, 64.0)) == (0.0, 0.0)
+
+
 def test_the_interval_is_that_of_student():
     mean, half = tuning_ppo._interval(np.array([1.0, 2.0, 3.0]))
     assert mean == 2.0
