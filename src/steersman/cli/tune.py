@@ -104,7 +104,7 @@ def record_command(
 @click.option(
     "--evaluations",
     type=click.IntRange(1, 100_000),
-    default=80,
+    default=160,
     show_default=True,
     help="How many are made.",
 )
