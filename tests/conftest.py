@@ -18,12 +18,12 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 
 from steersman.store import Database, Tenant, create_tenant, migrate
+from tests.clusters import MIGRATED, copy_cluster, execute, on, open_database, stopped_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,19 +60,27 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(scope="session")
-def database() -> Iterator[Database]:
+def cluster() -> Iterator[Path]:
+    """Return the data of a migrated server, to be copied into homes: see `clusters`."""
+    with stopped_cluster() as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     """Return a migrated database that this test process has for itself."""
-    url = os.environ.get("STEERSMAN_TEST_DATABASE_URL")
-    with _own_database(url) if url else _embedded() as made:
-        asyncio.run(migrate(made))
-        yield made
+    if url := os.environ.get("STEERSMAN_TEST_DATABASE_URL"):
+        with _own_database(Database(url)) as made:
+            yield made
+    else:
+        with _embedded(request.getfixturevalue("cluster")) as made:
+            yield made
 
 
 @pytest.fixture(scope="module")
 def database_alone(database: Database) -> Iterator[Database]:
     """Return a migrated database for one file: some commands and counts look at all tenants."""
-    with _own_database(database.url) as made:
-        asyncio.run(migrate(made))
+    with _own_database(database) as made:
         yield made
 
 
@@ -96,10 +104,11 @@ def database_15() -> Iterator[Database]:
 
 
 @contextmanager
-def _embedded() -> Iterator[Database]:
+def _embedded(cluster: Path) -> Iterator[Database]:
     # Not in pytest's own directory: pytest closes that to every other user, the server's too.
     home = Path(tempfile.mkdtemp(prefix="steersman-test-"))
-    made = _started(home)
+    copy_cluster(cluster, home)
+    made = open_database(home)
     try:
         yield made
     finally:
@@ -108,30 +117,18 @@ def _embedded() -> Iterator[Database]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _started(home: Path) -> Database:
-    """Return the embedded server even where ``DATABASE_URL`` names another."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DATABASE_URL", raising=False)
-        return Database.open(home)
-
-
 @contextmanager
-def _own_database(url: str) -> Iterator[Database]:
-    """Make a database on a server that others use too, and drop it afterwards."""
+def _own_database(server: Database) -> Iterator[Database]:
+    """Make a migrated database on a server that others use too, and drop it afterwards."""
     name = f"steersman_test_{uuid4().hex[:12]}"
-    asyncio.run(_execute(url, f'CREATE DATABASE "{name}"'))
+    template = f" TEMPLATE {MIGRATED} STRATEGY file_copy" if server.server is not None else ""
+    asyncio.run(execute(server, f'CREATE DATABASE "{name}"{template}'))
+    made = on(server, name)
     try:
-        yield Database(urlsplit(url)._replace(path=f"/{name}").geturl())
+        asyncio.run(migrate(made))  # where there was a template, it looks and leaves all as it is
+        yield made
     finally:
-        asyncio.run(_execute(url, f'DROP DATABASE "{name}" WITH (FORCE)'))
-
-
-async def _execute(url: str, statement: str) -> None:
-    connection = await Database(url).connect(None)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
+        asyncio.run(execute(server, f'DROP DATABASE "{name}" WITH (FORCE)'))
 
 
 @contextmanager

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.harness import installation, stopped_cluster
-
-
-@pytest.fixture(scope="session")
-def cluster():
-    """Return a cluster to copy: what initdb and migrations do is the same every time."""
-    with stopped_cluster() as one:
-        yield one
+from tests.faults.harness import installation
 
 
 @pytest.fixture

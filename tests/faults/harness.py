@@ -6,7 +6,6 @@ so that tests may kill, stop and starve any part without touching anything else 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
@@ -23,7 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from steersman.store import Database, create_key, create_tenant, declare, load_secret, migrate
+from steersman.store import Database, create_key, create_tenant, declare, load_secret
+from tests.clusters import copy_cluster, open_database
 from tests.forked import run_module
 
 POINT = """
@@ -227,25 +227,10 @@ def small_disk(folder, megabytes):
 
 
 @contextmanager
-def stopped_cluster():
-    """Return the data of a migrated server that does not run: copies are made in no time."""
-    home = Path(tempfile.mkdtemp(prefix="steersman-faults-"))
-    database = open_database(home)
-    try:
-        asyncio.run(migrate(database))
-    finally:
-        database.server.stop()
-    yield home / "postgres" / "data"
-    shutil.rmtree(home, ignore_errors=True)
-
-
-@contextmanager
 def installation(cluster, home=None):
     """Start a server on a copy of a cluster, and end everything that was started in its home."""
     home = home or Path(tempfile.mkdtemp(prefix="steersman-faults-"))
-    (home / "postgres").mkdir(mode=0o700, exist_ok=True)
-    copy = ["cp", "-a", cluster, home / "postgres" / "data"]  # with its owner and rights
-    subprocess.run(copy, check=True)
+    copy_cluster(cluster, home)
     made = Installation(home, open_database(home))
     try:
         yield made
@@ -253,13 +238,6 @@ def installation(cluster, home=None):
         made.close()
         if not os.environ.get("STEERSMAN_TEST_KEEP"):  # for whoever has to see the logs
             shutil.rmtree(home, ignore_errors=True)
-
-
-def open_database(home):
-    """Return the embedded server of a home, even where ``DATABASE_URL`` names another."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DATABASE_URL", raising=False)
-        return Database.open(home)
 
 
 def free_port():

@@ -11,7 +11,7 @@ import pytest
 
 from steersman.errors import StoreError
 from steersman.store import embedded
-from tests.faults.harness import open_database
+from tests.clusters import open_database
 
 
 @pytest.mark.slow

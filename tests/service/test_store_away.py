@@ -10,16 +10,18 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.store import Database, create_tenant, migrate
+from steersman.store import Database, create_tenant
+from tests.clusters import copy_cluster
 
 DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
 
 
 @pytest.fixture
-def own(monkeypatch):
+def own(monkeypatch, cluster):
     """Return a database that the test may stop."""
     monkeypatch.delenv("DATABASE_URL", raising=False)
     home = Path(tempfile.mkdtemp(prefix="steersman-away-"))
+    copy_cluster(cluster, home)
     made = Database.open(home)
     yield made
     with suppress(OSError):
@@ -29,7 +31,6 @@ def own(monkeypatch):
 @pytest.mark.slow
 def test_the_store_goes_and_comes_back(own, starter) -> None:
     async def run() -> None:
-        await migrate(own)
         tenant = await create_tenant(own, f"t-{uuid4().hex}", actor="test")
         async with starter(own, tenant)() as s:
             _, unseen = await s.new_key(own, tenant, name="unseen")

@@ -1,0 +1,78 @@
+"""PostgreSQL servers of tests: made once per test process and then copied, which takes no time.
+
+What initdb and the migrations do is the same every time; that a server is made from nothing is
+shown where that is what matters: `tests/store/test_embedded.py`, `tests/cli/test_up.py`, the demo.
+The copies flush nothing to the disk: what a killed server wrote is in the kernel's memory all the
+same, and no test takes the power away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from steersman.store import Database, migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MIGRATED = "migrated"
+"""A database of every copy that nobody connects to: a template for others."""
+
+
+def open_database(home: Path) -> Database:
+    """Return the embedded server of a home, even where ``DATABASE_URL`` names another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DATABASE_URL", raising=False)
+        return Database.open(home)
+
+
+def on(database: Database, name: str) -> Database:
+    """Return another database of the same server."""
+    return Database(urlsplit(database.url)._replace(path=f"/{name}").geturl())
+
+
+async def execute(database: Database, *statements: str) -> None:
+    """Run statements as the URL's own user, each in a transaction of its own."""
+    connection = await database.connect(None)
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@contextmanager
+def stopped_cluster() -> Iterator[Path]:
+    """Return the data of a migrated server that does not run, to be copied."""
+    home = Path(tempfile.mkdtemp(prefix="steersman-cluster-"))
+    database = open_database(home)
+    try:
+        asyncio.run(_fill(database))
+    finally:
+        database.server.stop()
+    yield home / "postgres" / "data"
+    shutil.rmtree(home, ignore_errors=True)
+
+
+async def _fill(database: Database) -> None:
+    unflushed = [f"ALTER SYSTEM SET {name} = off" for name in ("fsync", "full_page_writes")]
+    await execute(database, *unflushed, "SELECT pg_reload_conf()")
+    await migrate(database)
+    copy = f"CREATE DATABASE {MIGRATED} TEMPLATE postgres STRATEGY file_copy"
+    await execute(on(database, "template1"), copy)
+
+
+def copy_cluster(cluster: Path, home: Path) -> None:
+    """Give a home that has no server yet a copy of a stopped one."""
+    (home / "postgres").mkdir(mode=0o700, parents=True, exist_ok=True)
+    copy = ["cp", "-a", cluster, home / "postgres" / "data"]  # with its owner and rights
+    subprocess.run(copy, check=True)
