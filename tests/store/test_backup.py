@@ -64,6 +64,12 @@ async def execute(database, statement):
         await connection.close()
 
 
+@pytest.fixture(scope="module")
+def database(database_alone):
+    """Return a database of these tests alone: all that others left would be copied too."""
+    return database_alone
+
+
 @pytest.fixture
 def empty(database):
     name = f"restored_{uuid4().hex[:12]}"
