@@ -1,0 +1,267 @@
+"""Evaluating configurations on a real corpus: in line, at a rate, in time, within a budget.
+
+What a query gave under a configuration is kept as soon as it is known, by all that it depends on:
+configuration, question, revision of the corpus, who answered and who judged. So an evaluation that
+was killed goes on, and pays nothing twice. A search that had to do without a part of it is no
+evidence about the configuration: it is tried again, then marked and left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from steersman.errors import DataError, InputError
+from steersman.llm import Rate
+from steersman.systems.rag_tuner.answering import Answered
+from steersman.systems.rag_tuner.asking import Asking, Searched, Told
+from steersman.systems.rag_tuner.limits import Limits, Line
+from steersman.systems.rag_tuner.recorded import MEASURES
+from steersman.systems.rag_tuner.reward import GATED, Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.llm import JudgeCache
+    from steersman.retrieval import Question, Searcher
+    from steersman.systems.rag_tuner.answering import Answers, Episode
+    from steersman.systems.rag_tuner.configuration import Configuration
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of an evaluation.
+
+    Args:
+        batch: Of those queries that are evidence; None: none is.
+        told: By place of the query: all of them.
+        paid_before: How many were known already.
+        cost_usd: What was spent now.
+    """
+
+    batch: Batch | None
+    told: dict[int, Told] = field(repr=False)
+    paid_before: int
+    cost_usd: float
+
+    @property
+    def degraded(self) -> tuple[int, ...]:
+        """Places of the queries whose search had to do without a part of it."""
+        return tuple(place for place, one in self.told.items() if one.degraded)
+
+
+class LiveEvaluator:
+    """Evaluates configurations by asking a searcher, and a model for answers where one is given.
+
+    Without answers its two measures are recall@k and nDCG@min(k, 10), by the judged passages, and
+    cost is k/16, all as in a recording. With answers they are faithfulness and relevancy, a query's
+    latency is that of search and answer, and its cost that of both. It is an `Evaluator`, and may
+    be used by several threads.
+
+    Args:
+        searcher: Over one revision of a corpus.
+        questions: That queries are places of; their gains name documents.
+        revision: Names the corpus and its revision: what is kept of another is not used.
+        answers: Answers and judges; None: passages are judged alone.
+        kept: Where results are kept; None: nowhere.
+        limits: What evaluations may take.
+        reranker: The one that "rerank: on" means.
+        clock: Seconds that never run backwards.
+        sleep: Waits that many seconds.
+
+    Raises:
+        InputError: No question.
+
+    No doctest: ``tests/systems/rag_tuner/test_evaluating.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        questions: Sequence[Question],
+        *,
+        revision: str,
+        answers: Answers | None = None,
+        kept: JudgeCache | None = None,
+        limits: Limits | None = None,
+        reranker: str = "cosine",
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not questions:
+            raise InputError("there are no questions; give those whose right passages are known")
+        self.limits = limits or Limits()
+        self._questions, self._revision = questions, revision
+        self._answers, self._kept = answers, kept
+        self._asking = Asking(searcher, reranker, self.limits, sleep)
+        self._rate = Rate(self.limits.queries_per_s, clock=clock, sleep=sleep)
+        self._line = Line(self.limits.running, self.limits.waiting)
+
+    @property
+    def measures(self) -> tuple[str, str]:
+        """Names of the two measures."""
+        return MEASURES if self._answers is None else GATED
+
+    def evaluate(self, configuration: Configuration, queries: NDArray[np.intp]) -> Batch:
+        """Return what a configuration gives on some queries, all of which are evidence.
+
+        Args:
+            configuration: Any that the searcher can do.
+            queries: (n,) places of the questions, n ≥ 1.
+
+        Returns:
+            The batch; a query without an answer has failed, and one whose answer could not be
+            judged has no quality.
+
+        Raises:
+            DataError: A part of the search was away for some of them, or the budget ended before
+                all were answered. What was found is kept: evaluate again to go on.
+            BackendUnavailableError: Too many evaluations wait already.
+            InputError: The searcher has not what the configuration asks for.
+        """
+        found = self.measure(configuration, queries)
+        unpaid = [one for one in found.told.values() if one.why == "budget"]
+        if found.degraded or found.batch is None:
+            parts = sorted({part for one in found.told.values() for part in one.degraded})
+            raise DataError(
+                f"{', '.join(parts)} was away for {len(found.degraded)} of {len(queries)} queries, "
+                f"so {configuration} is not judged by them; see to it and evaluate again: what "
+                "was found is kept"
+            )
+        if unpaid:
+            raise DataError(
+                f"the budget of an evaluation ended before {len(unpaid)} of {len(queries)} queries "
+                "were answered and judged; evaluate again to go on, or raise max_cost_usd or "
+                "max_calls: what was paid is kept"
+            )
+        return found.batch
+
+    def measure(self, configuration: Configuration, queries: NDArray[np.intp]) -> Measured:
+        """Return what a configuration gives on some queries, whatever came of each.
+
+        Args:
+            configuration: Any that the searcher can do.
+            queries: (n,) places of the questions, n ≥ 1.
+
+        Returns:
+            A batch of those that are evidence, and what every query gave.
+
+        Raises:
+            BackendUnavailableError: Too many evaluations wait already.
+            InputError: The searcher has not what the configuration asks for.
+            DataError: What is kept is damaged.
+        """
+        one = configuration.canonical()
+        with self._line.turn():
+            places = [int(place) for place in queries]
+            known = {place: self._known(one, place) for place in dict.fromkeys(places)}
+            told = {place: it for place, it in known.items() if it is not None}
+            paid_before = len(told)
+            episode = self._begin()
+            missing = [place for place in known if place not in told]
+            told.update(self._all(one, missing, episode))
+        ordered = {place: told[place] for place in places}
+        cost = 0.0 if episode is None else episode.cost_usd
+        batch = self._batch(one, [place for place in places if not told[place].degraded], told)
+        return Measured(batch, ordered, paid_before, cost)
+
+    def _begin(self) -> Episode | None:
+        if self._answers is None:
+            return None
+        return self._answers.episode(
+            max_cost_usd=self.limits.max_cost_usd, max_calls=self.limits.max_calls
+        )
+
+    def _all(
+        self, configuration: Configuration, places: Sequence[int], episode: Episode | None
+    ) -> dict[int, Told]:
+        """Work on queries, a few at a time; broken off, none is begun that was not."""
+        if not places:
+            return {}
+        pool = ThreadPoolExecutor(min(self.limits.workers, len(places)), "evaluating")
+        try:
+            begun = {
+                place: pool.submit(self._one, configuration, place, episode) for place in places
+            }
+            return {place: future.result() for place, future in begun.items()}
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _one(self, configuration: Configuration, place: int, episode: Episode | None) -> Told:
+        self._rate.wait()
+        question = self._questions[place]
+        found = self._asking.ask(question, configuration)
+        told = found.told
+        if episode is not None and not told.degraded and not told.failed:
+            told = self._answered(configuration, place, found, episode)
+        if told.is_whole:
+            self._keep(self._key("told", configuration, place), _text(told))
+        return told
+
+    def _answered(
+        self, configuration: Configuration, place: int, found: Searched, episode: Episode
+    ) -> Told:
+        """Have a question answered from what was found, unless it was before, and judged."""
+        question, key = self._questions[place].text, self._key("answer", configuration, place)
+        said = self._get(key)
+        if said is None:
+            answered = episode.answer(question, found.passages, configuration.prompt)
+            if answered.text is not None:
+                self._keep(key, _text(answered))
+        else:
+            answered = msgspec.json.decode(said, type=Answered)
+        return episode.judged(question, found, answered)
+
+    def _batch(
+        self, configuration: Configuration, places: Sequence[int], told: dict[int, Told]
+    ) -> Batch | None:
+        if not places:
+            return None
+        each = [told[place] for place in places]
+        undefined = [[np.nan if q is None else q for q in one.quality] for one in each]
+        return Batch(
+            configuration=configuration,
+            queries=np.array(places, np.intp),
+            quality=np.array(undefined, np.float64),
+            latency_ms=np.array([one.latency_ms for one in each]),
+            cost=np.array([one.cost for one in each]),
+            failed=np.array([one.failed for one in each]),
+            violations=np.array([one.violation for one in each]),
+            measures=self.measures,
+        )
+
+    # -- what is kept -----------------------------------------------------------------------------
+
+    def _known(self, configuration: Configuration, place: int) -> Told | None:
+        text = self._get(self._key("told", configuration, place))
+        return None if text is None else msgspec.json.decode(text, type=Told)
+
+    def _get(self, key: bytes) -> str | None:
+        return None if self._kept is None else self._kept.get(key)
+
+    def _keep(self, key: bytes, text: str) -> None:
+        if self._kept is not None:
+            self._kept.put(key, text)
+
+    def _key(self, what: str, configuration: Configuration, place: int) -> bytes:
+        question = self._questions[place]
+        by = "" if self._answers is None else self._answers.name
+        # What is right is part of it: other judgements of the same question give another quality.
+        right = sorted(question.gains.items())
+        parts = [_FORMAT, what, configuration.parts(), question.text, right, self._revision, by]
+        return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+
+def _text(value: msgspec.Struct) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,105 @@
+"""What evaluating may take: how much at a time, how long, how often, how much money."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steersman.errors import BackendUnavailableError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What evaluations may take.
+
+    Args:
+        queries_per_s: The most queries begun in a second, > 0; None: any number.
+        timeout_s: Of one search, 0.001 to 3600; one that takes longer has failed.
+        tries: Of a search that has to do without a part of it, 1 to 20.
+        pause_s: Between two of them, 0 to 600.
+        workers: Queries that are worked on at a time, 1 to 64.
+        running: Evaluations that run at a time, 1 to 64.
+        waiting: Evaluations that may wait for their turn, 0 to 1000; the next is sent away.
+        max_cost_usd: Of one evaluation, an episode, ≥ 0; None: any sum. Answers cost, searches do
+            not.
+        max_calls: Of models, in one evaluation, ≥ 0; None: any number.
+
+    Raises:
+        InputError: A limit out of its range.
+
+    >>> Limits(workers=0)
+    Traceback (most recent call last):
+    steersman.errors.InputError: workers is 0; allowed are 1 to 64
+    """
+
+    queries_per_s: float | None = None
+    timeout_s: float = 10.0
+    tries: int = 3
+    pause_s: float = 0.5
+    workers: int = 4
+    running: int = 1
+    waiting: int = 8
+    max_cost_usd: float | None = None
+    max_calls: int | None = None
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "timeout_s": (0.001, 3600),
+            "tries": (1, 20),
+            "pause_s": (0, 600),
+            "workers": (1, 64),
+            "running": (1, 64),
+            "waiting": (0, 1000),
+        }
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InputError(f"{name} is {value!r}; allowed are {low} to {high}")
+
+
+class Line:
+    """A line in which evaluations wait, and from which they are sent away when it is too long.
+
+    Args:
+        running: That run at a time, ≥ 1.
+        waiting: That may wait, ≥ 0.
+
+    >>> line = Line(running=1, waiting=0)
+    >>> with line.turn(), line.turn():
+    ...     pass
+    Traceback (most recent call last):
+    steersman.errors.BackendUnavailableError: 1 evaluations run and 0 wait, which is all ...
+    """
+
+    def __init__(self, running: int, waiting: int) -> None:
+        self._running, self._waiting = running, waiting
+        self._inside = 0
+        self._guard = threading.Lock()
+        self._turns = threading.BoundedSemaphore(running)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for a turn, and have it.
+
+        Raises:
+            BackendUnavailableError: Too many wait already.
+        """
+        with self._guard:
+            if self._inside >= self._running + self._waiting:
+                raise BackendUnavailableError(
+                    f"{self._running} evaluations run and {self._waiting} wait, which is all that "
+                    "may; try again later, or raise running or waiting",
+                    asked=False,
+                )
+            self._inside += 1
+        try:
+            with self._turns:
+                yield
+        finally:
+            with self._guard:
+                self._inside -= 1
