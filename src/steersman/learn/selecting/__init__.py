@@ -10,10 +10,12 @@ from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import CloneSettings, clone, visit
 from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.raft import (
+    FreshTrees,
     RaftSettings,
     Round,
     Trained,
     TreesOnTop,
+    credit_actions,
     keep,
     raft,
     split,
@@ -36,6 +38,7 @@ __all__ = [
     "CloneSettings",
     "Examples",
     "Expert",
+    "FreshTrees",
     "Options",
     "RaftSettings",
     "Round",
@@ -47,6 +50,7 @@ __all__ = [
     "Walk",
     "choose",
     "clone",
+    "credit_actions",
     "grow",
     "keep",
     "raft",

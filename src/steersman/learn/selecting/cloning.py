@@ -112,6 +112,8 @@ def visit(
         labels = expert.labels(task, state, options)
         if labels.any():  # where nothing is right, nothing can be told apart
             found.append(_kept(options, labels, scorer, others, rng))
+        elif scorer is None:
+            break
         state = task.take(state, _next(options, labels, scorer, rng))
     return found
 

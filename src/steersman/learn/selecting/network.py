@@ -23,6 +23,9 @@ except ImportError as missing:
     )
     raise DataError(_MESSAGE) from missing
 
+from steersman.learn.selecting.cloning import visit
+from steersman.learn.selecting.examples import Examples
+from steersman.learn.selecting.task import stream
 from steersman.policies.network_scorer import NetworkScorer, SummedScorer
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.learn.selecting.examples import Examples
+    from steersman.learn.selecting.task import Expert, Task
     from steersman.policies.tree_scorer import Scorer
 
     Floats = NDArray[np.float64]
@@ -339,3 +342,41 @@ class NetworkOnTop:
             FloatingPointError: the loss was not a number.
         """
         return train(examples, self.settings, start=start, seed=seed)
+
+
+def clone_network(
+    tasks: Sequence[Task],
+    expert: Expert,
+    settings: NetworkSettings | None = None,
+    *,
+    beside: Scorer,
+    others: int = 40,
+    seed: int = 0,
+) -> Scorer:
+    """Return a network that does what an expert would.
+
+    Args:
+        tasks: questions to learn from.
+        expert: says what is right in any state.
+        settings: how it is trained; 20,000 updates unless told otherwise.
+        beside: a clone, such as of trees, whose states are labelled beside the expert's own.
+        others: wrong actions of each step that are kept.
+        seed: of all draws.
+
+    Raises:
+        InputError: no step has a right action.
+        FloatingPointError: the loss was not a number.
+
+    No doctest: it takes long; ``tests/learn/selecting/test_networks.py`` shows it.
+
+    Source: as `steersman.learn.selecting.clone`.
+    """
+    seen = [
+        step
+        for scorer in (None, beside)
+        for task in tasks
+        for step in visit(task, expert, scorer, others, rng=stream(seed, task.id))
+    ]
+    if not seen:
+        raise InputError(f"{len(tasks)} questions have no step to learn from; give others")
+    return train(Examples.joined(seen), settings, seed=seed)

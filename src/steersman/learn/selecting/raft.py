@@ -2,43 +2,44 @@
 
 Each round logs several selections of every question with their exact propensities and what came
 back for each, and nothing else: no gold passage is looked at. The best one of a question is kept,
-and the policy is trained to be likelier to repeat its steps.
+and the policy is trained to be likelier to do what was done there.
 
-What came back is for a whole selection; most of its steps had no part in it. So a kept step counts
-by how much better those selections of the same question were that took its action than those that
-did not. An action without effect counts nothing, and neither does a question whose selections all
-came out alike.
+What came back is for a whole selection, and most of its steps had no part in it. `credit_actions`
+says which had: it explains the rewards of a question's selections by what each picked. A question
+whose selections all came out alike says nothing, and nothing is learned from it.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from steersman.errors import InputError
 from steersman.learn.selecting.checkpoints import Checkpoints
+from steersman.learn.selecting.cloning import visit
 from steersman.learn.selecting.examples import Examples
-from steersman.learn.selecting.task import walks
+from steersman.learn.selecting.task import stream, walks
 from steersman.learn.selecting.trees import TreeSettings, grow
 from steersman.policies.network_scorer import SummedScorer, scorer_from_state, scorer_state
 from steersman.policies.sequence import StepRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from steersman.learn.selecting.task import Task, Walk
+    from steersman.learn.selecting.task import Options, Task, Walk
     from steersman.policies.tree_scorer import Scorer
 
     Floats = NDArray[np.float64]
     Sampler = Callable[..., list[Walk]]
+    Logged = dict[str, list[tuple[frozenset[str], float]]]
 
 _log = logging.getLogger(__name__)
 Stopped = Literal["rounds", "early", "not finite", "nothing to learn"]
@@ -82,6 +83,27 @@ class TreesOnTop:
 
 
 @dataclass(frozen=True, slots=True)
+class FreshTrees:
+    """Trees grown anew from what was kept: what started decides what is tried, and no more.
+
+    Args:
+        settings: how they are grown.
+    """
+
+    settings: TreeSettings = field(default_factory=TreeSettings)
+
+    def __call__(self, examples: Examples, start: Scorer, *, seed: int) -> Scorer:
+        """Return the trees alone.
+
+        Args:
+            examples: kept steps of all eligible actions.
+            start: not used.
+            seed: of the columns that a tree looks at.
+        """
+        return grow(examples, self.settings, seed=seed)
+
+
+@dataclass(frozen=True, slots=True)
 class RaftSettings:
     """How RAFT goes on.
 
@@ -89,9 +111,11 @@ class RaftSettings:
         rounds: at most, ≥ 1.
         each: N, selections of every question in a round, ≥ 2.
         rule: how they are drawn; it must explore.
-        credit: ``action``: a step counts by its action's advantage; ``selection``: all steps of a
-            kept selection count by that of the selection, as published.
-        memory: rounds whose kept selections are learned from, ≥ 1.
+        credit: ``action``: what was kept counts by the credit of each action; ``selection``: by
+            how far the selection was above the mean, all its steps alike, as published.
+        least: credit, of 1 for all of the reward, from which on an action counts, in (0, 1).
+        others: of `CloneSettings`, for ``action``: actions that earned their credit are right in
+            whatever state one gets to, and are learned by visiting states.
         held_out: share of the questions by whose feedback rounds are judged, in (0, .5].
         patience: rounds without a better one before it stops early, ≥ 1.
         regression: fall of the held-out reward below the best at which the best is gone back to,
@@ -105,7 +129,8 @@ class RaftSettings:
     each: int = 16
     rule: StepRule = field(default_factory=lambda: StepRule(10, 1.0, 0.1))
     credit: Literal["action", "selection"] = "action"
-    memory: int = 3
+    least: float = 0.25
+    others: int = 30
     held_out: float = 0.2
     patience: int = 2
     regression: float = 0.01
@@ -116,7 +141,8 @@ class RaftSettings:
             "each": self.each >= 2,
             "rule": self.rule.temperature > 0 or self.rule.floor > 0,
             "credit": self.credit in {"action", "selection"},
-            "memory": self.memory >= 1,
+            "least": 0 < self.least < 1,
+            "others": self.others >= 2,
             "held_out": 0 < self.held_out <= 0.5,
             "patience": self.patience >= 1,
             "regression": self.regression >= 0,
@@ -242,7 +268,7 @@ class _State:
     before: float
     best_reward: float
     rounds: list[Round]
-    kept: list[Examples]
+    logged: Logged
     since: int
     stopped: Stopped | None = None
 
@@ -250,9 +276,11 @@ class _State:
         found: dict[str, NDArray[np.generic]] = {}
         for name, scorer in (("now", self.now), ("best", self.best)):
             found |= {f"{name}/{key}": array for key, array in scorer_state(scorer).items()}
-        for number, part in enumerate(self.kept):
-            for name in ("rows", "targets", "weights", "sizes"):
-                found[f"kept{number}/{name}"] = getattr(part, name)
+        told = {
+            name: [[sorted(actions), reward] for actions, reward in of_one]
+            for name, of_one in self.logged.items()
+        }
+        found["logged"] = np.frombuffer(json.dumps(told).encode(), np.uint8).copy()
         found["rounds"] = np.array([[r.reward, r.best, r.kept, r.held_out] for r in self.rounds])
         found["numbers"] = np.array([self.before, self.best_reward, self.since])
         found["stopped"] = np.frombuffer((self.stopped or "-").encode(), np.uint8).copy()
@@ -273,7 +301,7 @@ class _Run:
 
     def begin(self) -> _State:
         before = self._judge(self.start)
-        return _State(self.start, self.start, before, before, [], [], 0)
+        return _State(self.start, self.start, before, before, [], {}, 0)
 
     def resumed(self, checkpoints: Checkpoints) -> _State:
         found = checkpoints.last()
@@ -291,7 +319,10 @@ class _Run:
             scorer_from_state(parts["best"]),
             before, best_reward,
             [Round(a, b, int(c), d) for a, b, c, d in arrays["rounds"].tolist()],
-            [Examples(**parts[f"kept{n}"]) for n in range(self.how.memory) if f"kept{n}" in parts],
+            {
+                name: [(frozenset(actions), reward) for actions, reward in of_one]
+                for name, of_one in json.loads(arrays["logged"].tobytes()).items()
+            },
             int(since),
             None if stopped == "-" else stopped,  # type: ignore[arg-type]
         )  # fmt: skip
@@ -305,20 +336,39 @@ class _Run:
         rewards = np.array([one.reward for one in log])
         if not np.isfinite(rewards).all():
             return self._ended(state, "not finite")
-        best, fresh = keep(log, self.how.credit)
-        kept = [*state.kept, *([Examples.joined(fresh)] if fresh else [])][-self.how.memory :]
-        if not kept:
+        logged = _with(state.logged, log)
+        best, kept = keep(log)
+        examples = self._examples(kept, logged, state.now, number)
+        if not examples:
             return self._ended(state, "nothing to learn")
         try:
-            now = self.tune(Examples.joined(kept), self.start, seed=self.seed + number)
+            now = self.tune(Examples.joined(examples), self.start, seed=self.seed + number)
             reward = self._judge(now)
         except FloatingPointError as wrong:
             _log.warning("training stopped in round %d: %s; the last good is kept", number, wrong)
             return self._ended(state, "not finite")
-        done = Round(float(rewards.mean()), best, len(fresh), reward)
-        return self._after(state, now, done, kept)
+        done = Round(float(rewards.mean()), best, len(examples), reward)
+        return self._after(state, now, done, logged)
 
-    def _after(self, state: _State, now: Scorer, done: Round, kept: list[Examples]) -> _State:
+    def _examples(
+        self, kept: Mapping[str, Walk], logged: Logged, now: Scorer, number: int
+    ) -> list[Examples]:
+        if self.how.credit == "selection":
+            return [part for name, one in kept.items() for part in _above(one, logged[name])]
+        found: list[Examples] = []
+        for task in self.learned:
+            right = {
+                action: credit
+                for action, credit in credit_actions(logged[task.id]).items()
+                if credit >= self.how.least
+            }
+            expert = _Credited(right)
+            for scorer in (None, now) if right else ():
+                rng = stream(self.seed + number, task.id)
+                found += visit(task, expert, scorer, self.how.others, rng=rng)
+        return found
+
+    def _after(self, state: _State, now: Scorer, done: Round, logged: Logged) -> _State:
         better = done.held_out > state.best_reward
         after = _State(
             now=now,
@@ -326,7 +376,7 @@ class _Run:
             before=state.before,
             best_reward=max(done.held_out, state.best_reward),
             rounds=[*state.rounds, done],
-            kept=kept,
+            logged=logged,
             since=0 if better else state.since + 1,
         )
         if done.held_out < state.best_reward - self.how.regression:
@@ -350,50 +400,103 @@ class _Run:
         return reward
 
 
-def keep(
-    log: Sequence[Walk], credit: Literal["action", "selection"] = "action"
-) -> tuple[float, list[Examples]]:
-    """Return the mean reward of each question's best selection, and its steps to learn from.
+def keep(log: Sequence[Walk]) -> tuple[float, dict[str, Walk]]:
+    """Return the mean reward of each question's best selection, and these; the first of equals.
 
     Args:
         log: selections; those of one question next to each other.
-        credit: how much a kept step counts, see `RaftSettings`.
 
     Returns:
-        The mean of the best, and for each question that has any the steps that count.
+        The mean of the best, and the best by their questions.
 
     No doctest: it needs selections; ``tests/learn/selecting/test_raft.py`` shows it.
     """
-    best, kept = [], []
-    for _, group in groupby(log, key=lambda one: one.task):
-        of_one = list(group)
-        rewards = np.array([one.reward for one in of_one])
-        top = of_one[int(rewards.argmax())]
-        best.append(float(top.reward))
-        advantage = _advantages(of_one, rewards) if credit == "action" else {}
-        alike = float(top.reward - rewards.mean())
-        steps = []
-        for taken in top.taken:
-            weight = advantage.get(taken.step.action, 0.0) if credit == "action" else alike
-            if weight > 1e-9 and len(taken.rows) > 1:
-                targets = np.zeros(len(taken.rows))
-                targets[taken.chosen] = 1.0
-                steps.append(Examples.step(taken.rows, targets, weight))
-        if steps:
-            kept.append(Examples.joined(steps))
-    return float(np.mean(best)), kept
+    kept: dict[str, Walk] = {}
+    for one in log:
+        if one.task not in kept or one.reward > kept[one.task].reward:
+            kept[one.task] = one
+    return float(np.mean([one.reward for one in kept.values()])), kept
 
 
-def _advantages(of_one: Sequence[Walk], rewards: Floats) -> dict[str, float]:
-    """Return for each action how much better selections with it are than those without it.
+def credit_actions(
+    of_one: Sequence[tuple[frozenset[str], float]], *, ridge: float = 1.0
+) -> dict[str, float]:
+    """Return how much of the reward of one question's selections each action explains.
 
-    Selections that were drawn from one policy are a fair sample of it as they are; the difference
-    of the two means needs no weights.
+    The rewards are explained by a constant and what each action adds where it was taken, by ridge
+    regression: what merely went along with an action that mattered gets little, what is missing
+    from selections that came out as well gets less. Only actions of the best selections get any.
+
+    Assumes that actions add up, which they need not: where either of two would have done, they
+    share the credit.
+
+    Args:
+        of_one: the actions of each selection, and its reward.
+        ridge: λ, > 0; an action that few selections took gets less.
+
+    Returns:
+        Action -> credit, for those with a positive one; none where all rewards are alike.
+
+    >>> log = [
+    ...     (frozenset("ab"), 1.0),
+    ...     (frozenset("a"), 1.0),
+    ...     (frozenset("b"), 0.0),
+    ...     (frozenset("c"), 0.0),
+    ... ]
+    >>> {name: round(credit, 2) for name, credit in credit_actions(log, ridge=0.1).items()}
+    {'a': 0.91}
+
+    Source: ridge regression: Hoerl & Kennard (1970), in its dual form.
     """
-    taken = [{step.step.action for step in one.taken} for one in of_one]
-    found = {}
-    for action in set().union(*taken):
-        having = np.array([action in one for one in taken])
-        if having.any() and not having.all():
-            found[action] = float(rewards[having].mean() - rewards[~having].mean())
+    rewards = np.array([reward for _, reward in of_one])
+    if not len(rewards) or np.ptp(rewards) < 1e-12:
+        return {}
+    names = sorted(set().union(*(actions for actions, _ in of_one)))
+    taken = np.array([[name in actions for name in names] for actions, _ in of_one], np.float64)
+    centred = taken - taken.mean(axis=0)
+    dual = np.linalg.solve(
+        centred @ centred.T + ridge * np.eye(len(rewards)), rewards - rewards.mean()
+    )
+    adds = centred.T @ dual
+    in_best = taken[rewards >= rewards.max() - 1e-12].any(axis=0)
+    return {
+        name: float(add)
+        for name, add, best in zip(names, adds, in_best, strict=True)
+        if best and add > 1e-9
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Credited:
+    """An expert that knows what earned credit, and nothing else."""
+
+    right: Mapping[str, float]
+
+    def labels(self, task: object, state: object, options: Options) -> Floats:
+        """Return (k,) the credit of each action, at most 1.
+
+        Args:
+            task: whose state it is.
+            state: where one stands.
+            options: its actions.
+        """
+        return np.array([min(self.right.get(name, 0.0), 1.0) for name in options.names])
+
+
+def _with(logged: Logged, log: Sequence[Walk]) -> Logged:
+    found = {name: list(of_one) for name, of_one in logged.items()}
+    for one in log:
+        actions = frozenset(taken.step.action for taken in one.taken)
+        found.setdefault(one.task, []).append((actions, one.reward))
     return found
+
+
+def _above(one: Walk, of_one: Sequence[tuple[frozenset[str], float]]) -> list[Examples]:
+    """Return all steps of a kept selection, by how far it was above the mean."""
+    weight = one.reward - float(np.mean([reward for _, reward in of_one]))
+    steps = []
+    for taken in one.taken if weight > 1e-12 else ():
+        targets = np.zeros(len(taken.rows))
+        targets[taken.chosen] = 1.0
+        steps.append(Examples.step(taken.rows, targets, weight))
+    return steps

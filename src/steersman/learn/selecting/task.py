@@ -139,12 +139,67 @@ def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.G
 
     No doctest: it needs a task; ``tests/learn/selecting/test_walks.py`` shows it.
     """
-    scores = scorer.scores(options.rows)
+    return _eligible(options, scorer.scores(options.rows), rule).drawn(rule, rng)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Eligible:
+    """What may be drawn in a state, with its scores."""
+
+    names: tuple[str, ...]
+    places: NDArray[np.intp]
+    rows: Floats
+    scores: Floats
+
+    def drawn(self, rule: StepRule, rng: np.random.Generator) -> Taken:
+        chosen, step = draw_step(self.names, self.scores, rule, rng=rng)
+        return Taken(step, self.rows, chosen, int(self.places[chosen]))
+
+
+def _eligible(options: Options, scores: Floats, rule: StepRule) -> _Eligible:
     first = leading(scores[: options.candidates], rule.leading)
     places = np.concatenate([first, np.arange(options.candidates, len(scores))])
-    names = [options.names[place] for place in places]
-    chosen, step = draw_step(names, scores[places], rule, rng=rng)
-    return Taken(step, options.rows[places], chosen, int(places[chosen]))
+    names = tuple(options.names[place] for place in places.tolist())
+    return _Eligible(names, places, options.rows[places], scores[places])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reached:
+    """A state with what may be drawn in it; None: it has ended."""
+
+    state: Any
+    potential: float
+    eligible: _Eligible | None
+
+
+class _Ways:
+    """The ways through one task; a state that was reached before is not worked out again."""
+
+    def __init__(self, task: Task, scorer: Scorer, rule: StepRule) -> None:
+        self._task, self._scorer, self._rule = task, scorer, rule
+        self._reached: dict[tuple[int, ...], _Reached] = {(): self._at(task.begin())}
+
+    def walk(self, rng: np.random.Generator) -> Walk:
+        way: tuple[int, ...] = ()
+        now, taken = self._reached[way], []
+        potentials = [now.potential]
+        while now.eligible is not None:
+            taken.append(now.eligible.drawn(self._rule, rng))
+            way = (*way, taken[-1].place)
+            if way not in self._reached:
+                self._reached[way] = self._at(self._task.take(now.state, taken[-1].place))
+            now = self._reached[way]
+            potentials.append(now.potential)
+        propensity = sequence_propensity([one.step for one in taken])
+        reward = self._task.reward(now.state)
+        return Walk(self._task.id, tuple(taken), reward, propensity, np.array(potentials))
+
+    def _at(self, state: Any) -> _Reached:
+        options, potential = self._task.options(state), self._task.potential(state)
+        if options is None:
+            return _Reached(state, potential, None)
+        scores = self._scorer.scores(options.rows)
+        return _Reached(state, potential, _eligible(options, scores, self._rule))
 
 
 def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Walk:
@@ -161,16 +216,7 @@ def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator
 
     No doctest: it needs a task; ``tests/learn/selecting/test_walks.py`` shows it.
     """
-    state, taken = task.begin(), []
-    potentials = [task.potential(state)]
-    while (options := task.options(state)) is not None:
-        taken.append(choose(options, scorer, rule, rng=rng))
-        state = task.take(state, taken[-1].place)
-        potentials.append(task.potential(state))
-    steps = [one.step for one in taken]
-    return Walk(
-        task.id, tuple(taken), task.reward(state), sequence_propensity(steps), np.array(potentials)
-    )
+    return _Ways(task, scorer, rule).walk(rng)
 
 
 def walks(
@@ -195,8 +241,8 @@ def walks(
     """
     found = []
     for task in tasks:
-        rng = stream(seed, task.id)
-        found += [walk(task, scorer, rule, rng=rng) for _ in range(each)]
+        rng, ways = stream(seed, task.id), _Ways(task, scorer, rule)
+        found += [ways.walk(rng) for _ in range(each)]
     return found
 
 

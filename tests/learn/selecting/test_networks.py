@@ -1,0 +1,107 @@
+"""Networks learn what is right, begin as what they stand on, and stop without a loss."""
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.learn.selecting import Examples, RaftSettings, raft, walks
+from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies.sequence import StepRule
+from steersman.systems.leadr.made_up import COLUMNS, made_up
+
+torch = pytest.importorskip("torch", reason="needs the extra rl")
+
+from steersman.learn.selecting.network import (  # noqa: E402 - after torch was found
+    RAFT_NETWORK,
+    NetworkOnTop,
+    NetworkSettings,
+    clone_network,
+    train,
+)
+
+QUICK = NetworkSettings(updates=300, learning_rate=3e-3, hidden=16, batch=32)
+
+
+def _examples(seed=0, steps=200):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 9, steps)
+    rows = rng.normal(size=(int(sizes.sum()), 4))
+    targets, place = np.zeros(len(rows)), 0
+    for size in sizes:
+        worth = rows[place : place + size, 0] - 2 * np.abs(rows[place : place + size, 1])
+        targets[place + int(worth.argmax())] = 1.0
+        place += size
+    return Examples(rows, targets, np.ones(len(rows)), sizes)
+
+
+def _hits(scorer, examples):
+    scores, place, right = scorer.scores(examples.rows), 0, 0
+    for size in examples.sizes:
+        part = slice(place, place + size)
+        right += scores[part].argmax() == examples.targets[part].argmax()
+        place += size
+    return right / len(examples)
+
+
+def test_it_learns_which_action_of_a_step_is_right():
+    found = train(_examples(), QUICK)
+    assert _hits(found, _examples(seed=1)) > 0.85
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    one, other = (train(_examples(), QUICK, seed=2).state() for _ in range(2))
+    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+def test_on_top_of_a_start_it_begins_with_it_and_betters_it():
+    start = NetworkScorer.linear(np.array([1.0, 0.0, 0.0, 0.0]))
+    still = train(_examples(), NetworkSettings(updates=1, learning_rate=1e-30), start=start)
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    assert np.allclose(still.scores(rows), start.scores(rows), atol=1e-12)
+    found = train(_examples(), QUICK, start=start)
+    fresh = _examples(seed=1)
+    assert _hits(found, fresh) > _hits(start, fresh) + 0.1
+
+
+def test_a_loss_that_is_no_number_stops_the_training():
+    wild = NetworkSettings(updates=20, learning_rate=1e300, max_norm=1e300, warm_up=0.0)
+    with pytest.raises(FloatingPointError, match="lower the learning rate"):
+        train(_examples(), wild)
+
+
+def test_raft_with_a_diverging_network_keeps_what_it_had():
+    start = NetworkScorer.linear(np.zeros(len(COLUMNS)))
+    wild = NetworkOnTop(NetworkSettings(updates=20, learning_rate=1e300, warm_up=0.0))
+    settings = RaftSettings(rounds=2, each=4, rule=StepRule(20, 1.0, 0.1))
+    found = raft(made_up(10, seed=0), start, settings, tune=wild)
+    assert (found.stopped, found.scorer) == ("not finite", start)
+
+
+def test_a_network_clones_an_expert():
+    class Knowing:
+        def labels(self, task, state, options):
+            wanted = [one for one in (task.bridge, task.target) if one not in state[0]]
+            name = f"c{wanted[0]}" if wanted else "stop"
+            return (np.array(options.names) == name).astype(float)
+
+    start = NetworkScorer.linear(np.zeros(len(COLUMNS)))
+    found = clone_network(made_up(60, seed=1), Knowing(), QUICK, beside=start)
+    fresh = walks(made_up(60, seed=2), found, StepRule(20, 0.0, 0.0), each=1, seed=0)
+    assert np.mean([one.reward for one in fresh]) > 0.8
+
+
+def test_defaults_are_those_asked_for():
+    how = NetworkSettings()
+    assert (how.batch, how.learning_rate, how.warm_up, how.updates) == (64, 3e-5, 0.1, 20_000)
+    assert (RAFT_NETWORK.batch, RAFT_NETWORK.learning_rate) == (32, 2e-5)
+    assert RAFT_NETWORK.accumulate > 1
+    assert RAFT_NETWORK.mixed_precision
+
+
+def test_steps_without_a_right_action_are_refused():
+    nothing = Examples(np.ones((2, 4)), np.zeros(2), np.ones(2), np.array([2]))
+    with pytest.raises(InputError, match="right action"):
+        train(nothing, QUICK)
+    for wrong in ({"hidden": 0}, {"updates": 0}, {"warm_up": 1.0}, {"learning_rate": 0.0}):
+        with pytest.raises(InputError):
+            NetworkSettings(**wrong)

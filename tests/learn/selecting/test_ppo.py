@@ -1,0 +1,136 @@
+"""PPO over sequences improves from feedback alone, stays near its clone, and survives faults."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from steersman.errors import DataError, InputError
+from steersman.learn.selecting import walks
+from steersman.policies.network_scorer import NetworkScorer, scorer_state
+from steersman.policies.sequence import StepRule, step_distribution
+from steersman.systems.leadr.made_up import BEST, COLUMNS, made_up
+
+torch = pytest.importorskip("torch", reason="needs the extra rl")
+
+from steersman.learn.selecting.network import NOTHING  # noqa: E402 - after torch was found
+from steersman.learn.selecting.ppo import PpoSettings, _logs, ppo  # noqa: E402
+
+RULE = StepRule(20, 1.0, 0.05)
+START = NetworkScorer.linear(np.zeros(len(COLUMNS)))
+FREE = PpoSettings(
+    rounds=3, each=8, rule=RULE, learning_rate=3e-3, kl_clone=0.0, kl_limit=50.0, kl_step=0.1,
+    patience=20,
+)  # fmt: skip
+
+
+def _worth(tasks, scorer):
+    return np.mean([one.reward for one in walks(tasks, scorer, RULE.greedy, each=1, seed=0)])
+
+
+def _bytes(trained):
+    return {name: array.tobytes() for name, array in scorer_state(trained.scorer).items()}
+
+
+@pytest.mark.slow
+def test_it_reaches_the_known_optimum_from_feedback_alone():
+    found = ppo(made_up(150, seed=1), START, replace(FREE, rounds=40))
+    assert _worth(made_up(150, seed=2), found.scorer) >= 0.95 * BEST
+
+
+def test_feedback_improves_the_policy():
+    found = ppo(made_up(60, seed=1), START, replace(FREE, rounds=6))
+    assert found.rounds[-1].reward > found.rounds[0].reward + 0.03
+
+
+def test_probabilities_in_training_are_those_that_steps_are_drawn_with():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(4, 5))
+    there = torch.ones(4, 5, dtype=torch.bool)
+    there[2, 3:] = False
+    filled = torch.from_numpy(scores).masked_fill(~there, NOTHING)
+    logs = _logs(filled, there, StepRule(10, 0.7, 0.2)).numpy()
+    for row in range(4):
+        count = int(there[row].sum())
+        wanted = step_distribution(scores[row, :count], StepRule(10, 0.7, 0.2))
+        assert np.allclose(np.exp(logs[row, :count]), wanted, atol=1e-12)
+
+
+def test_it_starts_as_the_very_clone():
+    clone = NetworkScorer.linear(np.arange(7.0))
+    found = ppo(made_up(10, seed=1), clone, replace(FREE, rounds=1, learning_rate=1e-30))
+    rows = np.random.default_rng(0).random((20, 7))
+    assert np.allclose(found.scorer.scores(rows), clone.scores(rows), atol=1e-9)
+
+
+def test_it_does_not_leave_its_clone_beyond_the_limit():
+    """A step so far that the limit is passed at once is taken back."""
+    near = replace(FREE, learning_rate=0.3, kl_limit=1e-4)
+    found = ppo(made_up(30, seed=1), START, near)
+    assert found.stopped == "early"
+    rows = np.random.default_rng(0).random((20, 7))
+    assert np.allclose(found.scorer.scores(rows), START.scores(rows), atol=1e-9)
+
+
+def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path):
+    tasks = made_up(20, seed=1)
+    whole = ppo(tasks, START, FREE, seed=4)
+    # A process of its own that ends in the middle of the third round, at once and uncleaned.
+    pid = os.fork()
+    if pid == 0:
+        calls = []
+
+        def dying(*args, **kwargs):
+            calls.append(1)
+            if len(calls) == 7:
+                os._exit(9)
+            return walks(*args, **kwargs)
+
+        ppo(tasks, START, FREE, seed=4, folder=tmp_path, sample=dying)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert list(tmp_path.glob("round-*.safetensors"))
+    resumed = ppo(tasks, START, FREE, seed=4, folder=tmp_path)
+    assert _bytes(resumed) == _bytes(whole)
+    assert resumed.rounds == whole.rounds
+    with pytest.raises(DataError, match="told otherwise"):
+        ppo(tasks, START, FREE, seed=5, folder=tmp_path)
+
+
+def test_rewards_that_are_no_numbers_stop_it_and_the_last_good_is_kept():
+    calls = []
+
+    def broken(tasks, scorer, rule, *, each, seed):
+        found = walks(tasks, scorer, rule, each=each, seed=seed)
+        calls.append(each)
+        late = len([one for one in calls if one == FREE.each]) > 1
+        return [replace(one, reward=np.nan) for one in found] if late else found
+
+    found = ppo(made_up(20, seed=1), START, FREE, sample=broken)
+    assert found.stopped == "not finite"
+    assert len(found.rounds) == 1
+    assert np.isfinite(found.scorer.scores(np.zeros((1, 7)))).all()
+
+
+def test_losses_that_are_no_numbers_stop_it_and_the_last_good_is_kept():
+    found = ppo(made_up(20, seed=1), START, replace(FREE, learning_rate=1e200, kl_limit=1e300))
+    assert found.stopped == "not finite"
+    assert np.isfinite(found.scorer.scores(np.zeros((1, 7)))).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rounds": 0},
+        {"clip": 1.0},
+        {"rule": StepRule(temperature=0.0)},
+        {"kl_limit": 0.0},
+        {"gamma": 1.5},
+        {"learning_rate": 0.0},
+        {"held_out": 0.9},
+    ],
+)
+def test_settings_out_of_their_range_are_refused(wrong):
+    with pytest.raises(InputError):
+        PpoSettings(**wrong)

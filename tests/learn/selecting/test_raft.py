@@ -1,0 +1,244 @@
+"""RAFT finds the best selections of a made-up world from feedback alone, and survives faults."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from steersman.errors import DataError, InputError
+from steersman.learn.selecting import (
+    RaftSettings,
+    Taken,
+    TreeSettings,
+    TreesOnTop,
+    Walk,
+    credit_actions,
+    keep,
+    raft,
+    split,
+    walks,
+)
+from steersman.policies.network_scorer import NetworkScorer, scorer_state
+from steersman.policies.sequence import Step, StepRule
+from steersman.systems.leadr.made_up import BEST, COLUMNS, made_up
+
+pytest.importorskip("lightgbm", reason="needs the extra evidence")
+
+RULE = StepRule(20, 1.0, 0.1)
+START = NetworkScorer.linear(np.zeros(len(COLUMNS)))
+FEW = RaftSettings(rounds=3, each=8, rule=RULE)
+SMALL = TreesOnTop(TreeSettings(trees=10, learning_rate=0.2))
+
+
+def _worth(tasks, scorer):
+    return np.mean([one.reward for one in walks(tasks, scorer, RULE.greedy, each=1, seed=0)])
+
+
+@pytest.mark.slow
+def test_it_reaches_the_known_optimum_from_feedback_alone():
+    fresh = made_up(150, seed=2)
+    found = raft(
+        made_up(150, seed=1), START, RaftSettings(rounds=8, each=32, rule=RULE),
+        tune=TreesOnTop(TreeSettings(trees=60, learning_rate=0.15, ridge=1.0)),
+    )  # fmt: skip
+    assert _worth(fresh, START) < 0.3
+    assert _worth(fresh, found.scorer) >= 0.95 * BEST
+
+
+def test_feedback_improves_the_policy_round_by_round():
+    found = raft(made_up(60, seed=1), START, FEW, tune=SMALL)
+    rewards = [one.reward for one in found.rounds]
+    assert rewards[-1] > rewards[0] + 0.1
+    assert found.stopped == "rounds"
+
+
+def _bytes(trained):
+    return {name: array.tobytes() for name, array in scorer_state(trained.scorer).items()}
+
+
+def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path):
+    """A process that dies between two rounds; another goes on in its folder."""
+    tasks = made_up(30, seed=1)
+    whole = raft(tasks, START, FEW, tune=SMALL, seed=4)
+    calls = []
+
+    def dying(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 5:  # begins, and judges each round: this is in the third round
+            os._exit(9)
+        return walks(*args, **kwargs)
+
+    pid = os.fork()
+    if pid == 0:
+        raft(tasks, START, FEW, tune=SMALL, seed=4, folder=tmp_path, sample=dying)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert list(tmp_path.glob("round-*.safetensors"))
+    asked = []
+
+    def counting(*args, **kwargs):
+        asked.append(1)
+        return walks(*args, **kwargs)
+
+    resumed = raft(tasks, START, FEW, tune=SMALL, seed=4, folder=tmp_path, sample=counting)
+    assert len(asked) < 7, "rounds that were finished are not done again"
+    assert _bytes(resumed) == _bytes(whole)
+    assert resumed.rounds == whole.rounds
+    again = raft(tasks, START, FEW, tune=SMALL, seed=4, folder=tmp_path)
+    assert _bytes(again) == _bytes(whole)
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path):
+    tasks = made_up(10, seed=1)
+    raft(tasks, START, replace(FEW, rounds=1), tune=SMALL, folder=tmp_path)
+    with pytest.raises(DataError, match="told otherwise"):
+        raft(tasks, START, replace(FEW, rounds=1), tune=SMALL, seed=1, folder=tmp_path)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    tasks = made_up(10, seed=1)
+    raft(tasks, START, replace(FEW, rounds=1), tune=SMALL, folder=tmp_path)
+    (tmp_path / "round-000001.safetensors").write_bytes(b"torn")
+    with pytest.raises(DataError, match="take it away"):
+        raft(tasks, START, replace(FEW, rounds=1), tune=SMALL, folder=tmp_path)
+
+
+def test_rewards_that_are_no_numbers_stop_it_and_the_last_good_is_kept():
+    rounds = []
+
+    def broken(tasks, scorer, rule, *, each, seed):
+        found = walks(tasks, scorer, rule, each=each, seed=seed)
+        rounds.append(each)
+        late = len([one for one in rounds if one > 1]) > 2
+        return [replace(one, reward=np.nan) for one in found] if late else found
+
+    found = raft(made_up(60, seed=1), START, FEW, tune=SMALL, sample=broken)
+    assert found.stopped == "not finite"
+    assert len(found.rounds) == 2
+    assert np.isfinite(found.scorer.scores(np.zeros((1, len(COLUMNS))))).all()
+    assert _worth(made_up(60, seed=2), found.scorer) > _worth(made_up(60, seed=2), START)
+
+
+def test_a_loss_that_is_no_number_stops_it_and_the_last_good_is_kept():
+    turns = []
+
+    def diverging(examples, start, *, seed):
+        turns.append(1)
+        if len(turns) == 2:
+            message = "the loss is nan"
+            raise FloatingPointError(message)
+        return SMALL(examples, start, seed=seed)
+
+    found = raft(made_up(60, seed=1), START, FEW, tune=diverging)
+    assert found.stopped == "not finite"
+    assert len(found.rounds) == 1
+
+
+def test_feedback_that_never_differs_teaches_nothing():
+    def constant(tasks, scorer, rule, *, each, seed):
+        found = walks(tasks, scorer, rule, each=each, seed=seed)
+        return [replace(one, reward=0.5) for one in found]
+
+    found = raft(made_up(10, seed=1), START, FEW, tune=SMALL, sample=constant)
+    assert (found.stopped, found.scorer) == ("nothing to learn", START)
+
+
+def test_a_worse_round_is_gone_back_from():
+    """The tuner spoils the second round; the third starts from the first's policy again."""
+    seen, made = [], []
+
+    def spoiling(examples, start, *, seed):
+        good = SMALL(examples, start, seed=seed)
+        made.append(NetworkScorer.linear(-np.ones(7)) if len(made) == 1 else good)
+        return made[-1]
+
+    def watching(tasks, scorer, rule, *, each, seed):
+        if each > 1:
+            seen.append(scorer)
+        return walks(tasks, scorer, rule, each=each, seed=seed)
+
+    found = raft(made_up(60, seed=1), START, FEW, tune=spoiling, sample=watching)
+    assert found.rounds[1].held_out < found.rounds[0].held_out
+    assert seen[2] is made[0]
+
+
+def _walk(task, actions, reward):
+    rows = np.arange(6.0).reshape(3, 2)
+    names = ("a", "b", "c")
+    taken = tuple(
+        Taken(Step(names, one, 0.5), rows, names.index(one), names.index(one)) for one in actions
+    )
+    return Walk(task, taken, reward, 0.5 ** len(actions), np.zeros(len(actions) + 1))
+
+
+def test_the_best_selection_of_each_question_is_kept():
+    log = [_walk("q", "b", 0.0), _walk("q", "ab", 1.0), _walk("q", "a", 1.0), _walk("r", "c", 0.2)]
+    best, kept = keep(log)
+    assert best == pytest.approx(0.6)
+    assert kept == {"q": log[1], "r": log[3]}
+
+
+def test_an_action_has_the_credit_of_what_it_changed():
+    """Rewards that are sums of parts: the parts come back, and those of no effect get none."""
+    rng = np.random.default_rng(0)
+    worth = {"a": 0.5, "b": 0.3, "c": 0.0, "d": 0.0}
+    log = []
+    for _ in range(200):
+        taken = frozenset(name for name in worth if rng.random() < 0.5)
+        log.append((taken, sum(worth[name] for name in taken)))
+    found = credit_actions(log, ridge=1e-6)
+    assert found == pytest.approx({"a": 0.5, "b": 0.3}, abs=1e-4)
+    assert credit_actions([(frozenset("a"), 1.0), (frozenset("b"), 1.0)]) == {}
+    assert credit_actions([]) == {}
+
+
+def test_what_merely_went_along_has_less_credit():
+    log = [(frozenset("ab"), 1.0), (frozenset("a"), 1.0), (frozenset("bc"), 0.0)] * 4
+    found = credit_actions(log)
+    assert found["a"] > 0.7
+    assert found.get("b", 0.0) < 0.1
+
+
+def test_published_raft_learns_too():
+    """All steps of the best selections, whatever had a part in them."""
+    published = replace(FEW, credit="selection", each=16)
+    found = raft(made_up(60, seed=1), START, published, tune=SMALL)
+    assert found.rounds[-1].reward > found.rounds[0].reward + 0.05
+
+
+def test_held_out_questions_are_no_others():
+    tasks = made_up(20, seed=0)
+    learned, judged = split(tasks, 0.25, 3)
+    assert len(judged) == 5
+    assert {one.id for one in learned} | {one.id for one in judged} == {one.id for one in tasks}
+    assert not {one.id for one in learned} & {one.id for one in judged}
+    with pytest.raises(InputError, match="at least 5"):
+        split(tasks[:4], 0.25, 3)
+
+
+def test_walks_of_a_question_depend_on_no_other():
+    tasks = made_up(4, seed=0)
+    whole = walks(tasks, START, RULE, each=3, seed=7)
+    alone = walks(tasks[2:3], START, RULE, each=3, seed=7)
+    assert [one.taken[0].step for one in whole[6:9]] == [one.taken[0].step for one in alone]
+    assert all(one.propensity > 0 for one in whole)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rounds": 0},
+        {"each": 1},
+        {"rule": StepRule(temperature=0.0)},
+        {"credit": "luck"},
+        {"least": 0.0},
+        {"others": 1},
+        {"held_out": 0.0},
+        {"patience": 0},
+        {"regression": -0.1},
+    ],
+)
+def test_settings_out_of_their_range_are_refused(wrong):
+    with pytest.raises(InputError):
+        RaftSettings(**wrong)

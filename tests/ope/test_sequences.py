@@ -1,0 +1,198 @@
+"""Estimates of sequences against every sequence written out, coverage, and refusal."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.ope.sequences import LoggedSequences, evaluate_sequences
+
+STEPS, ACTIONS = 3, 3
+
+
+class World:
+    """Every state is the actions before it; rewards at every step, of a fixed table."""
+
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        states = [key for t in range(STEPS) for key in product(range(ACTIONS), repeat=t)]
+        self.logged = {key: rng.dirichlet(np.full(ACTIONS, 3.0)) for key in states}
+        self.target = {key: rng.dirichlet(np.full(ACTIONS, 3.0)) for key in states}
+        ends = [key for t in range(1, STEPS + 1) for key in product(range(ACTIONS), repeat=t)]
+        self.rewards = {key: rng.random() / STEPS for key in ends}
+
+    def value(self):
+        """The target's value, by enumerating every sequence."""
+        total = 0.0
+        for key in product(range(ACTIONS), repeat=STEPS):
+            p = np.prod([self.target[key[:t]][key[t]] for t in range(STEPS)])
+            total += p * sum(self.rewards[key[: t + 1]] for t in range(STEPS))
+        return float(total)
+
+    def rest(self, key):
+        """V of a state under the target: what is still to come."""
+        if len(key) == STEPS:
+            return 0.0
+        return sum(p * self.after(key, a) for a, p in enumerate(self.target[key]))
+
+    def after(self, key, action):
+        """Q of an action."""
+        return self.rewards[(*key, action)] + self.rest((*key, action))
+
+    def log(self, count, rng, *, noise=0.3, model=1.0):
+        p, target, rewards, q, v = (np.zeros((count, STEPS)) for _ in range(5))
+        for i in range(count):
+            key = ()
+            for t in range(STEPS):
+                action = int(rng.choice(ACTIONS, p=self.logged[key]))
+                p[i, t], target[i, t] = self.logged[key][action], self.target[key][action]
+                q[i, t], v[i, t] = self.after(key, action), self.rest(key)
+                key = (*key, action)
+                rewards[i, t] = self.rewards[key] + noise * rng.normal()
+        lengths = np.full(count, STEPS)
+        return LoggedSequences(p, target, rewards, lengths, model * q, model * v)
+
+
+@pytest.mark.parametrize("model", [1.0, 0.0, 0.4])
+def test_expectations_are_those_of_every_sequence_enumerated(model):
+    """Σ over all sequences of p times each one's term: unbiased, whatever the model says."""
+    world = World(3)
+    keys = list(product(range(ACTIONS), repeat=STEPS))
+    fields = {name: np.zeros((len(keys), STEPS)) for name in ("p", "target", "rewards", "q", "v")}
+    chance = np.ones(len(keys))
+    for i, key in enumerate(keys):
+        for t, action in enumerate(key):
+            before = key[:t]
+            fields["p"][i, t] = world.logged[before][action]
+            fields["target"][i, t] = world.target[before][action]
+            fields["rewards"][i, t] = world.rewards[key[: t + 1]]
+            fields["q"][i, t] = model * world.after(before, action)
+            fields["v"][i, t] = model * world.rest(before)
+            chance[i] *= world.logged[before][action]
+    weights = np.cumprod(fields["target"] / fields["p"], axis=1)
+    ahead = np.append(fields["v"][:, 1:], np.zeros((len(keys), 1)), axis=1)
+    pdis = (weights * fields["rewards"]).sum(axis=1)
+    dr = fields["v"][:, 0] + (weights * (fields["rewards"] + ahead - fields["q"])).sum(axis=1)
+    assert chance.sum() == pytest.approx(1.0, abs=1e-12)
+    assert chance @ pdis == pytest.approx(world.value(), abs=1e-12)
+    assert chance @ dr == pytest.approx(world.value(), abs=1e-12)
+
+    log = LoggedSequences(fields["p"], fields["target"], fields["rewards"],
+                          np.full(len(keys), STEPS), fields["q"], fields["v"])  # fmt: skip
+    assert np.allclose(log.weights, weights, atol=1e-12)
+
+
+def test_estimates_are_the_formulas_written_out():
+    world = World(1)
+    log = world.log(400, np.random.default_rng(0), model=0.5)
+    weights = np.cumprod(log.target / log.propensities, axis=1)
+    found = evaluate_sequences(log)
+    ahead = np.append(log.v_hat[:, 1:], np.zeros((400, 1)), axis=1)
+    wanted = {
+        "pdis": (weights * log.rewards).sum(axis=1).mean(),
+        "wpdis": sum(
+            (weights[:, t] * log.rewards[:, t]).sum() / weights[:, t].sum() for t in range(STEPS)
+        ),
+        "dr": (log.v_hat[:, 0] + (weights * (log.rewards + ahead - log.q_hat)).sum(axis=1)).mean(),
+    }
+    for name, value in wanted.items():
+        assert found[name].value == pytest.approx(value, abs=1e-12)
+
+
+def test_intervals_cover_what_they_say():
+    world, hits = World(3), dict.fromkeys(("pdis", "wpdis", "dr"), 0)
+    rng = np.random.default_rng(7)
+    tries, widths = 150, dict.fromkeys(hits, 0.0)
+    for _ in range(tries):
+        found = evaluate_sequences(world.log(300, rng))
+        assert not found.refused
+        for name in hits:
+            one = found[name]
+            hits[name] += one.low <= world.value() <= one.high
+            widths[name] += one.high - one.low
+    for name, count in hits.items():
+        assert 0.90 <= count / tries <= 0.99, name
+    assert widths["dr"] < widths["pdis"]
+
+
+def test_clusters_widen_intervals():
+    world = World(3)
+    log = world.log(300, np.random.default_rng(0))
+    twice = LoggedSequences(
+        *(np.repeat(getattr(log, name), 3, axis=0)
+          for name in ("propensities", "target", "rewards", "lengths")),
+        clusters=np.repeat(np.arange(300), 3),
+    )  # fmt: skip
+    once = LoggedSequences(log.propensities, log.target, log.rewards, log.lengths)
+    one, other = evaluate_sequences(once)["pdis"], evaluate_sequences(twice)["pdis"]
+    assert other.value == pytest.approx(one.value, abs=1e-12)
+    assert other.standard_error == pytest.approx(one.standard_error, rel=1e-9)
+
+
+def test_selections_of_different_lengths_end_where_they_end():
+    p = np.array([[0.5, 0.5], [0.5, 1.0]])
+    log = LoggedSequences(p, p.copy(), np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([2, 1]))
+    assert np.allclose(log.weights, 1.0)
+    with pytest.raises(InputError, match="after the end"):
+        LoggedSequences(p, p.copy(), np.ones((2, 2)), np.array([2, 1]))
+
+
+def test_a_log_that_says_too_little_is_refused_and_never_raises():
+    world = World(3)
+    few = evaluate_sequences(world.log(40, np.random.default_rng(0)))
+    assert few.refused
+    assert few["dr"].value is None
+    assert "Too little overlap" in " ".join(few.reasons)
+
+    log = world.log(2000, np.random.default_rng(0))
+    wrong = LoggedSequences(log.propensities * 0.9, log.target, log.rewards, log.lengths)
+    assert "mean weight" in " ".join(evaluate_sequences(wrong).reasons)
+
+    # One selection that was next to impossible when it was logged decides everything.
+    p, target = np.full((2000, 2), 0.5), np.full((2000, 2), 0.5)
+    p[0] = 1e-3
+    one = LoggedSequences(p, target, np.zeros((2000, 2)), np.full(2000, 2))
+    assert "decides too much" in " ".join(evaluate_sequences(one).reasons)
+
+    # Without a choice in the log, what another policy would do is not known.
+    never = LoggedSequences(np.ones((500, 2)), np.full((500, 2), 0.5), np.zeros((500, 2)),
+                            np.full(500, 2))  # fmt: skip
+    assert "no choice" in " ".join(evaluate_sequences(never).reasons)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("propensities", np.zeros((3, 2))),
+        ("propensities", np.full((3, 2), np.nan)),
+        ("propensities", np.full((3, 2), 1.5)),
+        ("target", np.full((3, 2), 1.2)),
+        ("target", np.full((3, 2), np.nan)),
+        ("target", np.ones((3, 3))),
+        ("rewards", np.full((3, 2), np.inf)),
+        ("lengths", np.array([1, 2, 3])),
+        ("lengths", np.array([1.0, 2.0, 2.0])),
+        ("lengths", np.array([1, 2])),
+        ("q_hat", np.zeros((3, 2))),
+        ("clusters", np.zeros(2)),
+    ],
+)
+def test_bad_logs_are_refused_with_what_is_wrong(name, value):
+    good = {
+        "propensities": np.full((3, 2), 0.5),
+        "target": np.full((3, 2), 0.5),
+        "rewards": np.zeros((3, 2)),
+        "lengths": np.full(3, 2),
+    }
+    LoggedSequences(**good)
+    with pytest.raises(InputError):
+        LoggedSequences(**(good | {name: value}))
+
+
+def test_unknown_estimators_and_levels_are_refused():
+    log = World(0).log(300, np.random.default_rng(0))
+    with pytest.raises(InputError, match="pdis"):
+        evaluate_sequences(log, estimators=("ips",))
+    with pytest.raises(InputError, match="level"):
+        evaluate_sequences(log, level=1.0)

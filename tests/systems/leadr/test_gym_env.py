@@ -1,0 +1,70 @@
+"""The environment as Gymnasium has it keeps Gymnasium's rules and this system's."""
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.systems.leadr import Environment, Limits
+from steersman.systems.leadr.reward import RewardTerms
+from steersman.systems.leadr.tasks import EvidenceTask
+
+pytest.importorskip("gymnasium", reason="needs the extra evidence")
+
+from steersman.systems.leadr.gym_env import EvidenceEnv
+
+
+@pytest.fixture
+def env(collection, question):
+    pool = collection.pool(question, size=2)
+    terms = RewardTerms(information=0.2)
+    tasks = [EvidenceTask(pool, Environment(Limits(picks=4)), terms)]
+    return EvidenceEnv(tasks, most=10, gamma=1.0)
+
+
+def test_observations_are_in_their_space(env):
+    observed, info = env.reset(seed=0)
+    assert info == {"question": "q1"}
+    assert env.observation_space.contains(observed)
+    assert observed["mask"].sum() == 3  # two candidates and stop
+
+
+def test_a_whole_selection_earns_its_reward_and_the_shaping_cancels(env):
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        observed, _ = env.reset()
+        total, ended = 0.0, False
+        while not ended:
+            action = int(rng.choice(np.flatnonzero(observed["mask"])))
+            observed, reward, ended, truncated, info = env.step(action)
+            assert env.observation_space.contains(observed)
+            assert not truncated
+            total += reward
+        # The only passages that name the answer are these two.
+        assert total == pytest.approx(float(bool({"rush", "neil"} & set(info["picked"]))))
+
+
+def test_expand_and_stop_are_the_last_two(env):
+    observed, _ = env.reset()
+    assert observed["mask"][-2:].tolist() == [0, 1]
+    ids = [one.id for one in env._standing.state.pool.candidates]
+    observed, *_ = env.step(ids.index("band"))
+    assert observed["mask"][-2:].tolist() == [1, 1]
+    wider, *_ = env.step(10)
+    assert wider["mask"].sum() > observed["mask"].sum() - 1
+    *_, ended, _, _ = env.step(11)
+    assert ended
+
+
+def test_masked_actions_and_questions_that_are_not_there_are_refused(env):
+    env.reset()
+    with pytest.raises(InputError, match="masked"):
+        env.step(9)
+    with pytest.raises(InputError, match="question"):
+        env.reset(options={"question": 5})
+    env.reset(options={"question": 0})
+    env.step(11)
+    with pytest.raises(InputError, match="reset"):
+        env.step(0)
+    for wrong in ({"tasks": []}, {"tasks": [1], "most": 0}, {"tasks": [1], "gamma": 2.0}):
+        with pytest.raises(InputError):
+            EvidenceEnv(**wrong)
