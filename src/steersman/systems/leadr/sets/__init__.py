@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["KNOWN", "EvidenceSet", "Known", "load"]
+__all__ = ["AT_MOST", "KNOWN", "EvidenceSet", "Known", "load"]
 
 AT_MOST = 1_000_000
 """Passages of a collection that are read beside the gold ones: some have fifty times as many."""

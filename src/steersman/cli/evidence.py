@@ -1,0 +1,139 @@
+"""``steersman evidence``: which passages, picked one after the other; measured, trained, used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from steersman.cli.options import json_option
+from steersman.cli.showing import show, show_rows
+
+_file = click.Path(path_type=Path, dir_okay=False)
+_folder = click.Path(path_type=Path, file_okay=False)
+data_option = click.option(
+    "--data",
+    envvar="STEERSMAN_DATA",
+    show_envvar=True,
+    type=_folder,
+    default=Path(),
+    help="Directory of the sets.",
+)
+home_option = click.option(
+    "--home",
+    type=_folder,
+    default=None,
+    envvar="STEERSMAN_HOME",
+    show_envvar=True,
+    help="Directory of the caches.  [default: ~/.steersman]",
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
+)
+words_option = click.option(
+    "--words", "words_alone", is_flag=True, help="Search by words alone: no vectors."
+)
+form_option = click.option(
+    "--form",
+    default="",
+    help="Of the query: last, last_two, history, keywords, rewrite.  [default: keywords in "
+    "conversations, else last]",
+)
+
+
+@click.group()
+def command() -> None:
+    """Select passages one after the other; measure, train and use who selects."""
+
+
+@command.command("evaluate")
+@data_option
+@click.option("--sets", "names", default="hotpotqa,musique,mtrag", show_default=True,
+              help="Folders of --data, comma-separated.")  # fmt: skip
+@click.option("--policies", default="all", show_default=True,
+              help="Names as the report has them, separated by semicolons; or all.")  # fmt: skip
+@click.option("--report", "page", type=_file, default=None, help="Write the page (HTML) here.")
+@click.option("--log", "log", type=_file, default=None, help="Write every selection (JSONL) here.")
+@click.option("--questions", type=click.IntRange(10), default=None,
+              help="The first so many of each set; all without it.")  # fmt: skip
+@click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
+              help="Passages of a selection, at most.")  # fmt: skip
+@click.option("--folds", type=click.IntRange(2, 20), default=5, show_default=True,
+              help="Each is measured on what the others trained.")  # fmt: skip
+@click.option("--ablations/--no-ablations", default=False, show_default=True,
+              help="Change one part at a time: K, λ, reranker, expanding, training.")  # fmt: skip
+@form_option
+@words_option
+@click.option("--answers", default="none", show_default=True,
+              help="Who answers from what was picked: none, local (extra `local`), or the URL of a "
+              "server of chat completions, its key in STEERSMAN_LLM_KEY.")  # fmt: skip
+@click.option("--model", default="", help="Name of the server's model.")
+@click.option("--judge", is_flag=True, help="Judge faithfulness by the same server.")
+@click.option("--max-calls", type=click.IntRange(0), default=None,
+              help="Calls of the model, at most; what was answered before costs none.")  # fmt: skip
+@click.option("--passages", "at_most", type=click.IntRange(0), default=1_000_000,
+              show_default=True, help="Read of each collection, beside the gold ones.")  # fmt: skip
+@click.option("--mlflow", "uri", default=None, help="Tell this tracking server as well.")
+@home_option
+@seed_option
+@json_option
+def evaluate_command(*, as_json: bool, **asked: Any) -> None:
+    """Measure policies on sets of questions, each on questions it did not learn from.
+
+    A set that is absent, or a policy that cannot take part, is told; it is never left out silently.
+    Exit status 1 when a set was missing.
+    """
+    from steersman.cli.evidence_running import evaluated  # noqa: PLC0415 (slow)
+
+    done = evaluated(quiet=as_json, **asked)
+    if as_json:
+        show(done.facts, as_json=True)
+    else:
+        for rows, columns in done.tables:
+            show_rows(rows, columns, as_json=False, none="nothing was measured")
+        for line in done.told:
+            click.echo(line)
+    if done.missing:
+        raise click.exceptions.Exit(1)
+
+
+@command.command("train")
+@data_option
+@click.option("--set", "name", default="hotpotqa", show_default=True, help="Folder of --data.")
+@click.option("--out", type=_file, default=Path("selector.state"), show_default=True,
+              help="The scorer to write.")  # fmt: skip
+@click.option("--may-stop", is_flag=True, help="Let it learn when to stop.")
+@click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
+              help="Passages of a selection, at most.")  # fmt: skip
+@form_option
+@words_option
+@home_option
+@seed_option
+@json_option
+def train_command(*, as_json: bool, **asked: Any) -> None:
+    """Clone who knows the gold passages, on all questions of a set (extra `evidence`)."""
+    from steersman.cli.evidence_running import trained  # noqa: PLC0415 (slow)
+
+    show(trained(quiet=as_json, **asked), as_json=as_json)
+
+
+@command.command("select")
+@click.argument("question")
+@data_option
+@click.option("--set", "name", default="hotpotqa", show_default=True,
+              help="Folder of --data whose passages are searched.")  # fmt: skip
+@click.option("--selector", type=_file, default=None,
+              help="Of `evidence train`; the best by rank without it.")  # fmt: skip
+@click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
+              help="Passages at most.")  # fmt: skip
+@click.option("--may-stop", is_flag=True, help="Let the selector stop before.")
+@words_option
+@home_option
+@json_option
+def select_command(*, as_json: bool, **asked: Any) -> None:
+    """Pick passages for a question, step by step, with what spoke for each."""
+    from steersman.cli.evidence_running import selected  # noqa: PLC0415 (slow)
+
+    columns = ("step", "id", "title", "why", "text")
+    show_rows(selected(**asked), columns, as_json=as_json, none="nothing was found")

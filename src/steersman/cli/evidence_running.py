@@ -1,0 +1,280 @@
+"""What `steersman evidence` does: sets made ready, policies measured, reports written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from steersman.errors import DataError, InputError
+from steersman.llm import Budget, ChatBackend, Faithfulness, Judge, JudgeCache
+from steersman.policies.tree_scorer import TreeScorer
+from steersman.registry import pack_state, unpack_state
+from steersman.retrieval import CachedEmbedder, CosineReranker, MiniLM, state_directory
+from steersman.systems.leadr import Environment, Limits, Question, sets
+from steersman.systems.leadr.ablations import ablations
+from steersman.systems.leadr.answering import Answerer
+from steersman.systems.leadr.baselines import TopK
+from steersman.systems.leadr.collection import Collection
+from steersman.systems.leadr.contenders import BASELINE, Cloned, contenders
+from steersman.systems.leadr.evaluating import evaluate
+from steersman.systems.leadr.form_trial import compare_forms, tabulate
+from steersman.systems.leadr.page import write_page
+from steersman.systems.leadr.preparing import prepare
+from steersman.systems.leadr.report import facts, figures, set_report
+from steersman.systems.leadr.run_log import log_to_mlflow, write_log
+from steersman.systems.leadr.selectors import ScoredSelector
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.retrieval import Embedder
+    from steersman.systems.leadr.preparing import Prepared
+    from steersman.systems.leadr.report import SetReport
+
+_SHOWN = ("all_gold", "recall", "ndcg", "holds_answer", "f1", "attributed", "redundancy",
+          "tokens", "latency_ms")  # fmt: skip
+_KEY = "STEERSMAN_LLM_KEY"
+
+
+@dataclass
+class Evaluated:
+    """What an evaluation has to tell.
+
+    Attributes:
+        facts: for programs.
+        tables: (rows, columns) for people.
+        told: lines for people.
+        missing: sets that were absent.
+    """
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    tables: list[tuple[list[dict[str, Any]], tuple[str, ...]]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def evaluated(
+    *, quiet: bool, names: str, page: Path | None, log: Path | None, **asked: Any
+) -> Evaluated:
+    """Measure policies on sets.
+
+    Args:
+        quiet: show no progress.
+        names: of the sets.
+        page: to write.
+        log: to write.
+        asked: the command's other options.
+
+    Raises:
+        DataError: no set is there, or an extra is missing.
+    """
+    done = Evaluated()
+    reports: list[SetReport] = []
+    with ExitStack() as stack:
+        embedder = _embedder(stack, asked["home"], words_alone=asked["words_alone"])
+        judge = _model(stack, asked)
+        for name in filter(None, map(str.strip, names.split(","))):
+            try:
+                reports.append(_measured(name, embedder, judge, asked, quiet=quiet))
+            except DataError as absent:
+                done.missing.append(f"{name}: {absent}")
+    if not reports:
+        raise DataError("; ".join(done.missing) or "no set was named; name one with --sets")
+    about = {"sets": names, **{one: str(value) for one, value in asked.items() if value}}
+    if page is not None:
+        write_page(page, reports, about, missing=done.missing)
+        done.told.append(f"report: {page}")
+    if log is not None:
+        write_log(log, about, [one.evaluation for one in reports], figures(reports))
+        done.told.append(f"log: {log}")
+    if asked["uri"]:
+        files = [one for one in (page, log) if one is not None]
+        log_to_mlflow(asked["uri"], about, figures(reports), files)
+    done.facts = facts(reports) | {"missing": done.missing}
+    for report in reports:
+        done.tables.append(_table(report))
+        done.told += [f"{report.evaluation.name}: {policy} did not take part: {why}"
+                      for policy, why in report.evaluation.absent.items()]  # fmt: skip
+    done.told += [f"missing: {one}" for one in done.missing]
+    return done
+
+
+def _measured(
+    name: str, embedder: Embedder | None, judge: Judge | None, asked: dict[str, Any], *, quiet: bool
+) -> SetReport:
+    seed, folds, limits = asked["seed"], asked["folds"], Limits(picks=asked["picks"])
+    wanted = asked["policies"]
+    chosen = wanted if wanted == "all" else [one.strip() for one in wanted.split(";")]
+    taking_part, absent = contenders(chosen, limits=limits, seed=seed)
+    with _bar(quiet=quiet) as bar:
+        task = bar.add_task(f"{name}: retrieving", total=None)
+        prepared = prepare(
+            name, asked["data"], embedder=embedder, form=asked["form"], most=asked["questions"],
+            judge=judge, at_most=asked["at_most"], done=lambda count: bar.advance(task, count),
+        )  # fmt: skip
+        task = bar.add_task(f"{name}: selecting", total=len(taking_part) * len(prepared.questions))
+        evaluation = evaluate(
+            name, prepared.pools, taking_part, groups=prepared.groups, folds=folds, seed=seed,
+            answerer=None if judge is None else Answerer(judge),
+            judge=Faithfulness(judge) if judge is not None and asked["judge"] else None,
+            absent=absent, done=lambda count: bar.advance(task, count),
+        )  # fmt: skip
+    variants = ()
+    if asked["ablations"]:
+        rerankers = {} if embedder is None else {"cosine": CosineReranker(embedder)}
+        variants = tuple(ablations(
+            evaluation, prepared.collection, prepared.questions, groups=prepared.groups,
+            query=prepared.forms[prepared.form], limits=limits, rerankers=rerankers,
+            folds=folds, seed=seed,
+        ))  # fmt: skip
+    return set_report(
+        evaluation, left_out=prepared.evidence.left_out, ablated=variants,
+        forms=_forms(prepared, folds, seed),
+    )  # fmt: skip
+
+
+def _forms(prepared: Prepared, folds: int, seed: int) -> Any:
+    if not prepared.conversational:
+        return None
+    table = tabulate(
+        prepared.questions, prepared.collection, prepared.forms, groups=prepared.groups
+    )
+    return compare_forms(table, folds=folds, seed=seed)
+
+
+def trained(
+    *, quiet: bool, data: Path, name: str, out: Path, may_stop: bool, picks: int, form: str,
+    words_alone: bool, home: Path | None, seed: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Train a clone on a set and write it.
+
+    Args:
+        quiet: show no progress.
+        data: directory of the sets.
+        name: of the set.
+        out: file to write.
+        may_stop: whether it learns to stop.
+        picks: passages at most.
+        form: of the query.
+        words_alone: no vectors.
+        home: of the caches.
+        seed: of the training.
+
+    Raises:
+        DataError: the set is absent, an extra is missing, or the file cannot be written.
+    """
+    limits = Limits(picks=picks, expanding="always", may_stop=may_stop)
+    with ExitStack() as stack, _bar(quiet=quiet) as bar:
+        embedder = _embedder(stack, home, words_alone=words_alone)
+        task = bar.add_task(f"{name}: retrieving", total=None)
+        prepared = prepare(
+            name, data, embedder=embedder, form=form, done=lambda count: bar.advance(task, count)
+        )
+        selector = Cloned("clone", limits, seed=seed).fitted(prepared.pools)
+    if not isinstance(selector, ScoredSelector) or not isinstance(selector.scorer, TreeScorer):
+        raise InputError(f"{selector.name} is no clone of trees; nothing was written")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(pack_state(selector.scorer.state()))
+    except OSError as error:
+        raise DataError(f"{out} cannot be written: {error}; name another file") from error
+    return {"selector": str(out), "set": name, "questions": len(prepared.questions),
+            "without_gold": prepared.skipped, "query_form": prepared.form}  # fmt: skip
+
+
+def selected(
+    *, question: str, data: Path, name: str, selector: Path | None, picks: int, may_stop: bool,
+    words_alone: bool, home: Path | None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Pick passages for a question.
+
+    Args:
+        question: that stands alone.
+        data: directory of the sets.
+        name: of the set whose passages are searched.
+        selector: file of `trained`; None for the best by rank.
+        picks: passages at most.
+        may_stop: whether the selector may stop before.
+        words_alone: no vectors.
+        home: of the caches.
+
+    Raises:
+        DataError: the set is absent, or the file is no selector.
+        InputError: the question is blank.
+    """
+    limits = Limits(picks=picks, expanding="always", may_stop=may_stop)
+    environment = Environment(limits)
+    chosen: Any = TopK("fused", environment)
+    if selector is not None:
+        chosen = ScoredSelector("clone", _scorer(selector), environment)
+    with ExitStack() as stack:
+        embedder = _embedder(stack, home, words_alone=words_alone)
+        collection = Collection(sets.load(name, data).passages, embedder=embedder)
+        pool = collection.pool(Question("asked", question))
+        found = chosen.select(pool, rng=np.random.default_rng(0))
+    rows = []
+    why = [*found.why, *[{}] * len(found.picked)]
+    for step, (one, reasons) in enumerate(zip(found.picked, why, strict=False), 1):
+        candidate = collection.candidates[collection.place_of[one]]
+        told = ", ".join(f"{name} {value:+.2f}" for name, value in reasons.items())
+        text = " ".join(candidate.text.split())[:160]
+        rows.append({"step": step, "id": one, "title": candidate.title, "why": told, "text": text})
+    return rows
+
+
+def _scorer(file: Path) -> TreeScorer:
+    try:
+        return TreeScorer.from_state(unpack_state(file.read_bytes()))
+    except OSError as error:
+        message = f"{file} cannot be read: {error}; write it with `steersman evidence train`"
+        raise DataError(message) from error
+
+
+def _embedder(stack: ExitStack, home: Path | None, *, words_alone: bool) -> Embedder | None:
+    if words_alone:
+        return None
+    return stack.enter_context(
+        CachedEmbedder(MiniLM(home), state_directory(home) / "embeddings.sqlite")
+    )
+
+
+def _model(stack: ExitStack, asked: dict[str, Any]) -> Judge | None:
+    where, home = asked["answers"], asked["home"]
+    if where == "none":
+        return None
+    if where == "local":
+        from steersman.systems.local_model import local_model  # noqa: PLC0415 (an extra)
+
+        backend: Any = stack.enter_context(local_model(home))
+    else:
+        if not asked["model"]:
+            raise InputError("--answers names a server; name its model with --model")
+        backend = ChatBackend(where, asked["model"], api_key=os.environ.get(_KEY))
+    cache = JudgeCache(state_directory(home) / "answers.sqlite")
+    return Judge(backend, cache=cache, budget=Budget(max_calls=asked["max_calls"]), timeout_s=300.0)
+
+
+def _table(report: SetReport) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    shown = tuple(one for one in _SHOWN if one in report.measures)
+    rows = []
+    for policy, values in report.means.items():
+        row: dict[str, Any] = {"set": report.evaluation.name, "policy": policy}
+        row |= {one: round(values[one].value, 3) for one in shown}
+        ahead = report.ahead.get(policy, {}).get("all_gold")
+        row["all gold over " + BASELINE] = (
+            "" if ahead is None
+            else f"{ahead.value:+.3f} ({ahead.low:+.3f} to {ahead.high:+.3f})"
+        )  # fmt: skip
+        rows.append(row)
+    return rows, ("set", "policy", *shown, "all gold over " + BASELINE)
+
+
+def _bar(*, quiet: bool) -> Progress:
+    return Progress(console=Console(stderr=True), disable=quiet or not sys.stderr.isatty())

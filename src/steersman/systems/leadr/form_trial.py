@@ -1,0 +1,222 @@
+"""Whether learning which form of query to use pays: every form on every turn, then held-out turns.
+
+The policy learns as it would in service: one form a turn, drawn with its propensity, and the reward
+of that form alone. It is then frozen and measured on conversations that it never saw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.features import FeatureMap
+from steersman.policies import build, warm_start
+from steersman.retrieval import recall_at
+from steersman.spec import load
+from steersman.spec.reading import shipped
+from steersman.systems.leadr.evaluating import folds_of
+from steersman.systems.leadr.paired import mean_of
+from steersman.systems.leadr.query_forms import turn_features
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.policies import ChoicePolicy
+    from steersman.spec import DecisionPoint
+    from steersman.systems.leadr.collection import Collection
+    from steersman.systems.leadr.paired import Estimate
+    from steersman.systems.leadr.query_forms import QueryForm
+    from steersman.systems.leadr.question import Question
+
+    Floats = NDArray[np.float64]
+
+_EXPECTED, _TRUST = 0.7, 3.0
+
+
+@dataclass(frozen=True)
+class FormTable:
+    """What every form finds on every turn.
+
+    Attributes:
+        names: of the forms.
+        found: (turns, forms) recall among the first passages.
+        contexts: of each turn, as the decision point reads it.
+        groups: conversation of each turn.
+    """
+
+    names: tuple[str, ...]
+    found: Floats
+    contexts: tuple[Mapping[str, Any], ...]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FormsCompared:
+    """The learned form beside each single one, on held-out turns.
+
+    Attributes:
+        forms: name -> its mean.
+        learned: of the learned form.
+        best: name of the best single form on all turns, in hindsight.
+        ahead: of the learned form over that one, paired.
+        history_costs: of concatenating everything, beside the last turn alone: its loss.
+        hindsight: the mean where each turn has the form that is best for it.
+        shares: form -> how often the learned policy took it.
+    """
+
+    forms: Mapping[str, Estimate]
+    learned: Estimate
+    best: str
+    ahead: Estimate
+    history_costs: Estimate
+    hindsight: float
+    shares: Mapping[str, float]
+
+
+def load_form_point(path: Path | None = None) -> DecisionPoint:
+    """Return the decision point of query forms.
+
+    Args:
+        path: its YAML; None for the shipped one.
+
+    Raises:
+        SpecError: it is no valid declaration.
+
+    >>> load_form_point().actions.names
+    ('last', 'last_two', 'history', 'keywords', 'rewrite')
+    """
+    return load(path or shipped("leadr/query_form.yaml"))
+
+
+def tabulate(
+    questions: Sequence[Question],
+    collection: Collection,
+    forms: Mapping[str, QueryForm],
+    *,
+    groups: Mapping[str, str],
+    first: int = 5,
+    done: Callable[[int], None] | None = None,
+) -> FormTable:
+    """Search with every form for every turn.
+
+    Args:
+        questions: with gold passages.
+        collection: that is searched.
+        forms: by name; ``last`` is among them.
+        groups: question id -> its conversation.
+        first: passages that count, ≥ 1.
+        done: called with 1 after each turn.
+
+    Raises:
+        InputError: a question without gold, or no form ``last``.
+    """
+    if "last" not in forms:
+        raise InputError(f"the forms are {', '.join(forms)}; `last` must be among them")
+    found = np.zeros((len(questions), len(forms)))
+    contexts = []
+    for place, question in enumerate(questions):
+        gains = dict.fromkeys(question.gold, 1.0)
+        pools = {
+            name: collection.pool(question, query=form(question)) for name, form in forms.items()
+        }
+        for column, pool in enumerate(pools.values()):
+            ranked = [one.id for one in pool.candidates]
+            found[place, column] = recall_at(ranked, gains, first) if ranked else 0.0
+        contexts.append(turn_features(question, pools["last"]))
+        if done is not None:
+            done(1)
+    of = tuple(groups.get(one.id, one.id) for one in questions)
+    return FormTable(tuple(forms), found, tuple(contexts), of)
+
+
+def compare_forms(
+    table: FormTable,
+    point: DecisionPoint | None = None,
+    *,
+    folds: int = 5,
+    orders: int = 20,
+    seed: int = 0,
+) -> FormsCompared:
+    """Learn from some conversations, measure on the others.
+
+    Args:
+        table: every form on every turn.
+        point: declares policy and features; None for the shipped one.
+        folds: of conversations.
+        orders: in which the training turns are seen; their mean is what is told.
+        seed: of folds, orders and draws.
+
+    Returns:
+        Means and paired differences, with intervals over conversations.
+
+    Raises:
+        InputError: too few conversations for the folds.
+    """
+    point = point or load_form_point()
+    encoder = FeatureMap(point.context)
+    vectors = np.stack([encoder.encode(context) for context in table.contexts])
+    fold_of = folds_of(table.groups, folds, seed)
+    taken = np.zeros(table.found.shape)
+    for order in range(orders):
+        for fold in range(folds):
+            rng = np.random.default_rng([seed, 18, order, fold])
+            turns = rng.permutation(np.flatnonzero(fold_of != fold))
+            policy = _learned(point, table, vectors, turns, rng)
+            for place in np.flatnonzero(fold_of == fold):
+                taken[place, _greedy(policy, vectors[place], table.names)] += 1 / orders
+    return _compared(table, taken, seed)
+
+
+def _learned(
+    point: DecisionPoint,
+    table: FormTable,
+    vectors: Floats,
+    turns: NDArray[np.intp],
+    rng: np.random.Generator,
+) -> ChoicePolicy:
+    """Return the policy after one pass over some turns, from the reward of what it drew alone."""
+    names = tuple(point.actions.names)  # type: ignore[union-attr]
+    policy = build(point.policy, names, dim=vectors.shape[1], floor=point.floor)
+    # Zero for all that was not tried would make what was tried once look best.
+    start = np.zeros((len(names), vectors.shape[1]))
+    start[:, 0] = 1.0
+    for _ in range(int(_TRUST)):
+        warm_start(policy, start, names, np.full(len(names), _EXPECTED), trust=1.0)
+    for turn in turns:
+        choice = policy.decide(vectors[turn], rng=rng, eligible=table.names)
+        reward = float(table.found[turn, table.names.index(choice.action)])
+        policy.learn(vectors[turn], choice.action, reward)
+    return policy
+
+
+def _greedy(policy: ChoicePolicy, x: Floats, names: tuple[str, ...]) -> int:
+    choice = policy.decide(x, rng=np.random.default_rng(0), eligible=names)
+    scores = [choice.scores[policy.actions.index(name)] for name in names]
+    return int(np.argmax(scores))
+
+
+def _compared(table: FormTable, taken: Floats, seed: int) -> FormsCompared:
+    found, groups = table.found, table.groups
+    learned = (taken * found).sum(axis=1)
+    means = {
+        name: mean_of(found[:, column], groups, seed=seed)
+        for column, name in enumerate(table.names)
+    }
+    best = max(means, key=lambda name: means[name].value)
+    places = {name: column for column, name in enumerate(table.names)}
+    whole = found[:, places.get("history", 0)] - found[:, places["last"]]
+    return FormsCompared(
+        forms=means,
+        learned=mean_of(learned, groups, seed=seed),
+        best=best,
+        ahead=mean_of(learned - found[:, places[best]], groups, seed=seed),
+        history_costs=mean_of(-whole, groups, seed=seed),
+        hindsight=float(found.max(axis=1).mean()),
+        shares=dict(zip(table.names, taken.mean(axis=0).tolist(), strict=True)),
+    )

@@ -1,0 +1,210 @@
+"""The report of an evaluation as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from steersman.systems.leadr.contenders import BASELINE
+from steersman.systems.leadr.report import DIFFERENCES, LESS_IS_BETTER, PUBLISHED
+from steersman.systems.reporting import write_html
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from steersman.systems.leadr.ablations import Ablated
+    from steersman.systems.leadr.case_studies import Case, Side
+    from steersman.systems.leadr.form_trial import FormsCompared
+    from steersman.systems.leadr.paired import Estimate
+    from steersman.systems.leadr.report import SetReport
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.3rem; margin-top: 2.4rem; }
+h3 { font-size: 1.05rem; margin-top: 1.6rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto;
+  font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #8884;
+  white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+.better { color: #0a7a35; } .worse { color: #b3261e; }
+.case { border: 1px solid #8884; border-radius: .5rem; padding: .5rem 1rem; margin: 1rem 0; }
+.sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1.5rem; }
+.case ol { padding-left: 1.4rem; } .case li { margin: .4rem 0; }
+.gold { font-weight: 600; } .why, .missed { color: #777; font-size: .9rem; }
+@media (prefers-color-scheme: dark) { .better { color: #5bd08a; } .worse { color: #ff8a80; } }
+"""
+_KINDS = {
+    "gained": "Found by selecting, missed by the ranking",
+    "lost": "Found by the ranking, missed by selecting",
+    "both missed": "Missed by both",
+    "both found": "Found by both",
+}
+
+
+def write_page(
+    file: Path, reports: Sequence[SetReport], about: Mapping[str, str], *, missing: Sequence[str]
+) -> None:
+    """Write the page.
+
+    Args:
+        file: to be written; its folder is made.
+        reports: of all sets.
+        about: what was asked, name -> value.
+        missing: what was wanted and is not there, a sentence each.
+
+    Raises:
+        DataError: the file cannot be written.
+
+    No doctest: it writes a file; ``tests/systems/leadr/test_report.py`` shows it.
+    """
+    parts = [
+        "<h1>Evidence selection</h1>",
+        _table(("asked", ""), [(name, value) for name, value in about.items()]),
+        ("<p>Every figure is over held-out questions, with a 95 % bootstrap interval; differences "
+         f"are paired with {escape(BASELINE)} on the same questions, whole conversations resampled "
+         "where there are any.</p>"),
+        *(f"<p><strong>Missing:</strong> {escape(one)}</p>" for one in missing),
+    ]  # fmt: skip
+    for report in reports:
+        parts += list(_set(report))
+    write_html(file, "Evidence selection", _STYLE, parts)
+
+
+def _set(report: SetReport) -> Iterator[str]:
+    evaluation = report.evaluation
+    share, short = report.ceiling
+    yield f"<h2>{escape(evaluation.name)}: {len(evaluation.pools)} questions</h2>"
+    yield (
+        f"<p>Of the gold passages {share:.1%} are among the candidates as retrieved; {short} "
+        "questions miss some, which only expanding can bring in. That is the ceiling of whoever "
+        "does not expand.</p>"
+    )
+    if report.left_out:
+        yield (
+            f"<p>{report.left_out:,} passages of the collection were not searched, which makes "
+            "finding easier.</p>"
+        )
+    for policy, why in evaluation.absent.items():
+        yield f"<p><strong>{escape(policy)} did not take part:</strong> {escape(why)}</p>"
+    yield "<h3>Figures</h3>"
+    heads = ("policy", *(one.replace("_", " ") for one in report.measures))
+    rows = [(policy, *(_short(values[one]) for one in report.measures))
+            for policy, values in report.means.items()]  # fmt: skip
+    yield _table(heads, rows)
+    yield f"<h3>Less {escape(BASELINE)}</h3>"
+    yield _raw_table(heads, _differences(report))
+    yield from _published(report)
+    if report.forms is not None:
+        yield from _forms(report.forms)
+    if report.ablated:
+        yield "<h3>Ablations: all gold found</h3>"
+        yield _table(("part", "variant", "all gold", "over the unchanged"),
+                     map(_ablated, report.ablated))  # fmt: skip
+    if report.cases:
+        yield "<h3>Cases, drawn at random from each kind</h3>"
+        yield from map(_case, report.cases)
+
+
+def _differences(report: SetReport) -> Iterator[Sequence[str]]:
+    for policy, values in report.ahead.items():
+        cells = [escape(policy)]
+        for measure in report.measures:
+            one = values[measure]
+            sign = -1 if measure in LESS_IS_BETTER else 1
+            kind = (
+                "better" if min(sign * one.low, sign * one.high) > 0
+                else "worse" if max(sign * one.low, sign * one.high) < 0 else ""
+            )  # fmt: skip
+            told = f"{_number(one.value, '+')}<br><small>{_number(one.low)} to {_number(one.high)}"
+            cells.append(f'<span class="{kind}">{told}</small></span>')
+        yield cells
+
+
+def _published(report: SetReport) -> Iterator[str]:
+    if not report.retrieval:
+        return
+    own = report.retrieval
+    rows = [("here: BM25 and MiniLM fused", *(f"{100 * own[one]:.1f}" for one in own))]
+    known = PUBLISHED.get(report.evaluation.name, {})
+    rows += [(f"{name} (published)", *map(str, values)) for name, values in known.items()]
+    yield "<h3>Retrieval beside published figures</h3>"
+    yield _table(("", *own), rows)
+    if known:
+        yield f"<p>{escape(DIFFERENCES)}</p>"
+
+
+def _forms(forms: FormsCompared) -> Iterator[str]:
+    yield "<h3>Query forms: recall@5</h3>"
+    rows = [(name, str(one), f"{forms.shares.get(name, 0.0):.0%}")
+            for name, one in forms.forms.items()]  # fmt: skip
+    rows.append(("learned, held out", str(forms.learned), ""))
+    rows.append(("the best of each turn, in hindsight", f"{forms.hindsight:.3f}", ""))
+    yield _table(("form", "recall@5", "taken by the learned policy"), rows)
+    yield (
+        f"<p>Learned less {escape(forms.best)}, the best single form in hindsight: "
+        f"{escape(str(forms.ahead))}. Concatenating the whole history costs "
+        f"{escape(str(forms.history_costs))} beside the last turn alone.</p>"
+    )
+
+
+def _ablated(one: Ablated) -> Sequence[str]:
+    if one.figure is None:
+        return one.part, one.variant, "not tried", one.why
+    ahead = ""
+    if one.ahead is not None:
+        ahead = f"{one.ahead.value:+.3f} ({one.ahead.low:+.3f} to {one.ahead.high:+.3f})"
+    return one.part, one.variant, str(one.figure), ahead
+
+
+def _case(case: Case) -> str:
+    answers = ", ".join(case.answers[:3])
+    sides = "".join(map(_side, case.sides))
+    return (
+        f'<div class="case"><p><small>{escape(_KINDS.get(case.kind, case.kind))}</small><br>'
+        f"<strong>{escape(case.question)}</strong><br>right: {escape(answers)}</p>"
+        f'<div class="sides">{sides}</div></div>'
+    )
+
+
+def _side(side: Side) -> str:
+    items = "".join(
+        f"<li><span class={'gold' if one.gold else 'plain'!r}>{escape(one.title or '(no title)')}"
+        f"{' ✓' if one.gold else ''}{' ⤷ by a link' if one.brought else ''}</span><br>"
+        f"<small>{escape(one.excerpt)}</small>"
+        f'<br><span class="why">{escape(one.why)}</span></li>'
+        for one in side.picked
+    )
+    missed = (
+        f'<p class="missed">missed: {escape(", ".join(side.missed))}</p>' if side.missed else ""
+    )
+    answer = f"<p>answered: {escape(side.answer)}</p>" if side.answer else ""
+    return (
+        f"<div><strong>{escape(side.policy)}</strong> <small>(ended by {escape(side.stopped)})"
+        f"</small><ol>{items}</ol>{missed}{answer}</div>"
+    )
+
+
+def _short(one: Estimate) -> str:
+    return _number(one.value)
+
+
+def _number(value: float, sign: str = "") -> str:
+    if value != value:  # noqa: PLR0124 (NaN)
+        return "–"
+    return f"{value:{sign},.0f}" if abs(value) >= 100 else f"{value:{sign}.3f}"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return _raw_table(heads, ([escape(cell) for cell in row] for row in rows))
+
+
+def _raw_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [_row("th", [escape(head) for head in heads]), *(_row("td", row) for row in rows)]
+    return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+
+def _row(kind: str, cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{kind}>{cell}</{kind}>" for cell in cells) + "</tr>"

@@ -1,0 +1,97 @@
+"""Intervals for means and paired differences, by resampling questions or whole conversations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import nan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its interval.
+
+    Attributes:
+        value: the mean; NaN of nothing.
+        low: lower end of the 95 % interval; NaN with fewer than two groups.
+        high: upper end.
+        count: of the questions that have a value.
+    """
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+def mean_of(
+    values: Floats,
+    groups: Sequence[str] | None = None,
+    *,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Estimate:
+    """Return a mean over questions with a bootstrap interval; of paired differences as well.
+
+    Args:
+        values: (n,) one for each question; NaN where it has none, which is left out.
+        groups: (n,) the conversation of each: resampled as a whole, since its turns are alike.
+            None: each question for itself.
+        resamples: 100 or more.
+        seed: of the resampling.
+
+    Returns:
+        Mean and percentile interval.
+
+    Raises:
+        InputError: `resamples` is too small, or groups and values are not equally many.
+
+    >>> found = mean_of(np.array([0.0, 1.0, 1.0, np.nan]))
+    >>> found.count, round(found.value, 3), found.low < 0.67 < found.high
+    (3, 0.667, True)
+
+    Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 8.6. It
+    assumes that groups are independent, and undercovers with fewer than about twenty of them.
+    """
+    if resamples < 100:
+        raise InputError(f"resamples is {resamples!r}; allowed is 100 or more")
+    if groups is not None and len(groups) != len(values):
+        raise InputError(f"{len(groups)} groups for {len(values)} values; give each one")
+    there = ~np.isnan(values)
+    if not there.any():
+        return Estimate(nan, nan, nan, 0)
+    known = values[there]
+    names = np.arange(len(known)) if groups is None else np.asarray(groups)[there]
+    _, place = np.unique(names, return_inverse=True)
+    sums, counts = np.bincount(place, known), np.bincount(place).astype(np.float64)
+    count = len(known)
+    if len(sums) < 2:
+        return Estimate(float(known.mean()), nan, nan, count)
+    low, high = np.quantile(_resampled(sums, counts, resamples, seed), [0.025, 0.975])
+    return Estimate(float(known.mean()), float(low), float(high), count)
+
+
+def _resampled(sums: Floats, counts: Floats, resamples: int, seed: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    size = len(sums)
+    means = np.empty(resamples)
+    for start in range(0, resamples, _AT_ONCE):
+        drawn = rng.integers(size, size=(min(_AT_ONCE, resamples - start), size))
+        means[start : start + len(drawn)] = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    return means

@@ -1,0 +1,142 @@
+"""From the name of a set to its questions' candidates: what evaluating and training begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steersman.errors import DataError, InputError
+from steersman.systems.leadr import sets
+from steersman.systems.leadr.collection import Collection
+from steersman.systems.leadr.query_forms import query_forms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from steersman.llm import Judge
+    from steersman.retrieval import Embedder
+    from steersman.systems.leadr.pool import Pool
+    from steersman.systems.leadr.query_forms import QueryForm
+    from steersman.systems.leadr.question import Question
+    from steersman.systems.leadr.sets import EvidenceSet
+
+KEYWORDS, LAST = "keywords", "last"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A set made ready.
+
+    Attributes:
+        evidence: the set, with the questions alone that have gold.
+        collection: all its passages.
+        forms: of queries, by name.
+        form: name of the one that was searched with.
+        pools: one a question.
+        groups: question id -> its conversation.
+        skipped: questions without gold, left out.
+    """
+
+    evidence: EvidenceSet
+    collection: Collection
+    forms: Mapping[str, QueryForm]
+    form: str
+    pools: tuple[Pool, ...]
+    groups: Mapping[str, str]
+    skipped: int
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """Those with gold."""
+        return self.evidence.questions
+
+    @property
+    def conversational(self) -> bool:
+        """Whether any question has turns before it."""
+        return any(one.history for one in self.questions)
+
+
+def prepare(
+    name: str,
+    data: Path,
+    *,
+    embedder: Embedder | None,
+    form: str = "",
+    most: int | None = None,
+    size: int = 100,
+    judge: Judge | None = None,
+    at_most: int = sets.AT_MOST,
+    done: Callable[[int], None] | None = None,
+) -> Prepared:
+    """Read a set, link its passages, and retrieve candidates for each question.
+
+    Args:
+        name: of the set.
+        data: directory that holds it.
+        embedder: of passages and queries; None: by words alone.
+        form: of the query; "" for keywords where questions have history, else for the last turn.
+        most: questions at most, the first ones; None for all.
+        size: candidates of each, 1 to 100.
+        judge: for the form ``rewrite``.
+        at_most: passages beside the gold ones that are read.
+        done: called with 1 after each question.
+
+    Raises:
+        DataError: the set is absent or broken, no question has gold, or an extra is missing.
+        InputError: there is no such form, or `most` is below 1.
+
+    No doctest: it needs files; ``tests/systems/leadr/test_preparing.py`` shows it.
+    """
+    whole = sets.load(name, data, at_most=at_most)
+    evidence = whole.answerable()
+    if not evidence.questions:
+        raise DataError(f"no question of {name} has gold passages; nothing can be judged by it")
+    skipped = len(whole.questions) - len(evidence.questions)
+    if most is not None:
+        evidence = evidence.first(most)
+    collection = Collection(evidence.passages, embedder=embedder)
+    return ready(
+        evidence, collection, form=form, size=size, judge=judge, skipped=skipped, done=done
+    )
+
+
+def ready(
+    evidence: EvidenceSet,
+    collection: Collection,
+    *,
+    form: str = "",
+    size: int = 100,
+    judge: Judge | None = None,
+    skipped: int = 0,
+    done: Callable[[int], None] | None = None,
+) -> Prepared:
+    """Retrieve candidates for each question of a set over a collection that is there.
+
+    Args:
+        evidence: questions with gold.
+        collection: of its passages.
+        form: as for `prepare`.
+        size: as for `prepare`.
+        judge: as for `prepare`.
+        skipped: questions that were left out before.
+        done: as for `prepare`.
+
+    Raises:
+        InputError: there is no such form.
+
+    No doctest: it needs files; ``tests/systems/leadr/test_preparing.py`` shows it.
+    """
+    forms = query_forms(collection, judge)
+    talk = any(one.history for one in evidence.questions)
+    chosen = form or (KEYWORDS if talk else LAST)
+    if chosen not in forms:
+        known = ", ".join(forms)
+        raise InputError(f"there is no query form {chosen!r}; there are {known}")
+    pools = []
+    for question in evidence.questions:
+        pools.append(collection.pool(question, query=forms[chosen](question), size=size))
+        if done is not None:
+            done(1)
+    groups = {one.id: evidence.conversations.get(one.id, one.id) for one in evidence.questions}
+    return Prepared(evidence, collection, forms, chosen, tuple(pools), groups, skipped)
