@@ -60,7 +60,8 @@ def _check_shipping(report):
 @pytest.mark.slow
 def test_the_whole_demo_prints_and_writes_its_report(tmp_path):
     file = tmp_path / "report.json"
-    arguments = ["demo", "assistant", "--orders", "2", "--json", str(file), "--out", str(tmp_path)]
+    arguments = ["demo", "assistant", "--orders", "2", "--sweep-orders", "1"]
+    arguments += ["--json", str(file), "--out", str(tmp_path)]
     ran = CliRunner().invoke(main, arguments)
     assert ran.exit_code == 0, ran.output
     report = json.loads(file.read_text())

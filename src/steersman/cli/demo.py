@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -22,8 +21,15 @@ from steersman.cli.demo_tables import print_explanation, print_report
 from steersman.systems.assistant.evidence import evidence_log, route_evidence
 from steersman.systems.assistant.report import compile_report, explain
 from steersman.systems.assistant.routes import Deep
-from steersman.systems.assistant.stream import draw_stream
-from steersman.systems.assistant.trial import Job, Plan, Trial, figures_of, replay_set, run_trials
+from steersman.systems.assistant.trial import (
+    Job,
+    Plan,
+    Trial,
+    figures_of,
+    replay_set,
+    run_trials,
+    stream_of,
+)
 from steersman.systems.assistant.world import World
 
 if TYPE_CHECKING:
@@ -33,7 +39,6 @@ if TYPE_CHECKING:
 
 _SWEEP = (Deep(worth=0.5), Deep.ask(0.7), Deep.ask(0.5))
 """Other assumptions about an escalation; the main one is a strong model worth .7."""
-_SWEEP_ORDERS = 2
 
 
 @click.group()
@@ -56,6 +61,13 @@ command.add_command(rag_tuner)
     show_default=True,
     type=click.IntRange(min=2),
     help="How many orders of arrival the interval is made of.",
+)
+@click.option(
+    "--sweep-orders",
+    default=2,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many of them the other assumptions about an escalation are tried on.",
 )
 @click.option(
     "--out",
@@ -82,6 +94,7 @@ def assistant(
     json_file: Path | None,
     arrival: int | None,
     orders: int,
+    sweep_orders: int,
     out: Path,
     home: Path | None,
     processes: int,
@@ -108,7 +121,7 @@ def assistant(
         return
     started = time.perf_counter()
     over_http = None if in_process else _over_http(console, world, home)
-    report, trial = _measure(console, world, orders, home, processes, over_http)
+    report, trial = _measure(console, world, (orders, sweep_orders), home, processes, over_http)
     report["seconds"] = round(time.perf_counter() - started, 1)
     curves = {
         "oracle": trial.curve("oracle"),
@@ -151,13 +164,13 @@ def _over_http(console: Console, world: World, home: Path | None) -> tuple[Log, 
 def _measure(
     console: Console,
     world: World,
-    orders: int,
+    orders: tuple[int, int],
     home: Path | None,
     processes: int,
     over_http: tuple[Log, dict[str, Any]] | None,
 ) -> tuple[dict[str, Any], Trial]:
-    plans = [Plan(orders=orders, extra=("beta_tools",))]
-    plans += [Plan(deep, orders=min(orders, _SWEEP_ORDERS), scouts=1) for deep in _SWEEP]
+    plans = [Plan(orders=orders[0], extra=("beta_tools",))]
+    plans += [Plan(deep, orders=min(orders), scouts=1) for deep in _SWEEP]
     with _bar(console) as bar:
         task = bar.add_task("replaying streams", total=sum(plan.orders for plan in plans) + 2)
 
@@ -171,8 +184,7 @@ def _measure(
             log, measured = over_http
             in_process = trial.orders[0].sets["learned"].figures["reward"]
             measured["service"]["in_process_reward"] = in_process
-            stream = draw_stream(world, np.random.default_rng([0, 0]))
-            trial = trial.replaced(0, "learned", figures_of(world, stream, log))
+            trial = trial.replaced(0, "learned", figures_of(world, stream_of(0, home), log))
         evidence, refused = _evidence(world, trial, home, log, step)
     return compile_report(trial, sweep, evidence, refused) | measured, trial
 
@@ -182,7 +194,7 @@ def _evidence(
 ) -> tuple[list[Any], list[Any]]:
     """Return evidence from a wide floor, and what the declared floor's log says."""
     job = Job(0, ("learned",), trial.deep, home)
-    stream = draw_stream(world, np.random.default_rng([job.order, 0]))
+    stream = stream_of(job.order, home)
     wide = route_evidence(evidence_log(world, stream, job))
     step()
     declared = route_evidence(log or replay_set(world, stream, "learned", job, keep=True))
@@ -193,7 +205,7 @@ def _evidence(
 def _explain(
     console: Console, world: World, arrival: int, home: Path | None, *, in_process: bool
 ) -> dict[str, Any]:
-    stream = draw_stream(world, np.random.default_rng([0, 0]))
+    stream = stream_of(0, home)
     if arrival > len(stream):
         raise click.BadParameter(
             f"the stream has {len(stream):,} requests; give a number from 1 to {len(stream)}",

@@ -22,7 +22,7 @@ from steersman.systems.assistant.consequences import Consequences
 from steersman.systems.assistant.points import load_points, point_documents
 from steersman.systems.assistant.replay import replay
 from steersman.systems.assistant.routes import Deep
-from steersman.systems.assistant.stream import draw_stream
+from steersman.systems.assistant.trial import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,7 +83,7 @@ def drive(
         StoreError: the service does not start, or does not learn in time.
     """
     points = load_points()
-    stream = draw_stream(world, np.random.default_rng([order, 0]))
+    stream = stream_of(order, home)
     with _talking(home, controller=controller, say=say) as (service, talk):
         wait_for_learner(service)
         first: list[int] = []

@@ -152,6 +152,7 @@ class CacheTiers:
         self._threshold, self._negative_threshold = threshold, negative_threshold
         self._answers = RecentTexts(capacity=capacity, ttl_s=ttl_s, sizes=sizes)
         self._failures = RecentTexts(capacity=capacity, ttl_s=negative_ttl_s, sizes=sizes)
+        self._hashed: tuple[str, NDArray[np.float32]] | None = None
 
     def features(self, text: str) -> dict[str, float]:
         """Return what is known before a lookup is chosen, without an embedding.
@@ -170,7 +171,7 @@ class CacheTiers:
         """
         now_s = self._clock()
         key = normalise(text)
-        words = hashed_vector(key, _LEXICAL_DIM)
+        words = self._words(key)
         similarity, slot = self._answers.nearest("words", words, now_s)
         stored = "" if slot is None else self._answers.text(slot)
         same = slot is not None and _NUMBER.findall(stored) == _NUMBER.findall(key)
@@ -235,7 +236,7 @@ class CacheTiers:
         """
         now_s = self._clock()
         key = normalise(text)
-        vectors = {"words": hashed_vector(key, _LEXICAL_DIM), "meaning": self._checked(embedding)}
+        vectors = {"words": self._words(key), "meaning": self._checked(embedding)}
         if answer is None:
             self._answers.drop(key)
         else:
@@ -244,6 +245,13 @@ class CacheTiers:
             self._failures.drop(key)
         else:
             self._failures.write(key, None, vectors, now_s)
+
+    def _words(self, key: str) -> NDArray[np.float32]:
+        """Return the hashed words of a text; a request is looked at first, and then written."""
+        hashed = self._hashed
+        if hashed is None or hashed[0] != key:
+            hashed = self._hashed = key, hashed_vector(key, _LEXICAL_DIM)
+        return hashed[1]
 
     def _checked(self, embedding: NDArray[np.floating] | None) -> NDArray[np.float32]:
         vector = np.asarray([] if embedding is None else embedding, dtype=np.float32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
@@ -234,7 +234,7 @@ def run_job(job: Job) -> Order:
         What came of it.
     """
     world = _world(job.home)
-    stream = draw_stream(world, np.random.default_rng([job.order, 0]))
+    stream = stream_of(job.order, job.home)
     points = load_points()
     consequences = Consequences(world, points, job.deep)
     sets = {}
@@ -242,6 +242,19 @@ def run_job(job: Job) -> Order:
         log = replay_set(world, stream, name, job, points=points, consequences=consequences)
         sets[name] = figures_of(world, stream, log)
     return Order(stream.requests, sets)
+
+
+@lru_cache(maxsize=16)
+def stream_of(order: int, home: Path | None = None) -> Stream:
+    """Return the arrivals of an order; drawing them takes seconds, so it is done once.
+
+    Args:
+        order: Seed of the arrivals.
+        home: Directory of the caches; ``None`` for the default.
+
+    No doctest: it needs the requests; ``tests/systems/assistant/test_trial.py`` shows it.
+    """
+    return draw_stream(_world(home), np.random.default_rng([order, 0]))
 
 
 def figures_of(world: World, stream: Stream, log: Log) -> Replayed:
