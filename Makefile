@@ -9,6 +9,9 @@ PYTEST := $(VENV)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Two test processes on two cores: a BLAS with threads of its own would only get in their way.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# Many tests start programs. Containers often tell Python to keep no compiled files; every program would
+# then compile all of this project once more, a fifth of a second each.
+export PYTHONDONTWRITEBYTECODE :=
 export PYTHON
 
 .DEFAULT_GOAL := help
