@@ -181,16 +181,12 @@ def _on_cluster(
 
 
 def _gotten(ray: Any, reference: Any, place: int) -> Any:
-    failure: Exception
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
-        failure = error.cause
+        # As it would be raised here; where it was raised there is told beside it.
+        raise error.cause from error
     except ray.exceptions.RayError as error:
-        failure = ClusterError(
-            f"the cluster gave up item {place}: {type(error).__name__}: {error}; look whether its "
-            f"nodes have memory left and stay up (`ray status`); an item is tried {_RETRIES + 1} "
-            "times"
-        )
-    # As it would be raised here: Ray's own wrapping is of a class made on the fly.
-    raise failure
+        message = f"the cluster gave up item {place}: {type(error).__name__}: {error}; look whether"
+        message += " its nodes have memory left and stay up (`ray status`); an item is tried "
+        raise ClusterError(f"{message}{_RETRIES + 1} times") from error
