@@ -35,6 +35,7 @@ from steersman.service.searching import Searching, load_corpus
 from steersman.service.snapshots import Snapshots
 from steersman.service.status import StatusPage
 from steersman.service.tracing import Tracing
+from steersman.service.tuning import Tuning
 from steersman.service.units import Units
 from steersman.service.verified import Verified
 from steersman.store import (
@@ -170,6 +171,7 @@ class Service:
         self.corpora = CorpusCache(
             partial(load_corpus, database, self.embedders), settings.corpora_bytes
         )
+        self.tuning = Tuning(self.pool, self.corpora, self.breakers["searching"])
         self._settings = settings
         self._beside = beside
         self._exchange = (
@@ -223,6 +225,7 @@ class Service:
             KeyAdmin(self.database, secret, self.breakers["administering"]),
             Units(self.database, self.breakers["units"]),
             Searching(self.pool, self.corpora, self.breakers["searching"], self.metrics),
+            self.tuning,
             Descriptions(),
         )
         return Application(
@@ -259,6 +262,7 @@ class Service:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        self.tuning.close()
         await self.corpora.close()
         await self.keys.close()
         await self.replicas.close()

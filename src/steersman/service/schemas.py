@@ -30,6 +30,7 @@ from steersman.service.search_messages import (
 )
 from steersman.service.snapshots import RetractedSnapshot, RetractSnapshot, ShownSnapshot
 from steersman.service.status import Status
+from steersman.service.tuner_messages import EvaluateRequest, Evaluation
 from steersman.service.units import ErasedRows, EraseRequest, UnitRequest
 from steersman.wire import (
     EVENT_TYPES,
@@ -57,6 +58,8 @@ _TYPES = (
     DocumentRequest,
     EraseRequest,
     ErasedRows,
+    EvaluateRequest,
+    Evaluation,
     Event,
     EventBatch,
     EventResult,

@@ -143,7 +143,7 @@ class Searching:
                 at = connection, tenant, place.corpus.id, place.revision
                 return place, await find_document(*at, asked.doc_id)
 
-        with _told(asked.corpus):
+        with told(asked.corpus):
             place, found = await self._breaker.call(read)
         if found is None:
             raise Refused.of("not_found", "there is no such document; search shows those there are")
@@ -154,7 +154,7 @@ class Searching:
             async with self._pool.acquire() as connection, one_view(connection, tenant):
                 return await find_place(connection, tenant, asked.corpus, asked.snapshot)
 
-        with _told(asked.corpus):
+        with told(asked.corpus):
             place = await self._breaker.call(look)
             variant = asked.variant or ("hybrid" if place.corpus.embedder else "bm25")
             settings = SearchSettings(
@@ -167,8 +167,17 @@ class Searching:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Tell errors as HTTP does; what another tenant has is as absent as what nobody has."""
+def told(name: str) -> Iterator[None]:
+    """Tell errors as HTTP does; what another tenant has is as absent as what nobody has.
+
+    Args:
+        name: of the corpus that is asked for.
+
+    Raises:
+        Refused: instead of what was raised.
+
+    No doctest: it needs a server; ``tests/service/test_searching.py`` shows it.
+    """
     try:
         yield
     except MissingCorpusError:

@@ -1,0 +1,180 @@
+"""Several configurations on the same questions at once: what each is worth, and how sure that is.
+
+A searcher's engines are asked once a question, whatever the number of configurations, as in a
+recording. Whoever asks here wants numbers now: nothing is kept, nobody is asked for answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import stdtrit
+
+from steersman.errors import DataError, InputError
+from steersman.stats import Interval
+from steersman.systems.rag_tuner.asking import judged_by_passages, settings_of
+from steersman.systems.rag_tuner.recorded import MEASURES
+from steersman.systems.rag_tuner.reward import Batch, reward_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.retrieval import Question, Searcher
+    from steersman.systems.rag_tuner.asking import Told
+    from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.policy_config import Tuned
+    from steersman.systems.rag_tuner.reward import Reward
+
+    Floats = NDArray[np.float64]
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over questions.
+
+    Args:
+        value: The mean.
+        interval: 95 %, by t over questions; None with fewer than two.
+    """
+
+    value: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What one configuration is worth on some questions.
+
+    Args:
+        configuration: It.
+        batch: What each question gave; those that are no evidence are left out.
+        degraded: Questions whose search had to do without a part of it: no evidence.
+        reward: Of the batch.
+        quality: Both measures.
+        worth: The reward.
+        ahead: Of the first configuration, on the questions that both have; None of the first.
+
+    No doctest: ``tests/systems/rag_tuner/test_comparing.py`` shows it.
+    """
+
+    configuration: Configuration
+    batch: Batch
+    degraded: int
+    reward: Reward
+    quality: tuple[Estimate, Estimate]
+    worth: Estimate
+    ahead: Estimate | None
+
+
+def compare(
+    searcher: Searcher,
+    questions: Sequence[Question],
+    configurations: Sequence[Configuration],
+    tuned: Tuned,
+    *,
+    reranker: str = "cosine",
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[Compared]:
+    """Return what configurations are worth on the same questions.
+
+    Args:
+        searcher: Over one revision of a corpus.
+        questions: One or more, with their right documents.
+        configurations: One or more; the others are compared with the first.
+        tuned: Weights and gates.
+        reranker: The one that "rerank: on" means.
+        stopped: Asked before every question; True ends it.
+
+    Returns:
+        In order.
+
+    Raises:
+        InputError: No question, no configuration, or one that the searcher cannot do.
+        DataError: A part of the search was away for every question, or it was stopped.
+
+    No doctest: it needs a searcher; ``tests/systems/rag_tuner/test_comparing.py`` shows it.
+    """
+    if not questions or not configurations:
+        message = f"{len(questions)} questions, {len(configurations)} configurations"
+        raise InputError(f"{message}; give one or more of each")
+    settings = [settings_of(one, reranker) for one in configurations]
+    told: list[list[Told]] = [[] for _ in configurations]
+    for question in questions:
+        if stopped():
+            raise DataError("stopped before all questions were asked; ask fewer at once")
+        scored = searcher.scored(question.text)
+        for row, configuration, wanted in zip(told, configurations, settings, strict=True):
+            found = scored.find(wanted)
+            row.append(judged_by_passages(found, question.gains, configuration.k))
+    batches = [_batch(one, row) for one, row in zip(configurations, told, strict=True)]
+    first = batches[0]
+    return [
+        _compared(batch, len(questions), tuned, None if place == 0 else first)
+        for place, batch in enumerate(batches)
+    ]
+
+
+def _batch(configuration: Configuration, told: Sequence[Told]) -> Batch:
+    places = [place for place, one in enumerate(told) if not one.degraded]
+    if not places:
+        parts = sorted({part for one in told for part in one.degraded})
+        raise DataError(f"{', '.join(parts)} was away for every question under {configuration}; "
+                        "see to it, or take bm25, which needs none")  # fmt: skip
+    each = [told[place] for place in places]
+    none = np.zeros(len(each), bool)
+    return Batch(
+        configuration=configuration,
+        queries=np.array(places, np.intp),
+        quality=np.array([one.quality for one in each], np.float64),
+        latency_ms=np.array([one.latency_ms for one in each]),
+        cost=np.array([one.cost for one in each]),
+        failed=none,
+        violations=none,
+        measures=MEASURES,
+    )
+
+
+def _compared(batch: Batch, asked: int, tuned: Tuned, first: Batch | None) -> Compared:
+    reward = reward_of(batch, tuned)
+    penalty = tuned.reward_weights.penalty * reward.penalty
+    return Compared(
+        configuration=batch.configuration,
+        batch=batch,
+        degraded=asked - len(batch),
+        reward=reward,
+        quality=(estimate(batch.scored[:, 0]), estimate(batch.scored[:, 1])),
+        worth=estimate(reward.per_query - penalty),
+        ahead=None if first is None else _ahead(batch, first, tuned),
+    )
+
+
+def _ahead(batch: Batch, first: Batch, tuned: Tuned) -> Estimate | None:
+    both, own, others = np.intersect1d(batch.queries, first.queries, return_indices=True)
+    if not len(both):
+        return None
+    mine, theirs = (reward_of(one, tuned).per_query for one in (batch, first))
+    return estimate(mine[own] - theirs[others])
+
+
+def estimate(values: Floats) -> Estimate:
+    """Return the mean of some questions' values with its interval.
+
+    Args:
+        values: (n,), n ≥ 1; questions are independent draws from those that will come.
+
+    >>> found = estimate(np.array([0.0, 1.0, 1.0, 0.0]))
+    >>> found.value, round(found.interval.low, 3), round(found.interval.high, 3)
+    (0.5, -0.419, 1.419)
+    """
+    mean = float(values.mean())
+    if len(values) < 2:
+        return Estimate(mean, None)
+    error = float(values.std(ddof=1)) / np.sqrt(len(values))
+    half = float(stdtrit(len(values) - 1, 0.5 + LEVEL / 2) * error)
+    return Estimate(mean, Interval(mean - half, mean + half))

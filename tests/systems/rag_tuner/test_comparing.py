@@ -1,0 +1,70 @@
+"""Configurations compared at once are worth what they are worth evaluated alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from steersman.errors import DataError, InputError
+from steersman.systems.rag_tuner import Configuration, compare, load_policy_config, reward_of
+from steersman.systems.rag_tuner.comparing import estimate
+from tests.systems.rag_tuner.test_evaluating import (
+    ALL,
+    QUESTIONS,
+    Flaky,
+    HashedWords,
+    Searcher,
+    evaluator,
+    passages,
+)
+
+pytest.importorskip("bm25s")
+TUNED = load_policy_config()
+BOTH = [Configuration("bm25", k=2), Configuration("hybrid", k=4), Configuration("rrf", k=3)]
+
+
+def test_the_engines_are_asked_once_and_quality_is_that_of_an_evaluation():
+    embedder = Flaky()
+    searcher = Searcher(passages(), embedder=embedder)
+    before = embedder.calls
+    found = compare(searcher, QUESTIONS, BOTH, TUNED)
+    assert embedder.calls == before + len(QUESTIONS)
+    alone = evaluator(HashedWords())
+    for one in found:
+        batch = alone.evaluate(one.configuration, ALL)
+        assert one.batch.quality.tolist() == batch.quality.tolist()
+        assert one.batch.cost.tolist() == batch.cost.tolist()
+        assert one.worth.value == pytest.approx(reward_of(one.batch, TUNED).value)
+    assert found[0].ahead is None
+    assert found[1].ahead.value == pytest.approx(found[1].worth.value - found[0].worth.value)
+
+
+def test_intervals_are_those_of_t():
+    values = np.random.default_rng(0).normal(0.3, 0.1, 30)
+    known = ttest_1samp(values, 0).confidence_interval(0.95)
+    found = estimate(values).interval
+    assert (found.low, found.high) == (pytest.approx(known.low), pytest.approx(known.high))
+    assert estimate(values[:1]).interval is None
+
+
+def test_degraded_questions_are_left_out_of_the_one_and_not_of_the_other():
+    embedder = Flaky(away=1)
+    searcher = Searcher(passages(), embedder=embedder)
+    embedder.begin()
+    words, hybrid = compare(searcher, QUESTIONS, BOTH[:2], TUNED)
+    assert (words.degraded, hybrid.degraded) == (0, 1)
+    assert hybrid.batch.queries.tolist() == [1, 2]
+    ahead = reward_of(hybrid.batch, TUNED).per_query - reward_of(words.batch, TUNED).per_query[1:]
+    assert hybrid.ahead.value == pytest.approx(ahead.mean())
+    embedder.away = 99
+    with pytest.raises(DataError, match="dense was away for every question under hybrid"):
+        compare(searcher, QUESTIONS, BOTH[:2], TUNED)
+
+
+def test_it_can_be_stopped_and_wants_something_to_compare():
+    searcher = Searcher(passages())
+    with pytest.raises(DataError, match="stopped before all"):
+        compare(searcher, QUESTIONS, BOTH[:1], TUNED, stopped=lambda: True)
+    with pytest.raises(InputError, match="0 questions, 1 configurations"):
+        compare(searcher, [], BOTH[:1], TUNED)
