@@ -311,3 +311,20 @@ def test_killed_midway_it_goes_on_and_pays_nothing_twice(tmp_path):
     )
     assert done.stdout == "done\n"
     assert len(calls.read_text().split()) == 10 + 1
+
+
+def test_an_answer_that_says_nothing_has_no_quality_and_is_not_asked_again(tmp_path):
+    class Silent(Written):
+        def complete(self, prompt, *, max_tokens, timeout_s):
+            said = super().complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+            return json.dumps({"statements": []}) if said.startswith('{"statements"') else said
+
+    model = Silent()
+    kept = JudgeCache(tmp_path / "kept.sqlite")
+    live = evaluator(kept=kept, answers=answers(model))
+    batch = live.evaluate(WORDS, ALL)
+    assert np.isnan(batch.quality[:, 0]).all()
+    assert not batch.failed.any()
+    asked = model.answers, model.judged
+    assert live.measure(WORDS, ALL).paid_before == 3
+    assert (model.answers, model.judged) == asked

@@ -1,15 +1,20 @@
 """The RAG tuner (system 000): which retrieval configuration, from measured evaluations.
 
 A strategy asks for evaluations and is told what came of them; what it recommends is judged once, on
-queries nobody tuned on. See README.md in this folder.
+queries nobody tuned on. See README.md in this folder. The canary is in `canary`, which brings the
+whole rollout machinery with it.
 """
 
 from __future__ import annotations
 
+from steersman.systems.rag_tuner.answering import Answers
+from steersman.systems.rag_tuner.comparing import Compared, compare
 from steersman.systems.rag_tuner.configuration import Configuration, Space
+from steersman.systems.rag_tuner.evaluating import LiveEvaluator, Measured
 from steersman.systems.rag_tuner.frontier import Place, places
 from steersman.systems.rag_tuner.holdout import Holdout
 from steersman.systems.rag_tuner.hygiene import check_leakage, cleaned, repeated
+from steersman.systems.rag_tuner.limits import Limits
 from steersman.systems.rag_tuner.manifest import (
     Manifest,
     check,
@@ -22,6 +27,14 @@ from steersman.systems.rag_tuner.recorded import Recorded, load_recorded
 from steersman.systems.rag_tuner.recording import record
 from steersman.systems.rag_tuner.reward import Batch, Reward, reward_of
 from steersman.systems.rag_tuner.run_folder import RunFolder
+from steersman.systems.rag_tuner.serving import (
+    barred,
+    broken,
+    configuration_of,
+    declared_with,
+    eligible,
+)
+from steersman.systems.rag_tuner.shadow import Mirrored, mirror
 from steersman.systems.rag_tuner.slices import Split, enough, rotating, stratified, temporal
 from steersman.systems.rag_tuner.strategies import Strategy, build_strategy
 from steersman.systems.rag_tuner.sweep import Swept, sweep
@@ -29,12 +42,18 @@ from steersman.systems.rag_tuner.tuning import Evaluated, Evaluator, retell, tun
 from steersman.systems.rag_tuner.verdict import Verdict, judge
 
 __all__ = [
+    "Answers",
     "Batch",
+    "Compared",
     "Configuration",
     "Evaluated",
     "Evaluator",
     "Holdout",
+    "Limits",
+    "LiveEvaluator",
     "Manifest",
+    "Measured",
+    "Mirrored",
     "Place",
     "Recorded",
     "Reward",
@@ -45,16 +64,23 @@ __all__ = [
     "Swept",
     "Tuned",
     "Verdict",
+    "barred",
+    "broken",
     "build_strategy",
     "check",
     "check_leakage",
     "cleaned",
+    "compare",
+    "configuration_of",
+    "declared_with",
     "describe",
+    "eligible",
     "enough",
     "judge",
     "load_manifest",
     "load_policy_config",
     "load_recorded",
+    "mirror",
     "places",
     "record",
     "repeated",

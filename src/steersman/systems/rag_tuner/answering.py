@@ -13,7 +13,7 @@ import msgspec
 from steersman.errors import BackendError, BudgetError, InputError
 from steersman.llm import Budget, Case, Completion, Judge, MeteredBackend, Prices
 from steersman.llm.scored import Tally
-from steersman.systems.rag_tuner.asking import Told
+from steersman.systems.rag_tuner.asking import PASSING, Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -205,7 +205,8 @@ class Episode:
             return Told(quality, took, cost, failed=failed, why=answered.why)
         case = Case(question, answered.text, tuple(found.passages))
         first, second = (measure(case) for measure in self._measures)
-        why = first.reason or second.reason
+        reasons = first.reason, second.reason
+        why = next((one for one in reasons if one in PASSING), "") or first.reason or second.reason
         violation = self._answers.violates is not None and self._answers.violates(answered.text)
         return Told(
             (first.value, second.value),

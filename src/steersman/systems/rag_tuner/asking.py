@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NDCG_K = 10
+PASSING = ("budget", "unavailable", "embedder")
+"""Why an answer was not judged, where it may well be another time."""
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,7 +50,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_whole(self) -> bool:
         """Whether it need not be tried again."""
-        return not self.degraded and not self.failed and None not in self.quality
+        return not self.degraded and not self.failed and self.why not in PASSING
 
 
 class Searched(NamedTuple):

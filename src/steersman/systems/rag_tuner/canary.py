@@ -1,0 +1,182 @@
+"""The canary: units are split by the rollout machinery, and hard gates watched batch by batch.
+
+A rollout promotes when every check says yes. Its own checks compare the arms by units and keep the
+error budget; `GateSource` adds the tuner's: no hard gate broken in so many batches, one after the
+other. `canary_plan` asks for an interval above zero before the canary is left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.rollout import Counts, SourceEvidence
+from steersman.store import as_tenant
+from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.reward import GATED, Batch, breaches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from steersman.store import RolloutRow
+    from steersman.systems.rag_tuner.policy_config import Tuned
+
+_MOST_ROWS = 20_000
+_DECIDED = (
+    "SELECT d.id, d.at, coalesce(o.told, '{}'::jsonb) AS told FROM ("
+    "  SELECT * FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND rollout = $4 "
+    "  AND arm = 'candidate' AND NOT degraded AND window_ends <= $5 ORDER BY id DESC LIMIT $6"
+    ") AS d LEFT JOIN LATERAL ("
+    "  SELECT jsonb_object_agg(o.name, o.value ORDER BY o.at, o.event) AS told FROM outcome AS o "
+    "  WHERE o.tenant = $1 AND o.decision = d.id) AS o ON true ORDER BY d.id"
+)
+
+
+def canary_plan(tuned: Tuned) -> dict[str, Any]:
+    """Return what a rollout of a tuned configuration asks for, as overrides of its plan.
+
+    Args:
+        tuned: Whose gates hold.
+
+    Returns:
+        For ``Wanted(overrides=…)``: the canary is left, and the candidate promoted, only with a
+        95 % interval of the reward above zero (both sides: 2.5 % on each); errors within the gate's
+        rate; and no gated number shown to be worse.
+
+    >>> from steersman.systems.rag_tuner.policy_config import load_policy_config
+    >>> plan = canary_plan(load_policy_config())
+    >>> plan["alpha"], plan["canary_margin"], round(plan["error_budget"]["objective"], 6)
+    (0.025, 0.0, 0.99)
+    """
+    gates = tuned.thresholds
+    return {
+        "alpha": 0.025,
+        "canary_margin": 0.0,
+        "objective": {"kind": "superior"},
+        "error_budget": {"objective": 1.0 - gates.error_rate},
+        "guardrails": [
+            {"outcome": "faithfulness", "below": gates.faithfulness, "margin": 0.01},
+            {"outcome": "relevancy", "below": gates.relevancy, "margin": 0.01},
+            {"outcome": "latency_ms", "above": gates.p95_latency_ms, "margin": 0.01},
+        ],
+    }
+
+
+class GateSource:
+    """A source of a rollout that holds it until no hard gate was broken in so many batches.
+
+    Reads what was reported of the candidate's decisions whose windows are closed, in batches in
+    their order. Until the last so many batches hold every gate it is no source to go on by, and a
+    decision of a batch that broke one counts as an error, so that the error budget takes the
+    candidate back. A number that was not reported is not known to hold.
+
+    Args:
+        tuned: Whose gates hold.
+        skill: Of the decision point.
+        point: Its name; rollouts of others are let alone.
+        queries: Decisions of a batch, 10 or more.
+        batches: That must hold, one after the other, 1 or more.
+
+    Raises:
+        InputError: A number out of its range.
+
+    No doctest: it needs a server; ``tests/systems/rag_tuner/test_canary.py`` shows it.
+    """
+
+    name = "gates"
+    tells_tenants_apart = True
+
+    def __init__(
+        self, tuned: Tuned, skill: str, point: str, *, queries: int = 100, batches: int = 3
+    ) -> None:
+        if queries < 10 or batches < 1:
+            raise InputError(
+                f"queries {queries!r}, batches {batches!r}; allowed are 10 or more, and 1 or more"
+            )
+        self._gates = tuned.thresholds
+        self._about = skill, point
+        self._queries, self._batches = queries, batches
+
+    async def read(
+        self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
+    ) -> SourceEvidence:
+        """Return whether the gates hold, and the decisions of batches in which they did not.
+
+        Args:
+            connection: of role worker, not within a transaction.
+            row: the rollout.
+            stretches: lengths in seconds, above 0.
+            now: where they end.
+
+        Returns:
+            Alive, with nothing to say, of other points and in the shadow, where nobody is served.
+        """
+        if (row.skill, row.point) != self._about or row.stage == "shadow":
+            return SourceEvidence(self.name)
+        async with as_tenant(connection, row.tenant):
+            rows = await connection.fetch(
+                _DECIDED, row.tenant, row.skill, row.point, str(row.id), now, _MOST_ROWS
+            )
+        return self.judged([(one["at"], one["told"]) for one in rows], stretches, now)
+
+    def judged(
+        self,
+        told: Sequence[tuple[datetime, Mapping[str, float]]],
+        stretches: Sequence[float],
+        now: datetime,
+    ) -> SourceEvidence:
+        """Return what decisions say, in their order.
+
+        Args:
+            told: Of each decision, when it was made, and the outcomes that were reported.
+            stretches: lengths in seconds, above 0.
+            now: where they end.
+        """
+        size = self._queries
+        # From the newest back: the first batch may be cut, the last one is whole.
+        starts = range(len(told) - size, -1, -size)
+        batches = [told[start : start + size] for start in starts]
+        broken = [breaches(self._batch(batch), self._gates) for batch in batches]
+        counts = tuple(self._count(batches, broken, length, now) for length in stretches)
+        held = next((n for n, gates in enumerate(broken) if gates), len(broken))
+        if held >= self._batches:
+            return SourceEvidence(self.name, candidate=counts)
+        why = f"hard gates held in {held} of {self._batches} batches of {size} decisions"
+        if held < len(broken):
+            why += f"; {', '.join(broken[held])} was broken in the one before"
+        return SourceEvidence(self.name, alive=False, reason=why, candidate=counts)
+
+    def _batch(self, told: Sequence[tuple[datetime, Mapping[str, float]]]) -> Batch:
+        """Return decisions as the tuner's gates read them."""
+        outcomes = [one for _, one in told]
+        late = 2.0 * self._gates.p95_latency_ms
+        quality = np.array([[one.get(name, np.nan) for name in GATED] for one in outcomes], float)
+        unknown = np.array(["latency_ms" not in one for one in outcomes])
+        latency = np.array([max(0.0, float(one.get("latency_ms", late))) for one in outcomes])
+        return Batch(
+            configuration=Configuration(),
+            queries=np.arange(len(told)),
+            quality=np.clip(quality, 0.0, 1.0),
+            latency_ms=np.where(unknown, late, latency),
+            cost=np.zeros(len(told)),
+            failed=np.array([float(one.get("error", 0.0)) > 0.0 for one in outcomes]),
+            violations=np.array([float(one.get("penalty", 0.0)) > 0.0 for one in outcomes]),
+        )
+
+    def _count(
+        self,
+        batches: Sequence[Sequence[tuple[datetime, Mapping[str, float]]]],
+        broken: Sequence[tuple[str, ...]],
+        length: float,
+        now: datetime,
+    ) -> Counts:
+        """Return the decisions of a stretch, and those of them in batches that broke a gate."""
+        total = bad = 0
+        for batch, gates in zip(batches, broken, strict=True):
+            within = sum((now - at).total_seconds() <= length for at, _ in batch)
+            total += within
+            bad += within if gates else 0
+        return Counts(length, float(bad), float(total))
