@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import ActionError, InputError, StateError
-from steersman.policies import FactoredTS, Fixed, Rules, build, load_policy
+from steersman.policies import FactoredTS, Fixed, Rules, build, load_policy, withdraw
 from steersman.policies.part_features import part_features
 from steersman.spec import FactoredTSPolicy, FixedPolicy, Mixed, RulesPolicy
 from steersman.testing import check_policy
@@ -160,6 +160,20 @@ def test_fixed_and_rules_choose_configurations():
     assert isinstance(rules, Rules)
     drawn = rules.decide({"hard": True}, rng=np.random.default_rng(0))
     assert (drawn.action, drawn.propensity) == (MIXED.name_of(other), 1.0)
+
+
+@pytest.mark.parametrize(("dim", "forget"), [(None, 1.0), (2, 0.9)])
+def test_what_is_withdrawn_was_never_learned(dim, forget):
+    policy = FactoredTS(space=SMALL, dim=dim, forget=forget)
+    x = None if dim is None else [0.3, -0.4]
+    for place, name in enumerate(policy.actions):
+        policy.learn(x, name, place / 6, bucket=3)
+    before = policy.decide(x, rng=np.random.default_rng(0)).scores
+    policy.learn(x, policy.actions[2], 0.9, bucket=3)
+    assert not np.allclose(policy.decide(x, rng=np.random.default_rng(0)).scores, before)
+    withdraw(policy, x, policy.actions[2], 0.9, bucket=3)
+    assert policy.updates == 6
+    assert np.allclose(policy.decide(x, rng=np.random.default_rng(0)).scores, before, atol=1e-9)
 
 
 def test_states_say_the_space_and_not_every_name():

@@ -12,6 +12,7 @@ from steersman.policies import (
     BetaThompson,
     BoundedLinUCB,
     EpsilonGreedy,
+    FactoredTS,
     Fixed,
     JointLinTS,
     JointSquareCB,
@@ -34,6 +35,8 @@ LINEAR = {
     "joint_squarecb": lambda: JointSquareCB((), dim=4),
     "joint_lin_ts": lambda: JointLinTS(NAMES, dim=4),
 }
+MIXED = {"kind": "mixed", "parts": {"on": {"type": "boolean"}}}
+BY_PARTS = {"factored_ts": lambda: FactoredTS(space=MIXED)}  # whose features are its own
 NOT_LINEAR = {
     "beta_thompson": lambda: BetaThompson(NAMES),
     "fixed": lambda: Fixed(NAMES, "a"),
@@ -46,7 +49,7 @@ def _packed(matrix):
 
 
 def test_every_shipped_policy_is_covered_here():
-    assert {*LINEAR, *NOT_LINEAR} == set(CLASSES)
+    assert {*LINEAR, *BY_PARTS, *NOT_LINEAR} == set(CLASSES)
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -57,6 +60,12 @@ def test_it_is_the_largest_eigenvalue_of_the_second_moment_of_the_features(name)
     features = policy._lifted(rows) if name == "kernel_ucb" else rows
     expected = np.linalg.eigvalsh(features.T @ features / 60)[-1]
     assert largest_eigenvalue(policy.state()) == pytest.approx(expected, rel=1e-9)
+
+
+def test_of_mixed_actions_it_is_that_of_their_parts():
+    policy = BY_PARTS["factored_ts"]()
+    policy.learn_batch([None] * 4, list(policy.actions) * 2, [1.0] * 4)
+    assert largest_eigenvalue(policy.state()) == pytest.approx(0.25)  # of diag(.25, .01)
 
 
 @pytest.mark.parametrize("name", LINEAR)

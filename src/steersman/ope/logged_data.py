@@ -127,6 +127,9 @@ def drawn_or_another(masses: ArrayLike) -> Floats:
     Example:
         >>> drawn_or_another([0.25]).tolist()
         [[0.25, 0.75]]
+
+    Source:
+        Horvitz, Thompson (1952): the weight of a draw depends on its own two probabilities alone.
     """
     drawn = np.asarray(masses, dtype=np.float64)
     return np.stack([drawn, 1.0 - drawn], axis=1)

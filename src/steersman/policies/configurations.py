@@ -25,6 +25,9 @@ def are_configurations(names: Sequence[str]) -> bool:
     Args:
         names: of all actions.
 
+    Returns:
+        Whether the first one is a JSON object; of one decision point all are, or none.
+
     >>> are_configurations(['{"k":3}']), are_configurations(["small", "large"])
     (True, False)
     """

@@ -191,11 +191,27 @@ class FactoredTS(LinearPolicy):
         super()._withdraw(self._row(x, index), index, reward, weight, bucket)
 
     def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> None:
-        """Refuse: the configurations are those of the space."""
+        """Refuse: the configurations are those of the space.
+
+        Args:
+            name: whatever it is.
+            explore: likewise.
+            share: likewise.
+
+        Raises:
+            InputError: always.
+        """
         raise InputError(f"{name!r:.200} cannot be added: declare other parts or values instead")
 
     def remove_action(self, name: str) -> None:
-        """Refuse: the configurations are those of the space."""
+        """Refuse: the configurations are those of the space.
+
+        Args:
+            name: whatever it is.
+
+        Raises:
+            InputError: always.
+        """
         raise InputError(f"{name!r:.200} cannot be removed: bar it where the parts are declared")
 
     # -- state -----------------------------------------------------------------------------------

@@ -90,6 +90,7 @@ def part_features(key: str, pairs: bool, prior_var: float) -> PartFeatures:  # n
     return PartFeatures(rows, sum(block.shape[1] for block in columns))
 
 
+@lru_cache(maxsize=32)
 def space_of(key: str) -> Mixed:
     """Return mixed actions.
 

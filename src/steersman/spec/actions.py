@@ -181,6 +181,9 @@ def configuration_name(values: Mapping[str, Any]) -> str:
     Args:
         values: by part; some of them name all configurations that have them.
 
+    Returns:
+        Without spaces; numbers as Python writes them.
+
     >>> configuration_name({"k": 8, "expand": False})
     '{"expand":false,"k":8}'
     """
