@@ -17,8 +17,8 @@ class World:
     def __init__(self, seed):
         rng = np.random.default_rng(seed)
         states = [key for t in range(STEPS) for key in product(range(ACTIONS), repeat=t)]
-        self.logged = {key: rng.dirichlet(np.full(ACTIONS, 3.0)) for key in states}
-        self.target = {key: rng.dirichlet(np.full(ACTIONS, 3.0)) for key in states}
+        self.logged = {key: rng.dirichlet(np.full(ACTIONS, 9.0)) for key in states}
+        self.target = {key: rng.dirichlet(np.full(ACTIONS, 9.0)) for key in states}
         ends = [key for t in range(1, STEPS + 1) for key in product(range(ACTIONS), repeat=t)]
         self.rewards = {key: rng.random() / STEPS for key in ends}
 

@@ -29,7 +29,7 @@ from steersman.policies.tree_scorer import TreeScorer
 SCORES = st.lists(st.floats(-50, 50), min_size=1, max_size=12).map(np.array)
 
 
-@given(SCORES, st.floats(0, 5), st.floats(0, 0.99))
+@given(SCORES, st.just(0.0) | st.floats(1e-6, 5), st.floats(0, 0.99))
 def test_every_step_sums_to_one_and_keeps_its_floor(scores, temperature, floor):
     found = step_distribution(scores, StepRule(10, temperature, floor))
     assert found.sum() == pytest.approx(1.0, abs=1e-12)
@@ -87,6 +87,7 @@ def test_logged_products_are_the_frequencies_of_whole_sequences():
         {"leading": 0},
         {"leading": 1001},
         {"temperature": -1.0},
+        {"temperature": 1e-300},
         {"temperature": math.nan},
         {"floor": 1.0},
         {"floor": math.nan},

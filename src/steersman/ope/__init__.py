@@ -12,6 +12,7 @@ from steersman.ope.evaluation import Estimate, Report, evaluate
 from steersman.ope.logged_data import LoggedData, drawn_or_another
 from steersman.ope.requests_needed import RequestsNeeded, requests_needed
 from steersman.ope.rounds import Rounds
+from steersman.ope.sequences import LoggedSequences, evaluate_sequences
 
 __all__ = [
     "DM",
@@ -24,10 +25,12 @@ __all__ = [
     "Estimator",
     "Log",
     "LoggedData",
+    "LoggedSequences",
     "Report",
     "RequestsNeeded",
     "Rounds",
     "drawn_or_another",
     "evaluate",
+    "evaluate_sequences",
     "requests_needed",
 ]

@@ -4,7 +4,8 @@ One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`KernelUCB
 :class:`EpsilonGreedy`, and :class:`BetaThompson` per key. One model over per-action features, for
 candidates that change:
 :class:`JointSquareCB`, :class:`JointLinTS`. One model of the parts of mixed actions:
-:class:`FactoredTS`. Nothing learned: :class:`Fixed`, :class:`Rules`.
+:class:`FactoredTS`. Sequences of steps: :class:`StepRule` over the scores of
+:class:`TreeScorer` or :class:`NetworkScorer`. Nothing learned: :class:`Fixed`, :class:`Rules`.
 """
 
 from steersman.policies.base import ChoicePolicy
@@ -21,6 +22,20 @@ from steersman.policies.joint import JointLinTS, JointSquareCB
 from steersman.policies.kernel_ucb import KernelUCB
 from steersman.policies.lints import LinTS
 from steersman.policies.linucb import BoundedLinUCB, LinUCB
+from steersman.policies.network_scorer import (
+    NetworkScorer,
+    SummedScorer,
+    scorer_from_state,
+    scorer_state,
+)
+from steersman.policies.sequence import (
+    Step,
+    StepRule,
+    draw_step,
+    sequence_propensity,
+    step_distribution,
+)
+from steersman.policies.tree_scorer import Scorer, TreeScorer
 from steersman.policies.withdrawing import withdraw
 
 __all__ = [
@@ -37,12 +52,23 @@ __all__ = [
     "KernelUCB",
     "LinTS",
     "LinUCB",
+    "NetworkScorer",
     "Rules",
+    "Scorer",
+    "Step",
+    "StepRule",
+    "SummedScorer",
+    "TreeScorer",
     "are_configurations",
     "beta_choice_probabilities",
     "build",
+    "draw_step",
     "gaussian_choice_probabilities",
     "load_policy",
+    "scorer_from_state",
+    "scorer_state",
+    "sequence_propensity",
+    "step_distribution",
     "warm_start",
     "withdraw",
 ]

@@ -90,8 +90,8 @@ class StepRule:
 
     Args:
         leading: how many candidates may be drawn at each step: the best by score; 1 to 1,000.
-        temperature: the softmax is of scores over this; 0: greedy, ties sharing equally; in
-            [0, 100].
+        temperature: the softmax is of scores over this, in [1e-6, 100]; or 0: greedy, ties
+            sharing equally.
         floor: total mass of each step in [0, 1) spread evenly over what is eligible there.
 
     Raises:
@@ -108,8 +108,8 @@ class StepRule:
     def __post_init__(self) -> None:
         if isinstance(self.leading, bool) or self.leading not in range(1, 1001):
             raise InputError(f"leading is {self.leading!r}; allowed are 1 to 1,000")
-        if not 0.0 <= self.temperature <= 100.0:
-            raise InputError(f"temperature is {self.temperature!r}; allowed is 0 to 100")
+        if self.temperature != 0.0 and not 1e-6 <= self.temperature <= 100.0:
+            raise InputError(f"temperature is {self.temperature!r}; allowed are 0, 1e-6 to 100")
         if not 0.0 <= self.floor < 1.0:
             raise InputError(f"floor is {self.floor!r}; allowed is 0 up to, not including, 1")
 
@@ -164,7 +164,9 @@ def step_distribution(scores: Floats, rule: StepRule) -> Floats:
         raise InputError(f"the scores of a step are {scores!r}; they must be finite")
     if rule.temperature == 0.0:
         return mix_floor(share_ties(scores, None), None, rule.floor)
-    masses = np.exp((scores - scores.max()) / rule.temperature)
+    # Cut where the exponential is 0 anyway: a low temperature must not overflow.
+    below = np.maximum(scores - scores.max(), -745.0 * rule.temperature)
+    masses = np.exp(below / rule.temperature)
     return mix_floor(masses / masses.sum(), None, rule.floor)
 
 

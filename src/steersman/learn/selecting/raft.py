@@ -194,9 +194,10 @@ def raft(
     tune: Tuner | None = None,
     seed: int = 0,
     folder: Path | None = None,
+    log: Sequence[Walk] | None = None,
     sample: Sampler = walks,
 ) -> Trained:
-    """Return a policy improved by its own logged feedback.
+    """Return a policy improved by logged feedback.
 
     Args:
         tasks: questions, at least five.
@@ -205,6 +206,8 @@ def raft(
         tune: what learns from what was kept; by default trees on top of `start`.
         seed: of all draws.
         folder: for checkpoints; a run that was killed goes on from there to the same bytes.
+        log: what was logged before under any policy, of these questions or others: the first round
+            learns from it instead of drawing its own.
         sample: draws selections as `walks` does, perhaps on other machines.
 
     Returns:
@@ -221,9 +224,12 @@ def raft(
     """
     how = settings or RaftSettings()
     learned, judged = split(tasks, how.held_out, seed)
-    run = _Run(how, tune or TreesOnTop(), start, learned, judged, seed, sample)
+    known = {task.id for task in learned}
+    told = None if log is None else [one for one in log if one.task in known]
+    run = _Run(how, tune or TreesOnTop(), start, learned, judged, seed, sample, told)
     about = {"settings": asdict(how), "seed": seed, "tasks": [task.id for task in tasks],
-             "tune": repr(run.tune)}  # fmt: skip
+             "tune": repr(run.tune),
+             "log": [] if told is None else [[one.task, one.reward] for one in told]}  # fmt: skip
     checkpoints = None if folder is None else Checkpoints(folder, about)
     state = run.begin() if checkpoints is None else run.resumed(checkpoints)
     while state.stopped is None:
@@ -298,6 +304,7 @@ class _Run:
     judged: Sequence[Task]
     seed: int
     sample: Sampler
+    told: Sequence[Walk] | None
 
     def begin(self) -> _State:
         before = self._judge(self.start)
@@ -329,10 +336,7 @@ class _Run:
 
     def round(self, state: _State) -> _State:
         number = len(state.rounds)
-        log = self.sample(
-            self.learned, state.now, self.how.rule, each=self.how.each,
-            seed=1_000_003 * self.seed + number,
-        )  # fmt: skip
+        log = self._log(state.now, number)
         rewards = np.array([one.reward for one in log])
         if not np.isfinite(rewards).all():
             return self._ended(state, "not finite")
@@ -349,6 +353,12 @@ class _Run:
             return self._ended(state, "not finite")
         done = Round(float(rewards.mean()), best, len(examples), reward)
         return self._after(state, now, done, logged)
+
+    def _log(self, now: Scorer, number: int) -> Sequence[Walk]:
+        if number == 0 and self.told is not None:
+            return self.told
+        seed = 1_000_003 * self.seed + number
+        return self.sample(self.learned, now, self.how.rule, each=self.how.each, seed=seed)
 
     def _examples(
         self, kept: Mapping[str, Walk], logged: Logged, now: Scorer, number: int

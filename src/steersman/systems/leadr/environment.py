@@ -177,12 +177,12 @@ class Environment:
         picks = state.pool.tokens <= self.limits.tokens - state.tokens
         left = picks.copy()
         left[list(state.picked)] = False
-        ended = self._ended(state, left)
-        if ended is not None:
-            return Legal(np.zeros(len(left), np.bool_), expand=False, stop=False, ended=ended)
         expand = self.limits.expanding == "action" and state.pool.leads_further(
             state.picked[state.followed :]
         )
+        ended = self._ended(state, left, expand=expand)
+        if ended is not None:
+            return Legal(np.zeros(len(left), np.bool_), expand=False, stop=False, ended=ended)
         return Legal(left, expand=expand, stop=self.limits.may_stop, ended=None)
 
     def step(self, state: State, action: int) -> State:
@@ -215,10 +215,10 @@ class Environment:
             pool = pool.expanded(place, most=self.limits.added)
         return replace(state, pool=pool, followed=len(state.picked))
 
-    def _ended(self, state: State, left: NDArray[np.bool_]) -> Stopped | None:
+    def _ended(self, state: State, left: NDArray[np.bool_], *, expand: bool) -> Stopped | None:
         if len(state.picked) >= self.limits.picks:
             return "steps"
-        if not left.any():
+        if not left.any() and not expand:
             return "budget" if len(state.pool) > len(state.picked) else "stop"
         sure = self.confidence is not None and bool(state.picked)
         if sure and self.confidence is not None and self.confidence(state) >= self.confident:
