@@ -1,0 +1,169 @@
+"""Policies are measured on questions they did not learn from; every figure against a count."""
+
+import math
+
+import numpy as np
+import pytest
+
+from steersman.errors import BackendUnavailableError, InputError
+from steersman.llm import Judge, Retry
+from steersman.systems.leadr.answering import Answerer
+from steersman.systems.leadr.baselines import Oracle, TopK
+from steersman.systems.leadr.contenders import BASELINE, contenders
+from steersman.systems.leadr.environment import Environment, Limits, Selection
+from steersman.systems.leadr.evaluating import Fixed, evaluate, folds_of
+from steersman.systems.leadr.paired import mean_of
+from tests.systems.leadr.bands import bands
+
+FULL = Environment(Limits(picks=3, expanding="always", may_stop=False))
+
+
+class Remembering:
+    """A contender that tells which questions it was trained on and measured on."""
+
+    name = "remembering"
+
+    def __init__(self):
+        self.known, self.asked = [], []
+
+    def fitted(self, pools):
+        self.known.append({pool.question.id for pool in pools})
+        self.asked.append(set())
+        return self
+
+    def select(self, pool, *, rng):
+        self.asked[-1].add(pool.question.id)
+        return Selection((pool.candidates[0].id,), propensity=float(rng.random()))
+
+
+class Echo:
+    """A model that answers with the last words of the first passage it was shown."""
+
+    name = "echo"
+
+    def __init__(self):
+        self.prompts = []
+
+    def complete(self, prompt, *, max_tokens, timeout_s):
+        self.prompts.append(prompt)
+        if "Yes" in prompt.splitlines()[0]:
+            raise BackendUnavailableError("busy")
+        return "Answer: 3 bridges."
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    return bands()
+
+
+def test_gold_found_is_counted_and_compared(prepared):
+    best, worst = Fixed(Oracle(FULL)), Fixed(TopK("fused", FULL))
+    found = evaluate("bands", prepared.pools, [worst, best], folds=3)
+    assert found.column("oracle", "all_gold").tolist() == [1.0] * 6
+    assert found.column("oracle", "recall").tolist() == [1.0] * 6
+    before = found.column(worst.name, "all_gold")
+    ahead = found.difference("oracle", worst.name, "all_gold")
+    assert ahead.value == pytest.approx(1.0 - before.mean())
+    assert [row.question for row in found.rows["oracle"]] == [f"q{n}" for n in range(6)]
+    assert found.column("oracle", "holds_answer").tolist() == [1.0] * 6
+    assert np.isnan(found.column("oracle", "f1")).all()
+    share, short = found.ceiling()
+    assert 0.5 <= share <= 1.0
+    assert short == sum(
+        not {*pool.question.gold} <= {one.id for one in pool.candidates} for pool in found.pools
+    )
+
+
+def test_nobody_is_measured_on_what_it_learned_from_nor_on_its_conversation(prepared):
+    contender = Remembering()
+    evaluate("bands", prepared.pools, [contender], groups=prepared.groups, folds=3)
+    assert set.union(*contender.asked) == {f"q{n}" for n in range(6)}
+    for known, asked in zip(contender.known, contender.asked, strict=True):
+        talks = {prepared.groups[one] for one in known}
+        assert talks.isdisjoint(prepared.groups[one] for one in asked)
+
+
+def test_draws_do_not_depend_on_who_else_takes_part(prepared):
+    alone = evaluate("bands", prepared.pools, [Remembering()], folds=3, seed=4)
+    other = Fixed(Oracle(FULL))
+    beside = evaluate("bands", prepared.pools, [other, Remembering()], folds=3, seed=4)
+    assert [row.selection for row in alone.rows["remembering"]] == [
+        row.selection for row in beside.rows["remembering"]
+    ]
+    again = evaluate("bands", prepared.pools, [Remembering()], folds=3, seed=5)
+    assert alone.rows["remembering"][0].selection != again.rows["remembering"][0].selection
+
+
+def test_answers_are_scored_and_those_that_failed_are_told(prepared):
+    model = Echo()
+    judge = Judge(model, retry=Retry(tries=1))
+    found = evaluate(
+        "bands", prepared.pools, [Fixed(Oracle(FULL))], folds=3, answerer=Answerer(judge)
+    )
+    rows = found.rows["oracle"]
+    assert [row.values["em"] for row in rows] == [1.0, 0, 0, 0, 0, 0]
+    assert rows[1].values["f1"] == 0.5
+    assert [row.values["attributed"] for row in rows] == [1.0, 0, 0, 0, 0, 0]
+    assert rows[0].values["citation_accuracy"] == rows[0].values["faithful"] == 1.0
+    assert (rows[2].answered.text, rows[2].answered.failed) == ("", "busy")
+    assert len(model.prompts) == 6
+
+
+def test_nothing_to_pick_from_is_measured_as_nothing_found():
+    prepared = bands(size=1)
+    found = evaluate("bands", prepared.pools, [Fixed(TopK("fused", FULL))], folds=2)
+    assert found.column(BASELINE, "passages").tolist() == [1.0] * 6
+    assert found.column(BASELINE, "recall").tolist() == [0.5] * 6
+    assert found.ceiling() == (0.5, 6)
+
+
+def test_folds_hold_whole_groups_and_are_of_nearly_equal_size():
+    groups = [f"c{n // 3}" for n in range(30)]
+    folds = folds_of(groups, 5, 0)
+    assert all(len({folds[place] for place in range(30) if groups[place] == one}) == 1
+               for one in groups)  # fmt: skip
+    assert sorted(np.bincount(folds)) == [6] * 5
+    with pytest.raises(InputError, match="folds is 11; allowed are 2 to 20, and no more than"):
+        folds_of(groups, 11, 0)
+
+
+def test_contenders_are_named_and_the_absent_told(prepared):
+    with pytest.raises(InputError, match="no policy is called 'magic'; there are: top-k, fused"):
+        contenders(["magic"])
+    every, absent = contenders("all")
+    names = [one.name for one in every]
+    assert names[0] == BASELINE
+    assert {"+BC+RAFT", "+BC+RAFT+PPO"} <= {*names, *absent}
+    with pytest.raises(InputError, match="each of another name"):
+        evaluate("bands", prepared.pools, [Fixed(TopK("fused", FULL))] * 2, folds=2)
+
+
+# -- intervals ------------------------------------------------------------------------------------
+
+
+def test_intervals_cover_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    hits = 0
+    for trial in range(300):
+        found = mean_of(rng.binomial(1, 0.3, size=60).astype(float), resamples=400, seed=trial)
+        hits += found.low <= 0.3 <= found.high
+    assert 0.90 <= hits / 300 <= 0.985
+
+
+def test_turns_of_one_conversation_count_together():
+    values = np.repeat([0.0, 1.0, 1.0, 0.0, 1.0, 0.0], 10)
+    groups = [f"c{place // 10}" for place in range(60)]
+    alone, together = mean_of(values), mean_of(values, groups)
+    assert alone.value == together.value == 0.5
+    assert together.high - together.low > 2 * (alone.high - alone.low)
+
+
+def test_questions_without_a_value_are_left_out_of_the_mean():
+    found = mean_of(np.array([1.0, math.nan, 0.0]))
+    assert (found.value, found.count) == (0.5, 2)
+    nothing = mean_of(np.array([math.nan]))
+    assert (nothing.count, math.isnan(nothing.value)) == (0, True)
+    one = mean_of(np.array([1.0]))
+    assert (one.value, math.isnan(one.low)) == (1.0, True)
+    with pytest.raises(InputError, match="2 groups for 1 values"):
+        mean_of(np.array([1.0]), ["a", "b"])
