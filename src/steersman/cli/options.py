@@ -1,4 +1,8 @@
-"""Options that several commands take, and the way from a click command into the store."""
+"""Options that several commands take, and the way from a click command into the store.
+
+The store is imported by who goes there: without it, a command that asks a service starts in a third
+of the time.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,14 @@ import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import asyncpg
 import click
 
 from steersman.errors import InputError, StoreError
-from steersman.store import Database, as_tenant, check_tenant_name, find_declared, find_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from steersman.store import PointRow, Tenant
+    from steersman.store import Database, PointRow, Tenant
 
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -42,6 +44,8 @@ ray_option = click.option(
 
 def _checked_name(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001 (click's)
     """Refuse a name that would be another folder's where keys and registries lie."""
+    from steersman.store import check_tenant_name  # noqa: PLC0415
+
     try:
         check_tenant_name(value)
     except InputError as error:
@@ -115,6 +119,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         StoreError: the database refused it; every other error goes through as it is.
     """
+    import asyncpg  # noqa: PLC0415
+
     try:
         return asyncio.run(work)
     except asyncpg.UndefinedTableError as error:
@@ -138,6 +144,8 @@ def in_store(home: Path, work: Callable[[Database], Coroutine[Any, Any, T]]) -> 
     Raises:
         StoreError: the database does not start, answer or fit.
     """
+    from steersman.store import Database  # noqa: PLC0415
+
     database = Database.open(home)
     try:
         return run(work(database))
@@ -161,6 +169,7 @@ def for_tenant(
     Raises:
         StoreError: there is no such tenant, or as `in_store`.
     """
+    from steersman.store import find_tenant  # noqa: PLC0415
 
     async def found(database: Database) -> T:
         return await work(database, await find_tenant(database, name))
@@ -184,6 +193,8 @@ async def find_point(database: Database, tenant: Tenant, skill: str, point: str)
         StoreError: there is no such point.
         SpecError: its declaration cannot be read.
     """
+    from steersman.store import as_tenant, find_declared  # noqa: PLC0415
+
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, tenant.id):

@@ -12,7 +12,6 @@ import urllib3
 from steersman.cli.options import administers, in_store, key_option, url_option
 from steersman.cli.showing import as_text, show_rows
 from steersman.errors import ServiceError, UnauthorizedError, UnavailableError
-from steersman.store import as_tenant, list_tenants
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +81,9 @@ def _ask(url: str, api_key: str) -> dict[str, Any]:
 
 
 async def _look(database: Database) -> list[dict[str, Any]]:
+    # Only who asks the store itself; see `options`.
+    from steersman.store import as_tenant, list_tenants  # noqa: PLC0415
+
     connection = await database.connect("app")
     try:
         rows = []
