@@ -12,13 +12,15 @@ from steersman.store.scrubbing.declared import (
     scrubbing_of_events,
 )
 from steersman.store.scrubbing.installed import Scrubber
-from steersman.store.scrubbing.texts import UNSCRUBBABLE, scrub, scrub_key
+from steersman.store.scrubbing.texts import UNSCRUBBABLE, Finding, find, scrub, scrub_key
 
 __all__ = [
     "UNSCRUBBABLE",
+    "Finding",
     "Scrubber",
     "Scrubbing",
     "check_scrubbers",
+    "find",
     "scrub",
     "scrub_key",
     "scrubbing_of",

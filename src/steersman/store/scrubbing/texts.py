@@ -14,7 +14,7 @@ from collections import Counter
 from operator import index
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from steersman.errors import InputError
+from steersman.errors import DataError, InputError
 from steersman.spec import CUSTOM, KINDS
 from steersman.store.scrubbing.identifiers import (
     Found,
@@ -54,6 +54,20 @@ _REPLACED = re.compile(
 
 class Failed(Exception):  # noqa: N818 (never leaves this room)
     """A scrubber could not say what is in a text."""
+
+
+class Finding(NamedTuple):
+    """Where personal data stand.
+
+    Attributes:
+        start: their first character.
+        end: the one after their last.
+        kind: what they are, as in `scrub`.
+    """
+
+    start: int
+    end: int
+    kind: str
 
 
 class Way(NamedTuple):
@@ -100,6 +114,31 @@ def scrub(
         message = "there is no key to hash with; give the tenant's (scrub_key), or use mask"
         raise InputError(message)
     return apply(text, Way([(kind, finder(kind)) for kind in kinds], how), key)
+
+
+def find(text: str, kinds: Sequence[str]) -> list[Finding]:
+    """Return where personal data of some kinds stand, changing nothing.
+
+    Args:
+        text: any.
+        kinds: as in `scrub`.
+
+    Returns:
+        Places in their order, none within another; what overlaps is one.
+
+    Raises:
+        InputError: an unknown kind, or a scrubber that is not installed.
+        DataError: a custom scrubber failed, so nobody knows what is there.
+
+    >>> find("Write to bob@example.org", ["email", "ip"])
+    [Finding(start=9, end=24, kind='email')]
+    """
+    looked_for = [(kind, finder(kind)) for kind in kinds]
+    try:
+        found = [(*one, kind) for kind, places in looked_for for one in places(text)]
+    except Failed as error:
+        raise DataError(f"the scrubber {error} failed; its log says how: correct it") from None
+    return [Finding(start, end, kind) for start, end, _, kind in _apart(text, found)]
 
 
 def scrub_key(secret: bytes, tenant: bytes) -> bytes:

@@ -1,0 +1,25 @@
+"""What should not be in an answer: personal data, hate, and another answer each time.
+
+A `Detector` flags places of a text; `violations` says which answers of a batch are charged for it.
+Flagged texts go to the review list (`steersman.store.file_for_review`), since a detector is a rule
+or a model, and a person has the last word.
+"""
+
+from __future__ import annotations
+
+from steersman.llm.detectors.flags import Detector, Flag, detect_all, violations
+from steersman.llm.detectors.instability import Instability
+from steersman.llm.detectors.national_ids import find_national_ids
+from steersman.llm.detectors.personal import PersonalData
+from steersman.llm.detectors.toxicity import Toxicity
+
+__all__ = [
+    "Detector",
+    "Flag",
+    "Instability",
+    "PersonalData",
+    "Toxicity",
+    "detect_all",
+    "find_national_ids",
+    "violations",
+]

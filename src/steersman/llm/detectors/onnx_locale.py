@@ -1,0 +1,106 @@
+"""An ONNX model of texts without its wish for a locale that a machine may not have.
+
+ONNX Runtime asks the operating system for ``en_US.UTF-8`` wherever a model folds case, and does not
+load the model where that is not installed, as in most containers. Nothing of it matters to a model
+that is given lower case, so the node is told the locale that every system has. A model is a message
+of Protocol Buffers; what is changed is written again, all else copied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_GRAPH, _NODE, _OPERATOR, _ATTRIBUTE, _NAME, _TEXT, _TYPE, _STRING = 7, 1, 4, 5, 1, 4, 20, 3
+_FOLDS_CASE = b"StringNormalizer"
+_LOCALE = b"locale"
+
+
+def in_plain_locale(model: bytes) -> bytes:
+    """Return a model whose nodes that fold case do so in the locale "C".
+
+    Args:
+        model: in ONNX.
+
+    Returns:
+        The model; the same bytes where no node folds case.
+
+    Raises:
+        DataError: these bytes are no model.
+
+    No doctest: ``tests/llm/detectors/test_toxicity.py`` shows it.
+    """
+    try:
+        return _within(model, _GRAPH, lambda graph: _within(graph, _NODE, _plain))
+    except (IndexError, ValueError) as error:
+        raise DataError(f"{len(model)} bytes are no ONNX model: {error}") from None
+
+
+def _plain(node: bytes) -> bytes:
+    fields = list(_fields(node))
+    if (_OPERATOR, _FOLDS_CASE) not in [(number, value) for number, value, _ in fields]:
+        return node
+    told = [
+        whole
+        for number, value, whole in fields
+        if not (number == _ATTRIBUTE and (_NAME, _LOCALE) in [one[:2] for one in _fields(value)])
+    ]
+    locale = _field(_NAME, _LOCALE) + _field(_TEXT, b"C") + _number(_TYPE << 3) + _number(_STRING)
+    return b"".join([*told, _field(_ATTRIBUTE, locale)])
+
+
+def _within(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
+    parts = []
+    for number, value, whole in _fields(message):
+        new = change(value) if number == wanted else value
+        parts.append(whole if new == value else _field(number, new))
+    return b"".join(parts)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield number, value and all bytes of each field; the value of a plain number is its bytes."""
+    place = 0
+    while place < len(message):
+        begin = place
+        key, place = _read(message, place)
+        start = place
+        if key & 7 == 2:
+            length, start = _read(message, place)
+            place = start + length
+        elif key & 7 == 0:
+            _, place = _read(message, place)
+        elif key & 7 in {1, 5}:
+            place += 8 if key & 7 == 1 else 4
+        else:
+            raise ValueError(f"a field of kind {key & 7}")
+        if place > len(message):
+            raise ValueError("a field is longer than what holds it")
+        yield key >> 3, message[start:place], message[begin:place]
+
+
+def _read(message: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[place]
+        value |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return value, place
+        if shift > 63:
+            raise ValueError("a number without end")
+
+
+def _number(value: int) -> bytes:
+    parts = []
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return _number(number << 3 | 2) + _number(len(value)) + value
