@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +163,9 @@ def sweep_command(
 
     recorded, tuned = opened(recording), policy_of(policy_file)
     queries = split_of(recorded, seed, held_out).tuning
-    found = sweep(recorded, tuned, queries, parts_of(baseline), address=ray_address)
+    # Ray tells of lost nodes on the standard output, which is the result's.
+    with redirect_stdout(sys.stderr):
+        found = sweep(recorded, tuned, queries, parts_of(baseline), address=ray_address)
     rows = [
         {**{n: getattr(one, n) for n in _COLUMNS}, "best": str(one.best or "none holds the gates"),
          "quality": " ".join(f"{value:.3f}" for value in one.quality)}

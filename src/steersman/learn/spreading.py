@@ -139,6 +139,9 @@ def _installed() -> bool:
 def cluster(address: str) -> Iterator[Any]:
     """Be connected to a cluster meanwhile; a connection that was there before stays as it is.
 
+    Ray tells of lost nodes on the standard output, which cannot be changed: a command whose result
+    goes there redirects it meanwhile.
+
     Args:
         address: As `spread` takes it.
 
@@ -171,13 +174,11 @@ def _on_cluster(
     with cluster(address) as ray:
         called = ray.remote(num_cpus=1, max_retries=_RETRIES)(_called)
         shared = ray.put(function)
+        # None is cancelled when nobody wants the rest: a driver of Ray 2.60 ends in the middle of
+        # it if the task finishes meanwhile. What was not begun ends with the connection.
         waiting = [called.remote(shared, item, seed, place) for place, item in enumerate(items)]
-        try:
-            for place, one in enumerate(waiting):
-                yield _gotten(ray, one, place)
-        finally:
-            for one in waiting:
-                ray.cancel(one)
+        for place, one in enumerate(waiting):
+            yield _gotten(ray, one, place)
 
 
 def _gotten(ray: Any, reference: Any, place: int) -> Any:

@@ -154,12 +154,13 @@ def _configured(
     from steersman.learn.ppo.rllib_parts import Built, Kept, Learner, Module, Seat  # noqa: PLC0415
 
     steps = sizes.horizon * sizes.episodes
-    left = max(settings.entropy_updates - int(state["updates"]), 1)
-    bonus = settings.entropy * max(1 - int(state["updates"]) / settings.entropy_updates, 0.0)
+    already = int(state["updates"])
+    left = max(settings.entropy_updates - already, 1)
+    bonus = settings.entropy * max(1 - already / settings.entropy_updates, 0.0)
     network = Built(stage.parts, stage.features, settings.hidden, _weights(state))
     return (
         PPOConfig()
-        .environment(Seat, env_config={"kept": Kept(reference), "seed": sizes.seed})
+        .environment(Seat, env_config={"kept": Kept(reference), "seed": (sizes.seed, already)})
         .env_runners(
             num_env_runners=sizes.runners,
             num_envs_per_env_runner=-(-sizes.episodes // sizes.runners),
@@ -199,7 +200,7 @@ def _next(algorithm: Any, before: Arrays, horizon: int) -> tuple[Arrays, Updated
     """Return the state after one more update, in the form of `PPO.state`, and what it did."""
     for _ in range(_IN_VAIN):
         result = algorithm.train()
-        told = result["learners"].get(_MODULE)
+        told = result.get("learners", {}).get(_MODULE)
         if told is not None:
             break
     else:

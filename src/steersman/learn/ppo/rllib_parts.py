@@ -86,9 +86,8 @@ class Seat(gymnasium.Env):
         self.action_space = gymnasium.spaces.Dict(
             {part.name: gymnasium.spaces.Discrete(part.size) for part in self._stage.parts}
         )
-        # An environment that replaces one on a lost node shall not play its episodes again.
-        restarted = int(getattr(config, "recreated_worker", False))
-        self._seed = [config["seed"], getattr(config, "worker_index", 0), restarted]
+        # What is begun again, here or with a checkpoint, shall not play the same episodes again.
+        self._seed = [*config["seed"], getattr(config, "worker_index", 0), int(_restarted())]
         self._begun = 0
 
     def reset(
@@ -109,6 +108,13 @@ class Seat(gymnasium.Env):
 
     def _seen(self, raw: Floats) -> NDArray[np.float32]:
         return np.asarray(self._stage.scale(raw), np.float32)
+
+
+def _restarted() -> bool:
+    """Return whether this runner replaces one that was lost."""
+    context = ray.get_runtime_context() if ray.is_initialized() else None
+    in_actor = context is not None and context.get_actor_id() is not None
+    return bool(in_actor and context.was_current_actor_reconstructed)
 
 
 class Module(TorchRLModule, ValueFunctionAPI):
@@ -140,8 +146,12 @@ class Module(TorchRLModule, ValueFunctionAPI):
         """
         return self._forward(batch)[Columns.EMBEDDINGS] if embeddings is None else embeddings
 
+    def get_state(self, *_: Any, **__: Any) -> dict[str, NDArray[Any]]:
+        """Return weights as they are; RLlib's own way rounds them to float32."""
+        return {n: of.detach().cpu().numpy().copy() for n, of in self.state_dict().items()}
+
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take weights as they are; RLlib's own way rounds them to float32.
+        """Take weights as they are.
 
         Args:
             state: As `get_state` returned it.
