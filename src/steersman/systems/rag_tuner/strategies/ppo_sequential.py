@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _FORMAT = 2
+_FOLLOWED = 8
+"""Moves to what is recommended, at the most."""
 _FITTED_ON = 16
 """Episodes of random moves that the scaling is fitted on."""
 
@@ -120,9 +122,10 @@ class SequentialPolicy:
 class SequentialPpo:
     """A trained policy at work; it learns no further.
 
-    What it recommends is where its likeliest move leads. It is told of each change: of the reward
-    weights (`retune`), after which all that was paid for is told again under the new ones, and of
-    the collection (`begin_anew`), after which it believes nothing.
+    What it recommends is where its likeliest moves lead, one after the other, until they lead
+    nowhere else: each part is moved as if the others stayed, so that one move may miss. It is told
+    of each change: of the reward weights (`retune`), after which all that was paid for is told
+    again under the new ones, and of the collection (`begin_anew`), after which it believes nothing.
 
     Args:
         tuned: Bounds, gates and weights.
@@ -221,7 +224,7 @@ class SequentialPpo:
         self._tuned, self._belief = tuned, self._belief.retold(tuned)
 
     def recommend(self) -> Configuration:
-        """Return where the likeliest move leads, or the last that held if that broke a gate.
+        """Return where the likeliest moves lead, or the last that held if that broke a gate.
 
         Raises:
             InputError: Nothing was told yet, or all that was evaluated breaks a gate.
@@ -230,12 +233,18 @@ class SequentialPpo:
         held = [one for one in known if not self._ledger.breaches(one)]
         if not held:
             raise InputError(nothing_holds(len(known)))
-        to = self._moves.apply(self._running, self._policy.agent.best(self._state()))
+        to = self._running
+        for _ in range(_FOLLOWED):
+            before, to = to, self._moves.apply(to, self._policy.agent.best(self._state(at=to)))
+            if to == before:
+                break
         return held[-1] if to in known and self._ledger.breaches(to) else to
 
-    def _state(self, rng: np.random.Generator | None = None) -> Floats:
+    def _state(
+        self, rng: np.random.Generator | None = None, *, at: Configuration | None = None
+    ) -> Floats:
         situation = Situation(
-            self._observed, self._running, self._tuned, self.age_days, self._belief
+            self._observed, at or self._running, self._tuned, self.age_days, self._belief
         )
         return self._policy.state(situation, rng)
 
@@ -252,20 +261,20 @@ def train_sequential(
 
     Args:
         environments: Alike; an update is learned from one episode of each. One or more.
-        updates: How many, ≥ 1.
+        updates: How many, ≥ 0; with none it is the first guess that training begins with.
         settings: Of PPO.
         seed: Of weights, episodes and draws.
         done: Called after each update with its number, what it did, and the mean reward of a step.
 
     Raises:
-        InputError: No environment, or no update.
+        InputError: No environment, or a negative number of updates.
 
     No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_ppo_sequential.py``
     shows it.
     """
-    if not environments or updates < 1:
+    if not environments or updates < 0:
         message = f"{len(environments)} environments, {updates!r} updates"
-        raise InputError(f"{message}; allowed are 1 or more of each")
+        raise InputError(f"{message}; allowed are 1 or more, and 0 or more")
     first = environments[0]
     scaling = _fitted(first, np.random.default_rng([seed, 0]))
     agent = PPO(first.moves.parts, len(first.features), settings=settings, seed=seed)
