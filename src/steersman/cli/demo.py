@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from steersman.cli.charts import terminal_chart, write_png
+from steersman.cli.demo_evidence import evidence as evidence_command
 from steersman.cli.demo_interrogator import interrogator
 from steersman.cli.demo_rag_tuner import rag_tuner
 from steersman.cli.demo_rollout import ship
@@ -48,6 +49,7 @@ def command() -> None:
 
 command.add_command(interrogator)
 command.add_command(rag_tuner)
+command.add_command(evidence_command)
 
 
 @command.command()

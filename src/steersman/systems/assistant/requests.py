@@ -130,7 +130,7 @@ def _build(rows: dict[str, list[dict[str, Any]]]) -> Catalogue:
     for part in _ASKED:
         truth = {row["id"]: row["ground_truth"][0] for row in rows[_answers(part)]}
         requests += [_request(row, truth[row["id"]], position) for row in rows[_questions(part)]]
-    return Catalogue(tuple(requests), tuple(map(_tool, definitions.values())))
+    return Catalogue(tuple(requests), tuple(map(tool_of, definitions.values())))
 
 
 def _request(row: dict[str, Any], call: dict[str, Any], position: dict[str, int]) -> Request:
@@ -140,7 +140,15 @@ def _request(row: dict[str, Any], call: dict[str, Any], position: dict[str, int]
     return Request(row["id"], "\n".join(said), position[name], answer)
 
 
-def _tool(definition: dict[str, Any]) -> Tool:
+def tool_of(definition: dict[str, Any]) -> Tool:
+    """Return a tool as the engines read it.
+
+    Args:
+        definition: as the source has it: ``name``, ``description``, ``parameters``.
+
+    >>> tool_of({"name": "get_weather", "description": "Tells it.", "parameters": {}}).text
+    'get weather. Tells it.'
+    """
     name = definition["name"]
     parts = [" ".join(words(name)) + ".", definition["description"]]
     parts += _parameter_texts(definition["parameters"])

@@ -13,6 +13,7 @@ from steersman.systems.leadr.baselines import LAMBDAS, Mmr, Oracle, Pointwise, T
 from steersman.systems.leadr.environment import Environment, Limits
 from steersman.systems.leadr.evaluating import Fixed
 from steersman.systems.leadr.experts import GoldExpert
+from steersman.systems.leadr.linear_clone import linear_clone
 from steersman.systems.leadr.selectors import ScoredSelector
 from steersman.systems.leadr.tasks import EvidenceTask
 
@@ -74,6 +75,37 @@ class Cloned:
         return ScoredSelector(self.name, scorer, environment)
 
 
+@dataclass(frozen=True, slots=True)
+class LinearlyCloned:
+    """A clone that is a weighted sum of features, where trees cannot be grown.
+
+    Args:
+        name: in reports.
+        limits: of a selection.
+        seed: of the training.
+
+    No doctest: it trains; ``tests/systems/leadr/test_linear_clone.py`` shows it.
+    """
+
+    name: str
+    limits: Limits = field(default_factory=lambda: Limits(expanding="always", may_stop=False))
+    seed: int = 0
+
+    def fitted(self, pools: Sequence[Pool]) -> Selector:
+        """Return the selector that learned from some questions.
+
+        Args:
+            pools: of the questions it may learn from.
+
+        Raises:
+            InputError: none of them has its gold in reach.
+        """
+        environment = Environment(self.limits)
+        tasks = [EvidenceTask(pool, environment) for pool in pools if pool.question.gold]
+        scorer = linear_clone(tasks, GoldExpert(), seed=self.seed)
+        return ScoredSelector(self.name, scorer, environment)
+
+
 def contenders(
     wanted: str | Sequence[str] = "all", *, limits: Limits | None = None, seed: int = 0
 ) -> tuple[list[Contender], dict[str, str]]:
@@ -125,6 +157,7 @@ def _every(limits: Limits, seed: int) -> tuple[dict[str, Contender], dict[str, s
         Fixed(TopK("dense", plain)),
         *(Fixed(Mmr(weight, plain)) for weight in LAMBDAS),
         Cloned("pointwise", full, seed=seed, pointwise=True),
+        LinearlyCloned("+BC, linear", full, seed=seed),
         Cloned(CLONE, full, seed=seed),
         Cloned(STOPPING, stopping, seed=seed),
     ]

@@ -36,12 +36,13 @@ th:first-child, td:first-child { text-align: left; }
 .gold { font-weight: 600; } .why, .missed { color: #777; font-size: .9rem; }
 @media (prefers-color-scheme: dark) { .better { color: #5bd08a; } .worse { color: #ff8a80; } }
 """
-_KINDS = {
+KINDS = {
     "gained": "Found by selecting, missed by the ranking",
     "lost": "Found by the ranking, missed by selecting",
     "both missed": "Missed by both",
     "both found": "Found by both",
 }
+"""Kind of a case -> how people read it."""
 
 
 def write_page(
@@ -163,7 +164,7 @@ def _case(case: Case) -> str:
     answers = ", ".join(case.answers[:3])
     sides = "".join(map(_side, case.sides))
     return (
-        f'<div class="case"><p><small>{escape(_KINDS.get(case.kind, case.kind))}</small><br>'
+        f'<div class="case"><p><small>{escape(KINDS.get(case.kind, case.kind))}</small><br>'
         f"<strong>{escape(case.question)}</strong><br>right: {escape(answers)}</p>"
         f'<div class="sides">{sides}</div></div>'
     )
