@@ -10,18 +10,20 @@ import pytest
 from steersman.errors import ActionError, InputError, StateError
 from steersman.policies import FactoredTS, Fixed, Rules, build, load_policy, withdraw
 from steersman.policies.part_features import part_features
+from steersman.policies.space import key_of
 from steersman.spec import FactoredTSPolicy, FixedPolicy, Mixed, RulesPolicy
 from steersman.testing import check_policy
 
-PARTS = {
+DECLARED = {
     "k": {"type": "integer", "low": 1, "high": 8, "scale": "log"},
     "rerank": {"type": "boolean"},
     "variant": {"type": "categorical", "values": ["bm25", "dense", "hybrid"]},
     "weight": {"type": "real", "low": 0.0, "high": 1.0, "points": 5},
 }
-SPACE = {"kind": "mixed", "parts": PARTS}
-SMALL = {"kind": "mixed", "parts": {name: PARTS[name] for name in ("rerank", "variant")}}
-MIXED = Mixed.model_validate_json(json.dumps(SPACE))
+MIXED = Mixed.model_validate({"kind": "mixed", "parts": DECLARED})
+PARTS = {name: list(part.grid) for name, part in MIXED.parts.items()}
+SPACE = {"parts": PARTS, "scales": {"k": "log", "weight": "linear"}}
+SMALL = {"parts": {name: PARTS[name] for name in ("rerank", "variant")}}
 
 
 @pytest.mark.parametrize(
@@ -35,17 +37,26 @@ MIXED = Mixed.model_validate_json(json.dumps(SPACE))
     ],
 )
 def test_contract(more):
-    check_policy(FactoredTS(space=SMALL, **more))
+    check_policy(FactoredTS(**SMALL, **more))
+
+
+def test_its_configurations_are_those_that_are_declared():
+    barred = {"barred": [{"variant": "dense", "weight": 0}, {"k": 3}]}
+    for more in ({}, barred):
+        mixed = Mixed.model_validate({"kind": "mixed", "parts": DECLARED, **more})
+        declared = FactoredTSPolicy(algorithm="factored_ts")
+        policy = build(declared, mixed.names, dim=1, floor=0.0, mixed=mixed)
+        assert policy.actions == mixed.names
 
 
 def test_contract_where_some_are_barred():
-    check_policy(FactoredTS(space={**SMALL, "barred": [{"variant": "dense"}]}, floor=0.2))
+    check_policy(FactoredTS(**SMALL, barred=[{"variant": "dense"}], floor=0.2))
 
 
 def test_the_model_is_the_regression_written_out():
     rng = np.random.default_rng(0)
-    policy = FactoredTS(space=SPACE, dim=2, noise_var=0.05)
-    rows, alone = part_features(json.dumps(SPACE, sort_keys=True), pairs=True, prior_var=0.01)
+    policy = FactoredTS(**SPACE, dim=2, noise_var=0.05)
+    rows, alone = part_features(key_of(**SPACE, barred=()), pairs=True, prior_var=0.01)
     design, rewards = [], []
     for _ in range(50):
         x, place = rng.normal(size=2), int(rng.integers(len(policy.actions)))
@@ -64,10 +75,10 @@ def test_the_model_is_the_regression_written_out():
 
 def test_frequencies_are_those_of_the_posterior():
     """Against draws of another generator: four thousand of them."""
-    policy = FactoredTS(space=SMALL, draws=1000, seed=3)
+    policy = FactoredTS(**SMALL, draws=1000, seed=3)
     for place, name in enumerate(policy.actions * 3):
         policy.learn(None, name, 0.3 + 0.05 * (place % 6))
-    rows, _ = part_features(json.dumps(SMALL, sort_keys=True), pairs=True, prior_var=0.01)
+    rows, _ = part_features(key_of(**SMALL, scales={}, barred=()), pairs=True, prior_var=0.01)
     arms = policy._arms
     rng = np.random.default_rng(99)
     drawn = rng.multivariate_normal(arms.theta[0], arms.covariance(0), size=4000)
@@ -77,7 +88,7 @@ def test_frequencies_are_those_of_the_posterior():
 
 def test_it_finds_a_configuration_that_was_never_tried():
     """What is best of each part was seen, never together."""
-    policy = FactoredTS(space=SPACE, noise_var=0.01, floor=0.02)
+    policy = FactoredTS(**SPACE, noise_var=0.01, floor=0.02)
     rng = np.random.default_rng(1)
     tried = set()
     for _ in range(300):
@@ -93,7 +104,7 @@ def test_it_finds_a_configuration_that_was_never_tried():
 
 
 def test_what_a_part_does_may_depend_on_the_context():
-    policy = FactoredTS(space=SMALL, dim=2, noise_var=0.01, prior_var=0.1)
+    policy = FactoredTS(**SMALL, dim=2, noise_var=0.01, prior_var=0.1)
     for x, good in (([1.0, 0.0], "bm25"), ([0.0, 1.0], "dense")):
         for name in policy.actions * 5:
             policy.learn(x, name, float(json.loads(name)["variant"] == good))
@@ -104,7 +115,7 @@ def test_what_a_part_does_may_depend_on_the_context():
 
 
 def test_some_parts_name_all_configurations_that_have_them():
-    policy = FactoredTS(space=SPACE, floor=0.1)
+    policy = FactoredTS(**SPACE, floor=0.1)
     mass = policy.distribution(None, eligible=['{"variant":"bm25","rerank":false}', '{"k":8}'])
     allowed = [
         ("bm25" in name and '"rerank":false' in name) or json.loads(name)["k"] == 8
@@ -138,7 +149,8 @@ def test_names_that_name_no_configuration(name, message):
 
 
 def test_what_is_barred_cannot_be_chosen_nor_named():
-    barred = Mixed.model_validate_json(json.dumps({**SPACE, "barred": [{"variant": "dense"}]}))
+    declared = {"kind": "mixed", "parts": DECLARED, "barred": [{"variant": "dense"}]}
+    barred = Mixed.model_validate(declared)
     declared = FactoredTSPolicy(algorithm="factored_ts")
     policy = build(declared, barred.names, dim=4, floor=0.3, mixed=barred)
     assert not any("dense" in name for name in policy.actions)
@@ -164,7 +176,7 @@ def test_fixed_and_rules_choose_configurations():
 
 @pytest.mark.parametrize(("dim", "forget"), [(None, 1.0), (2, 0.9)])
 def test_what_is_withdrawn_was_never_learned(dim, forget):
-    policy = FactoredTS(space=SMALL, dim=dim, forget=forget)
+    policy = FactoredTS(**SMALL, dim=dim, forget=forget)
     x = None if dim is None else [0.3, -0.4]
     for place, name in enumerate(policy.actions):
         policy.learn(x, name, place / 6, bucket=3)
@@ -177,7 +189,7 @@ def test_what_is_withdrawn_was_never_learned(dim, forget):
 
 
 def test_states_say_the_space_and_not_every_name():
-    policy = FactoredTS(space=SPACE, dim=2, floor=0.1)
+    policy = FactoredTS(**SPACE, dim=2, floor=0.1)
     policy.learn([0.1, 0.2], policy.actions[7], 0.5)
     state = policy.state()
     assert state["meta"].nbytes < 1000
@@ -189,16 +201,20 @@ def test_states_say_the_space_and_not_every_name():
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ('"high":8', '"high":80'),
-        ('"high":8', '"high":10000000'),
-        ('"kind":"mixed"', '"kind":"choice"'),
+        ('"k":[1,2,', '"k":[1,2,9,'),
+        ('"k":[1,2,', '"k":[2,2,'),
+        ('"k":[1,2,3,4,5,6,7,8]', '"k":8'),
+        ('"k":[1,2,3,4,5,6,7,8]', '"k":[[1],[2]]'),
+        ('"scales":{"k":"log"', '"scales":{"k":"lag"'),
+        ('"scales":{"k"', '"scales":{"j"'),
+        ('"barred":[]', '"barred":[{"k":9}]'),
+        ('"barred":[]', '"barred":7'),
         ('"dim":2', '"dim":1000'),
-        ('"points":5', '"points":1'),
         ('"actions":[]', '"actions":["x"]'),
     ],
 )
 def test_states_that_do_not_fit_their_space(before, after):
-    state = FactoredTS(space=SPACE, dim=2).state()
+    state = FactoredTS(**SPACE, dim=2).state()
     text = state["meta"].tobytes().decode()
     assert before in text
     changed = np.frombuffer(text.replace(before, after).encode(), np.uint8)
@@ -207,17 +223,19 @@ def test_states_that_do_not_fit_their_space(before, after):
 
 
 def test_spaces_that_are_too_large():
-    values = [f"v{n}" for n in range(600)]
-    wide = {"kind": "mixed", "parts": {"v": {"type": "categorical", "values": values}}}
     with pytest.raises(InputError, match="600 features; allowed are 512"):
-        FactoredTS(space=wide)
+        FactoredTS(parts={"v": [f"v{n}" for n in range(600)]})
     with pytest.raises(InputError, match="weights; allowed are 2,048"):
-        FactoredTS(space=SPACE, dim=500)
-    with pytest.raises(InputError, match="none of mixed actions"):
-        FactoredTS(space={"kind": "mixed", "parts": {}})
-    with pytest.raises(InputError, match="not the 240 of the space"):
-        FactoredTS(["a"], space=SPACE)
+        FactoredTS(**SPACE, dim=500)
+    with pytest.raises(InputError, match="0 parts with 1 combinations"):
+        FactoredTS(parts={})
+    with pytest.raises(InputError, match="2 parts with 40,000 combinations"):
+        FactoredTS(parts={name: list(range(200)) for name in "ab"})
+    with pytest.raises(InputError, match="everything is barred"):
+        FactoredTS(**SMALL, barred=[{"rerank": False}, {"rerank": True}])
+    with pytest.raises(InputError, match="not the 240 of these parts"):
+        FactoredTS(["a"], **SPACE)
     with pytest.raises(InputError, match="cannot be added"):
-        FactoredTS(space=SPACE).add_action("x")
+        FactoredTS(**SPACE).add_action("x")
     with pytest.raises(InputError, match="cannot be removed"):
-        FactoredTS(space=SPACE).remove_action("x")
+        FactoredTS(**SPACE).remove_action("x")

@@ -35,8 +35,7 @@ LINEAR = {
     "joint_squarecb": lambda: JointSquareCB((), dim=4),
     "joint_lin_ts": lambda: JointLinTS(NAMES, dim=4),
 }
-MIXED = {"kind": "mixed", "parts": {"on": {"type": "boolean"}}}
-BY_PARTS = {"factored_ts": lambda: FactoredTS(space=MIXED)}  # whose features are its own
+BY_PARTS = {"factored_ts": lambda: FactoredTS(parts={"on": [False, True]})}  # its own features
 NOT_LINEAR = {
     "beta_thompson": lambda: BetaThompson(NAMES),
     "fixed": lambda: Fixed(NAMES, "a"),

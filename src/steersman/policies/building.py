@@ -82,7 +82,11 @@ def build(
     if algorithm == "factored_ts":
         if mixed is None:
             raise InputError("factored_ts chooses among mixed actions alone; give them as mixed")
-        declared["space"] = mixed.model_dump(mode="json", exclude_defaults=True)
+        grids = {name: part.grid for name, part in mixed.parts.items()}
+        scales = {name: getattr(part, "scale", "") for name, part in mixed.parts.items()}
+        declared["parts"] = grids
+        declared["scales"] = {name: scale for name, scale in scales.items() if scale}
+        declared["barred"] = mixed.exactly_barred
     if declared.pop("contextual", False) or algorithm in _NEED_DIM:
         declared["dim"] = dim
     return CLASSES[algorithm](actions, floor=floor, **declared)

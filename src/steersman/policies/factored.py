@@ -11,7 +11,8 @@ from steersman.errors import InputError, StateError
 from steersman.policies import inputs
 from steersman.policies.joint import root
 from steersman.policies.linear import LinearPolicy
-from steersman.policies.part_features import part_features, space_of
+from steersman.policies.part_features import part_features
+from steersman.policies.space import key_of, space_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,8 +37,11 @@ class FactoredTS(LinearPolicy):
     the distribution: a mass for every combination, so the propensity is that of the joint action.
 
     Args:
-        actions: () or the names of all configurations of ``space``.
-        space: the mixed actions, as they are declared: ``kind``, ``parts``, ``barred``.
+        actions: () or the names of all configurations.
+        parts: two values or more by name of the part; every combination is a configuration.
+        scales: ``linear`` or ``log`` of those parts whose values are numbers on a scale: values
+            that are near are alike. The others are names, all as unlike.
+        barred: values of some parts; configurations that have all of one entry may not be chosen.
         dim: number of context features that what a part does may depend on; None: it does not.
         prior_var: variance of what one part does beforehand, in [1e-9, 1e9].
         pairs: whether what a part does may depend on every other part.
@@ -49,11 +53,11 @@ class FactoredTS(LinearPolicy):
         seed: of the draws.
 
     Raises:
-        InputError: an argument out of range, actions that are not those of the space, or more than
-            2,048 weights.
+        InputError: an argument out of range, actions that are not the configurations, more than
+            10,000 of these or than 2,048 weights.
 
-    >>> parts = {"k": {"type": "integer", "low": 1, "high": 4}, "rerank": {"type": "boolean"}}
-    >>> policy = FactoredTS(space={"kind": "mixed", "parts": parts}, noise_var=0.01)
+    >>> parts = {"k": [1, 2, 3, 4], "rerank": [False, True]}
+    >>> policy = FactoredTS(parts=parts, scales={"k": "linear"}, noise_var=0.01)
     >>> for name in ('{"k":1,"rerank":true}', '{"k":4,"rerank":false}') * 20:
     ...     policy.learn(None, name, float("true" in name))
     >>> likely = policy.distribution(None, eligible=['{"k":2}'])
@@ -71,7 +75,9 @@ class FactoredTS(LinearPolicy):
         self,
         actions: Sequence[str] = (),
         *,
-        space: Mapping[str, Any],
+        parts: Mapping[str, Sequence[Any]],
+        scales: Mapping[str, str] | None = None,
+        barred: Sequence[Mapping[str, Any]] = (),
         dim: int | None = None,
         prior_var: float = 0.01,
         pairs: bool = True,
@@ -81,7 +87,8 @@ class FactoredTS(LinearPolicy):
         forget: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self.space = json.loads(json.dumps(dict(space), sort_keys=True))
+        key = key_of(parts, scales or {}, barred)
+        self.parts, self.scales, self.barred = json.loads(key)
         self.contextual = dim is not None
         self.context_dim = 1 if dim is None else inputs.whole("dim", dim, 1, 16_384)
         self.prior_var = inputs.parameter("prior_var", prior_var, 1e-9, 1e9)
@@ -89,11 +96,10 @@ class FactoredTS(LinearPolicy):
         self.noise_var = inputs.parameter("noise_var", noise_var, 1e-9, 1e9)
         self.draws = inputs.whole("draws", draws, 1, 1_000)
         self.seed = inputs.whole("seed", seed, 0, 2**63)
-        key = json.dumps(self.space)
         self._rows, self._alone = part_features(key, self.pairs, self.prior_var)
         names = space_of(key).names
         if actions and tuple(actions) != names:
-            raise InputError(f"actions are not the {len(names):,} of the space; leave them out")
+            raise InputError(f"actions are not the {len(names):,} of these parts; leave them out")
         super().__init__(
             names,
             self._weights_wanted(dim),
@@ -191,7 +197,7 @@ class FactoredTS(LinearPolicy):
         super()._withdraw(self._row(x, index), index, reward, weight, bucket)
 
     def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> None:
-        """Refuse: the configurations are those of the space.
+        """Refuse: the configurations are those of the parts.
 
         Args:
             name: whatever it is.
@@ -204,7 +210,7 @@ class FactoredTS(LinearPolicy):
         raise InputError(f"{name!r:.200} cannot be added: declare other parts or values instead")
 
     def remove_action(self, name: str) -> None:
-        """Refuse: the configurations are those of the space.
+        """Refuse: the configurations are those of the parts.
 
         Args:
             name: whatever it is.
@@ -218,12 +224,14 @@ class FactoredTS(LinearPolicy):
 
     def _meta(self) -> dict[str, Any]:
         meta = super()._meta()
-        # The space says them all in a hundredth of the room.
+        # The parts say them all in a hundredth of the room.
         return {**meta, "config": {**meta["config"], "actions": []}}
 
     def _config(self) -> dict[str, Any]:
         return {
-            "space": self.space,
+            "parts": self.parts,
+            "scales": self.scales,
+            "barred": self.barred,
             "dim": self.context_dim if self.contextual else None,
             "prior_var": self.prior_var,
             "pairs": self.pairs,
@@ -235,13 +243,14 @@ class FactoredTS(LinearPolicy):
 
     @classmethod
     def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
-        """Refuse a header whose space is larger than the arrays, before memory is taken."""
+        """Refuse a header whose parts make more than the arrays have, before memory is taken."""
         plays, gram = sums.get("plays", np.zeros(0)), sums.get("gram", np.zeros(0))
         try:
-            fits = plays.shape == (len(space_of(json.dumps(config["space"])).configurations),)
-        except (InputError, KeyError, TypeError, ValueError) as error:
-            raise StateError(f"the state has no space of mixed actions: {error!r:.200}") from error
+            key = key_of(config["parts"], config["scales"], config["barred"])
+            fits = plays.shape == (len(space_of(key).names),)
+        except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(f"the state has no parts of mixed actions: {error!r:.200}") from error
         dim = config.get("dim")
         small = dim is None or (isinstance(dim, int) and gram.size >= dim * (dim + 1) // 2)
         if not fits or not small:
-            raise StateError("the state's 'plays' or 'gram' do not fit the space that it names")
+            raise StateError("the state's 'plays' or 'gram' do not fit the parts that it names")

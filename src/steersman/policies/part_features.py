@@ -9,18 +9,17 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import combinations
 from math import log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.policies.space import space_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from steersman.spec import Mixed, Part
 
     Floats = NDArray[np.float64]
 
@@ -53,7 +52,7 @@ def part_features(key: str, pairs: bool, prior_var: float) -> PartFeatures:  # n
     likely. A pair of parts has the products of their columns.
 
     Args:
-        key: JSON of a `Mixed`, whose ``configurations`` are the rows.
+        key: of a space, whose configurations are the rows; see `space.key_of`.
         pairs: whether there are columns of pairs.
         prior_var: variance of what one part does, > 0.
 
@@ -61,24 +60,22 @@ def part_features(key: str, pairs: bool, prior_var: float) -> PartFeatures:  # n
         Arrays that are shared: they must not be written to.
 
     Raises:
-        InputError: no such actions, or too many features.
+        InputError: no such space, or too many features.
 
-    >>> key = '{"kind": "mixed", "parts": {"on": {"type": "boolean"}}}'
-    >>> part_features(key, True, 0.01).rows.tolist()
+    >>> part_features('[{"on": [false, true]}, {}, []]', True, 0.01).rows.tolist()
     [[0.5, 0.1], [0.5, -0.1]]
 
     Source:
         A truncated analysis-of-variance decomposition: Durrande, Ginsbourger, Roustant, Carraro
         (2013), "ANOVA kernels and RKHS of zero mean functions", section 2; contrasts of Helmert.
     """
-    actions = space_of(key)
-    _check_size([_count(part) for part in actions.parts.values()], pairs=pairs)
-    columns = [
-        _columns(actions.parts[name])[_places(actions, place)]
-        for place, name in enumerate(actions.order)
-    ]
+    space = space_of(key)
+    kinds = list(zip(space.grids, space.scales, strict=True))
+    _check_size([_count(*kind) for kind in kinds], pairs=pairs)
+    places = np.array(space.places, np.intp)
+    columns = [_columns(*kind)[places[:, part]] for part, kind in enumerate(kinds)]
     scale = np.sqrt(prior_var)
-    level = np.full((len(actions.configurations), 1), scale * np.sqrt(_LEVEL))
+    level = np.full((len(places), 1), scale * np.sqrt(_LEVEL))
     blocks = [level, *(scale * block for block in columns)]
     if pairs:
         blocks += [
@@ -88,28 +85,6 @@ def part_features(key: str, pairs: bool, prior_var: float) -> PartFeatures:  # n
     rows = np.ascontiguousarray(np.concatenate(blocks, axis=1))
     rows.flags.writeable = False
     return PartFeatures(rows, sum(block.shape[1] for block in columns))
-
-
-@lru_cache(maxsize=32)
-def space_of(key: str) -> Mixed:
-    """Return mixed actions.
-
-    Args:
-        key: their JSON.
-
-    Raises:
-        InputError: it is none.
-
-    >>> space_of('{"kind": "mixed", "parts": {"on": {"type": "boolean"}}}').names
-    ('{"on":false}', '{"on":true}')
-    """
-    from steersman.spec import Mixed  # noqa: PLC0415 (its validator is needed here alone)
-
-    try:
-        return Mixed.model_validate_json(key)
-    except ValueError as error:
-        message = f"the space is none of mixed actions: {' '.join(str(error).split()):.300}"
-        raise InputError(message) from None
 
 
 def _check_size(counts: Sequence[int], *, pairs: bool) -> None:
@@ -122,22 +97,14 @@ def _check_size(counts: Sequence[int], *, pairs: bool) -> None:
         )
 
 
-def _places(actions: Mixed, part: int) -> NDArray[np.intp]:
-    """Return the place in its grid of one part's value, for every configuration."""
-    grid = actions.parts[actions.order[part]].grid
-    place = {value: number for number, value in enumerate(grid)}
-    return np.array([place[values[part]] for values in actions.configurations], np.intp)
-
-
-def _count(part: Part) -> int:
+def _count(grid: Sequence[Any], scale: str) -> int:
     """Return how many columns a part has."""
-    return part.count - 1 if getattr(part, "scale", None) is None else min(_WAVES, part.count - 1)
+    return min(_WAVES, len(grid) - 1) if scale else len(grid) - 1
 
 
-def _columns(part: Part) -> Floats:
+def _columns(grid: Sequence[Any], scale: str) -> Floats:
     """Return (values, columns) with rows of length 1, in the mean over the values."""
-    scale = getattr(part, "scale", None)
-    found = _contrasts(part.count) if scale is None else _waves(part, scale)
+    found = _waves(grid, scale) if scale else _contrasts(len(grid))
     length: float = (found**2).sum(axis=1).mean()
     return np.asarray(found / np.sqrt(length))
 
@@ -153,9 +120,8 @@ def _contrasts(count: int) -> Floats:
     return found
 
 
-def _waves(part: Part, scale: str) -> Floats:
-    grid = [float(value) for value in part.grid]
-    scaled = np.array([log(value) for value in grid] if scale == "log" else grid)
+def _waves(grid: Sequence[Any], scale: str) -> Floats:
+    scaled = np.array([log(value) if scale == "log" else float(value) for value in grid])
     share = (scaled - scaled[0]) / (scaled[-1] - scaled[0])
-    counts = np.arange(1, _count(part) + 1)
+    counts = np.arange(1, _count(grid, scale) + 1)
     return np.asarray(np.cos(np.pi * share[:, None] * counts) / counts)

@@ -92,7 +92,7 @@ class Mixed(Declared):
     def configurations(self) -> tuple[tuple[Value, ...], ...]:
         """The values of every combination that may be chosen, in `order`."""
         grids = [self.parts[name].grid for name in self.order]
-        barred = [[one.get(name) for name in self.order] for one in map(self._exact, self.barred)]
+        barred = [[one.get(name) for name in self.order] for one in self.exactly_barred]
         return tuple(
             values
             for values in product(*grids)
@@ -100,6 +100,11 @@ class Mixed(Declared):
                 all(b is None or b == v for b, v in zip(one, values, strict=True)) for one in barred
             )
         )
+
+    @cached_property
+    def exactly_barred(self) -> tuple[dict[str, Value], ...]:
+        """What is barred, with values as they are in the grids."""
+        return tuple(self._exact(one) for one in self.barred)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -320,7 +320,7 @@ def check_merge(policy: ChoicePolicy, log: _Log) -> None:
 
 def check_actions_change(policy: ChoicePolicy, log: _Log) -> None:
     """A new action gets its forced share and its prior; removed again, all is as before."""
-    if not policy.actions or hasattr(policy, "space"):  # which says once what there is
+    if not policy.actions or hasattr(policy, "parts"):  # which says once what there is
         return
     log.teach(policy)
     before = log.distributions(policy)

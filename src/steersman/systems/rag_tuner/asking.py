@@ -113,6 +113,7 @@ class Asking:
                 return Searched(Told((0.0, 0.0), late_ms, cost, failed=True, why=why), ())
             if not found.degraded:
                 break
+        assert found is not None  # noqa: S101 (there is one try or more)
         return Searched(
             judged_by_passages(found, question.gains, configuration.k),
             tuple(hit.passage.text for hit in found.hits),

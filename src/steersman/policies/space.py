@@ -1,0 +1,155 @@
+"""The configurations of a mixed action, from plain values: what may be chosen, and its names."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from itertools import pairwise, product
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MOST_CONFIGURATIONS = 10_000
+_MOST_PARTS = 32
+_SCALES = ("linear", "log")
+
+
+class Space(NamedTuple):
+    """Everything that may be chosen.
+
+    Attributes:
+        order: names of the parts, in the order of the alphabet.
+        grids: the values of each part.
+        scales: ``linear`` or ``log`` of numbers on a scale, "" of named values.
+        places: of every configuration, the place of each part's value in its grid.
+        names: of the configurations: the JSON of their parts.
+
+    No doctest: a value; `space_of` makes it.
+    """
+
+    order: tuple[str, ...]
+    grids: tuple[tuple[Any, ...], ...]
+    scales: tuple[str, ...]
+    places: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...]
+
+
+def key_of(
+    parts: Mapping[str, Sequence[Any]],
+    scales: Mapping[str, str],
+    barred: Sequence[Mapping[str, Any]],
+) -> str:
+    """Return what `space_of` reads.
+
+    Args:
+        parts: values by name of the part.
+        scales: of those parts that are numbers.
+        barred: values of some parts, each barring all configurations that have them.
+
+    Raises:
+        InputError: values that JSON cannot write.
+
+    >>> key_of({"k": [1, 2]}, {}, [])
+    '[{"k": [1, 2]}, {}, []]'
+    """
+    try:
+        own = {name: list(values) for name, values in parts.items()}
+        plain = [own, dict(scales), [dict(one) for one in barred]]
+        return json.dumps(plain, sort_keys=True, allow_nan=False)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"parts, scales and barred must be plain values: {error}") from None
+
+
+@lru_cache(maxsize=32)
+def space_of(key: str) -> Space:
+    """Return the space that a key describes; it may come from outside, and is checked.
+
+    Args:
+        key: as `key_of` wrote it.
+
+    Raises:
+        InputError: no part, values that are few, alike or of no use, too many combinations, or
+            something barred that is not there.
+
+    >>> space_of(key_of({"k": [1, 2], "on": [False, True]}, {}, [{"k": 1, "on": True}])).names
+    ('{"k":1,"on":false}', '{"k":2,"on":false}', '{"k":2,"on":true}')
+    """
+    parts, scales, barred = json.loads(key)
+    order = tuple(sorted(parts))
+    grids = tuple(_grid(name, parts[name]) for name in order)
+    count = prod(map(len, grids))
+    if not 1 <= len(order) <= _MOST_PARTS or count > MOST_CONFIGURATIONS:
+        raise InputError(
+            f"{len(order)} parts with {count:,} combinations; allowed are 1 to {_MOST_PARTS} with "
+            f"{MOST_CONFIGURATIONS:,} or fewer: give fewer values"
+        )
+    unknown = sorted(set(scales) - set(order))
+    if unknown:
+        raise InputError(f"scales name {unknown[0]!r:.80}; allowed are {', '.join(order)}")
+    on_scale = tuple(
+        _scale(name, scales.get(name, ""), grid) for name, grid in zip(order, grids, strict=True)
+    )
+    bars = [_bar(one, order, grids) for one in barred]
+    every = product(*(range(len(grid)) for grid in grids))
+    places = tuple(
+        one
+        for one in every
+        if not any(all(b is None or b == p for b, p in zip(bar, one, strict=True)) for bar in bars)
+    )
+    if not places:
+        raise InputError("everything is barred; leave one configuration or more")
+    names = tuple(
+        _name({part: grid[p] for part, grid, p in zip(order, grids, one, strict=True)})
+        for one in places
+    )
+    return Space(order, grids, on_scale, places, names)
+
+
+def _name(values: Mapping[str, Any]) -> str:
+    """Return a configuration's name, as `steersman.spec.configuration_name` writes it."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _grid(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    if not isinstance(values, list) or not 2 <= len(values) <= MOST_CONFIGURATIONS:
+        raise InputError(f"{name!r:.80} has {values!r:.80}; allowed are 2 values or more")
+    if not all(isinstance(value, str | bool | int | float) for value in values):
+        raise InputError(f"{name!r:.80} has {values!r:.80}; allowed are texts, numbers, booleans")
+    if len({json.dumps(value) for value in values}) < len(values):
+        raise InputError(f"{name!r:.80} has a value twice; each may stand once")
+    return tuple(values)
+
+
+def _scale(name: str, scale: str, grid: Sequence[Any]) -> str:
+    if not scale:
+        return ""
+    numbers = all(isinstance(value, int | float) and isfinite(value) for value in grid)
+    rising = numbers and all(a < b for a, b in pairwise(grid))
+    if scale not in _SCALES or not rising or (scale == "log" and grid[0] <= 0):
+        raise InputError(
+            f"{name!r:.80} is on the scale {scale!r:.80} with values {list(grid)!r:.80}; allowed "
+            "are linear and log, of ascending numbers, for log above 0"
+        )
+    return scale
+
+
+def _bar(
+    values: Mapping[str, Any], order: Sequence[str], grids: Sequence[Sequence[Any]]
+) -> tuple[int | None, ...]:
+    """Return the place of each part's barred value; None where any value is meant."""
+    unknown = sorted(set(values) - set(order))
+    if unknown or not values:
+        raise InputError(f"barred has {dict(values)!r:.200}; allowed are the parts {list(order)}")
+    found: list[int | None] = []
+    for name, grid in zip(order, grids, strict=True):
+        texts = [json.dumps(value) for value in grid]
+        wanted = json.dumps(values[name]) if name in values else None
+        if wanted is not None and wanted not in texts:
+            message = f"barred has {name} = {wanted:.80}; allowed are {', '.join(texts)[:200]}"
+            raise InputError(message)
+        found.append(None if wanted is None else texts.index(wanted))
+    return tuple(found)
