@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,10 +20,13 @@ class HashedWords:
 
     def encode(self, texts):
         self.asked.extend(texts)
-        rows = [sum(self._direction(word) for word in [*words(text), "·"]) for text in texts]
+        rows = [sum(_direction(word, self.size) for word in [*words(text), "·"]) for text in texts]
         found = np.array(rows, np.float64).reshape(len(texts), self.size)
         return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
-    def _direction(self, word):
-        seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
-        return np.random.default_rng(seed).standard_normal(self.size)
+
+@lru_cache(maxsize=100_000)
+def _direction(word, size):
+    """Making a generator for every word would take a hundred times as long as adding it."""
+    seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+    return np.random.default_rng(seed).standard_normal(size)
