@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from steersman.retrieval.search_settings import SearchSettings
     from steersman.retrieval.searcher import Searcher
     from steersman.retrieval.served_embedder import ServedEmbedder
+    from steersman.retrieval.support import EntailmentSupport, gold_recall, sentences_of
     from steersman.retrieval.vectors import ExactIndex, VectorIndex
     from steersman.retrieval.wheels import PinnedWheel, state_directory
 
@@ -57,6 +58,7 @@ __all__ = [
     "Embedders",
     "EmbeddingWorkers",
     "Entailment",
+    "EntailmentSupport",
     "ExactIndex",
     "Expanding",
     "Found",
@@ -87,6 +89,7 @@ __all__ = [
     "check_embedder_name",
     "convex",
     "find_place",
+    "gold_recall",
     "link_entities",
     "link_passages",
     "link_titles",
@@ -98,6 +101,7 @@ __all__ = [
     "recall_at",
     "reciprocal_rank",
     "rrf",
+    "sentences_of",
     "state_directory",
     "usual_workers",
     "words",
@@ -129,6 +133,7 @@ _HOMES = {
     "search_settings": "SearchSettings",
     "searcher": "Searcher",
     "served_embedder": "ServedEmbedder",
+    "support": "EntailmentSupport gold_recall sentences_of",
     "vectors": "ExactIndex VectorIndex",
     "wheels": "PinnedWheel state_directory",
 }
