@@ -1,0 +1,142 @@
+"""What is told of an evaluation: a page, a log, cases; nothing wanted is left out silently."""
+
+import importlib.util
+import json
+import math
+
+import pytest
+
+from steersman.errors import DataError
+from steersman.systems.leadr.ablations import Ablated, Reranked, ablations
+from steersman.systems.leadr.baselines import Oracle, TopK
+from steersman.systems.leadr.case_studies import case_studies
+from steersman.systems.leadr.contenders import BASELINE, CLONE, LinearlyCloned
+from steersman.systems.leadr.environment import Environment, Limits
+from steersman.systems.leadr.evaluating import Fixed, evaluate
+from steersman.systems.leadr.form_trial import compare_forms, tabulate
+from steersman.systems.leadr.page import write_page
+from steersman.systems.leadr.report import facts, figures, set_report
+from steersman.systems.leadr.run_log import log_to_mlflow, write_log
+from tests.systems.leadr.bands import bands
+
+FULL = Limits(picks=2, expanding="always", may_stop=False)
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    return bands(history=True)
+
+
+@pytest.fixture(scope="module")
+def evaluation(prepared):
+    rules = Environment(FULL)
+    taking_part = [
+        Fixed(TopK("fused", rules)), LinearlyCloned("clone", FULL), Fixed(Oracle(rules)),
+    ]  # fmt: skip
+    absent = {"+BC+RAFT": "it was not trained <yet>"}
+    return evaluate("bands", prepared.pools, taking_part, folds=3, absent=absent)
+
+
+@pytest.fixture(scope="module")
+def report(prepared, evaluation):
+    table = tabulate(
+        prepared.questions, prepared.collection, prepared.forms, groups=prepared.groups
+    )
+    forms = compare_forms(table, folds=2, orders=1)
+    tried = [Ablated("candidates", "K 20", evaluation.mean("oracle", "all_gold")),
+             Ablated("training", "+BC+RAFT", None, why="absent")]  # fmt: skip
+    return set_report(evaluation, left_out=7, ablated=tried, forms=forms, shown="oracle")
+
+
+def test_the_page_holds_everything_and_needs_nothing_else(tmp_path, report):
+    file = tmp_path / "pages" / "report.html"
+    write_page(file, [report], {"sets": "bands, coral"}, missing=["coral: not there"])
+    page = file.read_text(encoding="utf-8")
+    for part in ("top-k, fused", "oracle", "coral: not there", "Missing", "Query forms: recall@5",
+                 "+BC+RAFT did not take part:", "it was not trained &lt;yet&gt;", "not tried",
+                 "7 passages of the collection were not searched", "recall@2",
+                 "How many bridges", "Ablations"):  # fmt: skip
+        assert part in page, part
+    for outside in ("http://", "https://", "<script", "src=", "@import"):
+        assert outside not in page
+
+
+def test_the_log_holds_every_selection_and_figure(tmp_path, evaluation, report):
+    file = tmp_path / "logs" / "run.jsonl"
+    write_log(file, {"seed": 0}, [evaluation], figures([report]))
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    kinds = [line["kind"] for line in lines]
+    assert kinds[0] == "config"
+    assert kinds.count("selection") == 3 * 6
+    assert kinds.count("absent") == 1
+    chosen = [one for one in lines if one["kind"] == "selection" and one["policy"] == "clone"]
+    for one in chosen:
+        assert len(one["picked"]) == len(one["steps"]) == 2
+        assert math.prod(step["p"] for step in one["steps"]) == one["propensity"] == 1.0
+        assert one["measures"]["all_gold"] in {0.0, 1.0}
+    known = {one["name"]: one["value"] for one in lines if one["kind"] == "figure"}
+    assert known["bands/oracle/all_gold"] == 1.0
+    assert known[f"bands/oracle less {BASELINE}/all_gold"] == pytest.approx(
+        1.0 - known[f"bands/{BASELINE}/all_gold"]
+    )
+    assert facts([report])["absent"]["bands"] == dict(evaluation.absent)
+
+
+def test_a_clone_learns_to_follow_the_link(evaluation):
+    assert evaluation.mean("clone", "all_gold").value > evaluation.mean(BASELINE, "all_gold").value
+
+
+def test_cases_say_what_was_picked_why_and_what_was_missed(evaluation):
+    found = case_studies(evaluation, BASELINE, "oracle", each=1)
+    gained = next(one for one in found if one.kind == "gained")
+    ranked, selected = gained.sides
+    assert (ranked.policy, selected.policy) == (BASELINE, "oracle")
+    assert len(ranked.missed) >= 1
+    assert not selected.missed
+    assert [one.gold for one in selected.picked] == [True, True]
+    assert ranked.picked[0].why.startswith("fused ")
+
+
+def test_what_cannot_be_written_is_told(tmp_path, report, evaluation):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(DataError, match="cannot be written"):
+        write_page(tmp_path / "taken" / "x.html", [report], {}, missing=())
+    with pytest.raises(DataError, match="cannot be written"):
+        write_log(tmp_path / "taken" / "x.jsonl", {}, [evaluation], {})
+
+
+class Backwards:
+    """A reranker that likes short texts."""
+
+    def scores(self, query, texts):
+        return [-float(len(text)) for text in texts]
+
+
+def test_a_reranker_orders_the_leading_candidates_alone(prepared):
+    rules = Environment(Limits(picks=2, may_stop=False))
+    chosen = Reranked("short", Backwards(), rules, depth=3)
+    pool = prepared.pools[0]
+    picked = chosen.select(pool, rng=None).picked
+    leading = sorted(pool.candidates[:3], key=lambda one: len(f"{one.title}\n{one.text}"))
+    assert list(picked) == [one.id for one in leading[:2]]
+
+
+def test_ablations_tell_what_could_not_be_tried(prepared, evaluation):
+    pytest.importorskip("lightgbm", reason="the extra evidence")
+    found = ablations(
+        evaluation, prepared.collection, prepared.questions, limits=FULL, folds=3,
+        rerankers={"short": Backwards()},
+    )  # fmt: skip
+    by = {(one.part, one.variant): one for one in found}
+    assert by[("candidates", f"K 20, {BASELINE}")].ahead.value == 0.0
+    assert by[("training", "+BC+RAFT")].why == "it was not trained <yet>"
+    assert CLONE in by[("expanding", "never")].why
+    assert by[("λ of MMR", "λ 0.2")].why == "it did not take part"
+    assert by[("reranker of the baseline", "short")].figure.count == 6
+
+
+def test_mlflow_is_told_or_said_to_be_missing(tmp_path, report):
+    told = figures([report])
+    if importlib.util.find_spec("mlflow") is None:
+        with pytest.raises(DataError, match=r"steersman\[mlflow\]"):
+            log_to_mlflow(f"sqlite:///{tmp_path}/runs.db", {"seed": 0}, told, [])
