@@ -22,6 +22,7 @@ _COMMANDS = {
     "decide": "Ask the service for one decision.",
     "demo": "Run a shipped system from nothing to its report.",
     "doctor": "Check this machine, the store and the service, and say what to do.",
+    "evidence": "Select passages one after the other; measure, train and use who selects.",
     "events": "Tell the service what came of its decisions.",
     "key": "Make, list, rotate and revoke API keys.",
     "learn": "Run the learner; relearn or verify what was learned.",
