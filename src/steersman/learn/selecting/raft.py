@@ -5,8 +5,8 @@ back for each, and nothing else: no gold passage is looked at. The best one of a
 and the policy is trained to be likelier to do what was done there.
 
 What came back is for a whole selection, and most of its steps had no part in it. `credit_actions`
-says which had: it explains the rewards of a question's selections by what each picked. A question
-whose selections all came out alike says nothing, and nothing is learned from it.
+says which had: it compares the selections of a question that took an action with those that did
+not. A question whose selections all came out alike says nothing, and nothing is learned from it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Sampler = Callable[..., list[Walk]]
+    Credits = dict[str, dict[str, float]]
     Logged = dict[str, list[tuple[frozenset[str], float]]]
 
 _log = logging.getLogger(__name__)
@@ -274,7 +275,7 @@ class _State:
     before: float
     best_reward: float
     rounds: list[Round]
-    logged: Logged
+    credited: Credits
     since: int
     stopped: Stopped | None = None
 
@@ -282,11 +283,8 @@ class _State:
         found: dict[str, NDArray[np.generic]] = {}
         for name, scorer in (("now", self.now), ("best", self.best)):
             found |= {f"{name}/{key}": array for key, array in scorer_state(scorer).items()}
-        told = {
-            name: [[sorted(actions), reward] for actions, reward in of_one]
-            for name, of_one in self.logged.items()
-        }
-        found["logged"] = np.frombuffer(json.dumps(told).encode(), np.uint8).copy()
+        told = json.dumps(self.credited, sort_keys=True)
+        found["credited"] = np.frombuffer(told.encode(), np.uint8).copy()
         found["rounds"] = np.array([[r.reward, r.best, r.kept, r.held_out] for r in self.rounds])
         found["numbers"] = np.array([self.before, self.best_reward, self.since])
         found["stopped"] = np.frombuffer((self.stopped or "-").encode(), np.uint8).copy()
@@ -326,10 +324,7 @@ class _Run:
             scorer_from_state(parts["best"]),
             before, best_reward,
             [Round(a, b, int(c), d) for a, b, c, d in arrays["rounds"].tolist()],
-            {
-                name: [(frozenset(actions), reward) for actions, reward in of_one]
-                for name, of_one in json.loads(arrays["logged"].tobytes()).items()
-            },
+            json.loads(arrays["credited"].tobytes()),
             int(since),
             None if stopped == "-" else stopped,  # type: ignore[arg-type]
         )  # fmt: skip
@@ -340,9 +335,9 @@ class _Run:
         rewards = np.array([one.reward for one in log])
         if not np.isfinite(rewards).all():
             return self._ended(state, "not finite")
-        logged = _with(state.logged, log)
+        credited = _credited(state.credited, log)
         best, kept = keep(log)
-        examples = self._examples(kept, logged, state.now, number)
+        examples = self._examples(kept, log, credited, state.now, number)
         if not examples:
             return self._ended(state, "nothing to learn")
         try:
@@ -352,7 +347,7 @@ class _Run:
             _log.warning("training stopped in round %d: %s; the last good is kept", number, wrong)
             return self._ended(state, "not finite")
         done = Round(float(rewards.mean()), best, len(examples), reward)
-        return self._after(state, now, done, logged)
+        return self._after(state, now, done, credited)
 
     def _log(self, now: Scorer, number: int) -> Sequence[Walk]:
         if number == 0 and self.told is not None:
@@ -361,15 +356,24 @@ class _Run:
         return self.sample(self.learned, now, self.how.rule, each=self.how.each, seed=seed)
 
     def _examples(
-        self, kept: Mapping[str, Walk], logged: Logged, now: Scorer, number: int
+        self,
+        kept: Mapping[str, Walk],
+        log: Sequence[Walk],
+        credited: Credits,
+        now: Scorer,
+        number: int,
     ) -> list[Examples]:
         if self.how.credit == "selection":
-            return [part for name, one in kept.items() for part in _above(one, logged[name])]
+            means = {
+                name: np.mean([reward for _, reward in of_one])
+                for name, of_one in _by_task(log).items()
+            }
+            return [part for name, one in kept.items() for part in _above(one, float(means[name]))]
         found: list[Examples] = []
         for task in self.learned:
             right = {
                 action: credit
-                for action, credit in credit_actions(logged[task.id]).items()
+                for action, credit in credited.get(task.id, {}).items()
                 if credit >= self.how.least
             }
             expert = _Credited(right)
@@ -378,7 +382,7 @@ class _Run:
                 found += visit(task, expert, scorer, self.how.others, rng=rng)
         return found
 
-    def _after(self, state: _State, now: Scorer, done: Round, logged: Logged) -> _State:
+    def _after(self, state: _State, now: Scorer, done: Round, credited: Credits) -> _State:
         better = done.held_out > state.best_reward
         after = _State(
             now=now,
@@ -386,7 +390,7 @@ class _Run:
             before=state.before,
             best_reward=max(done.held_out, state.best_reward),
             rounds=[*state.rounds, done],
-            logged=logged,
+            credited=credited,
             since=0 if better else state.since + 1,
         )
         if done.held_out < state.best_reward - self.how.regression:
@@ -429,20 +433,22 @@ def keep(log: Sequence[Walk]) -> tuple[float, dict[str, Walk]]:
 
 
 def credit_actions(
-    of_one: Sequence[tuple[frozenset[str], float]], *, ridge: float = 1.0
+    of_one: Sequence[tuple[frozenset[str], float]], *, doubt: float = 4.0
 ) -> dict[str, float]:
-    """Return how much of the reward of one question's selections each action explains.
+    """Return the total effect of each action on the reward of one question's selections.
 
-    The rewards are explained by a constant and what each action adds where it was taken, by ridge
-    regression: what merely went along with an action that mattered gets little, what is missing
-    from selections that came out as well gets less. Only actions of the best selections get any.
+    The mean reward of the selections that took the action, less that of those that did not, times
+    n/(n + doubt) for the n that took it. Selections are drawn by chance, so on average nothing but
+    the action differs between the two. The effect is the total one: a passage without an answer
+    that leads to the one with it has its part in what came of that. (Explaining rewards by all
+    actions together would give everything to the last of them, which alone "has" the answer.)
 
-    Assumes that actions add up, which they need not: where either of two would have done, they
-    share the credit.
+    Assumes that every selection was drawn by one and the same policy. Across policies, or where an
+    action is tried by the better half of them alone, differences are not effects.
 
     Args:
         of_one: the actions of each selection, and its reward.
-        ridge: λ, > 0; an action that few selections took gets less.
+        doubt: ≥ 0; selections' worth of doubt in an effect that few selections show.
 
     Returns:
         Action -> credit, for those with a positive one; none where all rewards are alike.
@@ -453,26 +459,24 @@ def credit_actions(
     ...     (frozenset("b"), 0.0),
     ...     (frozenset("c"), 0.0),
     ... ]
-    >>> {name: round(credit, 2) for name, credit in credit_actions(log, ridge=0.1).items()}
-    {'a': 0.91}
+    >>> credit_actions(log, doubt=0.0)
+    {'a': 1.0}
 
-    Source: ridge regression: Hoerl & Kennard (1970), in its dual form.
+    Source: the difference of means in a randomised experiment, Neyman (1923); that controlling for
+    what lies between hides an effect: Pearl, Causality (2009), section 4.5.
     """
     rewards = np.array([reward for _, reward in of_one])
     if not len(rewards) or np.ptp(rewards) < 1e-12:
         return {}
     names = sorted(set().union(*(actions for actions, _ in of_one)))
     taken = np.array([[name in actions for name in names] for actions, _ in of_one], np.float64)
-    centred = taken - taken.mean(axis=0)
-    dual = np.linalg.solve(
-        centred @ centred.T + ridge * np.eye(len(rewards)), rewards - rewards.mean()
-    )
-    adds = centred.T @ dual
-    in_best = taken[rewards >= rewards.max() - 1e-12].any(axis=0)
+    having = taken.sum(axis=0)
+    lacking = len(rewards) - having
+    with_it = taken.T @ rewards / having
+    without = (1.0 - taken).T @ rewards / np.maximum(lacking, 1.0)
+    effect = np.where(lacking > 0, with_it - without, 0.0) * having / (having + doubt)
     return {
-        name: float(add)
-        for name, add, best in zip(names, adds, in_best, strict=True)
-        if best and add > 1e-9
+        name: float(one) for name, one in zip(names, effect.tolist(), strict=True) if one > 1e-9
     }
 
 
@@ -493,17 +497,30 @@ class _Credited:
         return np.array([min(self.right.get(name, 0.0), 1.0) for name in options.names])
 
 
-def _with(logged: Logged, log: Sequence[Walk]) -> Logged:
-    found = {name: list(of_one) for name, of_one in logged.items()}
+def _credited(before: Credits, log: Sequence[Walk]) -> Credits:
+    """Return the credits after one more log: of what was tried again, the later ones hold.
+
+    Each log is looked at by itself, since the selections of another policy are no fair comparison.
+    """
+    found = {name: dict(of_one) for name, of_one in before.items()}
+    for name, of_one in _by_task(log).items():
+        tried = set().union(*(actions for actions, _ in of_one))
+        kept = {action: one for action, one in found.get(name, {}).items() if action not in tried}
+        found[name] = kept | credit_actions(of_one)
+    return found
+
+
+def _by_task(log: Sequence[Walk]) -> Logged:
+    found: Logged = {}
     for one in log:
         actions = frozenset(taken.step.action for taken in one.taken)
         found.setdefault(one.task, []).append((actions, one.reward))
     return found
 
 
-def _above(one: Walk, of_one: Sequence[tuple[frozenset[str], float]]) -> list[Examples]:
+def _above(one: Walk, mean: float) -> list[Examples]:
     """Return all steps of a kept selection, by how far it was above the mean."""
-    weight = one.reward - float(np.mean([reward for _, reward in of_one]))
+    weight = one.reward - mean
     steps = []
     for taken in one.taken if weight > 1e-12 else ():
         targets = np.zeros(len(taken.rows))

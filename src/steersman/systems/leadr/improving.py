@@ -1,0 +1,149 @@
+"""Bettering a selector from feedback alone: what was logged for whole selections, no gold.
+
+What comes back is whether an answer stands in the selected passages, and how much of what was asked
+they speak of. Of five passages picked by a good policy the answer is nearly always there, or nearly
+never, and says little; so what is logged first are short selections that explore. Which passages
+made the difference shows in them. The second term is known without anybody's help; it explains what
+chance has left open, and speaks for the passage that a question names, which need not hold the
+answer to be needed for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.learn.selecting import RaftSettings, walks
+from steersman.learn.selecting import raft as raft_rounds
+from steersman.policies import NetworkScorer, StepRule
+from steersman.systems.leadr.features import FEATURES
+from steersman.systems.leadr.reward import RewardTerms, completeness, containment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steersman.learn.selecting import Trained, Tuner, Walk
+    from steersman.policies import Scorer
+    from steersman.systems.leadr.tasks import EvidenceTask
+
+    Sampler = Callable[..., list[Walk]]
+
+EXPLORING = StepRule(leading=8, temperature=1.0, floor=0.1)
+"""How feedback is drawn first. Few lead, so that what only a link leads to is reached by way of
+what names it, and both earn credit: on hotpotqa half of all gold passages did with twenty that
+lead, two thirds with eight."""
+EACH = 96
+"""Selections that are logged of each question."""
+REWARD = RewardTerms(finals=((0.7, containment), (0.3, completeness)))
+"""What a logged selection is worth; no term looks at gold."""
+LEAST = 0.15
+"""Credit from which on a passage counts."""
+PICKS = 2
+"""Passages of a logged selection: with five, 55 % of hotpotqa's questions always came out right."""
+
+
+def exploring() -> NetworkScorer:
+    """Return the policy that logs feedback first: fused scores, and more for what is named.
+
+    >>> exploring().columns == len(FEATURES)
+    True
+    """
+    weights = np.zeros(len(FEATURES))
+    weights[FEATURES.index("fused")] = 3.0
+    weights[FEATURES.index("named_by_selected")] = 4.0
+    return NetworkScorer.linear(weights)
+
+
+def feedback(
+    tasks: Sequence[EvidenceTask],
+    *,
+    picks: int = PICKS,
+    each: int = EACH,
+    terms: RewardTerms = REWARD,
+    seed: int = 0,
+    sample: Sampler = walks,
+) -> list[Walk]:
+    """Return logged selections with their propensities and what came back for each.
+
+    Args:
+        tasks: questions; their own limits but for the number of picks.
+        picks: passages of a selection, 1 to 8.
+        each: selections of each question, ≥ 1.
+        terms: what a selection is worth.
+        seed: of the draws.
+        sample: draws selections as `steersman.learn.selecting.walks` does.
+
+    No doctest: it needs pools; ``tests/systems/leadr/test_improving.py`` shows it.
+    """
+    short = [
+        replace(
+            task,
+            terms=terms,
+            environment=replace(
+                task.environment,
+                limits=replace(task.environment.limits, picks=picks, may_stop=False),
+            ),
+        )
+        for task in tasks
+    ]
+    return sample(short, exploring(), EXPLORING, each=each, seed=seed)
+
+
+def improved(
+    tasks: Sequence[EvidenceTask],
+    start: Scorer,
+    *,
+    log: Sequence[Walk] | None = None,
+    rounds: int = 1,
+    tune: Tuner | None = None,
+    seed: int = 0,
+) -> Trained:
+    """Return what RAFT makes of a policy from a log of short selections.
+
+    Args:
+        tasks: questions to learn from.
+        start: the policy to better.
+        log: what was logged; None: it is drawn now.
+        rounds: of RAFT; those after the first draw selections of their own.
+        tune: what learns; trees on top of `start` unless told otherwise.
+        seed: of all draws.
+
+    No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
+    """
+    told = feedback(tasks, seed=seed) if log is None else log
+    how = RaftSettings(rounds=rounds, each=16, least=LEAST)
+    return raft_rounds(tasks, start, how, tune=tune, seed=seed, log=told)
+
+
+def raft(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
+    """Return a scorer bettered by RAFT.
+
+    Args:
+        tasks: questions to learn from; their gold is not looked at.
+        scorer: the clone to begin with.
+        seed: of all draws.
+
+    No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
+    """
+    return improved(tasks, scorer, seed=seed).scorer
+
+
+def raft_then_ppo(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
+    """Return a scorer bettered by RAFT and then by PPO, which stays near what RAFT found.
+
+    Args:
+        tasks: questions to learn from; their gold is not looked at.
+        scorer: the clone to begin with.
+        seed: of all draws.
+
+    Raises:
+        DataError: the extra ``rl`` is not installed.
+
+    No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
+    """
+    from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
+
+    how = PpoSettings(rounds=4, each=8, rule=StepRule(10, 1.0, 0.05))
+    return ppo(tasks, raft(tasks, scorer, seed), how, seed=seed).scorer

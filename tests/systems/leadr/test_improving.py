@@ -1,0 +1,92 @@
+"""Feedback is logged with exact propensities, looks at no gold, and betters a selector."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from steersman.learn.selecting import TreeSettings, TreesOnTop, credit_actions
+from steersman.policies import NetworkScorer
+from steersman.systems.leadr import Collection, Environment, Limits, Question
+from steersman.systems.leadr.features import FEATURES
+from steersman.systems.leadr.improving import feedback, improved
+from steersman.systems.leadr.reward import RewardTerms
+from steersman.systems.leadr.selectors import ScoredSelector
+from steersman.systems.leadr.tasks import EvidenceTask
+
+pytest.importorskip("lightgbm", reason="needs the extra evidence")
+
+NAMES = ["Abel", "Bruno", "Carla", "Doris", "Edgar", "Fiona", "Gerda", "Hanna", "Ivana", "Jakob"]
+RULES = Environment(Limits(picks=2, may_stop=False, expanding="always"))
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    """Every question asks about a work; its page names the maker; the maker's has the answer."""
+    rows = []
+    for number, name in enumerate(NAMES):
+        rows += [
+            (f"work{number}", f"Work {name}", f"The painting Work {name} is by {name} Stone."),
+            (f"maker{number}", f"{name} Stone", f"Born in town{number}, lived long."),
+            (f"noise{number}", f"Notes {number}", f"The painting of a work, work of {name}."),
+            (f"more{number}", f"More {number}", f"Born painting work: {name}, a name."),
+        ]
+    collection = Collection.of_texts(rows)
+    found = []
+    for number, name in enumerate(NAMES):
+        question = Question(
+            f"q{number}", f"Where was the maker of Work {name} born?",
+            answers=(f"town{number}",), gold=(f"work{number}", f"maker{number}"),
+        )  # fmt: skip
+        found.append(EvidenceTask(collection.pool(question, size=8), RULES))
+    return found
+
+
+def test_logged_selections_have_their_propensities_and_rewards(tasks):
+    log = feedback(tasks[:3], picks=2, each=5)
+    assert len(log) == 15
+    for one in log:
+        assert one.propensity == pytest.approx(np.prod([t.step.p for t in one.taken]))
+        assert len(one.taken) <= 2
+        assert 0.0 <= one.reward <= 1.0
+
+
+def test_no_gold_is_looked_at(tasks):
+    """Without gold, and with wrong gold, the same is logged and learned."""
+    blind = [
+        replace(task, pool=replace(task.pool, question=replace(task.pool.question, gold=("x",))))
+        for task in tasks
+    ]
+    one, other = feedback(tasks, each=8), feedback(blind, each=8)
+    assert [a.reward for a in one] == [b.reward for b in other]
+    assert [a.propensity for a in one] == [b.propensity for b in other]
+
+
+def test_what_leads_to_the_answer_earns_credit(tasks):
+    log = feedback(tasks, each=60, terms=RewardTerms())
+    of_one = [
+        (frozenset(t.step.action for t in one.taken), one.reward) for one in log
+        if one.task == "q0"
+    ]  # fmt: skip
+    found = credit_actions(of_one)
+    assert set(sorted(found, key=found.get)[-2:]) == {"work0", "maker0"}
+
+
+def test_a_selector_gets_better_by_feedback_alone(tasks):
+    weights = np.zeros(len(FEATURES))
+    weights[FEATURES.index("fused")] = 1.0
+    start = NetworkScorer.linear(weights)
+    log = feedback(tasks, each=40, terms=RewardTerms())
+    tune = TreesOnTop(TreeSettings(trees=30, learning_rate=0.3, least=3, ridge=1.0))
+    found = improved(tasks, start, log=log, tune=tune)
+
+    def all_gold(scorer):
+        picked = [
+            ScoredSelector("s", scorer, RULES).select(t.pool, rng=np.random.default_rng(0)).picked
+            for t in tasks
+        ]
+        return np.mean(
+            [set(t.pool.question.gold) <= set(p) for t, p in zip(tasks, picked, strict=True)]
+        )
+
+    assert all_gold(found.scorer) > all_gold(start) + 0.3
