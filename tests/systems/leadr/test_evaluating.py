@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from steersman.errors import BackendUnavailableError, InputError
+from steersman.errors import BackendUnavailableError, DataError, InputError
 from steersman.llm import Judge, Retry
 from steersman.systems.leadr.answering import Answerer
 from steersman.systems.leadr.baselines import Oracle, TopK
@@ -18,22 +18,44 @@ from tests.systems.leadr.bands import bands
 FULL = Environment(Limits(picks=3, expanding="always", may_stop=False))
 
 
+class Fold:
+    """A selector that tells what it was asked, and draws."""
+
+    name = "remembering"
+
+    def __init__(self):
+        self.asked = set()
+
+    def select(self, pool, *, rng):
+        self.asked.add(pool.question.id)
+        return Selection((pool.candidates[0].id,), propensity=float(rng.random()))
+
+
 class Remembering:
     """A contender that tells which questions it was trained on and measured on."""
 
     name = "remembering"
 
     def __init__(self):
-        self.known, self.asked = [], []
+        self.known, self.folds = [], []
 
     def fitted(self, pools):
         self.known.append({pool.question.id for pool in pools})
-        self.asked.append(set())
-        return self
+        self.folds.append(Fold())
+        return self.folds[-1]
 
-    def select(self, pool, *, rng):
-        self.asked[-1].add(pool.question.id)
-        return Selection((pool.candidates[0].id,), propensity=float(rng.random()))
+    @property
+    def asked(self):
+        return [fold.asked for fold in self.folds]
+
+
+class Lacking:
+    """A contender whose extra is not installed."""
+
+    name = "lacking"
+
+    def fitted(self, pools):
+        raise DataError("torch is not installed")
 
 
 class Echo:
@@ -92,6 +114,15 @@ def test_draws_do_not_depend_on_who_else_takes_part(prepared):
     ]
     again = evaluate("bands", prepared.pools, [Remembering()], folds=3, seed=5)
     assert alone.rows["remembering"][0].selection != again.rows["remembering"][0].selection
+
+
+def test_who_cannot_be_trained_is_told_and_the_others_are_measured(prepared):
+    best = Fixed(Oracle(FULL))
+    found = evaluate("bands", prepared.pools, [Lacking(), best], folds=3, absent={"x": "gone"})
+    assert dict(found.absent) == {"x": "gone", "lacking": "torch is not installed"}
+    assert list(found.rows) == ["oracle"]
+    with pytest.raises(DataError, match="lacking: torch is not installed"):
+        evaluate("bands", prepared.pools, [Lacking()], folds=3)
 
 
 def test_answers_are_scored_and_those_that_failed_are_told(prepared):

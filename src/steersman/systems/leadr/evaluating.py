@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from steersman.errors import InputError
+from steersman.errors import DataError, InputError
 from steersman.policies.sequence import EXPAND
 from steersman.retrieval import all_gold_at, ndcg_at, recall_at
 from steersman.systems.leadr import answers, measures
@@ -203,9 +203,11 @@ def evaluate(
         clock: seconds.
 
     Returns:
-        One row for each policy and question.
+        One row for each policy and question; whoever needs an extra that is not installed is among
+        the absent, with that reason.
 
     Raises:
+        DataError: nobody could take part.
         InputError: too few questions or groups, folds out of range, or two contenders of one name.
 
     No doctest: it needs pools; ``tests/systems/leadr/test_evaluating.py`` shows it.
@@ -216,24 +218,22 @@ def evaluate(
     kept = dict(groups or {})
     of = [kept.get(pool.question.id, pool.question.id) for pool in pools]
     fold_of = folds_of(of, folds, seed)
-    rows: dict[str, list[Row | None]] = {one: [None] * len(pools) for one in names}
+    left_out = dict(absent or {})
+    rows = {}
+    trial = _Trial(pools, of, fold_of, seed, answerer, judge, done, clock)
     for contender in contenders:
-        for fold in range(folds):
-            known = [pool for pool, own in zip(pools, fold_of, strict=True) if own != fold]
-            selector = contender.fitted(known)
-            for place in np.flatnonzero(fold_of == fold):
-                pool = pools[place]
-                rng = np.random.default_rng([seed, 17, place])
-                start = clock()
-                selection = selector.select(pool, rng=rng)
-                took_ms = 1e3 * (clock() - start)
-                rows[contender.name][place] = _row(
-                    contender.name, pool, selection, took_ms, of[place], fold, answerer, judge
-                )
-                if done is not None:
-                    done(1)
-    whole = {one: tuple(row for row in found if row is not None) for one, found in rows.items()}
-    return Evaluation(name, tuple(pools), whole, dict(absent or {}), seed)
+        try:
+            fitted = [
+                contender.fitted([pools[place] for place in np.flatnonzero(fold_of != fold)])
+                for fold in range(folds)
+            ]
+        except DataError as missing:  # an extra that it needs is not installed
+            left_out[contender.name] = str(missing)
+            continue
+        rows[contender.name] = trial.rows(contender.name, fitted)
+    if not rows:
+        raise DataError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
+    return Evaluation(name, tuple(pools), rows, left_out, seed)
 
 
 def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
@@ -258,25 +258,41 @@ def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
     return np.asarray(order % folds, np.intp)[place]
 
 
-def _row(
-    policy: str,
-    pool: Pool,
-    selection: Selection,
-    took_ms: float,
-    group: str,
-    fold: int,
-    answerer: Answerer | None,
-    judge: Measure | None,
-) -> Row:
-    picked = tuple(_candidate(pool, one) for one in selection.picked)
-    values = _selected(pool, selection, picked) | {"latency_ms": took_ms}
-    answered = None
-    if answerer is not None:
-        answered = answerer(pool.question.text, picked)
-        values |= _answered(pool, answered, judge)
-    return Row(
-        policy, pool.question.id, group, fold, selection, values, picked=picked, answered=answered
-    )
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    pools: Sequence[Pool]
+    groups: Sequence[str]
+    folds: NDArray[np.intp]
+    seed: int
+    answerer: Answerer | None
+    judge: Measure | None
+    done: Callable[[int], None] | None
+    clock: Timer
+
+    def rows(self, policy: str, fitted: Sequence[Selector]) -> tuple[Row, ...]:
+        """Return what each question's own fold of a policy makes of it."""
+        found = []
+        for place, fold in enumerate(self.folds.tolist()):
+            found.append(self._row(policy, place, fold, fitted[fold]))
+            if self.done is not None:
+                self.done(1)
+        return tuple(found)
+
+    def _row(self, policy: str, place: int, fold: int, selector: Selector) -> Row:
+        pool, rng = self.pools[place], np.random.default_rng([self.seed, 17, place])
+        start = self.clock()
+        selection = selector.select(pool, rng=rng)
+        took_ms = 1e3 * (self.clock() - start)
+        picked = tuple(_candidate(pool, one) for one in selection.picked)
+        values = _selected(pool, selection, picked) | {"latency_ms": took_ms}
+        answered = None
+        if self.answerer is not None:
+            answered = self.answerer(pool.question.text, picked)
+            values |= _answered(pool, answered, self.judge)
+        return Row(
+            policy, pool.question.id, self.groups[place], fold, selection, values,
+            picked=picked, answered=answered,
+        )  # fmt: skip
 
 
 def _candidate(pool: Pool, name: str) -> Candidate:
