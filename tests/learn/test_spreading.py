@@ -1,16 +1,17 @@
 """One function over many items, here: in order, with draws of their own, however many processes.
 
-On a cluster: ``tests/faults/test_ray.py``.
+On a cluster: ``tests/deploy/test_ray.py``.
 """
 
 import logging
 import os
+import socket
 import sys
 
 import numpy as np
 import pytest
 
-from steersman.errors import InputError
+from steersman.errors import ClusterError, InputError
 from steersman.learn import spread
 
 
@@ -64,7 +65,18 @@ def test_without_ray_it_says_so_and_works_here(monkeypatch, caplog):
     assert "pip install 'steersman[ray]'" in said
 
 
-@pytest.mark.parametrize("wrong", [{"processes": 0}, {"seed": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"processes": 0}, {"seed": -1}, {"address": "nonsense"}, {"address": "here:80/x"}]
+)
 def test_numbers_out_of_range_are_refused_at_once(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         spread(drawn, [1], **wrong)
+
+
+def test_a_cluster_that_is_not_there_is_said_soon():
+    pytest.importorskip("ray", reason="`tools/install ray` installs it")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ClusterError, match="ray start --head"):
+            list(spread(abs, [1], address=address))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import socket
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_ADDRESS = re.compile(r"auto|(ray://)?[^/]+:\d{1,5}")
+_ANSWERS_S = 5.0
 _RETRIES = 5
 """A node may be lost so often under one item; what kills every process it runs in must end."""
 
@@ -74,7 +78,7 @@ def spread(
         Results as they come, in the order of the items. What is not taken is not waited for.
 
     Raises:
-        InputError: A seed or a number of processes out of its range.
+        InputError: A seed, a number of processes or an address that cannot be.
         ClusterError: The cluster does not answer, is of other versions, or lost an item too often.
 
     >>> list(spread(abs, [-2, 3]))
@@ -83,6 +87,8 @@ def spread(
     if processes < 1 or (seed is not None and seed < 0):
         message = f"processes is {processes!r}, seed is {seed!r}"
         raise InputError(f"{message}; allowed is 1 or more, and 0 or more")
+    if address is not None and not _ADDRESS.fullmatch(address):
+        raise InputError(f"address is {address!r}; allowed is auto, or HOST:PORT of a cluster")
     if address is not None and _installed():
         return _on_cluster(function, items, seed, address)
     return _here(function, items, seed, processes)
@@ -157,8 +163,9 @@ def cluster(address: str) -> Iterator[Any]:
         yield ray
         return
     try:
+        _knock(address)
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
         message = f"no Ray cluster can be used at {address!r}: {error}; start one with `ray start "
         message += "--head`, or leave --ray out and work on this machine alone"
         raise ClusterError(message) from error
@@ -166,6 +173,13 @@ def cluster(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Ray itself takes minutes to say that nobody is there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port != "auto":
+        socket.create_connection((host, int(port)), _ANSWERS_S).close()
 
 
 def _on_cluster(
