@@ -1,0 +1,72 @@
+"""The sequential policy, trained by RLlib on a Ray cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.learn.ppo import Settings, Stage, train_rllib
+from steersman.systems.rag_tuner.strategies.ppo_sequential import SequentialPolicy, _fitted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from steersman.learn.ppo import Updated
+    from steersman.systems.rag_tuner.environment import TuningEnvironment
+
+
+def train_on_ray(
+    environment: TuningEnvironment,
+    *,
+    address: str,
+    updates: int = 150,
+    episodes: int = 24,
+    runners: int = 2,
+    settings: Settings | None = None,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    done: Callable[[Updated], None] | None = None,
+) -> SequentialPolicy:
+    """Return a policy that was trained as `train_sequential` does, with episodes played anywhere.
+
+    The same simulator, what is seen of it, moves, network and defaults; a lost node takes the
+    episodes with it that it was playing, and nothing else.
+
+    Args:
+        environment: The simulator; each runner has its own.
+        address: Of the cluster: ``auto`` on one of its nodes, or ``HOST:PORT``.
+        updates: In all, ≥ 1.
+        episodes: Of each update, at least as many as runners.
+        runners: That play, one processor each, ≥ 1.
+        settings: Of PPO.
+        seed: Of weights, scaling and episodes.
+        checkpoint: Written after each update, and gone on from if it is there.
+        done: Told of each update.
+
+    Returns:
+        A policy like any other: saved, loaded and deployed in the same way.
+
+    Raises:
+        InputError: A number out of its range.
+        DataError: The extra `ray` is missing, or the checkpoint is of another training.
+        ClusterError: The cluster does not answer, or no runner is left.
+
+    No doctest: it needs a cluster; ``tests/deploy/test_ray.py`` shows it.
+    """
+    scaling = _fitted(environment, np.random.default_rng([seed, 0]))
+    stage = Stage(environment, scaling.apply, environment.moves.parts, len(environment.features))
+    agent = train_rllib(
+        stage,
+        updates=updates,
+        horizon=environment.horizon,
+        settings=settings or Settings(),
+        address=address,
+        episodes=episodes,
+        runners=runners,
+        seed=seed,
+        checkpoint=checkpoint,
+        done=done,
+    )
+    return SequentialPolicy(agent, environment.features, scaling, environment.window)
