@@ -112,3 +112,32 @@ def test_what_is_no_recording(tmp_path):
     assert "steersman tune record" in run("run", tmp_path / "none.npz", status=1)
     assert "Usage" in run("run", status=2)
     run("run", tmp_path / "none.npz", "--evaluations", 0, status=2)
+
+
+def test_a_run_is_drawn_from_its_folder(recording, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "run"
+    baseline = ("--baseline", "variant=bm25,k=32,rerank=on")
+    run("run", recording, "--out", out, "--strategy", "random", "--evaluations", 4, *baseline)
+    told = json.loads(run("report", out, recording, "--json"))
+    verdict = json.loads((out / "verdict.json").read_text(encoding="utf-8"))
+    assert (told["verdict"], told["says"]) == (verdict["state"], verdict["says"])
+    assert told["candidate"] == verdict["candidate"]
+    page = (out / "report" / "report.html").read_text(encoding="utf-8")
+    assert verdict["says"].split(",")[0] in page
+    for heading in ("Evaluations", "Other weights", "What each part is good for"):
+        assert heading in page
+    for name in ("frontier", "episodes", "shares", "latencies"):
+        assert (out / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_is_not_drawn_on_another_recording_nor_before_it_was_judged(recording, tmp_path):
+    out, other = tmp_path / "run", tmp_path / "other.npz"
+    world(queries=120, seed=3).save(other)
+    baseline = ("--baseline", "variant=bm25,k=32,rerank=on")
+    run("run", recording, "--out", out, "--strategy", "random", "--evaluations", 2, *baseline)
+    assert "was not tuned on this recording" in run("report", out, other, status=1)
+    (out / "verdict.json").unlink()
+    assert "was not judged" in run("report", out, recording, status=1)
+    assert "was not judged" in run("export", out, "--home", tmp_path / "home", status=1)
+    assert "name the folder of a run" in run("report", tmp_path / "none", recording, status=1)

@@ -174,6 +174,61 @@ def sweep_command(
     show_rows(rows, _COLUMNS, as_json=as_json, none="no weights were tried")
 
 
+@command.command("report")
+@click.argument("run", type=_folder)
+@recording_argument
+@click.option("--out", type=_folder, default=None, help="Of the report.  [default: RUN/report]")
+@json_option
+def report_command(run: Path, recording: Path, out: Path | None, *, as_json: bool) -> None:
+    """Draw what became of RUN, a folder of `tune run`, on its RECORDING: a page and pictures.
+
+    Nothing is tuned and no verdict is made: the page says what was judged when the run ended.
+    Needs the extra `demo`.
+    """
+    from steersman.cli.tune_reporting import reported  # noqa: PLC0415 (slow)
+
+    show(reported(run, opened(recording), out or run / "report"), as_json=as_json)
+
+
+@command.command("export")
+@click.argument("run", type=_folder)
+@click.option(
+    "--to",
+    "tracking_uri",
+    default=None,
+    metavar="URI",
+    envvar="MLFLOW_TRACKING_URI",
+    show_envvar=True,
+    help="Of an MLflow store.  [default: an SQLite file below --home]",
+)
+@click.option("--experiment", default="rl_autotuner", show_default=True)
+@click.option("--commit", default=None, help="Of the code that ran.  [default: git's, if it knows]")
+@click.option(
+    "--keep-days",
+    type=click.IntRange(0),
+    default=90,
+    show_default=True,
+    help="Exported runs older than this are marked as deleted; 0: never.",
+)
+@click.option(
+    "--home",
+    type=_folder,
+    default=None,
+    envvar="STEERSMAN_HOME",
+    show_envvar=True,
+    help="Directory of the local store.  [default: ~/.steersman]",
+)
+@json_option
+def export_command(run: Path, home: Path | None, *, as_json: bool, **asked: Any) -> None:
+    """Write RUN, a folder of `tune run` that was judged, to MLflow; again changes nothing.
+
+    Needs the extra `mlflow`.
+    """
+    from steersman.cli.tune_reporting import exported  # noqa: PLC0415 (slow)
+
+    show(exported(run, home, **asked), as_json=as_json)
+
+
 def _tell(verdict: Verdict, out: Path, *, as_json: bool) -> None:
     show(
         {

@@ -12,6 +12,7 @@ from steersman.systems.rag_tuner.comparing import Compared, compare
 from steersman.systems.rag_tuner.configuration import Configuration, Space
 from steersman.systems.rag_tuner.evaluating import LiveEvaluator, Measured
 from steersman.systems.rag_tuner.frontier import Place, places
+from steersman.systems.rag_tuner.grounding import Answered, Grounding, grounding, write_answers
 from steersman.systems.rag_tuner.holdout import Holdout
 from steersman.systems.rag_tuner.hygiene import check_leakage, cleaned, repeated
 from steersman.systems.rag_tuner.limits import Limits
@@ -22,6 +23,7 @@ from steersman.systems.rag_tuner.manifest import (
     load_manifest,
     write_manifest,
 )
+from steersman.systems.rag_tuner.mlflow_export import Exported, export_run
 from steersman.systems.rag_tuner.policy_config import Tuned, load_policy_config
 from steersman.systems.rag_tuner.recorded import Recorded, load_recorded
 from steersman.systems.rag_tuner.recording import record
@@ -42,12 +44,15 @@ from steersman.systems.rag_tuner.tuning import Evaluated, Evaluator, retell, tun
 from steersman.systems.rag_tuner.verdict import Verdict, judge
 
 __all__ = [
+    "Answered",
     "Answers",
     "Batch",
     "Compared",
     "Configuration",
     "Evaluated",
     "Evaluator",
+    "Exported",
+    "Grounding",
     "Holdout",
     "Limits",
     "LiveEvaluator",
@@ -76,6 +81,8 @@ __all__ = [
     "describe",
     "eligible",
     "enough",
+    "export_run",
+    "grounding",
     "judge",
     "load_manifest",
     "load_policy_config",
@@ -91,5 +98,6 @@ __all__ = [
     "sweep",
     "temporal",
     "tune",
+    "write_answers",
     "write_manifest",
 ]

@@ -141,13 +141,29 @@ class RunFolder:
         Raises:
             DataError: The verdict that is there cannot be read.
         """
+        if not (self.folder / "verdict.json").exists():
+            return None
+        return int(self.verdict()["evaluations"])
+
+    def verdict(self) -> dict[str, Any]:
+        """Return what the held-out queries said, as it was written.
+
+        Raises:
+            DataError: They were not asked yet, or what they said cannot be read.
+        """
         file = self.folder / "verdict.json"
         if not file.exists():
-            return None
+            message = f"{self.folder} was not judged; `steersman tune run` with the same options "
+            raise DataError(message + "goes on with it to its end")
         try:
-            return int(json.loads(file.read_text(encoding="utf-8"))["evaluations"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            for name in ("candidate", "baseline"):
+                Configuration.of(found[name])
+            int(found["evaluations"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{file}: {error!r}; begin another run") from None
+        else:
+            return found
 
     def finish(self, verdict: Verdict | None) -> None:
         """Write the summary of all evaluations, and the verdict.

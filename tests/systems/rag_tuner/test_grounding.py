@@ -1,0 +1,99 @@
+"""Answers with and without retrieval are held against the same evidence."""
+
+import json
+
+import pytest
+
+from steersman.errors import BackendUnavailableError, InputError
+from steersman.retrieval import JudgedCollection, Question, Searcher, SearchSettings
+from steersman.retrieval.documents import Document, Lineage, Passage
+from steersman.systems.rag_tuner import grounding, write_answers
+
+FACTS = {
+    "copper": "Copper melts at 1085 degrees.",
+    "iron": "Iron melts at 1538 degrees.",
+    "tin": "Tin melts at 232 degrees.",
+}
+
+
+class Reader:
+    """Stands for a model: it says the first passage, and without one what it makes up."""
+
+    name = "reader"
+
+    def __init__(self, fails=()):
+        self.fails = fails
+
+    def complete(self, prompt, *, max_tokens, timeout_s):
+        question = prompt.rpartition("Question: ")[2]
+        if question in self.fails:
+            raise BackendUnavailableError("no answer within 120 s")
+        lines = [line[2:] for line in prompt.splitlines() if line.startswith("- ")]
+        return f" {lines[0].partition(chr(10))[0]} " if lines else "It melts at 100 degrees."
+
+
+class Verbatim:
+    """Stands for the entailment model: what stands in a text is borne out."""
+
+    name = "verbatim"
+
+    def share(self, statements, texts):
+        return sum(any(one in text for text in texts) for one in statements) / len(statements)
+
+
+def _passage(name, text):
+    said = Document(name, text)
+    return Passage(name, 0, text, lineage=Lineage(said.sha256, 0, len(text), chunker="whole"))
+
+
+@pytest.fixture
+def collection():
+    passages = tuple(_passage(*one) for one in FACTS.items())
+    questions = tuple(
+        Question(id=f"q-{name}", text=f"When does {name} melt?", gains={name: 1.0})
+        for name in FACTS
+    )
+    return JudgedCollection("metals", passages, questions)
+
+
+def asked(collection, **changes):
+    searcher = Searcher(collection.passages)
+    settings = SearchSettings("bm25", k=1)
+    return grounding(
+        changes.pop("backend", Reader()), searcher, collection, settings, Verbatim(), **changes
+    )
+
+
+def test_retrieval_grounds_what_a_model_makes_up_without(collection, tmp_path):
+    counted = []
+    found = asked(collection, done=counted.append)
+    assert [one.support for one in found.given] == [1.0, 1.0, 1.0]
+    assert [one.support for one in found.alone] == [0.0, 0.0, 0.0]
+    assert (found.gain, found.pairs, counted) == (1.0, 3, [1, 1, 1])
+    assert found.given[0].contexts == ("copper",)
+    assert found.given[0].answer == "Copper melts at 1085 degrees."
+    assert str(found).endswith("on 3 of 3 questions; retrieval grounds the answers.")
+    write_answers(tmp_path / "run", collection, found.given, found.alone)
+    lines = (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()
+    assert len(lines) == 6
+    assert json.loads(lines[0])["answer"] == "Copper melts at 1085 degrees."
+    contexts = (tmp_path / "run" / "contexts.jsonl").read_text().splitlines()
+    assert [json.loads(one)["id"] for one in contexts] == list(FACTS)
+
+
+def test_an_answer_that_failed_is_undefined_and_no_zero(collection):
+    found = asked(collection, backend=Reader(fails=["When does iron melt?"]))
+    assert (found.pairs, found.given[1].support) == (2, None)
+    assert "no answer within" in found.given[1].reason
+    assert "on 2 of 3 questions" in str(found)
+
+
+def test_a_backend_that_never_answers_gives_no_number(collection):
+    texts = [one.text for one in collection.questions]
+    with pytest.raises(InputError, match=r"0 questions could be judged both ways \(no answer"):
+        asked(collection, backend=Reader(fails=texts))
+
+
+def test_an_unknown_prompt_is_refused(collection):
+    with pytest.raises(InputError, match="prompt is 'fancy'; known are none, plain"):
+        asked(collection, prompt="fancy")
