@@ -313,7 +313,7 @@ def _descend(
             loss = -(right[places] * logs).sum(dim=1).mean() / how.accumulate
             if not torch.isfinite(loss):
                 raise FloatingPointError(
-                    f"the loss of update {update} is {float(loss)}; lower the learning rate"
+                    f"the loss of update {update} is {loss.item()}; lower the learning rate"
                 )
             loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), how.max_norm)

@@ -296,7 +296,7 @@ class _Run:
         loss = 0.5 * missed.mean() - gained.mean()
         loss = loss + how.kl_clone * away.mean() - how.entropy * spread.mean()
         if not torch.isfinite(loss):
-            raise FloatingPointError(f"the loss is {float(loss)}; lower the learning rate")
+            raise FloatingPointError(f"the loss is {loss.item()}; lower the learning rate")
         self.optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, how.max_norm)

@@ -26,7 +26,7 @@ from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.task import stream, walks
 from steersman.learn.selecting.trees import TreeSettings, grow
 from steersman.policies.network_scorer import SummedScorer, scorer_from_state, scorer_state
-from steersman.policies.sequence import StepRule
+from steersman.policies.sequence import EXPAND, STOP, StepRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -114,9 +114,11 @@ class RaftSettings:
         rule: how they are drawn; it must explore.
         credit: ``action``: what was kept counts by the credit of each action; ``selection``: by
             how far the selection was above the mean, all its steps alike, as published.
-        least: credit, of 1 for all of the reward, from which on an action counts, in (0, 1).
-        others: of `CloneSettings`, for ``action``: actions that earned their credit are right in
-            whatever state one gets to, and are learned by visiting states.
+        least: share of the largest credit of its question from which on a candidate counts, in
+            (0, 1).
+        others: of `CloneSettings`, for ``action``: candidates that earned their credit are right in
+            whatever state one gets to, and are learned by visiting states. When to stop and to
+            expand is learned where the best selections did.
         held_out: share of the questions by whose feedback rounds are judged, in (0, .5].
         patience: rounds without a better one before it stops early, ≥ 1.
         regression: fall of the held-out reward below the best at which the best is gone back to,
@@ -363,19 +365,20 @@ class _Run:
         now: Scorer,
         number: int,
     ) -> list[Examples]:
+        means = {
+            name: float(np.mean([reward for _, reward in of_one]))
+            for name, of_one in _by_task(log).items()
+        }
         if self.how.credit == "selection":
-            means = {
-                name: np.mean([reward for _, reward in of_one])
-                for name, of_one in _by_task(log).items()
-            }
-            return [part for name, one in kept.items() for part in _above(one, float(means[name]))]
-        found: list[Examples] = []
+            return [part for name, one in kept.items() for part in _above(one, means[name])]
+        found = [
+            part for name, one in kept.items()
+            for part in _above(one, means[name], only=(STOP, EXPAND))
+        ]  # fmt: skip
         for task in self.learned:
-            right = {
-                action: credit
-                for action, credit in credited.get(task.id, {}).items()
-                if credit >= self.how.least
-            }
+            earned = credited.get(task.id, {})
+            enough = self.how.least * max(earned.values(), default=0.0)
+            right = {action: credit for action, credit in earned.items() if credit >= enough}
             expert = _Credited(right)
             for scorer in (None, now) if right else ():
                 rng = stream(self.seed + number, task.id)
@@ -494,17 +497,21 @@ class _Credited:
             state: where one stands.
             options: its actions.
         """
-        return np.array([min(self.right.get(name, 0.0), 1.0) for name in options.names])
+        found = np.array([min(self.right.get(name, 0.0), 1.0) for name in options.names])
+        found[options.candidates :] = 0.0  # when to stop or expand is no matter of the name
+        return found
 
 
 def _credited(before: Credits, log: Sequence[Walk]) -> Credits:
     """Return the credits after one more log: of what was tried again, the later ones hold.
 
     Each log is looked at by itself, since the selections of another policy are no fair comparison.
+    What all of its selections took, or none, was not tried by it.
     """
     found = {name: dict(of_one) for name, of_one in before.items()}
     for name, of_one in _by_task(log).items():
-        tried = set().union(*(actions for actions, _ in of_one))
+        taken = [actions for actions, _ in of_one]
+        tried = frozenset().union(*taken) - frozenset.intersection(*taken)
         kept = {action: one for action, one in found.get(name, {}).items() if action not in tried}
         found[name] = kept | credit_actions(of_one)
     return found
@@ -518,11 +525,13 @@ def _by_task(log: Sequence[Walk]) -> Logged:
     return found
 
 
-def _above(one: Walk, mean: float) -> list[Examples]:
-    """Return all steps of a kept selection, by how far it was above the mean."""
+def _above(one: Walk, mean: float, *, only: Sequence[str] = ()) -> list[Examples]:
+    """Return the steps of a kept selection, or some of them, by how far it was above the mean."""
     weight = one.reward - mean
     steps = []
     for taken in one.taken if weight > 1e-12 else ():
+        if only and taken.step.action not in only:
+            continue
         targets = np.zeros(len(taken.rows))
         targets[taken.chosen] = 1.0
         steps.append(Examples.step(taken.rows, targets, weight))

@@ -38,8 +38,6 @@ EACH = 96
 """Selections that are logged of each question."""
 REWARD = RewardTerms(finals=((0.7, containment), (0.3, completeness)))
 """What a logged selection is worth; no term looks at gold."""
-LEAST = 0.15
-"""Credit from which on a passage counts."""
 PICKS = 2
 """Passages of a logged selection: with five, 55 % of hotpotqa's questions always came out right."""
 
@@ -113,7 +111,7 @@ def improved(
     No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
     told = feedback(tasks, seed=seed) if log is None else log
-    how = RaftSettings(rounds=rounds, each=16, least=LEAST)
+    how = RaftSettings(rounds=rounds, each=16)
     return raft_rounds(tasks, start, how, tune=tune, seed=seed, log=told)
 
 
