@@ -1,11 +1,11 @@
 """Evidence selection: is all that an answer needs among five passages, and what does it take?
 
 ``--sets`` names folders of ``--data``, or made-up; hotpotqa, musique and made-up unless told
-otherwise. Everything that
-learns is judged on questions it did not learn from: five folds by question. Differences are paired,
-with 95 % bootstrap intervals. A made-up world whose optimum is known shows whether learning from
-feedback alone gets there. It needs the extras ``rag`` and ``evidence``, and ``rl`` for PPO. The
-answers that a model gives from what was selected are measured in `benchmarks.evidence_answers`.
+otherwise. Everything that learns is judged on questions it did not learn from: five folds by
+question. Differences are paired, with 95 % bootstrap intervals. A made-up world whose optimum is
+known shows whether learning from feedback alone gets there. It needs the extras ``rag`` and
+``evidence``, and ``rl`` for PPO. The answers that a model gives from what was selected are measured
+in `benchmarks.evidence_answers`.
 
 Without gold, what is learned from are logged selections of two or three passages by an exploring
 policy, with their propensities and what came back: .7 for an answer in the selected passages and .3
