@@ -142,6 +142,13 @@ from steersman.store.relearning import (
     switch_snapshot,
 )
 from steersman.store.retention import Kept, exported, keep
+from steersman.store.review import (
+    ReviewRow,
+    file_for_review,
+    find_review,
+    resolve_review,
+    reviews_of,
+)
 from steersman.store.rollout_moves import (
     claim_rollout,
     due_rollouts,
@@ -224,6 +231,7 @@ __all__ = [
     "Point",
     "PointRow",
     "RedisCache",
+    "ReviewRow",
     "RewardRow",
     "RolloutRow",
     "Segment",
@@ -291,12 +299,14 @@ __all__ = [
     "extend_hnsw",
     "fence",
     "fence_rollout",
+    "file_for_review",
     "find_corpus",
     "find_corpus_snapshot",
     "find_decision",
     "find_declared",
     "find_document",
     "find_keys",
+    "find_review",
     "find_rollout",
     "find_snapshot",
     "find_tenant",
@@ -349,9 +359,11 @@ __all__ = [
     "reads_vector",
     "record",
     "reserve_snapshot",
+    "resolve_review",
     "restore",
     "retract",
     "retracted_of",
+    "reviews_of",
     "revoke_key",
     "rollouts_of",
     "rotate_key",

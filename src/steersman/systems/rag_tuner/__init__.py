@@ -27,6 +27,7 @@ from steersman.systems.rag_tuner.mlflow_export import Exported, export_run
 from steersman.systems.rag_tuner.policy_config import Tuned, load_policy_config
 from steersman.systems.rag_tuner.recorded import Recorded, load_recorded
 from steersman.systems.rag_tuner.recording import record
+from steersman.systems.rag_tuner.reviewing import Flagged, flagged_answers
 from steersman.systems.rag_tuner.reward import Batch, Reward, reward_of
 from steersman.systems.rag_tuner.run_folder import RunFolder
 from steersman.systems.rag_tuner.serving import (
@@ -52,6 +53,7 @@ __all__ = [
     "Evaluated",
     "Evaluator",
     "Exported",
+    "Flagged",
     "Grounding",
     "Holdout",
     "Limits",
@@ -82,6 +84,7 @@ __all__ = [
     "eligible",
     "enough",
     "export_run",
+    "flagged_answers",
     "grounding",
     "judge",
     "load_manifest",

@@ -1,0 +1,138 @@
+"""``steersman review``: what detectors flagged, for a person to look at."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.options import actor, administers, for_tenant, tenant_option
+from steersman.cli.showing import as_fields, show, show_rows
+from steersman.store import (
+    as_tenant,
+    file_for_review,
+    find_review,
+    resolve_review,
+    reviews_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+    from steersman.store import Database, ReviewRow, Tenant
+
+_COLUMNS = ("id", "at", "detector", "kinds", "score", "subject", "verdict")
+_item = click.argument("item", type=click.UUID)
+
+
+@click.group()
+def command() -> None:
+    """Look at what detectors flagged: personal data, hate, answers that differ."""
+
+
+@command.command("scan")
+@click.argument("predictions", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--toxicity/--no-toxicity", "toxic", default=True, show_default=True,
+              help="Needs the extra `rag`.")  # fmt: skip
+@tenant_option
+@administers
+def scan_command(
+    predictions: Path, tenant_name: str, home: Path, *, toxic: bool, as_json: bool
+) -> None:
+    """Put what detectors find in PREDICTIONS, answers of a run, on the list.
+
+    Asked are the detectors of personal data, of hateful and offensive words, and, where a question
+    was answered several times, of answers that differ. What is kept is masked; the same answers
+    again are not put there twice.
+    """
+    from steersman.llm.detectors import Instability, PersonalData  # noqa: PLC0415 (slow)
+    from steersman.systems.rag_tuner import flagged_answers  # noqa: PLC0415
+    from steersman.systems.toxicity_model import toxicity  # noqa: PLC0415
+
+    personal = PersonalData()
+    detectors = [personal, toxicity()] if toxic else [personal]
+    found = list(flagged_answers(predictions, detectors, personal, Instability()))
+
+    async def work(database: Database, tenant: Tenant) -> int:
+        async with _as_owner(database, tenant) as connection:
+            filed = [
+                await file_for_review(
+                    connection, tenant.id, detector=one.detector, kinds=one.kinds, score=one.score,
+                    subject=one.subject, excerpt=one.excerpt, at=datetime.now(UTC),
+                )
+                for one in found
+            ]  # fmt: skip
+        return sum(filed)
+
+    new = for_tenant(home, tenant_name, work)
+    show({"flagged": len(found), "new": new}, as_json=as_json)
+
+
+@command.command("list")
+@click.option("--all", "every", is_flag=True, help="Those that somebody has looked at too.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@tenant_option
+@administers
+def list_command(tenant_name: str, home: Path, *, every: bool, limit: int, as_json: bool) -> None:
+    """Show what was flagged and nobody has looked at, the oldest first."""
+
+    async def work(database: Database, tenant: Tenant) -> list[ReviewRow]:
+        async with _as_owner(database, tenant) as connection:
+            return await reviews_of(connection, tenant.id, open_only=not every, limit=limit)
+
+    rows = [_shown(row) for row in for_tenant(home, tenant_name, work)]
+    show_rows(rows, _COLUMNS, as_json=as_json, none=f"{tenant_name} has nothing to review")
+
+
+@command.command("show")
+@_item
+@tenant_option
+@administers
+def show_command(item: UUID, tenant_name: str, home: Path, *, as_json: bool) -> None:
+    """Show ITEM with its text; personal data in it are masked."""
+
+    async def work(database: Database, tenant: Tenant) -> ReviewRow:
+        async with _as_owner(database, tenant) as connection:
+            return await find_review(connection, tenant.id, item)
+
+    show(_shown(for_tenant(home, tenant_name, work)), as_json=as_json)
+
+
+@command.command("resolve")
+@_item
+@click.option("--confirmed/--dismissed", "confirmed", required=True, help="Was the flag right?")
+@click.option("--note", required=True, help="Why; kept in the audit, so nothing personal.")
+@tenant_option
+@administers
+def resolve_command(
+    item: UUID, note: str, tenant_name: str, home: Path, *, confirmed: bool, as_json: bool
+) -> None:
+    """Say of ITEM whether its flag was right."""
+
+    async def work(database: Database, tenant: Tenant) -> ReviewRow:
+        async with _as_owner(database, tenant) as connection:
+            return await resolve_review(
+                connection, tenant.id, item, verdict="confirmed" if confirmed else "dismissed",
+                note=note, actor=actor(), at=datetime.now(UTC),
+            )  # fmt: skip
+
+    show(_shown(for_tenant(home, tenant_name, work)), as_json=as_json)
+
+
+@asynccontextmanager
+async def _as_owner(database: Database, tenant: Tenant) -> AsyncIterator[Any]:
+    connection = await database.connect("owner")
+    try:
+        async with as_tenant(connection, tenant.id):
+            yield connection
+    finally:
+        await connection.close()
+
+
+def _shown(row: ReviewRow) -> dict[str, Any]:
+    fields = {name: value for name, value in as_fields(row).items() if name != "tenant"}
+    return {**fields, "kinds": ", ".join(row.kinds)}
