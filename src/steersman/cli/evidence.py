@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from steersman.cli.options import json_option
+from steersman.cli.options import json_option, ray_option
 from steersman.cli.showing import show, show_rows
 
 _file = click.Path(path_type=Path, dir_okay=False)
@@ -74,6 +74,7 @@ def command() -> None:
               help="Calls of the model, at most; what was answered before costs none.")  # fmt: skip
 @click.option("--passages", "at_most", type=click.IntRange(0), default=1_000_000,
               show_default=True, help="Read of each collection, beside the gold ones.")  # fmt: skip
+@ray_option
 @click.option("--mlflow", "uri", default=None, help="Tell this tracking server as well.")
 @home_option
 @seed_option
@@ -137,3 +138,32 @@ def select_command(*, as_json: bool, **asked: Any) -> None:
 
     columns = ("step", "id", "title", "why", "text")
     show_rows(selected(**asked), columns, as_json=as_json, none="nothing was found")
+
+
+@command.command("judge")
+@data_option
+@click.option("--set", "name", default="judge_human", show_default=True,
+              help="Folder of --data with human verdicts: LLMBar's, PandaLM's.")  # fmt: skip
+@click.option("--answers", default="local", show_default=True,
+              help="Who judges: local (extra `local`), or the URL of a server of chat completions, "
+              "its key in STEERSMAN_LLM_KEY.")  # fmt: skip
+@click.option("--model", default="", help="Name of the server's model.")
+@click.option("--pairs", type=click.IntRange(2), default=100, show_default=True,
+              help="Drawn at random; each is asked in both orders.")  # fmt: skip
+@click.option("--max-calls", type=click.IntRange(0), default=None,
+              help="Calls of the model, at most; what was judged before costs none.")  # fmt: skip
+@home_option
+@seed_option
+@json_option
+def judge_command(*, as_json: bool, **asked: Any) -> None:
+    """Hold a model that judges pairs of answers against people, and distil it if it can be.
+
+    Told are agreement, abstentions with their reasons, and the biases of position and length beside
+    people's. Exit status 1 when it could not judge a single pair.
+    """
+    from steersman.cli.evidence_judging import judged  # noqa: PLC0415 (slow)
+
+    told = judged(quiet=as_json, **asked)
+    show(told, as_json=as_json)
+    if not told["judged"]:
+        raise click.exceptions.Exit(1)

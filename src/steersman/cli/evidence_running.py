@@ -79,7 +79,7 @@ def evaluated(
     reports: list[SetReport] = []
     with ExitStack() as stack:
         embedder = _embedder(stack, asked["home"], words_alone=asked["words_alone"])
-        judge = _model(stack, asked)
+        judge = asked_model(stack, asked)
         for name in filter(None, map(str.strip, names.split(","))):
             try:
                 reports.append(_measured(name, embedder, judge, asked, quiet=quiet))
@@ -113,7 +113,7 @@ def _measured(
     wanted = asked["policies"]
     chosen = wanted if wanted == "all" else [one.strip() for one in wanted.split(";")]
     taking_part, absent = contenders(chosen, limits=limits, seed=seed)
-    with _bar(quiet=quiet) as bar:
+    with progress_bar(quiet=quiet) as bar:
         task = bar.add_task(f"{name}: retrieving", total=None)
         prepared = prepare(
             name, asked["data"], embedder=embedder, form=asked["form"], most=asked["questions"],
@@ -124,7 +124,8 @@ def _measured(
             name, prepared.pools, taking_part, groups=prepared.groups, folds=folds, seed=seed,
             answerer=None if judge is None else Answerer(judge),
             judge=Faithfulness(judge) if judge is not None and asked["judge"] else None,
-            absent=absent, done=lambda count: bar.advance(task, count),
+            absent=absent, address=asked["ray_address"],
+            done=lambda count: bar.advance(task, count),
         )  # fmt: skip
     variants = ()
     if asked["ablations"]:
@@ -171,7 +172,7 @@ def trained(
         DataError: the set is absent, an extra is missing, or the file cannot be written.
     """
     limits = Limits(picks=picks, expanding="always", may_stop=may_stop)
-    with ExitStack() as stack, _bar(quiet=quiet) as bar:
+    with ExitStack() as stack, progress_bar(quiet=quiet) as bar:
         embedder = _embedder(stack, home, words_alone=words_alone)
         task = bar.add_task(f"{name}: retrieving", total=None)
         prepared = prepare(
@@ -245,7 +246,17 @@ def _embedder(stack: ExitStack, home: Path | None, *, words_alone: bool) -> Embe
     )
 
 
-def _model(stack: ExitStack, asked: dict[str, Any]) -> Judge | None:
+def asked_model(stack: ExitStack, asked: dict[str, Any]) -> Judge | None:
+    """Return the model that the options name; None for none.
+
+    Args:
+        stack: ends it.
+        asked: the options ``answers``, ``model``, ``home`` and ``max_calls``.
+
+    Raises:
+        InputError: a server without its model's name.
+        DataError: an extra is missing.
+    """
     where, home = asked["answers"], asked["home"]
     if where == "none":
         return None
@@ -276,5 +287,10 @@ def _table(report: SetReport) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     return rows, ("set", "policy", *shown, "all gold over " + BASELINE)
 
 
-def _bar(*, quiet: bool) -> Progress:
+def progress_bar(*, quiet: bool) -> Progress:
+    """Return a bar that people at a terminal see.
+
+    Args:
+        quiet: show nothing.
+    """
     return Progress(console=Console(stderr=True), disable=quiet or not sys.stderr.isatty())

@@ -1,6 +1,8 @@
 """Policies are measured on questions they did not learn from; every figure against a count."""
 
 import math
+import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,11 +11,22 @@ from steersman.errors import BackendUnavailableError, DataError, InputError
 from steersman.llm import Judge, Retry
 from steersman.systems.leadr.answering import Answerer
 from steersman.systems.leadr.baselines import Oracle, TopK
-from steersman.systems.leadr.contenders import BASELINE, contenders
+from steersman.systems.leadr.contenders import BASELINE, LinearlyCloned, contenders
 from steersman.systems.leadr.environment import Environment, Limits, Selection
-from steersman.systems.leadr.evaluating import Fixed, evaluate, folds_of
+from steersman.systems.leadr.evaluating import (
+    Fixed,
+    _fold_of,
+    _without_embedders,
+    evaluate,
+    folds_of,
+)
 from steersman.systems.leadr.paired import mean_of
 from tests.systems.leadr.bands import bands
+
+
+def tick():
+    return 0.0
+
 
 FULL = Environment(Limits(picks=3, expanding="always", may_stop=False))
 
@@ -123,6 +136,17 @@ def test_who_cannot_be_trained_is_told_and_the_others_are_measured(prepared):
     assert list(found.rows) == ["oracle"]
     with pytest.raises(DataError, match="lacking: torch is not installed"):
         evaluate("bands", prepared.pools, [Lacking()], folds=3)
+
+
+def test_what_travels_to_a_cluster_is_whole_without_its_embedder(prepared):
+    work = partial(
+        _fold_of, _without_embedders(prepared.pools), folds_of([*"abcdef"], 2, 0), 0, tick
+    )
+    part = (LinearlyCloned("clone", FULL.limits), 1)
+    here = work(part)
+    there = pickle.loads(pickle.dumps(work))(pickle.loads(pickle.dumps(part)))  # noqa: S301
+    assert here == there
+    assert len(here) == 3
 
 
 def test_answers_are_scored_and_those_that_failed_are_told(prepared):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.learn import spread
 from steersman.policies.sequence import EXPAND
 from steersman.retrieval import all_gold_at, ndcg_at, recall_at
 from steersman.systems.leadr import answers, measures
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from steersman.llm import Measure
     from steersman.systems.leadr.answering import Answered, Answerer
+    from steersman.systems.leadr.collection import Collection
     from steersman.systems.leadr.environment import Selection, Selector
     from steersman.systems.leadr.paired import Estimate
     from steersman.systems.leadr.pool import Candidate, Pool
@@ -185,6 +189,7 @@ def evaluate(
     judge: Measure | None = None,
     absent: Mapping[str, str] | None = None,
     done: Callable[[int], None] | None = None,
+    address: str | None = None,
     clock: Timer = time.perf_counter,
 ) -> Evaluation:
     """Measure policies on questions, each on those it did not learn from.
@@ -200,6 +205,8 @@ def evaluate(
         judge: of an answer's faithfulness; None: whether it stands in what was shown.
         absent: policy -> why it does not take part, to be told.
         done: called with 1 after each question of each policy.
+        address: of a Ray cluster that trains and selects, a fold of a policy at a time; answers are
+            asked from here. None: all of it here.
         clock: seconds.
 
     Returns:
@@ -219,21 +226,29 @@ def evaluate(
     of = [kept.get(pool.question.id, pool.question.id) for pool in pools]
     fold_of = folds_of(of, folds, seed)
     left_out = dict(absent or {})
-    rows = {}
-    trial = _Trial(pools, of, fold_of, seed, answerer, judge, done, clock)
-    for contender in contenders:
-        try:
-            fitted = [
-                contender.fitted([pools[place] for place in np.flatnonzero(fold_of != fold)])
-                for fold in range(folds)
-            ]
-        except DataError as missing:  # an extra that it needs is not installed
-            left_out[contender.name] = str(missing)
+    travelling = pools if address is None else _without_embedders(pools)
+    work = partial(_fold_of, travelling, fold_of, seed, clock)
+    parts = [(one, fold) for one in contenders for fold in range(folds)]
+    rows: dict[str, dict[int, Row]] = {name: {} for name in names}
+    answering = _Answering(answerer, judge)
+    for (contender, fold), told in zip(parts, spread(work, parts, address=address), strict=True):
+        if isinstance(told, str):
+            left_out[contender.name] = told
             continue
-        rows[contender.name] = trial.rows(contender.name, fitted)
-    if not rows:
+        for place, selection, took_ms in told:
+            rows[contender.name][place] = answering.row(
+                contender.name, pools[place], selection, took_ms, of[place], fold
+            )
+            if done is not None:
+                done(1)
+    whole = {
+        name: tuple(own[place] for place in range(len(pools)))
+        for name, own in rows.items()
+        if name not in left_out
+    }
+    if not whole:
         raise DataError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
-    return Evaluation(name, tuple(pools), rows, left_out, seed)
+    return Evaluation(name, tuple(pools), whole, left_out, seed)
 
 
 def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
@@ -258,31 +273,46 @@ def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
     return np.asarray(order % folds, np.intp)[place]
 
 
+def _fold_of(
+    pools: Sequence[Pool],
+    fold_of: NDArray[np.intp],
+    seed: int,
+    clock: Timer,
+    part: tuple[Contender, int],
+) -> list[tuple[int, Selection, float]] | str:
+    """Return (place, selection, ms) of a fold's questions; or which extra its policy lacks."""
+    contender, fold = part
+    try:
+        selector = contender.fitted([pools[place] for place in np.flatnonzero(fold_of != fold)])
+    except DataError as missing:
+        return str(missing)
+    found = []
+    for place in np.flatnonzero(fold_of == fold).tolist():
+        rng = np.random.default_rng([seed, 17, place])
+        start = clock()
+        selection = selector.select(pools[place], rng=rng)
+        found.append((place, selection, 1e3 * (clock() - start)))
+    return found
+
+
+def _without_embedders(pools: Sequence[Pool]) -> list[Pool]:
+    """Return pools that can travel: nobody embeds a query after it was retrieved."""
+    bare: dict[int, Collection] = {}
+    for pool in pools:
+        if id(pool.collection) not in bare:
+            bare[id(pool.collection)] = copy(pool.collection)
+            bare[id(pool.collection)].embedder = None
+    return [replace(pool, collection=bare[id(pool.collection)]) for pool in pools]
+
+
 @dataclass(frozen=True, slots=True)
-class _Trial:
-    pools: Sequence[Pool]
-    groups: Sequence[str]
-    folds: NDArray[np.intp]
-    seed: int
+class _Answering:
     answerer: Answerer | None
     judge: Measure | None
-    done: Callable[[int], None] | None
-    clock: Timer
 
-    def rows(self, policy: str, fitted: Sequence[Selector]) -> tuple[Row, ...]:
-        """Return what each question's own fold of a policy makes of it."""
-        found = []
-        for place, fold in enumerate(self.folds.tolist()):
-            found.append(self._row(policy, place, fold, fitted[fold]))
-            if self.done is not None:
-                self.done(1)
-        return tuple(found)
-
-    def _row(self, policy: str, place: int, fold: int, selector: Selector) -> Row:
-        pool, rng = self.pools[place], np.random.default_rng([self.seed, 17, place])
-        start = self.clock()
-        selection = selector.select(pool, rng=rng)
-        took_ms = 1e3 * (self.clock() - start)
+    def row(
+        self, policy: str, pool: Pool, selection: Selection, took_ms: float, group: str, fold: int
+    ) -> Row:
         picked = tuple(_candidate(pool, one) for one in selection.picked)
         values = _selected(pool, selection, picked) | {"latency_ms": took_ms}
         answered = None
@@ -290,7 +320,7 @@ class _Trial:
             answered = self.answerer(pool.question.text, picked)
             values |= _answered(pool, answered, self.judge)
         return Row(
-            policy, pool.question.id, self.groups[place], fold, selection, values,
+            policy, pool.question.id, group, fold, selection, values,
             picked=picked, answered=answered,
         )  # fmt: skip
 

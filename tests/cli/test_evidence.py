@@ -1,0 +1,148 @@
+"""``steersman evidence``: sets are measured, selectors trained and used, absent ones are told."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("bm25s", reason="the extra rag or demo")
+
+from steersman.cli import main
+from tests.llm.chat_server import chat_server
+from tests.llm.scripted import told
+from tests.systems.leadr.bands import BANDS, TOWNS
+
+
+def rows(content):
+    return "".join(json.dumps(row) + "\n" for row in content)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Twelve bands on disk, in two conversations' worth of questions."""
+    folder = tmp_path_factory.mktemp("data")
+    passages, questions = [], []
+    for n in range(12):
+        band, town = f"{BANDS[n % 6]}{n}", f"{TOWNS[n % 6]}{n}"
+        text = f"{band} is a band. {band} comes from {town} and plays loud songs."
+        passages.append({"id": f"b{n}", "title": f"{band} (band)", "text": text})
+        text = f"{town} is a town with a river and {n} bridges."
+        passages.append({"id": f"t{n}", "title": town, "text": text})
+        asked = f"How many bridges has the town where the band {band} comes from?"
+        questions.append({"id": f"q{n}", "question": asked, "answers": [f"{n} bridges"],
+                          "gold": [f"b{n}", f"t{n}"]})  # fmt: skip
+    (folder / "bands").mkdir()
+    (folder / "bands" / "passages.jsonl").write_text(rows(passages), encoding="utf-8")
+    (folder / "bands" / "questions.jsonl").write_text(rows(questions), encoding="utf-8")
+    return folder
+
+
+def run(data, home, *arguments, status=0):
+    asked = ["evidence", *map(str, arguments), "--data", str(data), "--home", str(home), "--words"]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+MEASURED = ("evaluate", "--sets", "bands", "--policies", "+BC, linear;oracle", "--picks", "2")
+
+
+def test_policies_are_measured_and_written_down(data, tmp_path):
+    page, log = tmp_path / "page.html", tmp_path / "log.jsonl"
+    said = run(data, tmp_path, *MEASURED, "--report", page, "--log", log)
+    assert "+BC, linear" in said
+    assert f"report: {page}" in said
+    assert "oracle" in page.read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert lines[0]["kind"] == "config"
+    assert sum(line["kind"] == "selection" for line in lines) == 3 * 12
+
+
+def test_the_same_question_twice_gives_the_same_figures(data, tmp_path):
+    one, other = (json.loads(run(data, tmp_path, *MEASURED, "--json")) for _ in range(2))
+    figures = {name: told for name, told in one["figures"].items() if "latency" not in name}
+    assert figures == {name: other["figures"][name] for name in figures}
+    assert figures["bands/oracle/all_gold"]["value"] == 1.0
+    ahead = figures["bands/+BC, linear less top-k, fused/all_gold"]
+    assert ahead["value"] > 0.5
+    assert one["missing"] == []
+
+
+def test_a_set_that_is_absent_is_told_and_the_others_are_measured(data, tmp_path):
+    page = tmp_path / "page.html"
+    asked = ("evaluate", "--sets", "bands,coral", "--policies", "oracle", "--report", page)
+    said = run(data, tmp_path, *asked, status=1)
+    assert "missing: coral: the set 'coral'" in said
+    assert "huggingface.co/datasets/ariya2357/CORAL" in page.read_text(encoding="utf-8")
+    said = run(data, tmp_path, "evaluate", "--sets", "coral", status=1)
+    assert "multi-turn questions over web pages" in said
+
+
+def test_an_unknown_policy_is_refused_with_those_there_are(data, tmp_path):
+    said = run(data, tmp_path, "evaluate", "--sets", "bands", "--policies", "magic", status=1)
+    assert "no policy is called 'magic'; there are: top-k, fused" in said
+
+
+def test_answers_are_asked_of_a_server_and_kept(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("STEERSMAN_LLM_KEY", "secret")
+    with chat_server() as server:
+        server.answer = "3 bridges"
+        asked = (*MEASURED, "--answers", server.url(), "--model", "small", "--json")
+        found = json.loads(run(data, tmp_path, *asked))["figures"]
+        assert found["bands/oracle/em"]["value"] == pytest.approx(1 / 12)
+        assert found["bands/oracle/attributed"]["value"] == pytest.approx(1 / 12)
+        before = len(server.asked)
+        assert {headers["Authorization"] for _, headers, _ in server.asked} == {"Bearer secret"}
+        run(data, tmp_path, *asked)
+        assert len(server.asked) == before
+        said = run(data, tmp_path, *MEASURED, "--answers", server.url(), status=1)
+        assert "name its model with --model" in said
+
+
+def test_a_selector_is_trained_kept_and_used(data, tmp_path):
+    pytest.importorskip("lightgbm", reason="the extra evidence")
+    file = tmp_path / "selector.state"
+    trained = json.loads(
+        run(data, tmp_path, "train", "--set", "bands", "--out", file, "--picks", 2, "--json")
+    )
+    assert (trained["questions"], trained["query_form"]) == (12, "last")
+    asked = "How many bridges has the town where the band Yes2 comes from?"
+    use = ("select", asked, "--set", "bands", "--picks", 2, "--json")
+    ranked = json.loads(run(data, tmp_path, *use))
+    learned = json.loads(run(data, tmp_path, *use, "--selector", file))
+    assert [one["step"] for one in learned] == [1, 2]
+    assert ranked[0]["id"] == "b2"
+    assert ranked[0]["why"].startswith("fused")
+    file.write_bytes(b"no state")
+    assert "Error" in run(data, tmp_path, *use[:-1], "--selector", file, status=1)
+
+
+def test_a_judge_is_held_against_people(tmp_path):
+    folder = tmp_path / "judge_human"
+    folder.mkdir()
+    pairs = [
+        {"input": f"Say {n}.", "output_1": f"{n}.", "output_2": f"It is {n}, I think.",
+         "label": 1, "subset": "made"} for n in range(12)
+    ]  # fmt: skip
+    (folder / "llmbar_12.jsonl").write_text(rows(pairs), encoding="utf-8")
+
+    def longer(prompt):
+        answers = told(prompt)["answers"]
+        longest = max(answers, key=lambda number: len(answers[number]))
+        return json.dumps({"grounds": "longer", "better": longest})
+
+    with chat_server() as server:
+        server.answer = longer
+        asked = ["evidence", "judge", "--data", str(tmp_path), "--home", str(tmp_path / "home"),
+                 "--answers", server.url(), "--model", "m", "--json"]  # fmt: skip
+        done = CliRunner().invoke(main, asked)
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.output)
+        assert (found["pairs"], found["judged"]) == (12, 12)
+        assert found["agrees_with_people"].startswith("0.000")
+        assert (found["longer_taken"], found["longer_taken_by_people"]) == ("1.000", "0.000")
+        assert found["reward_model"] == "not distilled: fewer than 40 verdicts"
+        server.answer = "I like the first."
+        done = CliRunner().invoke(main, [*asked, "--seed", "1", "--model", "other"])
+        assert done.exit_code == 1
+        assert json.loads(done.output)["abstains: malformed"] == 12
