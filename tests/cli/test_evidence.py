@@ -92,7 +92,7 @@ def test_answers_are_asked_of_a_server_and_kept(data, tmp_path, monkeypatch):
         assert found["bands/oracle/em"]["value"] == pytest.approx(1 / 12)
         assert found["bands/oracle/attributed"]["value"] == pytest.approx(1 / 12)
         before = len(server.asked)
-        assert {headers["Authorization"] for _, headers, _ in server.asked} == {"Bearer secret"}
+        assert {headers["authorization"] for _, headers, _ in server.asked} == {"Bearer secret"}
         run(data, tmp_path, *asked)
         assert len(server.asked) == before
         said = run(data, tmp_path, *MEASURED, "--answers", server.url(), status=1)
