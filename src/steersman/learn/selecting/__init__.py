@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import CloneSettings, clone, visit
+from steersman.learn.selecting.credit import credit_actions, keep
 from steersman.learn.selecting.examples import Examples
-from steersman.learn.selecting.raft import (
-    FreshTrees,
-    RaftSettings,
-    Round,
-    Trained,
-    TreesOnTop,
-    Tuner,
-    credit_actions,
-    keep,
-    raft,
-    split,
-)
+from steersman.learn.selecting.raft import RaftSettings, raft
+from steersman.learn.selecting.rounds import Round, Sampler, Trained, split
 from steersman.learn.selecting.task import (
     Expert,
     Options,
@@ -33,6 +24,7 @@ from steersman.learn.selecting.task import (
     walks,
 )
 from steersman.learn.selecting.trees import TreeSettings, grow
+from steersman.learn.selecting.tuners import FreshTrees, TreesOnTop, Tuner
 
 __all__ = [
     "Checkpoints",
@@ -43,6 +35,7 @@ __all__ = [
     "Options",
     "RaftSettings",
     "Round",
+    "Sampler",
     "Taken",
     "Task",
     "Trained",

@@ -19,23 +19,22 @@ from steersman.errors import InputError
 from steersman.learn.ppo import advantages
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.network import Padded, RowNetwork, scale_of
-from steersman.learn.selecting.raft import Round, Trained, split
+from steersman.learn.selecting.rounds import Round, Trained, greedy_reward, split
 from steersman.learn.selecting.task import walks
 from steersman.policies.network_scorer import SummedScorer
 from steersman.policies.sequence import StepRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from steersman.learn.selecting.raft import Stopped
+    from steersman.learn.selecting.rounds import Sampler, Stopped
     from steersman.learn.selecting.task import Task, Walk
     from steersman.policies.tree_scorer import Scorer
 
     Floats = NDArray[np.float64]
-    Sampler = Callable[..., list[Walk]]
 
 _log = logging.getLogger(__name__)
 _CPU = torch.device("cpu")
@@ -180,7 +179,7 @@ class _Run:
                                 silent=True)  # fmt: skip
         self.parameters = [*self.policy.parameters(), *self.value.parameters()]
         self.optimizer = torch.optim.Adam(self.parameters, lr=self.how.learning_rate, eps=1e-5)
-        self.before = self._judge(self.start)
+        self.before = greedy_reward(self.judged, self.start, self.how.rule, self.sample)
         self.best, self.best_reward = self._weights(), self.before
 
     def _weights(self) -> dict[str, NDArray[np.generic]]:
@@ -244,7 +243,7 @@ class _Run:
         try:
             told = _Told.of(log, self.start, self.policy, self.value, self.how)
             far = self._improve(told, np.random.default_rng([self.seed, number]))
-            held_out = self._judge(self.scorer())
+            held_out = greedy_reward(self.judged, self.scorer(), self.how.rule, self.sample)
         except FloatingPointError as wrong:
             _log.warning("PPO stopped in round %d: %s; the last good is kept", number, wrong)
             self._load(kept)
@@ -301,13 +300,6 @@ class _Run:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, how.max_norm)
         self.optimizer.step()
-
-    def _judge(self, scorer: Scorer) -> float:
-        found = self.sample(self.judged, scorer, self.how.rule.greedy, each=1, seed=self.seed)
-        reward = float(np.mean([one.reward for one in found]))
-        if not np.isfinite(reward):
-            raise FloatingPointError(f"the held-out reward is {reward}")
-        return reward
 
 
 @dataclass(frozen=True, slots=True, eq=False)
