@@ -169,7 +169,7 @@ def _more(
         from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - an extra
     except ImportError:
         return
-    how = PpoSettings(rounds=3, each=4, rule=StepRule(10, 1.0, 0.05))
+    how = PpoSettings(rounds=2, each=4, rule=StepRule(10, 1.0, 0.05))
     judged.add(ScoredSelector(PPO, ppo(learned, start, how).scorer, FIVE), places)
 
 

@@ -62,8 +62,9 @@ class RaftSettings:
             expand is learned where the best selections did.
         held_out: share of the questions by whose feedback rounds are judged, in (0, .5].
         patience: rounds without a better one before it stops early, ≥ 1.
-        regression: fall of the held-out reward below the best at which the best is gone back to,
-            ≥ 0.
+        regression: fall of the held-out reward below its best from which on a round is gone back
+            from, ≥ 0. What is not worse by that much is kept: a few dozen held-out questions tell a
+            loss from a gain of a point no better than a coin.
 
     Raises:
         InputError: a value out of its range.
@@ -271,17 +272,16 @@ class _Run:
 
     def _after(self, state: _State, now: Scorer, done: Round, earned: Credits) -> _State:
         better = done.held_out > state.best_reward
+        worse = done.held_out < state.best_reward - self.how.regression
         after = _State(
-            now=now,
-            best=now if better else state.best,
+            now=state.best if worse else now,
+            best=state.best if worse else now,
             before=state.before,
             best_reward=max(done.held_out, state.best_reward),
             rounds=[*state.rounds, done],
             credited=earned,
             since=0 if better else state.since + 1,
         )
-        if done.held_out < state.best_reward - self.how.regression:
-            after.now = state.best
         if after.since >= self.how.patience:
             after.stopped = "early"
         elif len(after.rounds) >= self.how.rounds:

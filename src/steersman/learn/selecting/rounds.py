@@ -45,7 +45,7 @@ class Trained:
     """What training came to.
 
     Args:
-        scorer: the best by held-out feedback; what started, if nothing was better.
+        scorer: the last that held-out feedback did not show to be worse; what started, if none.
         rounds: in their order.
         before: held-out reward of what started.
         stopped: why it ended.
