@@ -37,9 +37,33 @@ def open_unit(value: float, name: str) -> float:
         >>> open_unit(0.95, "level")
         0.95
     """
-    number = _number(value)
+    number = as_number(value)
     if not 0.0 < number < 1.0:
         message = f"{name} is {value!r}; allowed is 0 < {name} < 1; give it as a share, e.g. 0.95"
+        raise InputError(message)
+    return number
+
+
+def finite(value: float, name: str) -> float:
+    """Return ``value`` as a finite float.
+
+    Args:
+        value: Number to check.
+        name: Argument's name, for the message.
+
+    Returns:
+        The number as a float.
+
+    Raises:
+        InputError: Infinite, NaN, or no number.
+
+    Example:
+        >>> finite(-2, "low")
+        -2.0
+    """
+    number = as_number(value)
+    if not math.isfinite(number):
+        message = f"{name} is {value!r:.200}; allowed is a finite number; look for its source"
         raise InputError(message)
     return number
 
@@ -61,7 +85,7 @@ def positive(value: float, name: str) -> float:
         >>> positive(2, "sd")
         2.0
     """
-    number = _number(value)
+    number = as_number(value)
     if not (math.isfinite(number) and number > 0.0):
         message = f"{name} is {value!r}; allowed is a finite number above 0; check its unit"
         raise InputError(message)
@@ -86,7 +110,7 @@ def count(value: int, name: str, *, at_least: int = 1) -> int:
         >>> count(20.0, "n")
         20
     """
-    number = _number(value)
+    number = as_number(value)
     if not (at_least <= number <= _LARGEST_COUNT and number == math.floor(number)):
         message = f"{name} is {value!r}; allowed is a whole number of at least {at_least}"
         raise InputError(message)
@@ -112,11 +136,7 @@ def sample(values: ArrayLike, name: str, *, at_least: int = 2) -> NDArray[np.flo
         >>> sample([1, 2], "x")
         array([1., 2.])
     """
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        message = f"{name} is no array of numbers ({error}); allowed is one number per unit"
-        raise InputError(message) from error
+    array = numbers(values, name)
     if array.ndim != 1 or array.size < at_least:
         message = (
             f"{name} has shape {array.shape}; allowed is one dimension with at least "
@@ -134,8 +154,40 @@ def sample(values: ArrayLike, name: str, *, at_least: int = 2) -> NDArray[np.flo
     return array
 
 
-def _number(value: SupportsFloat | str) -> float:
-    """Return a float, NaN for what is no number, so that range checks refuse it."""
+def numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return ``values`` as a float64 array of any shape.
+
+    Args:
+        values: Numbers, nested as deep as they are.
+        name: Argument's name, for the message.
+
+    Returns:
+        The numbers; the caller's own array when it already is one.
+
+    Raises:
+        InputError: No numbers, or rows of different lengths.
+
+    Example:
+        >>> numbers([[1, 2], [3, 4]], "table").shape
+        (2, 2)
+    """
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        message = f"{name} is no array of numbers ({error}); allowed is one number per unit"
+        raise InputError(message) from error
+
+
+def as_number(value: SupportsFloat | str) -> float:
+    """Return a float, NaN for what is no number, so that range checks refuse it.
+
+    Args:
+        value: Anything.
+
+    Example:
+        >>> as_number("0.95")
+        nan
+    """
     try:
         return math.nan if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from steersman.errors import InputError
-from steersman.stats.arguments import LARGEST, open_unit
+from steersman.stats.arguments import LARGEST, as_number, count, numbers, open_unit
 from steersman.stats.interval import Interval
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def bca_interval(
 
     Raises:
         InputError: Misshapen rows, numbers that are not finite or above 1e100 in absolute value,
-            too few resamples, a statistic that is NaN or infinite on any of them.
+            too few resamples, a seed that is none, a statistic that gives no finite number on any
+            of them.
 
     Example:
         >>> costs = np.random.default_rng(0).exponential(size=80)
@@ -63,25 +65,28 @@ def bca_interval(
     """
     rows = _rows(x)
     alpha = 1.0 - open_unit(level, "level")
-    if resamples < 100:
-        message = f"resamples is {resamples}; allowed is at least 100, better 10,000"
-        raise InputError(message)
+    wanted = count(resamples, "resamples", at_least=100)
+    _refuse_others(statistic, seed)
     rng = np.random.default_rng(seed)
     size = rows.shape[0]
-    draws = np.array(
-        [statistic(rows[rng.integers(0, size, size)]) for _ in range(resamples)], dtype=np.float64
-    )
-    value = float(statistic(rows))
-    _finite(np.append(draws, value))
+    draws = np.array([_value(statistic, rows[rng.integers(0, size, size)]) for _ in range(wanted)])
+    value = _value(statistic, rows)
     if np.ptp(draws) == 0.0:
         return Interval(value, value)
     # Ties count half, so that discrete statistics get no spurious bias.
-    below = (np.sum(draws < value) + 0.5 * np.sum(draws == value)) / resamples
-    bias = ndtri(np.clip(below, 0.5 / resamples, 1.0 - 0.5 / resamples))
+    below = (np.sum(draws < value) + 0.5 * np.sum(draws == value)) / wanted
+    bias = ndtri(np.clip(below, 0.5 / wanted, 1.0 - 0.5 / wanted))
     normal = bias + ndtri([alpha / 2.0, 1.0 - alpha / 2.0])
     shares = ndtr(bias + normal / (1.0 - _acceleration(rows, statistic) * normal))
     low, high = np.quantile(draws, shares)
     return Interval(float(low), float(high))
+
+
+def _refuse_others(statistic: object, seed: object) -> None:
+    """Refuse what is no function, and a seed that would be drawn anew every time or is none."""
+    if not callable(statistic) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        message = f"statistic is {statistic!r:.100}, seed {seed!r:.100}; allowed are a function "
+        raise InputError(message + "that maps rows to a number, and a whole number of at least 0")
 
 
 def _acceleration(
@@ -89,25 +94,27 @@ def _acceleration(
 ) -> float:
     groups = min(rows.shape[0], _JACKKNIFE_GROUPS)
     member = np.arange(rows.shape[0]) * groups // rows.shape[0]
-    left_out = np.array([statistic(rows[member != group]) for group in range(groups)])
-    _finite(left_out)
+    left_out = np.array([_value(statistic, rows[member != group]) for group in range(groups)])
     deviations = left_out / max(float(np.abs(left_out).max()), 1e-300)
     deviations = deviations.mean() - deviations
     spread = float((deviations**2).sum())
     return float((deviations**3).sum()) / (6.0 * spread**1.5) if spread > 0.0 else 0.0
 
 
-def _finite(values: NDArray[np.float64]) -> None:
-    if not np.isfinite(values).all():
+def _value(statistic: Callable[[NDArray[np.float64]], float], rows: NDArray[np.float64]) -> float:
+    given = statistic(rows)
+    value = as_number(given)
+    if not math.isfinite(value):
         message = (
-            f"statistic gave {values[~np.isfinite(values)][0]} on a resample; allowed are finite "
-            "numbers; pass one that is defined for every resample of x"
+            f"statistic gave {given!s:.100} on a resample; allowed is one finite number; "
+            "pass one that is defined for every resample of x"
         )
         raise InputError(message)
+    return value
 
 
 def _rows(x: ArrayLike) -> NDArray[np.float64]:
-    rows = np.asarray(x, dtype=np.float64)
+    rows = numbers(x, "x")
     if rows.ndim not in {1, 2} or rows.shape[0] < 2 or not (np.abs(rows) <= LARGEST).all():
         message = (
             f"x has shape {rows.shape}; allowed are finite numbers up to {LARGEST:g} in absolute "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.stats.arguments import open_unit, sample
+from steersman.stats.arguments import as_number, count, finite, open_unit, sample
 from steersman.stats.interval import Interval
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ def bernstein_half_width(variance: float, n: int, *, level: float, span: float) 
     Returns:
         Half-width in the numbers' unit.
 
+    Raises:
+        InputError: An argument is outside its range, or no number.
+
     Example:
         >>> round(bernstein_half_width(0.25, 1000, level=0.95, span=1.0), 4)
         0.057
@@ -35,8 +38,12 @@ def bernstein_half_width(variance: float, n: int, *, level: float, span: float) 
         Maurer and Pontil (2009), Empirical Bernstein bounds and sample variance penalization,
         Theorem 4, at delta = (1 - level) / 2 for each side.
     """
-    log_term = math.log(4.0 / (1.0 - level))
-    return math.sqrt(2.0 * variance * log_term / n) + 7.0 * span * log_term / (3.0 * (n - 1))
+    log_term = math.log(4.0 / (1.0 - open_unit(level, "level")))
+    size = count(n, "n", at_least=2)
+    if finite(variance, "variance") < 0.0 or finite(span, "span") < 0.0:
+        message = f"variance is {variance!r}, span {span!r}; allowed are numbers of at least 0"
+        raise InputError(message)
+    return math.sqrt(2.0 * variance * log_term / size) + 7.0 * span * log_term / (3.0 * (size - 1))
 
 
 def empirical_bernstein(x: ArrayLike, *, level: float = 0.95, low: float, high: float) -> Interval:
@@ -69,7 +76,7 @@ def empirical_bernstein(x: ArrayLike, *, level: float = 0.95, low: float, high: 
         Maurer and Pontil (2009), Theorem 4. Coverage and width: ``tests/stats/test_bernstein.py``.
     """
     numbers, trust = sample(x, "x"), open_unit(level, "level")
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not -math.inf < as_number(low) < as_number(high) < math.inf:
         message = f"the range is [{low!r}, {high!r}]; allowed is finite with low < high"
         raise InputError(message)
     if numbers.min() < low or numbers.max() > high:

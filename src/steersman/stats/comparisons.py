@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import chdtrc, stdtr, stdtrit
 
 from steersman.errors import InputError
-from steersman.stats.arguments import open_unit, sample
+from steersman.stats.arguments import as_number, open_unit, sample
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -128,7 +128,7 @@ def non_inferiority_test(
         Wellek (2010), Testing statistical hypotheses of equivalence and noninferiority, chapter 1,
         with Welch's standard error. Error at the margin: ``tests/stats/test_comparisons.py``.
     """
-    if not (math.isfinite(margin) and margin >= 0.0):
+    if not 0.0 <= as_number(margin) < math.inf:
         message = f"margin is {margin!r}; allowed is a finite number >= 0, in the rewards' unit"
         raise InputError(message)
     difference, error, degrees = _welch(candidate, control)

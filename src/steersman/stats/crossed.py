@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from steersman.errors import InputError
-from steersman.stats.arguments import open_unit
+from steersman.stats.arguments import numbers, open_unit
 from steersman.stats.interval import Interval
 from steersman.stats.survival import Estimate
 
@@ -44,7 +44,7 @@ def crossed_mean(values: ArrayLike, *, level: float = 0.95) -> Estimate:
         The mean with its interval.
 
     Raises:
-        InputError: Another shape, or numbers that are not finite.
+        InputError: Another shape, no numbers, or some that are not finite.
 
     Example:
         >>> estimate = crossed_mean([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]])
@@ -55,7 +55,7 @@ def crossed_mean(values: ArrayLike, *, level: float = 0.95) -> Estimate:
         Searle, Casella & McCulloch, Variance Components (1992), section 4.4; Howe (1974),
         Approximate confidence limits on the mean of X + Y; Owen (2007), The pigeonhole bootstrap.
     """
-    table, trust = np.asarray(values, np.float64), open_unit(level, "level")
+    table, trust = numbers(values, "values"), open_unit(level, "level")
     if table.ndim != 2 or table.shape[0] < 1 or table.shape[1] < 2:
         message = f"values has shape {table.shape}; allowed are 1 or more runs by 2 or more cases"
         raise InputError(f"{message}; name more cases")

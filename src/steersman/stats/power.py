@@ -9,7 +9,7 @@ import scipy
 from scipy.special import chdtr, ndtr, ndtri, stdtrit
 
 from steersman.errors import InputError
-from steersman.stats.arguments import count, open_unit, positive
+from steersman.stats.arguments import as_number, count, open_unit, positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,7 +177,7 @@ def minimum_detectable_effect(
 
 def _power(test: Test, *, paired: bool) -> Callable[[float, int, float], float]:
     """Return power as a function of (standardised effect, n, alpha)."""
-    if test not in {"t", "z"}:
+    if test not in ("t", "z"):  # a set would not take a list
         message = f"test is {test!r}; allowed are 't' and 'z'"
         raise InputError(message)
     arms = 1 if paired else 2
@@ -231,7 +231,7 @@ def _smallest(enough: Callable[[int], bool], *, near: int) -> int:
 
 def _standardised(effect: float, sd: float) -> float:
     """Return the effect's size in standard deviations."""
-    if not (math.isfinite(effect) and effect != 0.0):
+    if not math.isfinite(as_number(effect)) or effect == 0.0:
         message = f"effect is {effect!r}; allowed is a finite number other than 0"
         raise InputError(message)
     ratio = abs(float(effect)) / positive(sd, "sd")

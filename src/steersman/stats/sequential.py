@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import lambertw
 
 from steersman.errors import InputError
-from steersman.stats.arguments import count, open_unit, positive
+from steersman.stats.arguments import as_number, count, finite, open_unit, positive
 from steersman.stats.interval import Interval
 
 
@@ -52,7 +52,7 @@ def asymptotic_confidence_sequence(
     """
     alpha = 1.0 - open_unit(level, "level")
     size, tuned = count(n, "n"), count(n_star, "n_star")
-    if not (math.isfinite(mean) and math.isfinite(variance) and variance >= 0.0):
+    if not (math.isfinite(as_number(mean)) and 0.0 <= as_number(variance) < math.inf):
         message = f"mean is {mean!r}, variance {variance!r}; allowed are finite numbers, >= 0"
         raise InputError(message)
     rho_squared = tuned_rho_squared(alpha, tuned)
@@ -124,9 +124,7 @@ def msprt(mean_diff: float, variance: float, n: int, *, tau: float) -> float:
     log_size = math.log(count(n, "n"))
     log_spread = math.log(positive(variance, "variance"))
     log_mixture = 2.0 * math.log(positive(tau, "tau"))
-    if not math.isfinite(mean_diff):
-        message = f"mean_diff is {mean_diff!r}; allowed is a finite number"
-        raise InputError(message)
+    mean_diff = finite(mean_diff, "mean_diff")
     # In logarithms, since squares of large or small arguments leave float64.
     log_gain = log_size + log_mixture - log_spread
     log_ratio = -0.5 * float(np.logaddexp(0.0, log_gain))

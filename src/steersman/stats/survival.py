@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
-from steersman.stats.arguments import open_unit, positive, sample
+from steersman.stats.arguments import numbers, open_unit, positive, sample
 from steersman.stats.interval import Interval
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def kaplan_meier(times: ArrayLike, ended: ArrayLike, *, level: float = 0.95) -> 
 
 
 def _flags(ended: ArrayLike, size: int) -> NDArray[np.bool_]:
-    flags = np.asarray(ended)
+    flags = numbers(ended, "ended")
     if flags.shape != (size,) or not np.isin(flags, (0, 1)).all():
         message = (
             f"ended has shape {flags.shape}; allowed is True or False for each of {size} times"

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from steersman.errors import InputError
-from steersman.stats.arguments import count, open_unit, positive
+from steersman.stats.arguments import as_number, count, open_unit, positive
 from steersman.stats.comparisons import SampleRatio, split
 from steersman.stats.interval import Interval
 from steersman.stats.sequential import tuned_rho_squared
@@ -42,8 +42,8 @@ class Moments:
 
     def __post_init__(self) -> None:
         """Refuse what no interval can be formed from, before it hides in a comparison."""
-        finite = math.isfinite(self.mean) and math.isfinite(self.variance)
-        if not finite or self.variance < 0.0 or self.n < 0:
+        n, mean, variance = map(as_number, (self.n, self.mean, self.variance))
+        if not (n >= 0.0 and math.isfinite(mean) and 0.0 <= variance < math.inf):
             message = f"n, mean, variance are {self.n!r}, {self.mean!r}, {self.variance!r}; "
             raise InputError(message + "allowed are finite numbers, n and variance >= 0; drop NaN")
 
@@ -102,6 +102,11 @@ def two_arm_confidence_sequence(
         log(1 + sqrt(N rho^2 + 1) / (2 alpha)), from the half-normal mixture. Coverage over many
         looks and the mixture by quadrature: ``tests/stats/test_two_arms.py``.
     """
+    arms: dict[str, object] = {"candidate": candidate, "control": control}
+    for name, arm in arms.items():
+        if not isinstance(arm, Moments):
+            message = f"{name} is {arm!r:.200}; allowed is Moments(n, mean, variance) of its units"
+            raise InputError(message)
     sizes = count(candidate.n, "candidate.n"), count(control.n, "control.n")
     alpha, tuned = 1.0 - open_unit(level, "level"), count(n_star, "n_star")
     if one_sided and alpha >= 0.5:

@@ -1,0 +1,53 @@
+"""What is no number is refused by every function, with the error that says what to do."""
+
+import numpy as np
+import pytest
+
+from steersman import stats
+from steersman.errors import InputError
+
+ARM = stats.Moments(100, 0.5, 0.25)
+CALLS = {
+    stats.Moments: {"n": 1, "mean": 0.1, "variance": 0.1},
+    stats.achieved_power: {"effect": 0.1, "sd": 1.0, "n": 10, "level": 0.95, "test": "t"},
+    stats.asymptotic_confidence_sequence: {"mean": 0.0, "variance": 1.0, "n": 10, "n_star": 10},
+    stats.bca_interval: {"x": [1.0, 2.0], "statistic": np.mean, "resamples": 100, "seed": 0},
+    stats.bernstein_half_width: {"variance": 0.2, "n": 10, "level": 0.95, "span": 1.0},
+    stats.crossed_mean: {"values": [[1.0, 2.0], [2.0, 3.0]], "level": 0.95},
+    stats.cuped_adjust: {"y": [1.0, 2.0], "covariate": [1.0, 2.0]},
+    stats.empirical_bernstein: {"x": [0.0, 1.0], "level": 0.95, "low": 0.0, "high": 1.0},
+    stats.group_sequential_bounds: {"times": [0.5, 1.0], "alpha": 0.05, "spending": "pocock"},
+    stats.kaplan_meier: {"times": [1.0, 2.0], "ended": [True, True], "level": 0.95},
+    stats.kaplan_meier([1, 2], [True, True]).restricted_mean: {"until": 2.0},
+    stats.minimum_detectable_effect: {"n": 10, "sd": 1.0, "power": 0.8, "test": "z"},
+    stats.msprt: {"mean_diff": 0.1, "variance": 1.0, "n": 10, "tau": 0.1},
+    stats.non_inferiority_test: {"candidate": [1.0, 2.0], "control": [1.0, 2.0], "margin": 0.1},
+    stats.required_sample_size: {"effect": 0.1, "sd": 1.0, "power": 0.8, "test": "t"},
+    stats.sample_ratio_test: {"observed": [1, 2], "shares": [1, 1], "level": 0.95},
+    stats.sequential_sample_ratio_test: {"observed": [1, 2], "concentration": 200.0},
+    stats.two_arm_confidence_sequence: {"candidate": ARM, "control": ARM, "n_star": 100},
+    stats.welch_test: {"candidate": [1.0, 2.0], "control": [1.0, 2.0], "level": 0.95},
+}
+
+
+@pytest.mark.parametrize("wrong", ["a", object(), {}, [[1.0], [2.0, 3.0]], b"x", np.nan, 1j])
+@pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__name__)
+def test_what_is_no_number_is_refused_wherever_it_stands(function, wrong):
+    given = CALLS[function]
+    function(**given)
+    for name in given:
+        with pytest.raises(InputError, match="allowed"):
+            function(**{**given, name: wrong})
+
+
+def test_none_is_no_number():
+    for function, given in CALLS.items():
+        for name in given.keys() - {"shares"}:  # which may be left out
+            with pytest.raises(InputError, match="allowed"):
+                function(**{**given, name: None})
+
+
+@pytest.mark.parametrize("given", [np.array([1.0, 2.0]), "0.5", None])
+def test_a_statistic_gives_one_number(given):
+    with pytest.raises(InputError, match=r"statistic gave .*one finite number"):
+        stats.bca_interval([1.0, 2.0, 3.0], lambda _rows: given, resamples=100)
