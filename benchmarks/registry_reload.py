@@ -66,7 +66,7 @@ async def _measure(stack: Stack, *, quick: bool) -> list[Figure]:
     await stack.declare(DOCUMENT)
     publisher = _publisher(stack)
     rng = np.random.default_rng(0)
-    seconds, pairs = (8.0, 1) if quick else (12.0, 6)
+    seconds, pairs = (4.0, 1) if quick else (12.0, 6)
     versions: list[str] = []
     for _ in range(pairs * int(seconds / PERIOD_S)):
         await _teach(stack, rng)

@@ -32,19 +32,32 @@ _DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 
 
 _SERVER_FOLDERS = {"cli", "client", "examples", "faults", "service"}
+_LONGEST = {"test_demo.py", "test_kills.py", "test_run_to_its_end.py", "test_two_tenants.py"}
+"""A minute or more each: they are never what all others wait for in the end."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the folders whose every test needs a server unread where none of them is wanted."""
+    expression = config.getoption("markexpr")
+    unwanted = "not server" in expression and " or " not in expression
+    is_of_servers = (
+        collection_path.name in _SERVER_FOLDERS and collection_path.parent == Path(__file__).parent
+    )
+    return True if unwanted and is_of_servers else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need a server, so that `make quick` can leave them out; slow files first.
 
     A file is never split between processes. If a long one came last, all others would wait for it:
-    files with most slow tests begin, and the quick ones at the end even out what is left.
+    the longest begin, then files with most slow tests, and the quick ones even out what is left.
     """
     for item in items:
         needs = {"database", "database_15"} & set(getattr(item, "fixturenames", ()))
         if needs or _SERVER_FOLDERS & set(item.path.parts):
             item.add_marker("server")
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    slow |= {path: 1000 for path in slow if path.name in _LONGEST}
     items.sort(key=lambda item: -slow[item.path])  # stable: within a file, as it is written
 
 

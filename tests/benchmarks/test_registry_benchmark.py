@@ -32,6 +32,7 @@ def test_an_unknown_part_is_named() -> None:
         list(registry.run(Options(sets=("magic",))))
 
 
+@pytest.mark.slow
 def test_all_parts_run(monkeypatch) -> None:
     monkeypatch.setattr(registry, "LARGE", (8, 3))
     monkeypatch.setattr(registry, "MERGED", ((8, 3),))

@@ -88,6 +88,7 @@ def test_every_arm_investigates_every_target_with_every_seed(plan, trial):
     assert work_of(plan) == 4 + 6 * 2 * 8
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_nothing(plan, trial):
     again = run_trial(plan, processes=2)
     assert again.best.tolist() == trial.best.tolist()

@@ -15,6 +15,7 @@ WORLD, TUNED = world(), tuned(gamma=0.05, delta=0.05)
 CONTEXTS = contexts_of(["which"] * len(WORLD), WORLD.categories)
 
 
+@pytest.mark.slow
 def test_its_propensity_is_the_mass_of_what_the_configuration_reads():
     strategy = ContextualPpo(TUNED)
     masses = strategy.agent.distributions(np.ones(1))
