@@ -142,6 +142,9 @@ def abstentions(preferences: Sequence[Preference]) -> dict[str, int]:
     Args:
         preferences: any number.
 
+    Returns:
+        Reason -> how many; nothing for one that did not occur.
+
     >>> abstentions([Preference("tie"), Preference(None, "order"), Preference(None, "order")])
     {'order': 2}
     """

@@ -17,9 +17,9 @@ from steersman.systems.leadr.query_forms import (
     KeywordRewrite,
     query_forms,
     rewriting_prompt,
-    turn_features,
     whole_history,
 )
+from steersman.systems.leadr.turn_features import turn_features
 from tests.llm.chat_server import chat_server
 from tests.llm.scripted import judge_at
 from tests.systems.leadr.bands import bands

@@ -19,7 +19,7 @@ from steersman.spec import load
 from steersman.spec.reading import shipped
 from steersman.systems.leadr.evaluating import folds_of
 from steersman.systems.leadr.paired import mean_of
-from steersman.systems.leadr.query_forms import turn_features
+from steersman.systems.leadr.turn_features import turn_features
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

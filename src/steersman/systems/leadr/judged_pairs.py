@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError
 from steersman.llm import Pair, Verdicts
-from steersman.systems.leadr.sets.files import Entry, entries, needed
+from steersman.systems.leadr.sets.files import entries, needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from steersman.llm import Preference
+    from steersman.systems.leadr.sets.entry import Entry
 
 _NUMBER: Mapping[str, int] = {"first": 1, "second": 2, "tie": 0}
 _ORIGIN = (

@@ -11,8 +11,6 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from steersman.errors import BackendError, InputError
 from steersman.llm.scored import Tally
 from steersman.retrieval import words
@@ -20,25 +18,17 @@ from steersman.retrieval.stemming import stem
 from steersman.retrieval.terms import query_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from steersman.llm import Judge
     from steersman.systems.leadr.collection import Collection
-    from steersman.systems.leadr.pool import Pool
     from steersman.systems.leadr.question import Question
 
 _log = logging.getLogger(__name__)
 _MOST = 20_000
-_LOOKED_AT = 5
 _FADING = 0.7
 _OF_AGENT = 0.3
 _REPEATS = 3
-_POINTING_WORDS = """
-it its they them their theirs this that these those he she his her him there one ones such same
-other others else more
-"""
-_POINTING = frozenset(_POINTING_WORDS.split())
-_OPENING = ("and", "but", "or", "so", "also", "what about", "how about", "then", "ok", "yes", "no")
 _REWRITE_TOKENS, _REWRITE_CHARACTERS = 64, 400
 _VERSION = "rewrite/1"
 _REWRITING = (
@@ -81,7 +71,7 @@ def last_two_turns(question: Question) -> str:
     >>> last_two_turns(Question("q", "Where?", (Turn("user", "Who?"), Turn("agent", "She."))))
     'Who? Where?'
     """
-    return " ".join([*_said(question, "user")[-1:], question.text])[-_MOST:]
+    return " ".join([*said_by(question, "user")[-1:], question.text])[-_MOST:]
 
 
 def whole_history(question: Question) -> str:
@@ -149,7 +139,7 @@ class KeywordRewrite:
         there = {stem(word) for word in words(question.text)}
         weights: Counter[str] = Counter()
         for speaker, share in (("user", 1.0), ("agent", _OF_AGENT)):
-            for age, text in enumerate(reversed(_said(question, speaker))):
+            for age, text in enumerate(reversed(said_by(question, speaker))):
                 self._add(weights, text, share * _FADING**age, repeats=speaker == "agent")
         added = [word for word, weight in weights.most_common() if stem(word) not in there]
         return " ".join([question.text, *added[: self._most]])
@@ -252,50 +242,11 @@ def query_forms(collection: Collection, judge: Judge | None = None) -> dict[str,
     return forms
 
 
-def turn_features(question: Question, first: Pool | None = None) -> Mapping[str, float | str]:
-    """Return what the decision point reads of a turn.
+def said_by(question: Question, speaker: str) -> Sequence[str]:
+    """Return what one of the two said, the first first.
 
     Args:
         question: with its history.
-        first: what its last turn alone finds: how sure that search is tells most of all whether
-            another form is needed. None: its fields are left out, and count as missing.
-
-    >>> from steersman.systems.leadr import Question, Turn
-    >>> told = turn_features(Question("q", "And where was she born?", (Turn("user", "Who?"),)))
-    >>> told["turns"], told["pointing"], told["opening"]
-    (1, 0.2, 'and')
+        speaker: ``user`` or ``agent``.
     """
-    found = words(question.text)
-    users = _said(question, "user")
-    before = {stem(word) for text in users for word in words(text)}
-    telling = query_terms(question.text)
-    small = question.text.lower().strip()
-    names = [part for part in question.text.split()[1:] if part[:1].isupper()]
-    return _searched(first) | {
-        "turns": len(users),
-        "question_words": len(found),
-        "pointing": sum(word in _POINTING for word in found) / max(len(found), 1),
-        "told_before": sum(one in before for one in telling) / max(len(telling), 1),
-        "names": len(names),
-        "history_words": sum(len(turn.text.split()) for turn in question.history),
-        "opening": next((one for one in _OPENING if re.match(rf"{one}\b", small)), "other"),
-    }
-
-
-def _searched(first: Pool | None) -> dict[str, float | str]:
-    if first is None or len(first) < _LOOKED_AT:
-        return {}
-    near = np.sort(first.dense)[::-1][:_LOOKED_AT]
-    words_score = np.sort(first.lexical)[::-1][:_LOOKED_AT] * float(first.query.lexical.max())
-    return {
-        "nearest": float(near[0]),
-        "near": float(near.mean()),
-        "near_lead": float(near[0] - near[-1]),
-        "words_score": float(np.log1p(words_score[0])),
-        "words_lead": float(words_score[0] - words_score[-1]),
-        "known_terms": len(first.query.terms),
-    }
-
-
-def _said(question: Question, speaker: str) -> Sequence[str]:
     return [turn.text for turn in question.history if turn.speaker == speaker]

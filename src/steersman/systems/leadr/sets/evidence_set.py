@@ -13,7 +13,7 @@ from steersman.systems.leadr.question import Question, Turn
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from steersman.systems.leadr.sets.files import Entry
+    from steersman.systems.leadr.sets.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from steersman.systems.leadr.question import Question
 from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text, turns
-from steersman.systems.leadr.sets.files import Entry, document, entries, needed
+from steersman.systems.leadr.sets.files import document, entries, needed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
 _NO_ANSWER = "CANNOTANSWER"

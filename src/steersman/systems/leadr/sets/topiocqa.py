@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from steersman.systems.leadr.question import Question
 from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text, turns
-from steersman.systems.leadr.sets.files import Entry, entries, needed, table
+from steersman.systems.leadr.sets.files import entries, needed, table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
 

@@ -18,11 +18,12 @@ from steersman.errors import DataError
 from steersman.systems.leadr.answers import contains
 from steersman.systems.leadr.question import Question
 from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text
-from steersman.systems.leadr.sets.files import Entry, document, needed
+from steersman.systems.leadr.sets.files import document, needed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
 _FILES = ("wikipedia-dev.json", "verified-wikipedia-dev.json", "wikipedia-train.json")
