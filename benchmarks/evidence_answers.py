@@ -26,7 +26,7 @@ from steersman.retrieval import state_directory
 from steersman.systems.interrogator.trial import cached_minilm
 from steersman.systems.leadr.answering import Answerer
 from steersman.systems.leadr.contenders import BASELINE, STOPPING, contenders
-from steersman.systems.leadr.evaluating import Evaluation, evaluate
+from steersman.systems.leadr.evaluating import evaluate
 from steersman.systems.leadr.form_trial import compare_forms, tabulate
 from steersman.systems.leadr.judged_pairs import HumanPair, load_human_pairs, recorded
 from steersman.systems.leadr.preparing import prepare
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from benchmarks.report import Options
     from steersman.retrieval import Embedder
+    from steersman.systems.leadr.evaluation import Evaluation
     from steersman.systems.leadr.preparing import Prepared
 
 _SETS = ("mtrag", "judge_human", "musique", "hotpotqa")

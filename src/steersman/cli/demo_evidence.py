@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from steersman.systems.leadr.case_studies import Case, Side
-    from steersman.systems.leadr.evaluating import Evaluation
+    from steersman.systems.leadr.evaluation import Evaluation
     from steersman.systems.leadr.preparing import Prepared
 
 _MEASURES = ("all_gold", "recall", "holds_answer", "redundancy", "tokens")

@@ -10,7 +10,7 @@ import numpy as np
 from steersman.systems.leadr.baselines import LAMBDAS, TopK, greedily
 from steersman.systems.leadr.contenders import BASELINE, CLONE, PPO, RAFT, Cloned
 from steersman.systems.leadr.environment import Environment, Limits, Selection
-from steersman.systems.leadr.evaluating import Evaluation, Fixed, evaluate
+from steersman.systems.leadr.evaluating import Fixed, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from steersman.retrieval import Reranker
     from steersman.systems.leadr.collection import Collection
     from steersman.systems.leadr.evaluating import Contender
+    from steersman.systems.leadr.evaluation import Evaluation
     from steersman.systems.leadr.paired import Estimate
     from steersman.systems.leadr.pool import Pool
     from steersman.systems.leadr.question import Question

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.systems.leadr.evaluating import Evaluation, Row
+    from steersman.systems.leadr.evaluation import Evaluation, Row
     from steersman.systems.leadr.pool import Candidate
 
 _EXCERPT = 220

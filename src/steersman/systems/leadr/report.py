@@ -9,14 +9,14 @@ import numpy as np
 
 from steersman.systems.leadr.case_studies import case_studies
 from steersman.systems.leadr.contenders import BASELINE, CLONE
-from steersman.systems.leadr.evaluating import MEASURES
+from steersman.systems.leadr.evaluation import MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steersman.systems.leadr.ablations import Ablated
     from steersman.systems.leadr.case_studies import Case
-    from steersman.systems.leadr.evaluating import Evaluation
+    from steersman.systems.leadr.evaluation import Evaluation
     from steersman.systems.leadr.form_trial import FormsCompared
     from steersman.systems.leadr.paired import Estimate
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from steersman.systems.leadr.evaluating import Evaluation, Row
+    from steersman.systems.leadr.evaluation import Evaluation, Row
     from steersman.systems.leadr.paired import Estimate
 
 

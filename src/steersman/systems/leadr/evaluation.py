@@ -1,0 +1,125 @@
+"""What an evaluation holds: one row for each policy and question, and figures over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import nan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.systems.leadr.paired import mean_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from steersman.systems.leadr.answering import Answered
+    from steersman.systems.leadr.environment import Selection
+    from steersman.systems.leadr.paired import Estimate
+    from steersman.systems.leadr.pool import Candidate, Pool
+
+    Floats = NDArray[np.float64]
+
+MEASURES = (
+    "recall", "ndcg", "all_gold", "holds_answer", "redundancy", "repetition", "passages",
+    "tokens", "latency_ms", "calls", "cost", "em", "f1", "answer_contained", "citation_accuracy",
+    "attributed", "faithful",
+)  # fmt: skip
+"""recall, ndcg, all_gold: of the gold passages among those picked. holds_answer: whether a picked
+passage holds a right answer. redundancy: how near each passage is to the nearest before it;
+repetition: share of its runs of words said before. tokens: of the context. latency_ms: of selecting
+alone. calls: searches and expansions; cost: calls × tokens. em, f1, answer_contained: of the answer
+that a model gave from them. citation_accuracy: share of the passages it can be traced to that are
+gold; attributed: whether any is. faithful: whether what was shown bears it out: by a judge, or,
+without one, whether it stands there word for word. NaN where a question has none of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy on one question.
+
+    Attributes:
+        policy: its name.
+        question: id of the question.
+        group: its conversation, or the question's own id.
+        fold: in which it was held out.
+        selection: what was picked, with its steps.
+        values: measure -> value; NaN where it has none.
+        picked: the passages, in order.
+        answered: what a model answered; None: it was not asked.
+    """
+
+    policy: str
+    question: str
+    group: str
+    fold: int
+    selection: Selection
+    values: Mapping[str, float]
+    picked: tuple[Candidate, ...] = field(repr=False)
+    answered: Answered | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All rows of one set.
+
+    Attributes:
+        name: of the set.
+        pools: as they were retrieved, in the order of the questions.
+        rows: policy -> one row a question, in that order.
+        absent: policy -> why it did not take part.
+        seed: of folds and draws.
+    """
+
+    name: str
+    pools: tuple[Pool, ...] = field(repr=False)
+    rows: Mapping[str, tuple[Row, ...]] = field(repr=False)
+    absent: Mapping[str, str]
+    seed: int
+
+    def column(self, policy: str, measure: str) -> Floats:
+        """Return (n,) a measure of a policy, question by question; NaN where it has none.
+
+        Args:
+            policy: one of `rows`.
+            measure: one of `MEASURES`.
+        """
+        return np.array([row.values.get(measure, nan) for row in self.rows[policy]])
+
+    def mean(self, policy: str, measure: str) -> Estimate:
+        """Return a measure's mean with its interval.
+
+        Args:
+            policy: one of `rows`.
+            measure: one of `MEASURES`.
+        """
+        return mean_of(self.column(policy, measure), self._groups(policy), seed=self.seed)
+
+    def difference(self, policy: str, other: str, measure: str) -> Estimate:
+        """Return the mean of one policy less another's on the same questions, with its interval.
+
+        Args:
+            policy: one of `rows`.
+            other: one of `rows`.
+            measure: one of `MEASURES`.
+        """
+        paired = self.column(policy, measure) - self.column(other, measure)
+        return mean_of(paired, self._groups(policy), seed=self.seed)
+
+    def ceiling(self) -> tuple[float, int]:
+        """Return the share of gold that is in the pools as retrieved, and how often some is not.
+
+        What is not there cannot be picked without expanding.
+        """
+        shares = [
+            len({*pool.question.gold} & {one.id for one in pool.candidates})
+            / len(pool.question.gold)
+            for pool in self.pools
+            if pool.question.gold
+        ]
+        return (float(np.mean(shares)) if shares else nan, sum(one < 1.0 for one in shares))
+
+    def _groups(self, policy: str) -> list[str]:
+        return [row.group for row in self.rows[policy]]
