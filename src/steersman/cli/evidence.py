@@ -114,7 +114,7 @@ def evaluate_command(*, as_json: bool, **asked: Any) -> None:
 @json_option
 def train_command(*, as_json: bool, **asked: Any) -> None:
     """Clone who knows the gold passages, on all questions of a set (extra `evidence`)."""
-    from steersman.cli.evidence_running import trained  # noqa: PLC0415 (slow)
+    from steersman.cli.evidence_training import trained  # noqa: PLC0415 (slow)
 
     show(trained(quiet=as_json, **asked), as_json=as_json)
 
@@ -134,7 +134,7 @@ def train_command(*, as_json: bool, **asked: Any) -> None:
 @json_option
 def select_command(*, as_json: bool, **asked: Any) -> None:
     """Pick passages for a question, step by step, with what spoke for each."""
-    from steersman.cli.evidence_running import selected  # noqa: PLC0415 (slow)
+    from steersman.cli.evidence_training import selected  # noqa: PLC0415 (slow)
 
     columns = ("step", "id", "title", "why", "text")
     show_rows(selected(**asked), columns, as_json=as_json, none="nothing was found")
