@@ -114,7 +114,7 @@ def _retrieval(name: str, prepared: Prepared) -> Iterator[Figure]:
 
 def _answers(name: str, prepared: Prepared) -> Iterator[Figure]:
     print(f"{name}: {2 * len(prepared.questions)} answers by a local model", file=sys.stderr)
-    taking_part, _ = contenders([BASELINE, STOPPING])
+    taking_part = contenders([BASELINE, STOPPING])
     with local_model() as backend:
         cache = JudgeCache(state_directory() / "answers.sqlite")
         judge = Judge(backend, cache=cache, timeout_s=600.0)

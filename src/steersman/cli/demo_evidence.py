@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from steersman.systems.leadr.case_studies import Case, Side
+    from steersman.systems.leadr.evaluating import Contender
     from steersman.systems.leadr.evaluation import Evaluation
     from steersman.systems.leadr.preparing import Prepared
 
@@ -106,9 +107,10 @@ def _evaluated(name: str, prepared: Prepared, asked: dict[str, Any]) -> tuple[Ev
     rules = Environment(limits)
     # Trees are for passages with vectors and links; what a catalogue shows is told by a few words.
     trees = find_spec("lightgbm") is not None and asked["data"] is not None
-    kind = Cloned if trees else LinearlyCloned
-    clone = kind("clone, trees" if trees else "clone, linear", limits, seed=asked["seed"])
-    taking_part = [Fixed(TopK("fused", rules)), clone, Fixed(Oracle(rules))]
+    clone: Contender = LinearlyCloned("clone, linear", limits, seed=asked["seed"])
+    if trees:
+        clone = Cloned("clone, trees", limits, seed=asked["seed"])
+    taking_part: list[Contender] = [Fixed(TopK("fused", rules)), clone, Fixed(Oracle(rules))]
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(f"{name}: selecting", total=len(taking_part) * len(prepared.questions))
         evaluation = evaluate(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from steersman.retrieval import Embedder
+    from steersman.systems.leadr.ablations import Ablated
     from steersman.systems.leadr.preparing import Prepared
     from steersman.systems.leadr.report import SetReport
 
@@ -106,7 +107,7 @@ def _measured(
     seed, folds, limits = asked["seed"], asked["folds"], Limits(picks=asked["picks"])
     wanted = asked["policies"]
     chosen = wanted if wanted == "all" else [one.strip() for one in wanted.split(";")]
-    taking_part, absent = contenders(chosen, limits=limits, seed=seed)
+    taking_part = contenders(chosen, limits=limits, seed=seed)
     with progress_bar(quiet=quiet) as bar:
         task = bar.add_task(f"{name}: retrieving", total=None)
         prepared = prepare(
@@ -118,10 +119,10 @@ def _measured(
             name, prepared.pools, taking_part, groups=prepared.groups, folds=folds, seed=seed,
             answerer=None if judge is None else Answerer(judge),
             judge=Faithfulness(judge) if judge is not None and asked["judge"] else None,
-            absent=absent, address=asked["ray_address"],
+            address=asked["ray_address"],
             done=lambda count: bar.advance(task, count),
         )  # fmt: skip
-    variants = ()
+    variants: tuple[Ablated, ...] = ()
     if asked["ablations"]:
         rerankers = {} if embedder is None else {"cosine": CosineReranker(embedder)}
         variants = tuple(ablations(

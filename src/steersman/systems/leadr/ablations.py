@@ -74,7 +74,7 @@ def ablations(
     Returns:
         One entry a variant, those that could not be tried among them.
 
-    No doctest: it needs a collection; ``tests/systems/leadr/test_ablations.py`` shows it.
+    No doctest: it needs a collection; ``tests/systems/leadr/test_report.py`` shows it.
     """
     rules = limits or Limits()
     full = replace(rules, expanding="always", may_stop=False)
@@ -112,7 +112,7 @@ class Reranked:
         environment: its limits count.
         depth: leading candidates that are read, ≥ 1.
 
-    No doctest: it needs a pool; ``tests/systems/leadr/test_ablations.py`` shows it.
+    No doctest: it needs a pool; ``tests/systems/leadr/test_report.py`` shows it.
     """
 
     reranker_name: str

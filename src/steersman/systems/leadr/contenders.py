@@ -1,10 +1,9 @@
-"""Who takes part in an evaluation: baselines, what is trained for it, and who cannot and why."""
+"""Who takes part in an evaluation: baselines, and what is trained for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import InputError
@@ -13,6 +12,7 @@ from steersman.systems.leadr.baselines import LAMBDAS, Mmr, Oracle, Pointwise, T
 from steersman.systems.leadr.environment import Environment, Limits
 from steersman.systems.leadr.evaluating import Fixed
 from steersman.systems.leadr.experts import GoldExpert
+from steersman.systems.leadr.improving import raft, raft_then_ppo
 from steersman.systems.leadr.linear_clone import linear_clone
 from steersman.systems.leadr.selectors import ScoredSelector
 from steersman.systems.leadr.tasks import EvidenceTask
@@ -28,9 +28,6 @@ Train = Callable[[Sequence[EvidenceTask], Any, int], Any]
 BASELINE = "top-k, fused"
 CLONE, STOPPING = "+BC", "+BC, may stop"
 RAFT, PPO = "+BC+RAFT", "+BC+RAFT+PPO"
-_LEARNERS = "steersman.systems.leadr.improving"
-"""The module whose functions of these names take part as soon as they are there."""
-_IMPROVING = {RAFT: "raft", PPO: "raft_then_ppo"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class Cloned:
         improve: makes a better scorer of the clone; None: the clone itself takes part.
         pointwise: whether it sees each candidate as it stands at first, and no step.
 
-    No doctest: it trains; ``tests/systems/leadr/test_contenders.py`` shows it.
+    No doctest: it trains; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
 
     name: str
@@ -108,8 +105,8 @@ class LinearlyCloned:
 
 def contenders(
     wanted: str | Sequence[str] = "all", *, limits: Limits | None = None, seed: int = 0
-) -> tuple[list[Contender], dict[str, str]]:
-    """Return the contenders of an evaluation, and who is wanted and cannot take part.
+) -> list[Contender]:
+    """Return the contenders of an evaluation; who lacks an extra is told when it is trained.
 
     Args:
         wanted: ``all``, or names (as reports have them).
@@ -117,30 +114,25 @@ def contenders(
         seed: of what is trained.
 
     Returns:
-        Contenders, the baseline first; name -> why it is absent.
+        The baseline first.
 
     Raises:
-        InputError: nobody is called that, or nobody is left.
+        InputError: nobody is called that.
 
-    >>> found, absent = contenders(["top-k, fused", "oracle"])
-    >>> [one.name for one in found], absent
-    (['top-k, fused', 'oracle'], {})
+    >>> [one.name for one in contenders(["oracle"])]
+    ['top-k, fused', 'oracle']
     """
-    every, absent = _every(limits or Limits(), seed)
+    every = _every(limits or Limits(), seed)
     if wanted == "all":
-        return list(every.values()), absent
+        return list(every.values())
     names = list(dict.fromkeys([BASELINE, *wanted]))
-    unknown = [name for name in names if name not in every and name not in absent]
+    unknown = [name for name in names if name not in every]
     if unknown:
-        known = ", ".join([*every, *absent])
-        raise InputError(f"no policy is called {unknown[0]!r}; there are: {known}")
-    return (
-        [every[name] for name in names if name in every],
-        {name: absent[name] for name in names if name in absent},
-    )
+        raise InputError(f"no policy is called {unknown[0]!r}; there are: {', '.join(every)}")
+    return [every[name] for name in names]
 
 
-def _every(limits: Limits, seed: int) -> tuple[dict[str, Contender], dict[str, str]]:
+def _every(limits: Limits, seed: int) -> dict[str, Contender]:
     plain = Environment(limits)
     # Who selects as many passages as are asked for is compared at equal length.
     full = Limits(
@@ -161,19 +153,9 @@ def _every(limits: Limits, seed: int) -> tuple[dict[str, Contender], dict[str, s
         Cloned(CLONE, full, seed=seed),
         Cloned(STOPPING, stopping, seed=seed),
     ]
-    improving, absent = _improving()
-    found += [Cloned(name, full, seed=seed, improve=train) for name, train in improving.items()]
-    found.append(Fixed(Oracle(Environment(full))))
-    return {one.name: one for one in found}, absent
-
-
-def _improving() -> tuple[dict[str, Train], dict[str, str]]:
-    """Return those that improve a clone from feedback, and why the others do not take part."""
-    try:
-        module = import_module(_LEARNERS)
-    except ImportError as error:
-        missing = f"it cannot be imported: {error}"
-        return {}, dict.fromkeys(_IMPROVING, missing)
-    found = {name: getattr(module, home, None) for name, home in _IMPROVING.items()}
-    absent = {name: f"{_LEARNERS} has no {_IMPROVING[name]}" for name in found if not found[name]}
-    return {name: train for name, train in found.items() if train is not None}, absent
+    found += [
+        Cloned(RAFT, full, seed=seed, improve=raft),
+        Cloned(PPO, full, seed=seed, improve=raft_then_ppo),
+        Fixed(Oracle(Environment(full))),
+    ]
+    return {one.name: one for one in found}

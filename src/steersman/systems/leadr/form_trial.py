@@ -182,7 +182,8 @@ def _learned(
 ) -> ChoicePolicy:
     """Return the policy after one pass over some turns, from the reward of what it drew alone."""
     names = tuple(point.actions.names)  # type: ignore[union-attr]
-    policy = build(point.policy, names, dim=vectors.shape[1], floor=point.floor)
+    floor = point.floor if point.explore == "floor" else 0.0
+    policy = build(point.policy, names, dim=vectors.shape[1], floor=floor)
     # Zero for all that was not tried would make what was tried once look best.
     start = np.zeros((len(names), vectors.shape[1]))
     start[:, 0] = 1.0
