@@ -219,11 +219,28 @@ def test_few_selections_are_doubted():
     assert credit_actions(often)["a"] == pytest.approx(5 / 9)
 
 
-def test_published_raft_learns_too():
-    """All steps of the best selections, whatever had a part in them."""
-    published = replace(FEW, credit="selection", each=16)
-    found = raft(made_up(60, seed=1), START, published, tune=SMALL)
+def test_learning_by_the_credit_of_actions_works_too():
+    by_action = replace(FEW, credit="action", each=16)
+    found = raft(made_up(60, seed=1), START, by_action, tune=SMALL)
     assert found.rounds[-1].reward > found.rounds[0].reward + 0.05
+
+
+def test_a_log_of_another_policy_is_learned_from_before_anything_is_drawn():
+    tasks = made_up(40, seed=1)
+    log = walks(
+        tasks, NetworkScorer.linear(np.array([3.0, 3, 1, 0, 0, 0, 0])), RULE, each=8, seed=5
+    )
+    drawn = []
+
+    def watching(tasks, scorer, rule, *, each, seed):
+        drawn.append(each)
+        return walks(tasks, scorer, rule, each=each, seed=seed)
+
+    once = replace(FEW, rounds=1)
+    found = raft(tasks, START, once, tune=SMALL, log=log, sample=watching)
+    assert set(drawn) == {1}, "only held-out questions were selected for"
+    assert found.rounds[0].reward > 0.1
+    assert _worth(made_up(40, seed=2), found.scorer) > _worth(made_up(40, seed=2), START)
 
 
 def test_held_out_questions_are_no_others():

@@ -4,9 +4,10 @@ Each round logs several selections of every question with their exact propensiti
 back for each, and nothing else: no gold passage is looked at. The best one of a question is kept,
 and the policy is trained to be likelier to do what was done there.
 
-What came back is for a whole selection, and most of its steps had no part in it. `credit_actions`
-says which had: it compares the selections of a question that took an action with those that did
-not. A question whose selections all came out alike says nothing, and nothing is learned from it.
+What came back is for a whole selection, of whose steps some had no part in it. Over many questions
+that averages out, which is what the published form trusts; with few questions `credit_actions` says
+which had, by comparing the selections of a question that took an action with those that did not. A
+question whose selections all came out alike says nothing, and nothing is learned from it.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ class RaftSettings:
         rounds: at most, ≥ 1.
         each: N, selections of every question in a round, ≥ 2.
         rule: how they are drawn; it must explore.
-        credit: ``action``: what was kept counts by the credit of each action; ``selection``: by
-            how far the selection was above the mean, all its steps alike, as published.
+        credit: ``selection``: all steps of a kept selection count, by how far it was above the mean
+            of its question; as published. ``action``: candidates count by `credit_actions`; better
+            where a selection has several picks of which few had a part in what came back.
         least: share of the largest credit of its question from which on a candidate counts, in
             (0, 1).
         others: of `CloneSettings`, for ``action``: candidates that earned their credit are right in
@@ -73,7 +75,7 @@ class RaftSettings:
     rounds: int = 6
     each: int = 16
     rule: StepRule = field(default_factory=lambda: StepRule(10, 1.0, 0.1))
-    credit: Literal["action", "selection"] = "action"
+    credit: Literal["selection", "action"] = "selection"
     least: float = 0.25
     others: int = 30
     held_out: float = 0.2

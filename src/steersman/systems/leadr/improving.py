@@ -111,7 +111,7 @@ def improved(
     No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
     told = feedback(tasks, seed=seed) if log is None else log
-    how = RaftSettings(rounds=rounds, each=16, held_out=0.15, regression=0.05)
+    how = RaftSettings(rounds=rounds, each=16, credit="action", held_out=0.15, regression=0.05)
     return raft_rounds(tasks, start, how, tune=tune, seed=seed, log=told)
 
 
