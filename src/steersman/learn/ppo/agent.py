@@ -11,6 +11,7 @@ import torch
 from steersman.errors import InputError, StateError
 from steersman.learn.ppo.advantages import advantages
 from steersman.learn.ppo.network import Network
+from steersman.learn.ppo.pace import following
 from steersman.learn.ppo.parts import Drawn, Part, draw, draw_each
 from steersman.learn.ppo.settings import Settings
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_FASTER = 1.5
-_SLOWEST, _FASTEST = 1e-6, 1e-2
 _STOP = 1.5
 _LEAST = 8
 """Steps of a minibatch: of fewer, the gradient is mostly noise."""
@@ -270,10 +269,7 @@ class PPO:
     def _done(self, told: _Told, epochs: int, explained: float) -> Update:
         divergence, target = self._divergence(told), self.settings.kl_target
         (group,) = self._optimizer.param_groups
-        if divergence > 2 * target:
-            group["lr"] = max(group["lr"] / _FASTER, _SLOWEST)
-        elif divergence < target / 2:
-            group["lr"] = min(group["lr"] * _FASTER, _FASTEST)
+        group["lr"] = following(group["lr"], divergence, target)
         self.updates += 1
         with torch.no_grad():
             logs, _ = self._network(told.states)

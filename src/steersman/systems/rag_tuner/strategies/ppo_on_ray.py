@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.learn.ppo import Settings, Stage, train_rllib
-from steersman.systems.rag_tuner.strategies.ppo_sequential import SequentialPolicy, _fitted
+from steersman.systems.rag_tuner.strategies.ppo_sequential import SequentialPolicy, fitted_scaling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def train_on_ray(
 
     No doctest: it needs a cluster; ``tests/deploy/test_ray.py`` shows it.
     """
-    scaling = _fitted(environment, np.random.default_rng([seed, 0]))
+    scaling = fitted_scaling(environment, np.random.default_rng([seed, 0]))
     stage = Stage(environment, scaling.apply, environment.moves.parts, len(environment.features))
     agent = train_rllib(
         stage,

@@ -276,7 +276,7 @@ def train_sequential(
         message = f"{len(environments)} environments, {updates!r} updates"
         raise InputError(f"{message}; allowed are 1 or more, and 0 or more")
     first = environments[0]
-    scaling = _fitted(first, np.random.default_rng([seed, 0]))
+    scaling = fitted_scaling(first, np.random.default_rng([seed, 0]))
     agent = PPO(first.moves.parts, len(first.features), settings=settings, seed=seed)
     if "belief" in first.features.groups:
         agent.start_from(first_guess(first.features, scaling, first.moves.parts))
@@ -288,7 +288,13 @@ def train_sequential(
     return SequentialPolicy(agent, first.features, scaling, first.window)
 
 
-def _fitted(environment: TuningEnvironment, rng: np.random.Generator) -> Scaling:
+def fitted_scaling(environment: TuningEnvironment, rng: np.random.Generator) -> Scaling:
+    """Return how states are scaled, fitted on episodes of random moves.
+
+    Args:
+        environment: The simulator.
+        rng: Draws episodes and moves.
+    """
     rows = []
     sizes = [part.size for part in environment.moves.parts]
     for _ in range(_FITTED_ON):
