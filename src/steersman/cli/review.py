@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
+    from steersman.llm.detectors import Detector
     from steersman.store import Database, ReviewRow, Tenant
 
 _COLUMNS = ("id", "at", "detector", "kinds", "score", "subject", "verdict")
@@ -54,7 +55,9 @@ def scan_command(
     from steersman.systems.toxicity_model import toxicity  # noqa: PLC0415
 
     personal = PersonalData()
-    detectors = [personal, toxicity()] if toxic else [personal]
+    detectors: list[Detector] = [personal]
+    if toxic:
+        detectors.append(toxicity())
     found = list(flagged_answers(predictions, detectors, personal, Instability()))
 
     async def work(database: Database, tenant: Tenant) -> int:

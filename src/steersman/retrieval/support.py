@@ -144,6 +144,9 @@ def sentences_of(text: str) -> list[str]:
     Args:
         text: any.
 
+    Returns:
+        One or more, in their order.
+
     >>> sentences_of("Pumps hum when they are cold. No. Valves stick when they are old.")
     ['Pumps hum when they are cold.', 'Valves stick when they are old.']
     """

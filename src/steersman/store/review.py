@@ -123,6 +123,9 @@ async def find_review(connection: Any, tenant: UUID, identifier: UUID) -> Review
         tenant: whose.
         identifier: of the item.
 
+    Returns:
+        The row.
+
     Raises:
         StateError: this tenant has no such item.
 

@@ -48,16 +48,13 @@ class PersonalData:
             text: any.
 
         Returns:
-            Flags in the order of their places; a national number that is also something else is
-            flagged as that alone.
+            Flags in the order of their places; a number that is of two kinds is flagged once.
         """
         places = [(one.start, one.end, one.kind) for one in self._find(text, self._kinds)]
         if self._national:
-            taken = list(places)
             for place in find_national_ids(text):
-                if not any(begin < place.end and place.start < end for begin, end, _ in taken):
-                    places.append(tuple(place))
-                    taken.append(tuple(place))
+                if not any(begin < place.end and place.start < end for begin, end, _ in places):
+                    places.append((place.start, place.end, place.kind))
         found = sorted(places)
         return tuple(Flag(self.name, kind, 1.0, start, end) for start, end, kind in found)
 

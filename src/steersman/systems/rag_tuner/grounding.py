@@ -148,7 +148,8 @@ def grounding(
     if prompt not in PROMPTS:
         raise InputError(f"prompt is {prompt!r}; known are {', '.join(sorted(PROMPTS))}")
     texts = {one.doc_id: passage_text(one) for one in collection.passages}
-    given, alone = [], []
+    given: list[Answered] = []
+    alone: list[Answered] = []
     for question in collection.questions:
         found = [hit.passage for hit in searcher.search(question.text, settings).hits]
         gold = [texts[name] for name in question.gains if name in texts]
@@ -171,6 +172,8 @@ def write_answers(folder: Path, collection: JudgedCollection, *answers: Sequence
 
     Raises:
         DataError: It cannot be written.
+
+    No doctest: it writes files; ``tests/systems/rag_tuner/test_grounding.py`` shows it.
     """
     texts = {one.doc_id: passage_text(one) for one in collection.passages}
     every = [one for some in answers for one in some]

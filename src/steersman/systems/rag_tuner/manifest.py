@@ -115,9 +115,10 @@ def write_manifest(manifest: Manifest, file: Path) -> None:
     Args:
         manifest: What is written.
         file: To be written; what is there is replaced.
+
+    No doctest: it writes a file; ``tests/systems/rag_tuner/test_manifest.py`` shows it.
     """
-    yaml, text = YAML(typ="safe"), io.StringIO()
-    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = False, False
+    yaml, text = YAML(), io.StringIO()
     yaml.dump(manifest.model_dump(mode="json"), text)
     file.write_text(text.getvalue(), encoding="utf-8")
 
@@ -127,6 +128,9 @@ def load_manifest(file: Path) -> Manifest:
 
     Args:
         file: UTF-8, at most 256 KiB.
+
+    Returns:
+        The manifest, checked.
 
     Raises:
         SpecError: It cannot be read, or what it says is wrong: all problems, one a line.
