@@ -104,8 +104,8 @@ def evaluate(
         clock: seconds.
 
     Returns:
-        One row for each policy and question; whoever needs an extra that is not installed is among
-        the absent, with that reason.
+        One row for each policy and question; whoever cannot be trained, for an extra that is not
+        installed or too few questions, is among the absent, with the reason.
 
     Raises:
         DataError: nobody could take part.
@@ -174,12 +174,12 @@ def _fold_of(
     clock: Timer,
     part: tuple[Contender, int],
 ) -> list[tuple[int, Selection, float]] | str:
-    """Return (place, selection, ms) of a fold's questions; or which extra its policy lacks."""
+    """Return (place, selection, ms) of a fold's questions; or why its policy cannot be trained."""
     contender, fold = part
     try:
         selector = contender.fitted([pools[place] for place in np.flatnonzero(fold_of != fold)])
-    except DataError as missing:
-        return str(missing)
+    except (DataError, InputError) as refused:  # an extra is missing, or too few to learn from
+        return str(refused)
     found = []
     for place in np.flatnonzero(fold_of == fold).tolist():
         rng = np.random.default_rng([seed, 17, place])
