@@ -50,12 +50,21 @@ def test_events_are_loaded_from_lines(asking, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["{", '{"type": "x"}', '{"type": "task_result", "outcome": 1}', "[]"]
+    "line",
+    [
+        *("{", '{"type": "x"}', '{"type": "task_result", "outcome": 1}', "[]"),
+        '{"type": "task_result", "decision_id": "nonsense"}',
+    ],
 )
 def test_a_wrong_line_is_told_before_anything_is_sent(asking, tmp_path, line):
     file = tmp_path / "events.jsonl"
     file.write_text('{"type": "task_result", "episode_id": "e"}\n' + line)
     assert "line 2" in asking("events", "load", file, status=2)
+
+
+def test_what_is_no_id_is_bad_usage(asking):
+    said = asking("events", "send", "task_result", "--decision", "nonsense", status=2)
+    assert "not a valid UUID" in said
 
 
 def test_refusals_are_told_without_a_traceback(asking):

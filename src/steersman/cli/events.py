@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 import click
 from rich.console import Console
@@ -44,7 +45,7 @@ def command() -> None:
 
 @command.command()
 @click.argument("kind", type=click.Choice(_TYPES), metavar="TYPE")
-@click.option("--decision", help="The id of the decision it is about ...")
+@click.option("--decision", type=click.UUID, help="The id of the decision it is about ...")
 @click.option("--episode", help="... or the episode.")
 @click.option("--outcomes", type=JsonObject(), default="{}", help="Named numbers.")
 @click.option("--body", type=JsonObject(), default="{}", help="Anything else worth keeping.")
@@ -56,7 +57,7 @@ def command() -> None:
 @json_option
 def send(
     kind: str,
-    decision: str | None,
+    decision: UUID | None,
     episode: str | None,
     outcomes: dict[str, float],
     body: dict[str, Any],
@@ -73,7 +74,8 @@ def send(
     It is kept on disk until it was delivered; what could not be delivered now goes with the next
     use of the same key.
     """
-    event = {"type": kind, "decision_id": decision, "episode_id": episode, "outcomes": outcomes}
+    about = None if decision is None else str(decision)
+    event = {"type": kind, "decision_id": about, "episode_id": episode, "outcomes": outcomes}
     event |= {"body": body, "action_taken": action_taken, "event_id": event_id}
     _deliver([event], url, api_key, wait_s, as_json=as_json)
 
@@ -101,7 +103,18 @@ def _parsed(number: int, line: str) -> dict[str, Any]:
         raise click.BadParameter(f"line {number} has no type; allowed are {', '.join(_TYPES)}")
     if unknown := set(event) - _FIELDS:
         raise click.BadParameter(f"line {number} has unknown fields {sorted(unknown)}")
+    if event.get("decision_id") is not None:
+        _check_id(number, event["decision_id"])
     return event
+
+
+def _check_id(number: int, text: object) -> None:
+    """Refuse what is no id before anything is told: the lines above would be stored already."""
+    try:
+        UUID(str(text))
+    except ValueError:
+        message = f"line {number} has decision_id {text!r:.100}; wanted is the UUID of a decision"
+        raise click.BadParameter(message) from None
 
 
 def _deliver(
