@@ -60,9 +60,10 @@ def test_what_was_learned_is_published_shown_and_fetched(shell, ready, tmp_path)
     base = shell.json("snapshot", "show", *POINT, "0.1.0", "--tenant", ready)
     assert base["status"] == "line"
     listed = shell.json("snapshot", "list", "--tenant", ready)
-    assert [(row["version"], row["status"], row["serves"]) for row in listed] == [
-        ("0.1.0", "line", True),
-        ("0.1.1", "published", False),
+    told = ("version", "status", "mark", "serves")
+    assert [tuple(row[name] for name in told) for row in listed] == [
+        ("0.1.0", "line", None, True),
+        ("0.1.1", "published", "released", False),
     ]
     assert "0.1.0+20" in shell("snapshot", "list", *POINT, "--tenant", ready)
     file = tmp_path / "state.zst"
@@ -146,10 +147,11 @@ def test_a_version_is_retracted_unless_it_serves(shell, ready, database):
     shell("snapshot", "retract", *POINT, "0.1.1", *why)  # again changes nothing
     said = shell("snapshot", "fetch", *POINT, "0.1.1", "--tenant", ready, status=1)
     assert "0.1.1" in said
-    assert [row["status"] for row in shell.json("snapshot", "list", "--tenant", ready)] == [
-        "line",
-        "retracted",
-        "published",
+    listed = shell.json("snapshot", "list", "--tenant", ready)
+    assert [(row["status"], row["mark"]) for row in listed] == [
+        ("line", None),
+        ("retracted", None),
+        ("published", "released"),
     ]
 
     async def serve():

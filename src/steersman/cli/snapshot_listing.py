@@ -8,15 +8,18 @@ import click
 
 from steersman.cli.options import administers, for_tenant, tenant_option
 from steersman.cli.showing import show, show_rows
-from steersman.store import as_tenant, find_snapshot, snapshots_of
+from steersman.learn import read_known
+from steersman.store import as_tenant, find_snapshot
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from steersman.learn import Known
     from steersman.store import Database, SnapshotRow, Tenant
 
-_COLUMNS = ("skill", "decision", "version", "reason", "from", "samples", "status", "at", "serves")
+_COLUMNS = ("skill", "decision", "version", "reason", "from", "samples", "status", "mark")
+_COLUMNS += ("at", "serves")
 
 
 @click.command("list")
@@ -27,21 +30,23 @@ _COLUMNS = ("skill", "decision", "version", "reason", "from", "samples", "status
 def list_command(
     skill: str | None, point: str | None, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Show all versions, oldest first: declared, rebuilt, published, retracted."""
+    """Show all versions, oldest first: declared, rebuilt, published, retracted.
+
+    The mark of a published version is what the store says that it is: candidate, released or
+    rolled back. It is signed into the registry within half a minute.
+    """
 
     async def read(connection: Any, tenant: Tenant) -> list[dict[str, Any]]:
         known = await connection.fetch(
-            "SELECT skill, point, snapshot FROM decision_point WHERE ($1::text IS NULL OR "
+            "SELECT skill, point FROM decision_point WHERE ($1::text IS NULL OR "
             "skill = $1) AND ($2::text IS NULL OR point = $2) ORDER BY skill, point",
             *(skill, point),
         )
-        return [
-            _listed(row, serving["snapshot"])
-            for serving in known
-            for row in await snapshots_of(
-                connection, (tenant.id, serving["skill"], serving["point"])
-            )
-        ]
+        listed = []
+        for at in known:
+            found = await read_known(connection, (tenant.id, at["skill"], at["point"]))
+            listed += [_listed(row, found) for row in found.snapshots.values()]
+        return listed
 
     rows = _reading(home, tenant_name, read)
     show_rows(rows, _COLUMNS, as_json=as_json, none="nothing is declared")
@@ -63,7 +68,7 @@ def show_command(
         times = {"published_at": row.published_at, "retracted_at": row.retracted_at}
         if row.description is not None:
             return {**row.description, **times}
-        listed = _listed(row, "")
+        listed = _listed(row, await read_known(connection, (tenant.id, skill, point)))
         return {name: listed[name] for name in _COLUMNS[:-1]} | {"sha256": row.sha256.hex()}
 
     show(_reading(home, tenant_name, read), as_json=as_json)
@@ -81,7 +86,9 @@ def _reading(home: Path, tenant_name: str, read: Any) -> Any:
     return for_tenant(home, tenant_name, work)
 
 
-def _listed(row: SnapshotRow, serving: str) -> dict[str, Any]:
+def _listed(row: SnapshotRow, known: Known) -> dict[str, Any]:
+    status = _status(row)
+    mark = known.standing(row.version).replace("_", " ") if status == "published" else None
     return {
         "skill": row.skill,
         "decision": row.point,
@@ -90,9 +97,10 @@ def _listed(row: SnapshotRow, serving: str) -> dict[str, Any]:
         "algorithm": row.algorithm,
         "from": row.parent if row.line is None else f"{row.line}+{row.line_seq}",
         "samples": row.samples,
-        "status": _status(row),
+        "status": status,
+        "mark": mark,
         "at": _at(row),
-        "serves": row.version == serving,
+        "serves": row.version == known.row.snapshot,
     }
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steersman.learn.guarding import Reason
     from steersman.learn.held_out import HeldOutReport
     from steersman.learn.publishing import Signer, publish
-    from steersman.learn.releasing import Marks, mark_point, read_known, release_version
+    from steersman.learn.releasing import Known, Marks, mark_point, read_known, release_version
     from steersman.learn.shipping import Registry, Shipped, ShippingSettings, run_shipping
     from steersman.learn.spreading import spread
     from steersman.learn.versions import compare_versions
@@ -37,6 +37,7 @@ __all__ = [
     "Credit",
     "Evidence",
     "HeldOutReport",
+    "Known",
     "LearnerSettings",
     "Marks",
     "Promoted",
@@ -80,7 +81,7 @@ _HOMES = {
     "held_out": "HeldOutReport",
     "guarding": "Reason",
     "publishing": "Signer publish",
-    "releasing": "Marks mark_point read_known release_version",
+    "releasing": "Known Marks mark_point read_known release_version",
     "shipping": "Registry Shipped ShippingSettings run_shipping",
     "spreading": "spread",
     "versions": "compare_versions",
