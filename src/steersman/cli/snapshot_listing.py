@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from steersman.learn import Known
     from steersman.store import Database, SnapshotRow, Tenant
 
-_COLUMNS = ("skill", "decision", "version", "reason", "from", "samples", "status", "mark")
-_COLUMNS += ("at", "serves")
+_COLUMNS = (
+    *("skill", "decision", "version", "reason", "from"),
+    *("samples", "status", "mark", "at", "serves"),
+)
 
 
 @click.command("list")
