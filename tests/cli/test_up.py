@@ -9,11 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 import urllib3
+
+from tests.clusters import copy_cluster
 
 pytestmark = pytest.mark.slow
 HTTP = urllib3.PoolManager(retries=False, timeout=10)
@@ -114,9 +116,11 @@ def home():
 
 
 @pytest.fixture(scope="module")
-def printed():
+def printed(cluster):
     """What runs, its home and what it printed for people; the last test here kills it."""
-    with _home() as home, Up(home, "--port", "0") as up:
+    with _home() as home, ExitStack() as exits:
+        copy_cluster(cluster, home)
+        up = exits.enter_context(Up(home, "--port", "0"))
         text = ""
         while "Ctrl-C" not in text:
             line = up.process.stdout.readline()

@@ -1,4 +1,4 @@
-"""What pages share: a home whose path is short enough for the socket of a server."""
+"""What pages share: a home with a server, whose path is short enough for a socket."""
 
 import shutil
 import tempfile
@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.clusters import copy_cluster
+
 
 @pytest.fixture
-def home():
+def home(cluster):
     folder = Path(tempfile.mkdtemp(prefix="st-"))
+    copy_cluster(cluster, folder)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steersman.store import Database, create_tenant, declare, migrate
+from steersman.store import Database, create_tenant, declare
 from steersman.systems.assistant.points import point_documents
 from tests.examples.pages import commands, environment, type_in
 from tests.learn.shipping_world import PASSPHRASE
@@ -17,7 +17,6 @@ PAGE = Path("docs/how-to/run-the-pipeline.md")
 
 
 async def _logged(database):
-    await migrate(database)
     tenant = await create_tenant(database, "sample", actor="test")
     rows = [await declare(database, tenant.id, text, actor="test") for text in point_documents()]
     await traffic(database, rows[1], 3000)
