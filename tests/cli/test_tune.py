@@ -1,6 +1,7 @@
 """``steersman tune``: a recording is tuned on, judged once and swept; runs go on."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -112,6 +113,27 @@ def test_what_is_no_recording(tmp_path):
     assert "steersman tune record" in run("run", tmp_path / "none.npz", status=1)
     assert "Usage" in run("run", status=2)
     run("run", tmp_path / "none.npz", "--evaluations", 0, status=2)
+
+
+def test_a_holdout_judges_one_run_and_no_other(tmp_path):
+    made = world(queries=120)
+    splits = tuple("test" if place % 3 == 0 else "train" for place in range(120))
+    file = tmp_path / "split.npz"
+    replace(made, splits=splits).save(file)
+    asked = ("--strategy", "random", "--evaluations", 2, "--holdout", "test")
+    held = ("--baseline", "variant=bm25,k=32,rerank=on")
+    first = run("run", file, "--out", tmp_path / "one", *asked, *held)
+    assert "on 40 held-out queries" in " ".join(first.split())
+    lines = (tmp_path / "one" / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
+    seen = {place for line in lines for place in json.loads(line)["queries"]}
+    assert not seen & set(range(0, 120, 3))
+    assert run("run", file, "--out", tmp_path / "one", *asked, *held) == first  # the same run
+    told = run("run", file, "--out", tmp_path / "two", *asked, "--seed", 1, *held, status=1)
+    assert "judges once" in told
+    assert "the run one" in told
+    assert not (tmp_path / "two" / "verdict.json").exists()
+    other = (*asked[:-1], "dev")
+    assert "has the splits" in run("run", file, "--out", tmp_path / "x", *other, *held, status=1)
 
 
 def test_a_run_is_drawn_from_its_folder(recording, tmp_path):

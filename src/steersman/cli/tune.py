@@ -114,6 +114,8 @@ def record_command(
 @click.option("--slice", "size", type=click.IntRange(1, 10_000), default=32, show_default=True,
               help="Queries of an evaluation.")  # fmt: skip
 @held_out_option
+@click.option("--holdout", default=None, metavar="SPLIT",
+              help="Split that judges, in place of a share: once, whoever asks.")  # fmt: skip
 @seed_option
 @baseline_option
 @policy_option
@@ -127,12 +129,17 @@ def run_command(
     A run that was stopped goes on when it is started again. Exit status 1 when no gain is shown.
     Once the reward weights have changed, --after has a new run begin with what the old one paid
     for, of the same recording, --seed and --held-out.
+
+    A --holdout judges one run and no other: that it did stands in the folder `holdouts` beside the
+    recording.
     """
     from steersman.cli.tune_running import Asked, tuned_run  # noqa: PLC0415 (slow)
 
     recorded, tuned = opened(recording), policy_of(policy_file)
     text = (policy_file or shipped("rl/policy.defaults.yaml")).read_text(encoding="utf-8")
-    wanted = Asked(baseline=parts_of(baseline), **asked)
+    wanted = Asked(
+        baseline=parts_of(baseline), holdouts=recording.absolute().parent / "holdouts", **asked
+    )
 
     def progress(rows: Iterable[T], total: int) -> Iterable[T]:
         return shown(rows, total, "evaluating", as_json=as_json)

@@ -55,7 +55,7 @@ def reported(folder: Path, recorded: Recorded, out: Path) -> Mapping[str, Any]:
             f"{recorded.sha256[:12]}…, the run names {str(of)[:12]}…); name the one it was"
         )
     tuned = load_policy_config(folder / "policy.yaml")
-    split = split_of(recorded, manifest["seed"], manifest["held_out"])
+    split = split_of(recorded, manifest["seed"], manifest["held_out"], manifest.get("holdout"))
     candidate, baseline = (Configuration.of(said[name]) for name in ("candidate", "baseline"))
     report = compile_report(
         recorded, tuned, held_out=split.held_out, candidate=candidate, baseline=baseline,

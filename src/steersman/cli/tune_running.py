@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +13,9 @@ import numpy as np
 from steersman.errors import DataError
 from steersman.systems.rag_tuner import (
     Configuration,
+    Holdout,
     RunFolder,
+    Split,
     build_strategy,
     judge,
     retell,
@@ -24,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from steersman.systems.rag_tuner import Batch, Recorded, Split, Tuned, Verdict
+    from steersman.systems.rag_tuner import Batch, Recorded, Tuned, Verdict
 
-_SAME = ("recorded", "seed", "held_out")
+_SAME = ("recorded", "seed", "held_out", "holdout")
 """What two runs must have alike to tune on the same questions."""
 
 
@@ -41,6 +45,8 @@ class Asked:
     seed: int
     baseline: Configuration
     after: Path | None = None
+    holdout: str | None = None
+    holdouts: Path | None = None
 
 
 def tuned_run(
@@ -63,7 +69,7 @@ def tuned_run(
 
     Raises:
         DataError: The folder holds another run, or one that was judged after fewer evaluations; or
-            the run that this one comes after was of other questions.
+            the run that this one comes after was of other questions; or the holdout judged another.
         InputError: No configuration holds the gates.
     """
     run = RunFolder(folder)
@@ -73,7 +79,7 @@ def tuned_run(
             f"{folder} was judged after {run.judged_after} evaluations, and held-out queries judge "
             "once; begin another run with another --seed, or ask for as many evaluations"
         )
-    split = split_of(recorded, asked.seed, asked.held_out)
+    split = split_of(recorded, asked.seed, asked.held_out, asked.holdout)
     strategy = build_strategy(asked.strategy, tuned, queries=len(recorded), seed=asked.seed)
     if asked.after is not None:
         retell(strategy, _paid(asked.after, run.manifest()), tuned, evaluator=recorded)
@@ -86,6 +92,7 @@ def tuned_run(
     for one in progress(told, asked.evaluations):
         if one.number > len(known):
             run.append(one)
+    _take_the_last_word(recorded, run, asked)
     found, base = (
         recorded.evaluate(one, split.held_out) for one in (strategy.recommend(), asked.baseline)
     )
@@ -106,14 +113,43 @@ def _paid(earlier: Path, manifest: dict[str, Any]) -> list[Batch]:
     return RunFolder(earlier).batches()
 
 
-def split_of(recorded: Recorded, seed: int, held_out: float) -> Split:
+def _take_the_last_word(recorded: Recorded, run: RunFolder, asked: Asked) -> None:
+    """Write down that the holdout judges this run, before it does; refuse if it judged another."""
+    if asked.holdout is None or asked.holdouts is None:
+        return
+    ids = sorted(
+        query
+        for query, split in zip(recorded.queries, recorded.splits, strict=True)
+        if split == asked.holdout
+    )
+    # Of the questions and not of the recording: recorded again, they are the same questions.
+    data = hashlib.sha256(json.dumps([recorded.collection, ids]).encode()).hexdigest()
+    what = hashlib.sha256((run.folder / "manifest.json").read_bytes()).hexdigest()[:16]
+    by = f"the run {run.folder.name} ({what}) after {asked.evaluations} evaluations"
+    Holdout(asked.holdouts).use(data, asked.holdout, by, at=datetime.now(UTC))
+
+
+def split_of(recorded: Recorded, seed: int, held_out: float, holdout: str | None = None) -> Split:
     """Return which queries are tuned on, and which judge.
 
     Args:
         recorded: All of them.
         seed: Of the draw.
         held_out: Share of those that judge.
+        holdout: The split that judges instead.
+
+    Raises:
+        DataError: There is no such split, or nothing beside it.
     """
+    if holdout is not None:
+        judges = np.array([split == holdout for split in recorded.splits])
+        if judges.all() or not judges.any():
+            known = ", ".join(map(repr, sorted(set(recorded.splits))))
+            raise DataError(
+                f"the recording of {recorded.collection} has the splits {known}; --holdout names "
+                "one of two or more"
+            )
+        return Split(np.flatnonzero(~judges), np.flatnonzero(judges))
     return stratified(recorded.categories, np.random.default_rng([seed, 5]), held_out)
 
 
@@ -129,6 +165,7 @@ def _manifest(recorded: Recorded, asked: Asked) -> dict[str, Any]:
         "slice": asked.size,
         "held_out": asked.held_out,
         "seed": asked.seed,
+        **({} if asked.holdout is None else {"holdout": asked.holdout}),
         "baseline": asked.baseline.parts(),
     }
 
