@@ -61,12 +61,14 @@ class Options:
         sets: Names given with ``--sets``; empty means the benchmark's own choice.
         quick: True for a run of about a minute, whose figures are not to be quoted.
         page: Where a benchmark that draws a page writes it: beside the JSON; None without one.
+        ray: Address of a Ray cluster for those that can be spread; None measures here.
     """
 
     data: Path | None = None
     sets: tuple[str, ...] = ()
     quick: bool = False
     page: Path | None = None
+    ray: str | None = None
 
     def folder(self, name: str, origin: str) -> Path:
         """Return the folder of one data set.
@@ -132,11 +134,15 @@ def command(
     )
     @click.option("--sets", default="", help="Comma-separated names of the sets to run.")
     @click.option("--quick", is_flag=True, help="A short run; do not quote its figures.")
-    def main(json_file: Path | None, data: Path | None, sets: str, *, quick: bool) -> None:
+    @click.option("--ray", metavar="ADDRESS", help="Of a Ray cluster, where tuning is tried.")
+    def main(
+        json_file: Path | None, data: Path | None, sets: str, ray: str | None, *, quick: bool
+    ) -> None:
         chosen = tuple(part.strip() for part in sets.split(",") if part.strip())
         try:
             page = None if json_file is None else json_file.with_suffix(".html")
-            figures = list(run(Options(data=data, sets=chosen, quick=quick, page=page)))
+            options = Options(data=data, sets=chosen, quick=quick, page=page, ray=ray)
+            figures = list(run(options))
         except DataError as error:
             raise click.ClickException(str(error)) from error
         machine = describe_machine()

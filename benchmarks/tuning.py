@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +22,7 @@ from scipy.special import stdtrit
 
 from benchmarks.report import Figure, command
 from steersman.errors import DataError
+from steersman.learn import spread
 from steersman.retrieval import CosineReranker, Searcher, link_titles, load_judged
 from steersman.systems.interrogator.trial import cached_minilm
 from steersman.systems.rag_tuner.configuration import Configuration
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _SETS = ("cranfield", "scifact", "hotpotqa")
 _BASELINE = Configuration("rrf", k=10)
 _SLICE = 32
+_PROCESSES = 2
 _AFTER = (20, 40, 80, 160)
 _SPLITS, _SEEDS, _EVALUATIONS = 40, 12, 160
 _CLOSE = 0.005
@@ -109,12 +110,17 @@ def _measured(about: str, recorded: Recorded, tuned: Tuned, options: Options) ->
     world = World(recorded, tuned)
     splits, seeds = (4, 2) if options.quick else (_SPLITS, _SEEDS)
     true = mean_rewards(world, np.arange(len(recorded)))
-    with get_context("spawn").Pool(2) as pool:
-        gained = pool.map(partial(held_out_gain, world), range(splits))
-        tried = {
-            name: np.array(pool.map(partial(regrets, world, true, name), range(seeds)))
-            for name in installed()
-        }
+    where, processes = options.ray, _PROCESSES
+    gained = list(
+        spread(partial(held_out_gain, world), range(splits), address=where, processes=processes)
+    )
+    names = installed()
+    tries = [(name, seed) for name in names for seed in range(seeds)]
+    found = list(spread(partial(_tried, world, true), tries, address=where, processes=processes))
+    tried = {
+        name: np.array(found[place * seeds : (place + 1) * seeds])
+        for place, name in enumerate(names)
+    }
     yield from _gain(about, gained, world, float(true.max()))
     yield from _regret(about, tried)
 
@@ -244,6 +250,10 @@ def regrets(world: World, true: Floats, name: str, seed: int) -> list[float]:
         for one in told
         if one.number in _AFTER
     ]
+
+
+def _tried(world: World, true: Floats, one: tuple[str, int]) -> list[float]:
+    return regrets(world, true, *one)
 
 
 def _regret(about: str, tried: dict[str, NDArray[np.float64]]) -> Iterator[Figure]:
