@@ -265,3 +265,24 @@ async def test_a_point_that_cannot_be_read_is_told_and_the_others_are_shipped(
     told = [record for record in caplog.records if "search/width" in record.message]
     assert len(told) == 1
     assert "steersman tenant declare" in told[0].message
+
+
+async def test_what_breaks_for_one_tenant_ends_nothing_for_another(
+    database, tenant, tmp_path, monkeypatch, caplog
+):
+    """Even an error that nobody thought of, such as of a library."""
+    other = await create_tenant(database, f"o-{time.time_ns()}", actor="test")
+    registries = {one.name: registry_of(tmp_path, one) for one in (tenant, other)}
+    await learned(database, tenant, 5)
+    await learned(database, other, 5)
+
+    def breaks(*_, **__):
+        raise ZeroDivisionError("of a library")
+
+    monkeypatch.setattr(registries[tenant.name], "publish", breaks)
+    async with shipping(database, registries, looks=2) as seen:
+        pass
+    of = {name: [one for one in seen if one.tenant == name] for name in registries}
+    assert any("of a library" in text for one in of[tenant.name] for text in one.failed)
+    assert any(one.published == {"search/depth": "0.1.1"} for one in of[other.name])
+    assert "of a library" in caplog.text

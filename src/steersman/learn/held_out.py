@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from steersman.errors import SteersmanError
+from steersman.errors import ActionError, SteersmanError
 from steersman.features import FeatureMap
 from steersman.ope import LoggedData, drawn_or_another
 from steersman.policies import withdraw
@@ -186,7 +186,8 @@ def _without(report: HeldOutReport, *reasons: str) -> HeldOutReport:
 def _measured(
     report: HeldOutReport, rows: Sequence[HeldOut], states: tuple[Judged, Judged]
 ) -> HeldOutReport:
-    new, old = (_decided(rows, state) for state in states)
+    every = _every(rows, states)
+    new, old = (_decided(rows, state, every) for state in states)
     seen = [x for x in new.contexts if x is not None]
     enough = len(seen) == len(rows) >= _ROWS_PER_FEATURE * max(map(len, seen), default=0)
     logs = [
@@ -222,29 +223,41 @@ class _Decided(NamedTuple):
     contexts: list[Floats | None]
 
 
-def _decided(rows: Sequence[HeldOut], state: Judged) -> _Decided:
+def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _Decided:
     features = FeatureMap(state.spec.context)
-    if isinstance(state.spec.actions, Mixed):  # of which there are thousands
-        drawn = [_mass(row, state, features) for row in rows]
-        return _Decided([0] * len(rows), drawn_or_another(drawn), [None] * len(rows))
     found = [_distribution(row, state, features) for row in rows]
-    columns = [_columns(row, state.spec) for row in rows]
+    contexts = [x for _, _, x in found]
+    if isinstance(state.spec.actions, Mixed):  # of which there are thousands
+        drawn = [
+            _mass(state.policy, distribution, row.action)
+            for row, (_, distribution, _) in zip(rows, found, strict=True)
+        ]
+        return _Decided([0] * len(rows), drawn_or_another(drawn), [None] * len(rows))
+    columns = [every or row.eligible or () for row in rows]
     target = np.zeros((len(rows), max(map(len, columns))))
     for place, (names, distribution, _) in enumerate(found):
         target[place, [columns[place].index(name) for name in names]] = distribution
     places = [names.index(row.action) for row, names in zip(rows, columns, strict=True)]
-    return _Decided(places, target, [x for _, _, x in found])
+    return _Decided(places, target, contexts)
 
 
-def _mass(row: HeldOut, state: Judged, features: FeatureMap) -> float:
-    names, distribution, _ = _distribution(row, state, features)
-    return float(distribution[names.index(row.action)])
+def _mass(policy: ChoicePolicy, distribution: Floats, action: str) -> float:
+    try:
+        return float(distribution[policy.index(action)])
+    except ActionError:  # barred since: it would never be drawn
+        return 0.0
 
 
-def _columns(row: HeldOut, spec: DecisionPoint) -> Sequence[str]:
-    """Return names in the same order for every declaration: arms by name, candidates as asked."""
-    names = getattr(spec.actions, "names", ())
-    return sorted(names) if not getattr(spec.actions, "open", False) else row.eligible or names
+def _every(rows: Sequence[HeldOut], states: Iterable[Judged]) -> Sequence[str]:
+    """Return all arms that a declaration knows or the log holds; none for open candidates.
+
+    An arm that was taken out since is still in the log: whoever lacks it draws it never.
+    """
+    declared = [state.spec.actions for state in states]
+    if any(getattr(actions, "open", False) for actions in declared):
+        return ()
+    names = {name for actions in declared for name in getattr(actions, "names", ())}
+    return sorted(names | {row.action for row in rows})
 
 
 def _distribution(
@@ -253,9 +266,13 @@ def _distribution(
     x, key = encode(state.spec, features, row.context)
     seen: Any = x if x is not None else key if key is not None else row.context
     names: Sequence[str] = state.policy.actions or row.eligible or ()
-    per_action = None
+    eligible, per_action = row.eligible, None
     if row.features is not None and state.spec.policy.algorithm.startswith("joint_"):
         asked = len(row.eligible or names)
         per_action = np.asarray(row.features, dtype=np.float64).reshape(asked, -1)
-    distribution = state.policy.distribution(seen, eligible=row.eligible, features=per_action)
+    if eligible is not None and not isinstance(state.spec.actions, Mixed):
+        known = [place for place, name in enumerate(eligible) if name in names]
+        eligible = [eligible[place] for place in known]
+        per_action = None if per_action is None else per_action[known]
+    distribution = state.policy.distribution(seen, eligible=eligible, features=per_action)
     return names, distribution, x

@@ -216,9 +216,10 @@ class _Shipping:
                 await self._keep_fresh(connection, tenant, registry, done)
             except _AWAY:
                 raise
-            except SteersmanError as error:
+            except Exception as error:  # noqa: BLE001 (told in the log, whatever it is)
+                # Whatever it is: the other tenants' registries must be kept all the same.
                 _log.exception("the registry of %s is not kept", tenant.name)
-                done.failed.append(str(error))
+                done.failed.append(str(error) or repr(error))
             self._watch(done)
 
     async def _take_out(
@@ -293,9 +294,10 @@ class _Shipping:
                 done.refused[f"{row.skill}/{row.point}"] = str(refused)
             except _AWAY:
                 raise
-            except SteersmanError as error:
+            except Exception as error:  # noqa: BLE001 (told in the log, whatever it is)
+                # Whatever it is: the other points must be shipped all the same.
                 _log.exception("%s/%s is not shipped", row.skill, row.point)
-                done.failed.append(str(error))
+                done.failed.append(str(error) or repr(error))
 
     async def _mark(
         self, connection: Any, row: PointRow, registry: Registry, done: Shipped

@@ -175,7 +175,10 @@ def decided(
         if are_configurations(policy.actions):  # thousands: what was drawn, and anything else
             action = reference.actions[row]
             names.append((action, _ANOTHER))
-            rows.append(drawn_or_another([distribution[policy.index(action)]])[0])
+            barred = action not in policy.actions
+            rows.append(
+                drawn_or_another([0.0 if barred else distribution[policy.index(action)]])[0]
+            )
             continue
         names.append(policy.actions or tuple(known or ()))
         rows.append(distribution)

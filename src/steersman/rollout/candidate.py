@@ -89,14 +89,14 @@ class Candidate:
         """Return the probability with which it would have drawn what was drawn.
 
         Args:
-            logged: the decision.
+            logged: the decision; what it does not know, or no longer, it would never draw.
 
         Raises:
             SteersmanError: it cannot decide this one.
-            ValueError: it does not know what was drawn.
         """
         distribution, _ = self.distribution(logged)
-        return float(distribution[list(self.names(logged)).index(logged.action)])
+        names = list(self.names(logged))
+        return float(distribution[names.index(logged.action)]) if logged.action in names else 0.0
 
     def distribution(self, logged: LoggedChoice) -> tuple[Floats, Floats | None]:
         """Return what it would have drawn from, and the vector that it would have seen.

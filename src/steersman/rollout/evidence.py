@@ -209,7 +209,11 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
             clusters=np.array([one.unit for one in logged]),
         )
     found = [candidate.distribution(one) for one in logged]
-    names = [candidate.names(one) for one in logged]
+    names = [list(candidate.names(one)) for one in logged]
+    if not getattr(candidate.spec.actions, "open", False):
+        # What was taken out since is in the log, and the candidate never draws it.
+        gone = sorted({one.action for one in logged} - set(names[0]))
+        names = [[*row, *gone] for row in names]
     widest = max(len(row) for row in names)
     target = np.zeros((len(logged), widest))
     for place, (distribution, _) in enumerate(found):
@@ -217,9 +221,7 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
     seen = [x for _, x in found if x is not None]
     own = not getattr(candidate.spec.actions, "open", False) and len(seen) == len(found)
     return LoggedData(
-        actions=np.array(
-            [list(row).index(one.action) for row, one in zip(names, logged, strict=True)]
-        ),
+        actions=np.array([row.index(one.action) for row, one in zip(names, logged, strict=True)]),
         rewards=np.array([one.reward for one in logged], dtype=np.float64),
         propensities=np.array([one.p for one in logged]),
         target=target,
