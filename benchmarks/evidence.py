@@ -4,8 +4,9 @@
 otherwise. Everything that learns is judged on questions it did not learn from: five folds by
 question. Differences are paired, with 95 % bootstrap intervals. A made-up world whose optimum is
 known shows whether learning from feedback alone gets there. It needs the extras ``rag`` and
-``evidence``, and ``rl`` for PPO. The answers that a model gives from what was selected are measured
-in `benchmarks.evidence_answers`.
+``evidence``, and ``rl`` for PPO, which takes as long as all else together and is measured on sets
+that are named so: ``--sets musique+ppo``. The answers that a model gives from what was selected are
+measured in `benchmarks.evidence_answers`.
 
 Without gold, what is learned from are logged selections of two or three passages by an exploring
 policy, with their propensities and what came back: .7 for an answer in the selected passages and .3
@@ -88,6 +89,7 @@ class Judged:
 
     name: str
     pools: Sequence[Pool]
+    with_ppo: bool = False
     whole: dict[str, Floats] = field(default_factory=dict)
     recall: dict[str, Floats] = field(default_factory=dict)
 
@@ -111,13 +113,14 @@ def run(options: Options) -> Iterator[Figure]:
     yield Figure("peak memory of this benchmark", peak, unit="GB")
 
 
-def _set(name: str, options: Options) -> Iterator[Figure]:
+def _set(named: str, options: Options) -> Iterator[Figure]:
+    name = named.removesuffix("+ppo")
     options.folder(name, "its publisher")
     embedder = CachedEmbedder(MiniLM(), state_directory() / "embeddings.sqlite")
     data = options.data
     assert data is not None  # noqa: S101 - `folder` has refused it
     ready = prepare(name, data, embedder=embedder, most=QUICK if options.quick else None)
-    judged = Judged(name, ready.pools)
+    judged = Judged(name, ready.pools, with_ppo=named != name)
     every = range(len(ready.pools))
     for selector in (*map(TopK, ("fused", "lexical", "dense")), *map(Mmr, LAMBDAS)):
         judged.add(selector, every)
@@ -154,23 +157,17 @@ def _folds(judged: Judged, options: Options) -> list[float]:
         for called, log in logs.items():
             tuned = improved(learned, begun, log=log).scorer
             judged.add(ScoredSelector(called, tuned, FIVE), places)
-            if called == RAFT:
-                _more(judged, learned, tuned, places)
+            if called == RAFT and judged.with_ppo:
+                judged.add(ScoredSelector(PPO, _ppo(learned, tuned), FIVE), places)
         done = {one: f"{np.nanmean(found):.3f}" for one, found in judged.whole.items()}
         print(f"{judged.name}, fold {held_out + 1}: {done}", file=sys.stderr)
     return took
 
 
-def _more(
-    judged: Judged, learned: Sequence[EvidenceTask], start: Scorer, places: Sequence[int]
-) -> None:
-    """PPO on top of RAFT, where torch is there."""
-    try:
-        from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - an extra
-    except ImportError:
-        return
-    how = PpoSettings(rounds=2, each=4, rule=StepRule(10, 1.0, 0.05))
-    judged.add(ScoredSelector(PPO, ppo(learned, start, how).scorer, FIVE), places)
+def _ppo(learned: Sequence[EvidenceTask], start: Scorer) -> Scorer:
+    from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
+
+    return ppo(learned, start, PpoSettings(rounds=3, each=4, rule=StepRule(10, 1.0, 0.05))).scorer
 
 
 def _pointwise(learned: Sequence[EvidenceTask]) -> Scorer:
