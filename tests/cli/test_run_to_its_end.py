@@ -33,6 +33,7 @@ from steersman.store import (
     verdicts_of,
 )
 from steersman.systems.assistant.points import point_documents
+from tests.clusters import copy_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -151,9 +152,10 @@ def as_installed(database, tenant):
 
 
 @pytest.fixture(scope="module")
-def running():
+def running(cluster):
     """All that `steersman up` runs, with a registry and three thousand visits that are learned."""
     home = Path(tempfile.mkdtemp(prefix="st-"))
+    copy_cluster(cluster, home)
     documents = [quick(document) for document in point_documents()]
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DATABASE_URL", raising=False)

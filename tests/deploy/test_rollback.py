@@ -14,12 +14,15 @@ from benchmarks.rollout_fault import canary, fault
 from steersman.rollout import recompute, rejudge
 from steersman.store import as_tenant, verdicts_of
 from steersman.wire import new_id
+from tests.clusters import copy_cluster
 
 
 @pytest.fixture(scope="module")
-def folder(programs):
+def folder(programs, cluster):
     """A short path, and no server of others: Prometheus is asked only where there is one tenant."""
     folder = Path(tempfile.mkdtemp(prefix="st-"))
+    for name in "ab":
+        copy_cluster(cluster, folder / name / "home")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DATABASE_URL", raising=False)
         yield folder
