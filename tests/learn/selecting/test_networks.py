@@ -64,14 +64,14 @@ def test_on_top_of_a_start_it_begins_with_it_and_betters_it():
 
 
 def test_a_loss_that_is_no_number_stops_the_training():
-    wild = NetworkSettings(updates=20, learning_rate=1e300, max_norm=1e300, warm_up=0.0)
+    wild = NetworkSettings(updates=20, learning_rate=1e308, max_norm=1e300, warm_up=0.0)
     with pytest.raises(FloatingPointError, match="lower the learning rate"):
         train(_examples(), wild)
 
 
 def test_raft_with_a_diverging_network_keeps_what_it_had():
     start = NetworkScorer.linear(np.zeros(len(COLUMNS)))
-    wild = NetworkOnTop(NetworkSettings(updates=20, learning_rate=1e300, warm_up=0.0))
+    wild = NetworkOnTop(NetworkSettings(updates=20, learning_rate=1e308, warm_up=0.0))
     settings = RaftSettings(rounds=2, each=4, rule=StepRule(20, 1.0, 0.1))
     found = raft(made_up(10, seed=0), start, settings, tune=wild)
     assert (found.stopped, found.scorer) == ("not finite", start)

@@ -13,7 +13,7 @@ ROWS = [
     ("hamilton", "Hamilton", "A port with steel works."),
     ("song", "Songs", "Songs called counterparts are many; an album is not a song."),
     ("noise1", "Steel", "Steel is made of iron and carbon in large works."),
-    ("noise2", "Canada", "A country with lakes and a band of forests."),
+    ("noise2", "Lakes", "A country with lakes and a band of forests."),
     ("noise3", "Drums", "A drummer plays drums; drums are loud."),
 ]
 

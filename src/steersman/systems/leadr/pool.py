@@ -86,6 +86,7 @@ class Pool:
         tokens: (n,) tokens of each.
         covered: (n, q) which of the query's terms each has.
         in_title: (n, q) which of them its title has.
+        scales: the worst and the best score of those that each engine found: BM25's, cosines.
         led: (n, n) which candidate leads to which: bit 1, it names the other's title; bit 2, both
             name the same thing.
     """
@@ -105,6 +106,7 @@ class Pool:
     covered: NDArray[np.bool_]
     in_title: NDArray[np.bool_]
     led: NDArray[np.uint8]
+    scales: tuple[tuple[float, float], ...] = ((0.0, 1.0), (0.0, 1.0))
 
     @classmethod
     def retrieved(cls, collection: Collection, question: Question, query: Query, size: int) -> Self:
@@ -118,11 +120,14 @@ class Pool:
         """
         found = best(query.lexical, _ENGINES)
         found = found.first(int(np.count_nonzero(found.scores > 0)))
+        scales = [_scale(found.scores), (0.0, 1.0)]
         if query.vector is not None and collection.vectors is not None:
             near = np.array(query.nearest, np.intp)
-            found = convex(found, Ranked(near, collection.vectors[near] @ query.vector))
+            meaning = Ranked(near, collection.vectors[near] @ query.vector)
+            scales[1] = _scale(meaning.scores)
+            found = convex(found, meaning)
         positions = found.first(size).positions
-        pool = cls._of(collection, question, query, positions)
+        pool = replace(cls._of(collection, question, query, positions), scales=tuple(scales))
         return pool.ranked() if len(positions) else pool
 
     @classmethod
@@ -217,7 +222,7 @@ class Pool:
 
     def _with(self, rows: Pool) -> Self:
         first = int(np.count_nonzero(self.hops == 0))
-        fused = self._fuse(rows.lexical, rows.dense, first)
+        fused = self._fuse(rows.lexical, rows.dense)
         ranks = np.stack(
             [
                 np.searchsorted(np.sort(-own[:first]), -new)
@@ -239,25 +244,29 @@ class Pool:
     def _scores(self) -> tuple[Floats, Floats, Floats]:
         return self.lexical, self.dense, self.fused
 
-    def _fuse(self, lexical: Floats, dense: Floats, first: int) -> Floats:
-        """Return fused scores on the scale of those retrieved; both engines' worst have 0."""
-        own = ((self.lexical[:first], lexical), (self.dense[:first], dense))
-        parts = []
-        for known, new in own:
-            low, high = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
-            parts.append(np.clip((new - low) / max(high - low, 1e-9), 0.0, 1.0))
-        fused: Floats = 0.5 * parts[0] + 0.5 * parts[1]
+    def _fuse(self, lexical: Floats, dense: Floats) -> Floats:
+        """Return the convex fusion of scores: what an engine did not find has its worst."""
+        best_word = max(float(self.query.lexical.max(initial=0.0)), 1e-9)
+        parts = [
+            np.clip((scores - low) / max(high - low, 1e-9), 0.0, 1.0)
+            for scores, (low, high) in zip((lexical * best_word, dense), self.scales, strict=True)
+        ]
+        fused: Floats = 0.5 * parts[0] + 0.5 * parts[1] * (self.query.vector is not None)
         return fused
 
     def ranked(self) -> Self:
         """Return it with fused scores and ranks, all of it taken for what was retrieved."""
-        fused = self._fuse(self.lexical, self.dense, len(self))
+        fused = self._fuse(self.lexical, self.dense)
         ranks = np.stack(
             [np.argsort(np.argsort(-one, kind="stable")) for one in (self.lexical, self.dense)]
             + [np.arange(len(self))],
             axis=1,
         )
         return replace(self, fused=fused, ranks=ranks)
+
+
+def _scale(scores: NDArray[np.float32]) -> tuple[float, float]:
+    return (float(scores.min()), float(scores.max())) if len(scores) else (0.0, 1.0)
 
 
 def _led(collection: Collection, positions: NDArray[np.intp]) -> NDArray[np.uint8]:
