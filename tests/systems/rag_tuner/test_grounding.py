@@ -95,5 +95,5 @@ def test_a_backend_that_never_answers_gives_no_number(collection):
 
 
 def test_an_unknown_prompt_is_refused(collection):
-    with pytest.raises(InputError, match="prompt is 'fancy'; known are none, plain"):
+    with pytest.raises(InputError, match="prompt is 'fancy'; known are cited, none, plain, short"):
         asked(collection, prompt="fancy")

@@ -12,7 +12,12 @@ from steersman.systems.rag_tuner.comparing import Compared, compare
 from steersman.systems.rag_tuner.configuration import Configuration, Space
 from steersman.systems.rag_tuner.evaluating import LiveEvaluator, Measured
 from steersman.systems.rag_tuner.frontier import Place, places
-from steersman.systems.rag_tuner.grounding import Answered, Grounding, grounding, write_answers
+from steersman.systems.rag_tuner.grounding import (
+    GroundedAnswer,
+    Grounding,
+    grounding,
+    write_answers,
+)
 from steersman.systems.rag_tuner.holdout import Holdout
 from steersman.systems.rag_tuner.hygiene import check_leakage, cleaned, repeated
 from steersman.systems.rag_tuner.limits import Limits
@@ -45,7 +50,6 @@ from steersman.systems.rag_tuner.tuning import Evaluated, Evaluator, retell, tun
 from steersman.systems.rag_tuner.verdict import Verdict, judge
 
 __all__ = [
-    "Answered",
     "Answers",
     "Batch",
     "Compared",
@@ -54,6 +58,7 @@ __all__ = [
     "Evaluator",
     "Exported",
     "Flagged",
+    "GroundedAnswer",
     "Grounding",
     "Holdout",
     "Limits",

@@ -17,6 +17,7 @@ from scipy.special import stdtrit
 from steersman.errors import BackendError, DataError, InputError
 from steersman.retrieval import sentences_of
 from steersman.retrieval.documents import passage_text
+from steersman.systems.rag_tuner.answering import PROMPTS as ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
     from steersman.retrieval.documents import Passage
 
 PROMPTS = {
-    "plain": (
+    **ASKED,
+    "short": (
         "Answer the question in one short sentence, from the passages alone.\n\n"
         "{passages}\n\nQuestion: {question}"
     ),
     "none": "Answer the question in one short sentence.\n\nQuestion: {question}",
 }
-"""By id; ``none`` is given no passages."""
+"""By id: those of live evaluations, a short one for small models, and one without passages."""
 _MAX_PASSAGE = 600
 
 
@@ -57,7 +59,7 @@ class Supports(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class GroundedAnswer:
     """An answer, and how far the evidence bears it out.
 
     Args:
@@ -94,8 +96,8 @@ class Grounding:
     """
 
     measure: str
-    given: tuple[Answered, ...]
-    alone: tuple[Answered, ...]
+    given: tuple[GroundedAnswer, ...]
+    alone: tuple[GroundedAnswer, ...]
     gain: float
     low: float
     high: float
@@ -119,7 +121,7 @@ def grounding(
     settings: SearchSettings,
     supports: Supports,
     *,
-    prompt: str = "plain",
+    prompt: str = "short",
     max_tokens: int = 48,
     timeout_s: float = 120.0,
     done: Callable[[int], None] | None = None,
@@ -148,8 +150,8 @@ def grounding(
     if prompt not in PROMPTS:
         raise InputError(f"prompt is {prompt!r}; known are {', '.join(sorted(PROMPTS))}")
     texts = {one.doc_id: passage_text(one) for one in collection.passages}
-    given: list[Answered] = []
-    alone: list[Answered] = []
+    given: list[GroundedAnswer] = []
+    alone: list[GroundedAnswer] = []
     for question in collection.questions:
         found = [hit.passage for hit in searcher.search(question.text, settings).hits]
         gold = [texts[name] for name in question.gains if name in texts]
@@ -161,7 +163,9 @@ def grounding(
     return _compared(supports.name, given, alone)
 
 
-def write_answers(folder: Path, collection: JudgedCollection, *answers: Sequence[Answered]) -> None:
+def write_answers(
+    folder: Path, collection: JudgedCollection, *answers: Sequence[GroundedAnswer]
+) -> None:
     """Write what was answered, and from what, into the folder of a run.
 
     Args:
@@ -199,27 +203,29 @@ def _answered(
     passages: Sequence[Passage],
     max_tokens: int,
     timeout_s: float,
-) -> Answered:
+) -> GroundedAnswer:
     shown = "\n".join(f"- {passage_text(one)[:_MAX_PASSAGE]}" for one in passages)
     prompt = PROMPTS[kind].format(passages=shown, question=question.text)
     contexts = tuple(one.doc_id for one in passages)
     try:
         said = backend.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s).strip()
     except BackendError as error:
-        return Answered(question.id, question.text, kind, contexts, "", None, str(error)[:200])
-    return Answered(question.id, question.text, kind, contexts, said, None)
+        return GroundedAnswer(
+            question.id, question.text, kind, contexts, "", None, str(error)[:200]
+        )
+    return GroundedAnswer(question.id, question.text, kind, contexts, said, None)
 
 
-def _supported(said: Answered, gold: Sequence[str], supports: Supports) -> Answered:
+def _supported(said: GroundedAnswer, gold: Sequence[str], supports: Supports) -> GroundedAnswer:
     if said.reason:
         return said
     values = asdict(said)
     if not said.answer:
-        return Answered(**{**values, "reason": "the answer is empty"})
-    return Answered(**{**values, "support": supports.share(sentences_of(said.answer), gold)})
+        return GroundedAnswer(**{**values, "reason": "the answer is empty"})
+    return GroundedAnswer(**{**values, "support": supports.share(sentences_of(said.answer), gold)})
 
 
-def _compared(measure: str, given: list[Answered], alone: list[Answered]) -> Grounding:
+def _compared(measure: str, given: list[GroundedAnswer], alone: list[GroundedAnswer]) -> Grounding:
     ahead = np.array(
         [
             one.support - other.support
@@ -240,5 +246,5 @@ def _compared(measure: str, given: list[Answered], alone: list[Answered]) -> Gro
     )
 
 
-def _mean(answers: Sequence[Answered]) -> float:
+def _mean(answers: Sequence[GroundedAnswer]) -> float:
     return float(np.mean([one.support for one in answers if one.support is not None]))
