@@ -239,3 +239,18 @@ def test_spaces_that_are_too_large():
         FactoredTS(**SPACE).add_action("x")
     with pytest.raises(InputError, match="cannot be removed"):
         FactoredTS(**SPACE).remove_action("x")
+
+
+def test_a_thousand_barred_configurations_are_barred_one_by_one():
+    mixed = Mixed.model_validate({"kind": "mixed", "parts": DECLARED})
+    barred = [json.loads(name) for name in mixed.names[::2]]
+    fewer = Mixed.model_validate({"kind": "mixed", "parts": DECLARED, "barred": barred})
+    assert fewer.names == mixed.names[1::2]
+    assert FactoredTS(**SPACE, barred=barred).actions == fewer.names
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "-1e999", "NaN", "[" * 5000])
+def test_a_value_that_no_part_has_is_told(value):
+    policy = FactoredTS(**SPACE)
+    with pytest.raises(ActionError, match="allowed"):
+        policy.distribution(None, eligible=[f'{{"k": {value}}}'])

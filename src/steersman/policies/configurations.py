@@ -109,5 +109,9 @@ class Configurations:
 
 def _text(value: Any) -> str:
     """Return a value so that 1 and 1.0 are the same and true is not."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return repr(float(value)) if number else json.dumps(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return json.dumps(value)
+    try:
+        return repr(float(value))
+    except OverflowError:  # an integer beyond all floats
+        return "inf"

@@ -93,12 +93,15 @@ def space_of(key: str) -> Space:
     on_scale = tuple(
         _scale(name, scales.get(name, ""), grid) for name, grid in zip(order, grids, strict=True)
     )
-    bars = [_bar(one, order, grids) for one in barred]
-    every = product(*(range(len(grid)) for grid in grids))
+    # By the parts they name: a look-up for each choice of parts, however many are barred.
+    bars: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    for one in barred:
+        bar = _bar(one, order, grids)
+        bars.setdefault(tuple(bar), set()).add(tuple(bar.values()))
     places = tuple(
         one
-        for one in every
-        if not any(all(b is None or b == p for b, p in zip(bar, one, strict=True)) for bar in bars)
+        for one in product(*(range(len(grid)) for grid in grids))
+        if not any(tuple(one[part] for part in named) in found for named, found in bars.items())
     )
     if not places:
         raise InputError("everything is barred; leave one configuration or more")
@@ -139,17 +142,19 @@ def _scale(name: str, scale: str, grid: Sequence[Any]) -> str:
 
 def _bar(
     values: Mapping[str, Any], order: Sequence[str], grids: Sequence[Sequence[Any]]
-) -> tuple[int | None, ...]:
-    """Return the place of each part's barred value; None where any value is meant."""
+) -> dict[int, int]:
+    """Return the place of each barred value in its grid, by the place of its part."""
     unknown = sorted(set(values) - set(order))
     if unknown or not values:
         raise InputError(f"barred has {dict(values)!r:.200}; allowed are the parts {list(order)}")
-    found: list[int | None] = []
-    for name, grid in zip(order, grids, strict=True):
+    found: dict[int, int] = {}
+    for place, (name, grid) in enumerate(zip(order, grids, strict=True)):
+        if name not in values:
+            continue
         texts = [json.dumps(value) for value in grid]
-        wanted = json.dumps(values[name]) if name in values else None
-        if wanted is not None and wanted not in texts:
+        wanted = json.dumps(values[name])
+        if wanted not in texts:
             message = f"barred has {name} = {wanted:.80}; allowed are {', '.join(texts)[:200]}"
             raise InputError(message)
-        found.append(None if wanted is None else texts.index(wanted))
-    return tuple(found)
+        found[place] = texts.index(wanted)
+    return found

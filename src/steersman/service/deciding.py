@@ -23,9 +23,8 @@ from steersman.service.drawing import GUARDIAN, draw_many, fall_back
 from steersman.service.gathering import Gathering
 from steersman.service.http import converted
 from steersman.service.records import sign
-from steersman.service.rows import Wanted, to_answer, to_row
+from steersman.service.rows import Wanted, declared, to_answer, to_row
 from steersman.service.turns import Drew, take_turns
-from steersman.spec import loads
 from steersman.store import Breaker, Expired, Taken, as_tenant, find_decision
 from steersman.wire import DecideRequest, Decision, Problem, Refused, canonical_hash, new_id
 
@@ -389,7 +388,7 @@ class Deciding:
     async def _earlier(self, tenant: UUID, identifier: UUID) -> Decision:
         """Return the answer that was given to the same key before."""
         row, document = await self._replaying.call(lambda: self._read_earlier(tenant, identifier))
-        return to_answer(row, loads(document), logged=True)
+        return to_answer(row, declared(document), logged=True)
 
     async def _read_earlier(self, tenant: UUID, identifier: UUID) -> tuple[DecisionRow, str]:
         async with self._pool.acquire() as connection:

@@ -24,8 +24,8 @@ from steersman.service.explanation import (
     Recomputed,
 )
 from steersman.service.http import Answer, json_answer
-from steersman.service.rows import over, parts_of, probabilities
-from steersman.spec import Mixed, loads
+from steersman.service.rows import declared, over, parts_of, probabilities
+from steersman.spec import Mixed
 from steersman.store import (
     DecisionRow,
     LoggedDistribution,
@@ -135,7 +135,7 @@ class Explain:
                 return Recomputed(same=False, reason=str(error))
 
     async def _rebuild(self, row: DecisionRow, document: str) -> Recomputed:
-        spec = loads(document)
+        spec = declared(document)
         point = PointRow(
             row.tenant,
             row.skill,
@@ -205,7 +205,7 @@ def _compared(row: DecisionRow, spec: DecisionPoint, distribution: Floats) -> Re
 
 
 def _explanation(row: DecisionRow, document: str) -> Explanation:
-    spec = loads(document)
+    spec = declared(document)
     return Explanation(
         decision_id=row.id,
         skill=row.skill,

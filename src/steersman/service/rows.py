@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steersman.spec import Mixed
+from steersman.spec import Mixed, loads
 from steersman.store import DecisionRow
 from steersman.wire import Decision
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from steersman.service.turns import Drew
     from steersman.spec import DecisionPoint
     from steersman.wire import DecideRequest
+
+declared = lru_cache(maxsize=256)(loads)
+"""The declaration of a row that was read: many rows stand under few, and some are long."""
 
 
 class Wanted(NamedTuple):

@@ -92,12 +92,18 @@ class Mixed(Declared):
     def configurations(self) -> tuple[tuple[Value, ...], ...]:
         """The values of every combination that may be chosen, in `order`."""
         grids = [self.parts[name].grid for name in self.order]
-        barred = [[one.get(name) for name in self.order] for one in self.exactly_barred]
+        # By the parts they name: a look-up for each choice of parts, however many are barred.
+        barred: dict[tuple[int, ...], set[tuple[Value, ...]]] = {}
+        for one in self.exactly_barred:
+            places = tuple(place for place, name in enumerate(self.order) if name in one)
+            found = barred.setdefault(places, set())
+            found.add(tuple(one[self.order[place]] for place in places))
         return tuple(
             values
             for values in product(*grids)
             if not any(
-                all(b is None or b == v for b, v in zip(one, values, strict=True)) for one in barred
+                tuple(values[place] for place in places) in found
+                for places, found in barred.items()
             )
         )
 
