@@ -225,7 +225,7 @@ def test_states_that_do_not_fit_their_space(before, after):
 def test_spaces_that_are_too_large():
     with pytest.raises(InputError, match="600 features; allowed are 512"):
         FactoredTS(parts={"v": [f"v{n}" for n in range(600)]})
-    with pytest.raises(InputError, match="weights; allowed are 2,048"):
+    with pytest.raises(InputError, match="weights; allowed are 1,024"):
         FactoredTS(**SPACE, dim=500)
     with pytest.raises(InputError, match="0 parts with 1 combinations"):
         FactoredTS(parts={})
@@ -254,3 +254,11 @@ def test_a_value_that_no_part_has_is_told(value):
     policy = FactoredTS(**SPACE)
     with pytest.raises(ActionError, match="allowed"):
         policy.distribution(None, eligible=[f'{{"k": {value}}}'])
+
+
+def test_what_would_keep_others_waiting_is_refused_when_it_is_made():
+    wide = {name: list(range(9)) for name in "abcd"}
+    with pytest.raises(InputError, match="fewer draws"):
+        FactoredTS(parts=wide, draws=1000)
+    with pytest.raises(InputError, match="smaller"):
+        FactoredTS(parts=wide, dim=64)

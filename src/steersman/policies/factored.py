@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
-_MOST_WEIGHTS = 2_048
+_MOST_WEIGHTS = 1_024
+_MOST_WORK = 500_000_000  # multiplications a decision, of which others wait for the end
 _MOST_KEPT = 64
 
 
@@ -54,7 +55,8 @@ class FactoredTS(LinearPolicy):
 
     Raises:
         InputError: an argument out of range, actions that are not the configurations, more than
-            10,000 of these or than 2,048 weights.
+            10,000 of these than 1,024 weights, or than half a billion
+            multiplications a decision (configurations × features × draws).
 
     >>> parts = {"k": [1, 2, 3, 4], "rerank": [False, True]}
     >>> policy = FactoredTS(parts=parts, scales={"k": "linear"}, noise_var=0.01)
@@ -119,6 +121,13 @@ class FactoredTS(LinearPolicy):
                 f"{self._rows.shape[1]} features and {self._alone} that depend on {dim} of the "
                 f"context make {found:,} weights; allowed are {_MOST_WEIGHTS:,}: declare a smaller "
                 "context.dim, fewer categorical values, or contextual: false"
+            )
+        work = self._rows.size * self.draws
+        if work > _MOST_WORK:
+            raise InputError(
+                f"{len(self._rows):,} configurations of {self._rows.shape[1]} features with "
+                f"{self.draws} draws take {work:,} multiplications a decision; allowed are "
+                f"{_MOST_WORK:,}: declare fewer draws, fewer values, or pairs: false"
             )
         return found
 

@@ -43,7 +43,7 @@ class PartFeatures(NamedTuple):
     alone: int
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)  # 40 MB each at the most
 def part_features(key: str, pairs: bool, prior_var: float) -> PartFeatures:  # noqa: FBT001
     """Return the features of every configuration.
 
