@@ -181,7 +181,7 @@ def _learned(
     rng: np.random.Generator,
 ) -> ChoicePolicy:
     """Return the policy after one pass over some turns, from the reward of what it drew alone."""
-    names = tuple(point.actions.names)  # type: ignore[union-attr]
+    names = tuple(getattr(point.actions, "names", ()))
     floor = point.floor if point.explore == "floor" else 0.0
     policy = build(point.policy, names, dim=vectors.shape[1], floor=floor)
     # Zero for all that was not tried would make what was tried once look best.

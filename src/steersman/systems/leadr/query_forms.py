@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Protocol
 
 from steersman.errors import BackendError, InputError
@@ -137,14 +137,15 @@ class KeywordRewrite:
             question: with its history.
         """
         there = {stem(word) for word in words(question.text)}
-        weights: Counter[str] = Counter()
+        weights: dict[str, float] = defaultdict(float)
         for speaker, share in (("user", 1.0), ("agent", _OF_AGENT)):
             for age, text in enumerate(reversed(said_by(question, speaker))):
                 self._add(weights, text, share * _FADING**age, repeats=speaker == "agent")
-        added = [word for word, weight in weights.most_common() if stem(word) not in there]
+        heaviest = sorted(weights, key=lambda word: -weights[word])
+        added = [word for word in heaviest if stem(word) not in there]
         return " ".join([question.text, *added[: self._most]])
 
-    def _add(self, weights: Counter[str], text: str, share: float, *, repeats: bool) -> None:
+    def _add(self, weights: dict[str, float], text: str, share: float, *, repeats: bool) -> None:
         telling = set(query_terms(text))
         for word, count in Counter(words(text)).items():
             rarity = (self._rarity(stem(word)) or 0.0) if stem(word) in telling else 0.0
