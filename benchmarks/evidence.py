@@ -32,9 +32,11 @@ from steersman.learn.selecting import (
     TreeSettings,
     TreesOnTop,
     clone,
+    credit_actions,
     raft,
     walks,
 )
+from steersman.learn.selecting.credit import by_task
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
 from steersman.retrieval import CachedEmbedder, MiniLM, state_directory
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.report import Options
+    from steersman.learn.selecting import Walk
     from steersman.policies.tree_scorer import Scorer
     from steersman.systems.leadr.environment import Selection, Selector
     from steersman.systems.leadr.pool import Pool
@@ -92,6 +95,7 @@ class Judged:
     with_ppo: bool = False
     whole: dict[str, Floats] = field(default_factory=dict)
     recall: dict[str, Floats] = field(default_factory=dict)
+    credit: tuple[float, float] = (0.0, 0.0)
 
     def add(self, selector: Selector, places: Sequence[int], *, name: str = "") -> None:
         """Select for some questions and note what was found."""
@@ -127,6 +131,9 @@ def _set(named: str, options: Options) -> Iterator[Figure]:
     judged.add(Oracle(FIVE), every)
     took = _folds(judged, options)
     yield from _quality(judged)
+    earned, right = judged.credit
+    yield Figure(f"{name}: gold passages that earned credit from feedback", earned,
+                 peers={"of what earned credit, gold": right})  # fmt: skip
     yield from _ceiling(judged)
     yield from _cost(judged, took)
 
@@ -142,6 +149,7 @@ def _folds(judged: Judged, options: Options) -> list[float]:
         RAFT: feedback(tasks, picks=picks),
         f"{RAFT}, containment alone": feedback(tasks, picks=picks, terms=RewardTerms()),
     }
+    judged.credit = _credited_gold(judged, logs[RAFT])
     fold = np.random.default_rng(0).permutation(len(tasks)) % FOLDS
     took = []
     for held_out in range(1 if options.quick else FOLDS):
@@ -162,6 +170,20 @@ def _folds(judged: Judged, options: Options) -> list[float]:
         done = {one: f"{np.nanmean(found):.3f}" for one, found in judged.whole.items()}
         print(f"{judged.name}, fold {held_out + 1}: {done}", file=sys.stderr)
     return took
+
+
+def _credited_gold(judged: Judged, log: Sequence[Walk]) -> tuple[float, float]:
+    """Return which share of the gold earned credit, and which share of the credited is gold."""
+    gold, credited, both = 0, 0, 0
+    least = RaftSettings().least
+    of_task = by_task(log)
+    for pool in judged.pools:
+        found = credit_actions(of_task[pool.question.id])
+        enough = least * max(found.values(), default=0.0)
+        right = {action for action, credit in found.items() if credit >= enough}
+        gold, credited = gold + len(pool.question.gold), credited + len(right)
+        both += len(right & set(pool.question.gold))
+    return both / gold, both / max(credited, 1)
 
 
 def _ppo(learned: Sequence[EvidenceTask], start: Scorer) -> Scorer:
