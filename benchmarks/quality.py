@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 AUC = 0.78
 EACH = 60
 """Pairs of each label; the rarest has 64."""
-ASKED = 16
+ASKED = 36
 ANSWERED_FROM = "hotpotqa"
 _KINDS = {
     "card": "CREDIT_CARD",
