@@ -33,12 +33,14 @@ def learner(
     return running("tests.learn.learning_process", database.url, holder, signal_name, at)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
-    """Wait until an async condition holds."""
+async def until(
+    condition: Callable[[], Awaitable[bool]], within_s: float = 60.0, *, every_s: float = 0.05
+) -> None:
+    """Wait until an async condition holds, looking so often; a look may be a new connection."""
     deadline = time.monotonic() + within_s
     while not await condition():
         assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(every_s)
 
 
 async def stopped(process: Process) -> bool:

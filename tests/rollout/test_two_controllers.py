@@ -62,7 +62,7 @@ async def test_a_controller_killed_at_every_change_leaves_all_of_it_or_nothing(
             async def ended():
                 return process.poll() is not None or not (await w.rollout(begun.id)).is_under_way
 
-            await until(ended, within_s=120.0)
+            await until(ended, within_s=120.0, every_s=0.2)
             assert process.poll() is None
     await check_once(w, begun.id)
     assert (await w.point()).snapshot == w.candidate
@@ -81,13 +81,13 @@ async def test_a_paused_controller_is_taken_over_from_and_then_fenced(database, 
                     row = await w.rollout(begun.id)
                     return row.step >= 2 or not row.is_under_way
 
-                await until(moved)
+                await until(moved, every_s=0.2)
                 paused.send_signal(signal.SIGCONT)
 
                 async def ended():
                     return not (await w.rollout(begun.id)).is_under_way
 
-                await until(ended)
+                await until(ended, every_s=0.2)
                 await asyncio.sleep(LEASE_S)
                 assert (other.poll(), paused.poll()) == (None, None)
     await check_once(w, begun.id)
@@ -106,7 +106,7 @@ async def test_of_three_at_once_one_acts(database, tenant):
             async def ended():
                 return not (await w.rollout(begun.id)).is_under_way
 
-            await until(ended)
+            await until(ended, every_s=0.2)
             await asyncio.sleep(LEASE_S)
     await check_once(w, begun.id)
 

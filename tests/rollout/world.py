@@ -277,8 +277,8 @@ class World:
 
         async def visit() -> None:
             while (row := await self.rollout(identifier)).is_under_way:
-                await self.arrive(row, 60, **options)
-                await asyncio.sleep(0.1)
+                await self.arrive(row, 120, **options)
+                await asyncio.sleep(0.2)  # each look is a connection of its own
 
         visiting = asyncio.create_task(visit())
         try:
