@@ -3,10 +3,11 @@
 
 SHELL := /bin/bash
 VENV := .venv/bin
-PYTEST := $(VENV)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(VENV)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 # Whole files to a process: the snippets of one page of the docs build on each other. In the order of
 # tests/conftest.py, which begins with the slow ones; xdist's own begins with those of most tests.
-# Two test processes on two cores: a BLAS with threads of its own would only get in their way.
+# Three test processes on two cores: a quarter of their time they wait, for a server or a window to close.
+# A BLAS with threads of its own would only get in their way.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 # Many tests start programs. Containers often tell Python to keep no compiled files; every program would
