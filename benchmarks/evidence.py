@@ -274,18 +274,20 @@ def _cost(judged: Judged, took: Sequence[float]) -> Iterator[Figure]:
     tasks = [EvidenceTask(pool, FIVE) for pool in judged.pools[:60]]
     scorer = clone(tasks, GoldExpert(), CloneSettings(rounds=1, trees=CLONE.trees))
     selector = ScoredSelector("clone", scorer, FIVE)
-    times: dict[str, list[float]] = {"explained": [], "plain": []}
     plain = ScoredSelector("clone", scorer, FIVE, explain=False)
+    times: dict[str, list[float]] = {"explained": [], "plain": [], "by the clock": []}
     for pool in judged.pools:
         for name, one in (("explained", selector), ("plain", plain)):
-            start = time.perf_counter()
+            start, clock = time.process_time(), time.perf_counter()
             one.select(pool, rng=np.random.default_rng(0))
-            times[name].append(1e3 * (time.perf_counter() - start))
-    p50 = float(np.median(times["explained"]))
+            times[name].append(1e3 * (time.process_time() - start))
+            if name == "explained":
+                times["by the clock"].append(1e3 * (time.perf_counter() - clock))
+    p50 = {name: float(np.median(found)) for name, found in times.items()}
     yield Figure(
-        f"{judged.name}: selecting five from {len(judged.pools[0])} candidates, p50", p50,
-        unit="ms", goal="<= 10", holds=p50 <= 10,
-        peers={"without saying why": float(np.median(times["plain"]))},
+        f"{judged.name}: selecting five from {len(judged.pools[0])} candidates, p50 on one core",
+        p50["explained"], unit="ms", goal="<= 10", holds=p50["explained"] <= 10,
+        peers={"without saying why": p50["plain"], "by the clock": p50["by the clock"]},
     )  # fmt: skip
 
 
