@@ -31,8 +31,8 @@ assistant: with them it did not know the capital of France."""
 def local_model(home: Path | None = None, *, context_tokens: int = 4096) -> LocalBackend:
     """Return SmolLM2-135M-Instruct in 4 bits, fetched once by its hash (93 MB).
 
-    It reads some 120 tokens a second on one core and says some 50. It repeats what it reads rather
-    well and knows little; no judge is to be made of it.
+    It reads some 120 tokens a second on one core and says some 60. It knows little and invents
+    much, also from passages: a stand-in for trying things out, and no judge of anything.
 
     Args:
         home: directory of the caches, see `steersman.retrieval.state_directory`.
