@@ -9,9 +9,15 @@ from steersman.errors import InputError
 from steersman.systems.assistant.evidence import evidence_log, route_evidence
 from steersman.systems.assistant.report import compile_report, explain
 from steersman.systems.assistant.routes import Deep
-from steersman.systems.assistant.stream import draw_stream
 from steersman.systems.assistant.summary import paired_difference, summarise
-from steersman.systems.assistant.trial import FIXED, Job, Plan, replay_set, run_trials
+from steersman.systems.assistant.trial import (
+    FIXED,
+    Job,
+    Plan,
+    replay_set,
+    run_trials,
+    stream_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +37,7 @@ def test_learning_beats_the_best_fixed_choice_and_the_rules(trial):
 
 @pytest.mark.slow
 def test_the_report_has_every_named_figure(trial, world):
-    stream = draw_stream(world, np.random.default_rng([0, 0]))
+    stream = stream_of(0)
     job = Job(0, ("learned",), Deep())
     log = evidence_log(world, stream, job)
     evidence = route_evidence(log)
@@ -56,7 +62,7 @@ def test_the_report_has_every_named_figure(trial, world):
 
 
 def test_the_same_order_gives_the_same_log(world):
-    stream = draw_stream(world, np.random.default_rng([3, 0]))
+    stream = stream_of(3)
     job = Job(3, ("rules",), Deep())
     first, second = (replay_set(world, stream, "rules", job) for _ in range(2))
     assert np.array_equal(first.rewards, second.rewards)
@@ -64,7 +70,7 @@ def test_the_same_order_gives_the_same_log(world):
 
 
 def test_unknown_sets_and_empty_plans_are_refused(world):
-    stream = draw_stream(world, np.random.default_rng([0, 0]))
+    stream = stream_of(0)
     with pytest.raises(InputError, match="known are"):
         replay_set(world, stream, "greedy", Job(0, (), Deep()))
     with pytest.raises(InputError, match="scouts <= orders"):
