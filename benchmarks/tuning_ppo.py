@@ -144,6 +144,8 @@ def _drift(pool: Pool, recordings: dict[str, Recorded], *, quick: bool) -> Itera
                 for rival in RIVALS[: 3 + change.same]
             }
             ppo = np.array(found, np.float64).reshape(len(trained), len(seeds))
+            means = ", ".join(f"{name} {of.mean():.1f}" for name, of in tried.items())
+            print(f"{judged}, {about}: ppo {ppo.mean(axis=1)}, {means}", file=sys.stderr)
             yield _recovery(f"{judged}, {about}", ppo, tried)
 
 
