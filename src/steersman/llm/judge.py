@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,10 +10,9 @@ from steersman.llm.backend import Completion, MeteredBackend
 from steersman.llm.judge_cache import key_of
 from steersman.llm.rate import Rate
 from steersman.llm.spending import Budget
+from steersman.llm.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from steersman.llm.backend import Backend
     from steersman.llm.judge_cache import JudgeCache
     from steersman.llm.scored import Tally
@@ -105,8 +102,7 @@ class Judge:
         self._rate = rate or Rate()
         self._retry = retry or Retry()
         self._timeout_s = timeout_s
-        self._guard = threading.Lock()
-        self._turns: dict[bytes, _Turn] = {}
+        self._turns = Turns()
 
     @property
     def name(self) -> str:
@@ -137,7 +133,7 @@ class Judge:
         if self._cache is None:
             return self._ask_patiently(prompt, max_tokens, tally)
         key = key_of(self.name, prompt, max_tokens, version)
-        with self._alone(key):
+        with self._turns.alone(key):
             found = self._cache.get(key)
             if found is not None:
                 tally.cached += 1
@@ -185,24 +181,3 @@ class Judge:
             return self._backend.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
         said = self._backend.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
         return Completion(said)
-
-    @contextmanager
-    def _alone(self, key: bytes) -> Iterator[None]:
-        """Let one thread at a time ask for a key; the next finds the answer in the cache."""
-        with self._guard:
-            turn = self._turns.setdefault(key, _Turn())
-            turn.wanted += 1
-        try:
-            with turn.lock:
-                yield
-        finally:
-            with self._guard:
-                turn.wanted -= 1
-                if not turn.wanted:
-                    del self._turns[key]
-
-
-class _Turn:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.wanted = 0
