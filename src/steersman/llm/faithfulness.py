@@ -81,6 +81,8 @@ class Faithfulness:
     """
 
     name = "faithfulness"
+    version = f"{EXTRACT.version} {VERIFY.version}"
+    """What its scores depend on beside the judge."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge

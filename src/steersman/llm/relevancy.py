@@ -91,6 +91,12 @@ class Relevancy:
         self._count = questions
         self._one_at_a_time = threading.Lock()
 
+    @property
+    def version(self) -> str:
+        """What its scores depend on beside the judge: prompt, number of questions, embedder."""
+        embedder = getattr(self._embedder, "name", type(self._embedder).__qualname__)
+        return f"{GENERATE.version} {self._count} {embedder}"
+
     def __call__(self, case: Case) -> Scored:
         """Return the score of an answer.
 

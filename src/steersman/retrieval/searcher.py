@@ -99,6 +99,11 @@ class Searcher:
         return self._engines.passages
 
     @property
+    def embedder(self) -> str:
+        """The name of what embeds its queries; "": nothing does."""
+        return "" if self._engines.dense is None else self._engines.dense[0].name
+
+    @property
     def failures(self) -> Mapping[str, int]:
         """How often a part did not answer, by its name: ``dense``, ``rerank``."""
         return dict(self._engines.failures.counts)
