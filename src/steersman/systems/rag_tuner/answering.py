@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from steersman.errors import BackendError, BudgetError, InputError
-from steersman.llm import Budget, Case, Completion, Judge, MeteredBackend, Prices
+from steersman.errors import BackendError, BackendUnavailableError, BudgetError, InputError
+from steersman.llm import Budget, Case, Completion, Judge, MeteredBackend, Prices, Rate
 from steersman.llm.scored import Tally
 from steersman.systems.rag_tuner.asking import PASSING, Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from steersman.llm import Backend, JudgeCache, Measure, Rate, Retry
+    from steersman.llm import Backend, JudgeCache, Measure, Retry
     from steersman.systems.rag_tuner.asking import Searched
 
 PROMPTS: Mapping[str, str] = {
@@ -34,6 +35,7 @@ PROMPTS: Mapping[str, str] = {
 }
 """Templates by id, as configurations name them."""
 _VERSION = "answer/1"
+_PLACE = re.compile(r"\{(passages|question)\}")
 
 
 class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,8 +43,8 @@ class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         text: None: there was none.
-        latency_ms: That it took.
-        cost_usd: That it took.
+        latency_ms: Of all tries; waiting for a turn is none of it.
+        cost_usd: Of all tries.
         why: There was none.
     """
 
@@ -57,7 +59,8 @@ class Answers:
 
     Args:
         backend: Answers.
-        measures: Gives the two measures that judge by a judge: faithfulness and relevancy.
+        measures: Gives the two measures that judge by a judge: faithfulness and relevancy. A
+            measure's ``name`` and ``version``, if it has one, tell what is kept of it from others.
         judge_backend: Judges; None: the model that answers.
         cache: Of judgements; None: none are kept.
         prices: Of both; None: nothing costs.
@@ -70,7 +73,10 @@ class Answers:
         cost_ref_usd: What one query may cost: the unit of cost, > 0.
         clock: Seconds that never run backwards.
 
-    No doctest: it needs a model; ``tests/systems/rag_tuner/test_evaluating.py`` shows it.
+    Raises:
+        InputError: There are not two measures, or `cost_ref_usd` is not above 0.
+
+    No doctest: it needs a model; ``tests/systems/rag_tuner/test_evaluating_answers.py`` shows it.
     """
 
     def __init__(
@@ -95,13 +101,38 @@ class Answers:
         self.prices, self.rate, self.retry = prices or Prices(), rate, retry
         self.timeout_s, self.max_tokens, self.prompts = timeout_s, max_tokens, prompts
         self.violates, self.cost_ref_usd, self.clock = violates, cost_ref_usd, clock
+        if not cost_ref_usd > 0.0:
+            raise InputError(f"cost_ref_usd is {cost_ref_usd!r}; allowed is above 0")
+        named = list(measures(Judge(self._judge_backend)))
+        if len(named) != 2:
+            raise InputError(f"{len(named)} measures; a batch of the tuner has two")
+        self._measured = [(one.name, str(getattr(one, "version", ""))) for one in named]
 
     @property
     def name(self) -> str:
-        """Who answers and who judges, by which words."""
-        words = hashlib.sha256(json.dumps(dict(self.prompts), sort_keys=True).encode())
-        by = self._backend.name, self._judge_backend.name, str(self.max_tokens), _VERSION
-        return "|".join((*by, words.hexdigest()[:16]))
+        """Who answers at which prices, and who judges by which measures: all that is kept."""
+        parts = [
+            self._backend.name,
+            self._judge_backend.name,
+            self.max_tokens,
+            _VERSION,
+            sorted(self.prompts.items()),
+            self._measured,
+            [self.prices.prompt_usd, self.prices.answer_usd, self.prices.call_usd],
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def valued(self, told: Told) -> Told:
+        """Return what a query gave with its cost, and whether its answer violates, as it is now.
+
+        Args:
+            told: By `Episode.judged`, now or earlier; a search that gave nothing cost nothing.
+        """
+        violation = (
+            self.violates is not None and told.answer is not None and self.violates(told.answer)
+        )
+        cost = told.cost_usd / self.cost_ref_usd
+        return msgspec.structs.replace(told, cost=cost, violation=violation)
 
     def episode(self, *, max_cost_usd: float | None, max_calls: int | None) -> Episode:
         """Return what answers and judges within a budget of its own.
@@ -114,17 +145,21 @@ class Answers:
             InputError: A cap on money without a price.
         """
         budget = Budget(max_cost_usd=max_cost_usd, max_calls=max_calls, prices=self.prices)
-        meter = _Meter(self._backend, self.prices)
+        meter = _Meter(self._backend, self.prices, self.clock)
+        rate = self.rate or Rate()
         writer, judge = (
             Judge(
                 backend,
                 cache=cache,
                 budget=budget,
-                rate=self.rate,
+                rate=own,
                 retry=self.retry,
                 timeout_s=self.timeout_s,
             )
-            for backend, cache in ((meter, None), (self._judge_backend, self.cache))
+            for backend, cache, own in (
+                (meter, None, _Pauses(rate, meter)),
+                (self._judge_backend, self.cache, rate),
+            )
         )
         return Episode(self, writer, judge, meter)
 
@@ -145,8 +180,6 @@ class Episode:
         self._answers, self._writer, self._meter = answers, writer, meter
         self._budget = judge.budget
         self._measures = list(answers.measures(judge))
-        if len(self._measures) != 2:
-            raise InputError(f"{len(self._measures)} measures; a batch of the tuner has two")
 
     @property
     def cost_usd(self) -> float:
@@ -172,21 +205,22 @@ class Episode:
             known = ", ".join(self._answers.prompts)
             raise InputError(f"prompt is {prompt!r}; allowed are {known}: declare the template")
         listed = "\n\n".join(f"[{n}] {text}" for n, text in enumerate(passages, 1))
-        text = template.replace("{passages}", listed).replace("{question}", question)
+        given = {"passages": listed, "question": question}
+        # In one go: what stands in a passage or a question is no place to put anything.
+        text = _PLACE.sub(lambda place: given[place[1]], template)
         self._meter.begin()
-        begun = self._answers.clock()
         limit = self._answers.max_tokens
         try:
             said = self._writer.ask(text, max_tokens=limit, version=_VERSION, tally=Tally())
         except BudgetError:
             return Answered(None, why="budget")
         except BackendError as error:
-            took = 1e3 * (self._answers.clock() - begun)
-            return Answered(None, took, self._meter.cost_usd, f"{type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            return Answered(None, 1e3 * self._meter.seconds, self._meter.cost_usd, why)
         return Answered(said, 1e3 * self._meter.seconds, self._meter.cost_usd)
 
     def judged(self, question: str, found: Searched, answered: Answered) -> Told:
-        """Return what a query gave, judged by its answer.
+        """Return what a query gave, judged by its answer; `Answers.valued` adds what it is worth.
 
         Args:
             question: What was asked.
@@ -198,31 +232,24 @@ class Episode:
             did not come to a verdict, has no quality.
         """
         took = found.told.latency_ms + answered.latency_ms
-        cost = answered.cost_usd / self._answers.cost_ref_usd
+        paid = answered.cost_usd
         if answered.text is None:
             failed = answered.why != "budget"
             quality = (0.0, 0.0) if failed else (None, None)
-            return Told(quality, took, cost, failed=failed, why=answered.why)
+            return Told(quality, took, failed=failed, why=answered.why, cost_usd=paid)
         case = Case(question, answered.text, tuple(found.passages))
         first, second = (measure(case) for measure in self._measures)
         reasons = first.reason, second.reason
         why = next((one for one in reasons if one in PASSING), "") or first.reason or second.reason
-        violation = self._answers.violates is not None and self._answers.violates(answered.text)
-        return Told(
-            (first.value, second.value),
-            took,
-            cost,
-            violation=violation,
-            why=why,
-            cost_usd=answered.cost_usd,
-        )
+        values = first.value, second.value
+        return Told(values, took, why=why, cost_usd=paid, answer=answered.text)
 
 
 class _Meter:
-    """A backend that remembers, thread by thread, what the last answer took."""
+    """A backend that remembers, thread by thread, what all tries of an answer took."""
 
-    def __init__(self, backend: Backend, prices: Prices) -> None:
-        self._backend, self._prices = backend, prices
+    def __init__(self, backend: Backend, prices: Prices, clock: Callable[[], float]) -> None:
+        self._backend, self._prices, self._clock = backend, prices, clock
         self._of_thread = threading.local()
 
     @property
@@ -238,20 +265,51 @@ class _Meter:
 
     @property
     def seconds(self) -> float:
-        """Of the last call alone: waiting for a turn is no latency of the configuration."""
+        """Of all calls and the pauses between them, since an answer's user waits for them too.
+
+        Waiting for a turn is no latency of the configuration.
+        """
         return float(self._of_thread.seconds)
+
+    def add(self, seconds: float) -> None:
+        self._of_thread.seconds += seconds
 
     def complete(self, prompt: str, *, max_tokens: int, timeout_s: float) -> str:
         return self.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s).text
 
     def completion(self, prompt: str, *, max_tokens: int, timeout_s: float) -> Completion:
-        begun = time.perf_counter()
-        if isinstance(self._backend, MeteredBackend):
-            said = self._backend.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
-        else:
-            text = self._backend.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
-            said = Completion(text)
-        self._of_thread.seconds = time.perf_counter() - begun
         estimate = self._prices.estimate(prompt, max_tokens=max_tokens)
-        self._of_thread.cost_usd += self._prices.cost(said, estimate)
+        cost, begun = estimate, self._clock()
+        try:
+            if isinstance(self._backend, MeteredBackend):
+                said = self._backend.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+            else:
+                text = self._backend.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+                said = Completion(text)
+            cost = self._prices.cost(said, estimate)
+        except BackendUnavailableError as error:
+            # As the budget has it: a server that names a time to come back has not worked on it.
+            cost = estimate if error.retry_after_s is None else 0.0
+            raise
+        finally:
+            self.add(self._clock() - begun)
+            self._of_thread.cost_usd += cost
         return said
+
+
+class _Pauses(Rate):
+    """The rate of others, by which a meter learns of the pauses between two tries."""
+
+    def __init__(self, rate: Rate, meter: _Meter) -> None:
+        super().__init__()
+        self._rate, self._meter = rate, meter
+
+    def wait(self) -> None:
+        self._rate.wait()
+
+    def hold(self, seconds: float) -> None:
+        self._rate.hold(seconds)
+
+    def pause(self, seconds: float) -> None:
+        self._meter.add(seconds)
+        self._rate.pause(seconds)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from steersman.retrieval import SearchSettings, ndcg_at, recall_at
+from steersman.systems.rag_tuner.in_time import InTime
 from steersman.systems.rag_tuner.recorded import COST_K
 
 if TYPE_CHECKING:
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.configuration import Configuration
     from steersman.systems.rag_tuner.limits import Limits
 
-T = TypeVar("T")
 _NDCG_K = 10
-PASSING = ("budget", "unavailable", "embedder")
+PASSING = ("budget", "unavailable", "refused", "embedder")
 """Why an answer was not judged, where it may well be another time."""
 
 
@@ -30,27 +29,34 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         quality: Two measures; None: not defined.
         latency_ms: Of search and answer.
-        cost: In units of the reference cost of one query.
+        cost: In units of the reference cost of one query; reckoned when it is read.
         failed: Whether there was no answer.
-        violation: Whether the answer held what must not be in it.
+        violation: Whether the answer held what must not be in it; found when it is read.
         degraded: Parts of the search that did not answer: then it is no evidence.
         why: A measure is not defined, or there was no answer.
-        cost_usd: Of answer and judgement.
+        cost_usd: Of the answer; judging is no cost of the configuration.
+        answer: Its text; None: there is none.
     """
 
     quality: tuple[float | None, float | None]
     latency_ms: float
-    cost: float
+    cost: float = 0.0
     failed: bool = False
     violation: bool = False
     degraded: tuple[str, ...] = ()
     why: str = ""
     cost_usd: float = 0.0
+    answer: str | None = None
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it tells of the configuration, and not of a part or a judge that was away."""
+        return not self.degraded and self.why not in PASSING
 
     @property
     def is_whole(self) -> bool:
         """Whether it need not be tried again."""
-        return not self.degraded and not self.failed and self.why not in PASSING
+        return self.is_evidence and not self.failed
 
 
 class Searched(NamedTuple):
@@ -84,6 +90,7 @@ class Asking:
     ) -> None:
         self._searcher, self._reranker = searcher, reranker
         self._limits, self._sleep = limits, sleep
+        self._in_time = InTime(limits.timeout_s, hanging=limits.hanging)
 
     def ask(self, question: Question, configuration: Configuration) -> Searched:
         """Return what a question gave under a configuration.
@@ -93,31 +100,53 @@ class Asking:
             configuration: How to search.
 
         Returns:
-            What was found; marked, if a part of the search was away in every try, and failed, if
-            it took too long.
+            What was found; the time of tries that took too long counts. Marked, if a part of the
+            search was away in the last try, or even the least search hangs; failed, if it is the
+            configuration that takes too long.
 
         Raises:
             InputError: The searcher has not what the configuration asks for.
         """
         settings = settings_of(configuration, self._reranker)
+        found, late = None, 0
         for tries in range(self._limits.tries):
             if tries:
                 self._sleep(self._limits.pause_s)
-            found = _within(
-                self._limits.timeout_s, lambda: self._searcher.search(question.text, settings)
-            )
-            if found is None:
-                late_ms = 1e3 * self._limits.timeout_s
-                why = f"no hits within {self._limits.timeout_s:g} s"
-                cost = configuration.k / COST_K
-                return Searched(Told((0.0, 0.0), late_ms, cost, failed=True, why=why), ())
-            if not found.degraded:
+            found = self._search(question, settings)
+            late += found is None
+            if found is not None and not found.degraded:
                 break
-        assert found is not None  # noqa: S101 (there is one try or more)
-        return Searched(
-            judged_by_passages(found, question.gains, configuration.k),
-            tuple(hit.passage.text for hit in found.hits),
-        )
+        late_ms = 1e3 * self._limits.timeout_s * late
+        if found is None:
+            return Searched(self._late(question, settings, late_ms), ())
+        told = judged_by_passages(found, question.gains, configuration.k)
+        told = msgspec.structs.replace(told, latency_ms=told.latency_ms + late_ms)
+        return Searched(told, tuple(hit.passage.text for hit in found.hits))
+
+    def _search(self, question: Question, settings: SearchSettings) -> Found | None:
+        return self._in_time.within(lambda: self._searcher.search(question.text, settings))
+
+    def _late(self, question: Question, settings: SearchSettings, late_ms: float) -> Told:
+        """Return a failure, or no evidence: a part hangs in a search for one passage as well."""
+        away = "search" if self._in_time.is_stuck else self._hangs(question, settings)
+        if away:
+            return Told((None, None), late_ms, degraded=(away,), why=f"{away} hangs")
+        why = f"no hits within {self._limits.timeout_s:g} s"
+        return Told((0.0, 0.0), late_ms, failed=True, why=why)
+
+    def _hangs(self, question: Question, settings: SearchSettings) -> str:
+        """Return the part that hangs in the least search that asks it; "": none does."""
+        least = SearchSettings(variant="bm25", k=1)
+        parts = {"bm25": least}
+        if settings.variant != "bm25":
+            parts["dense"] = replace(least, variant="hybrid")
+        if settings.rerank != "off":
+            parts["rerank"] = replace(least, rerank=settings.rerank)
+        for name, probe in parts.items():
+            found = self._search(question, probe)
+            if found is None or found.degraded:
+                return name
+        return ""
 
 
 def judged_by_passages(found: Found, gains: Mapping[str, float], k: int) -> Told:
@@ -156,23 +185,3 @@ def settings_of(configuration: Configuration, reranker: str) -> SearchSettings:
         rerank=reranker if configuration.rerank else "off",
         expansion=configuration.expansion,
     )
-
-
-def _within(seconds: float, work: Callable[[], T]) -> T | None:
-    """Return what work gives, or None if it takes longer; its thread then ends by itself."""
-    done: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            done.put((work(), None))
-        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
-            done.put((None, error))
-
-    threading.Thread(target=run, name="searching", daemon=True).start()
-    try:
-        result, error = done.get(timeout=seconds)
-    except queue.Empty:
-        return None
-    if error is not None:
-        raise error
-    return result

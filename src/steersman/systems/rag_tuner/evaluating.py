@@ -1,9 +1,13 @@
 """Evaluating configurations on a real corpus: in line, at a rate, in time, within a budget.
 
 What a query gave under a configuration is kept as soon as it is known, by all that it depends on:
-configuration, question, revision of the corpus, who answered and who judged. So an evaluation that
-was killed goes on, and pays nothing twice. A search that had to do without a part of it is no
-evidence about the configuration: it is tried again, then marked and left out.
+configuration, question, revision of the corpus, embedder and reranker, who answered at which
+prices, who judged and by which measures. So an evaluation that was killed goes on, and pays nothing
+twice. What is kept is measured: seconds, dollars, texts. What they are worth, and whether an answer
+holds what must not be in it, is found anew whenever they are read.
+
+A search that had to do without a part of it, or an answer whose judge was away, is no evidence
+about the configuration: it is tried again, then marked and left out.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,10 +25,11 @@ import numpy as np
 
 from steersman.errors import DataError, InputError
 from steersman.llm import Rate
+from steersman.llm.turns import Turns
 from steersman.systems.rag_tuner.answering import Answered
-from steersman.systems.rag_tuner.asking import Asking, Searched, Told
+from steersman.systems.rag_tuner.asking import PASSING, Asking, Searched, Told
 from steersman.systems.rag_tuner.limits import Limits, Line
-from steersman.systems.rag_tuner.recorded import MEASURES
+from steersman.systems.rag_tuner.recorded import COST_K, MEASURES
 from steersman.systems.rag_tuner.reward import GATED, Batch
 
 if TYPE_CHECKING:
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.answering import Answers, Episode
     from steersman.systems.rag_tuner.configuration import Configuration
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,11 @@ class Measured:
     def degraded(self) -> tuple[int, ...]:
         """Places of the queries whose search had to do without a part of it."""
         return tuple(place for place, one in self.told.items() if one.degraded)
+
+    @property
+    def unjudged(self) -> dict[str, int]:
+        """Why queries were not judged that may be another time, and how many for each reason."""
+        return dict(Counter(one.why for one in self.told.values() if one.why in PASSING))
 
 
 class LiveEvaluator:
@@ -102,9 +113,11 @@ class LiveEvaluator:
         if not questions:
             raise InputError("there are no questions; give those whose right passages are known")
         self.limits = limits or Limits()
-        self._questions, self._revision = questions, revision
+        self._questions = questions
         self._answers, self._kept = answers, kept
         self._asking = Asking(searcher, reranker, self.limits, sleep)
+        self._by = [revision, searcher.embedder, reranker, "" if answers is None else answers.name]
+        self._turns = Turns()
         self._rate = Rate(self.limits.queries_per_s, clock=clock, sleep=sleep)
         self._line = Line(self.limits.running, self.limits.waiting)
 
@@ -121,27 +134,36 @@ class LiveEvaluator:
             queries: (n,) places of the questions, n ≥ 1.
 
         Returns:
-            The batch; a query without an answer has failed, and one whose answer could not be
-            judged has no quality.
+            The batch; a query without an answer has failed, and one whose answer the judge could
+            make nothing of has no quality.
 
         Raises:
-            DataError: A part of the search was away for some of them, or the budget ended before
-                all were answered. What was found is kept: evaluate again to go on.
+            DataError: A part of the search was away for some of them, the judge was away or refused
+                to judge, or the budget ended before all were answered. What was found is kept:
+                evaluate again to go on.
             BackendUnavailableError: Too many evaluations wait already.
             InputError: The searcher has not what the configuration asks for.
         """
         found = self.measure(configuration, queries)
-        unpaid = [one for one in found.told.values() if one.why == "budget"]
-        if found.degraded or found.batch is None:
+        unjudged, count = found.unjudged, len(found.told)
+        unpaid = unjudged.pop("budget", 0)
+        if found.degraded:
             parts = sorted({part for one in found.told.values() for part in one.degraded})
             raise DataError(
-                f"{', '.join(parts)} was away for {len(found.degraded)} of {len(queries)} queries, "
+                f"{', '.join(parts)} was away for {len(found.degraded)} of {count} queries, "
                 f"so {configuration} is not judged by them; see to it and evaluate again: what "
                 "was found is kept"
             )
-        if unpaid:
+        if unjudged:
+            reasons = ", ".join(f"{why} {many}" for why, many in sorted(unjudged.items()))
             raise DataError(
-                f"the budget of an evaluation ended before {len(unpaid)} of {len(queries)} queries "
+                f"{sum(unjudged.values())} of {count} answers could not be judged now ({reasons}), "
+                f"so {configuration} is not judged by them; see to the judge's server, its key and "
+                "its embedder, and evaluate again: what was found is kept"
+            )
+        if unpaid or found.batch is None:
+            raise DataError(
+                f"the budget of an evaluation ended before {unpaid} of {count} queries "
                 "were answered and judged; evaluate again to go on, or raise max_cost_usd or "
                 "max_calls: what was paid is kept"
             )
@@ -166,15 +188,14 @@ class LiveEvaluator:
         with self._line.turn():
             places = [int(place) for place in queries]
             known = {place: self._known(one, place) for place in dict.fromkeys(places)}
-            told = {place: it for place, it in known.items() if it is not None}
-            paid_before = len(told)
             episode = self._begin()
-            missing = [place for place in known if place not in told]
-            told.update(self._all(one, missing, episode))
-        ordered = {place: told[place] for place in places}
+            found = self._all(one, [place for place, it in known.items() if it is None], episode)
+        told = {place: found[place][0] if it is None else it for place, it in known.items()}
+        told = {place: self._valued(it, one) for place, it in told.items()}
+        paid_now = sum(now for _, now in found.values())
         cost = 0.0 if episode is None else episode.cost_usd
-        batch = self._batch(one, [place for place in places if not told[place].degraded], told)
-        return Measured(batch, ordered, paid_before, cost)
+        batch = self._batch(one, [place for place in places if told[place].is_evidence], told)
+        return Measured(batch, told, len(told) - paid_now, cost)
 
     def _begin(self) -> Episode | None:
         if self._answers is None:
@@ -185,7 +206,7 @@ class LiveEvaluator:
 
     def _all(
         self, configuration: Configuration, places: Sequence[int], episode: Episode | None
-    ) -> dict[int, Told]:
+    ) -> dict[int, tuple[Told, bool]]:
         """Work on queries, a few at a time; broken off, none is begun that was not."""
         if not places:
             return {}
@@ -198,16 +219,24 @@ class LiveEvaluator:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _one(self, configuration: Configuration, place: int, episode: Episode | None) -> Told:
-        self._rate.wait()
-        question = self._questions[place]
-        found = self._asking.ask(question, configuration)
-        told = found.told
-        if episode is not None and not told.degraded and not told.failed:
-            told = self._answered(configuration, place, found, episode)
-        if told.is_whole:
-            self._keep(self._key("told", configuration, place), _text(told))
-        return told
+    def _one(
+        self, configuration: Configuration, place: int, episode: Episode | None
+    ) -> tuple[Told, bool]:
+        """Return what a query gave, and whether it is new: another thread may have been first."""
+        key = self._key("told", configuration, place)
+        with self._turns.alone(key):
+            known = self._known(configuration, place)
+            if known is not None:
+                return known, False
+            self._rate.wait()
+            found = self._asking.ask(self._questions[place], configuration)
+            told = found.told
+            if episode is not None and not told.degraded and not told.failed:
+                told = self._answered(configuration, place, found, episode)
+            if told.is_whole:
+                # Another process may have been first: then it is its word that counts.
+                told = msgspec.json.decode(self._keep(key, _text(told)), type=Told)
+            return told, True
 
     def _answered(
         self, configuration: Configuration, place: int, found: Searched, episode: Episode
@@ -218,10 +247,16 @@ class LiveEvaluator:
         if said is None:
             answered = episode.answer(question, found.passages, configuration.prompt)
             if answered.text is not None:
-                self._keep(key, _text(answered))
-        else:
+                said = self._keep(key, _text(answered))
+        if said is not None:
             answered = msgspec.json.decode(said, type=Answered)
         return episode.judged(question, found, answered)
+
+    def _valued(self, told: Told, configuration: Configuration) -> Told:
+        """Return what a query gave with what that is worth now."""
+        if self._answers is None:
+            return msgspec.structs.replace(told, cost=configuration.k / COST_K)
+        return self._answers.valued(told)
 
     def _batch(
         self, configuration: Configuration, places: Sequence[int], told: dict[int, Told]
@@ -250,16 +285,14 @@ class LiveEvaluator:
     def _get(self, key: bytes) -> str | None:
         return None if self._kept is None else self._kept.get(key)
 
-    def _keep(self, key: bytes, text: str) -> None:
-        if self._kept is not None:
-            self._kept.put(key, text)
+    def _keep(self, key: bytes, text: str) -> str:
+        return text if self._kept is None else self._kept.put(key, text)
 
     def _key(self, what: str, configuration: Configuration, place: int) -> bytes:
         question = self._questions[place]
-        by = "" if self._answers is None else self._answers.name
         # What is right is part of it: other judgements of the same question give another quality.
         right = sorted(question.gains.items())
-        parts = [_FORMAT, what, configuration.parts(), question.text, right, self._revision, by]
+        parts = [_FORMAT, what, configuration.parts(), question.text, right, self._by]
         return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 

@@ -19,9 +19,11 @@ class Limits:
 
     Args:
         queries_per_s: The most queries begun in a second, > 0; None: any number.
-        timeout_s: Of one search, 0.001 to 3600; one that takes longer has failed.
-        tries: Of a search that has to do without a part of it, 1 to 20.
+        timeout_s: Of one search, 0.001 to 3600.
+        tries: Of a search that has to do without a part of it, or takes too long, 1 to 20.
         pause_s: Between two of them, 0 to 600.
+        hanging: Searches that may go on after their time was over, 1 to 1000; while as many do,
+            none is begun.
         workers: Queries that are worked on at a time, 1 to 64.
         running: Evaluations that run at a time, 1 to 64.
         waiting: Evaluations that may wait for their turn, 0 to 1000; the next is sent away.
@@ -41,6 +43,7 @@ class Limits:
     timeout_s: float = 10.0
     tries: int = 3
     pause_s: float = 0.5
+    hanging: int = 16
     workers: int = 4
     running: int = 1
     waiting: int = 8
@@ -52,6 +55,7 @@ class Limits:
             "timeout_s": (0.001, 3600),
             "tries": (1, 20),
             "pause_s": (0, 600),
+            "hanging": (1, 1000),
             "workers": (1, 64),
             "running": (1, 64),
             "waiting": (0, 1000),
