@@ -28,6 +28,7 @@ import numpy as np
 from benchmarks.report import Figure, command
 from steersman.learn.selecting import (
     CloneSettings,
+    FreshTrees,
     RaftSettings,
     TreeSettings,
     TreesOnTop,
@@ -78,6 +79,7 @@ START = CloneSettings(rounds=2, trees=TreeSettings(trees=60, learning_rate=0.1))
 LOGGED_PICKS = {"musique": 3}
 """Passages of a logged selection; its questions need up to four."""
 RAFT, PPO = "RAFT, no gold", "RAFT + PPO, no gold"
+ANEW = "RAFT by trees anew, no gold"
 PEERS = {
     "hotpotqa": {"HippoRAG 2, published": 0.963, "NV-Embed-v2, published": 0.945},
     "musique": {"HippoRAG 2, published": 0.747, "NV-Embed-v2, published": 0.697},
@@ -126,7 +128,8 @@ def _set(named: str, options: Options) -> Iterator[Figure]:
     ready = prepare(name, data, embedder=embedder, most=QUICK if options.quick else None)
     judged = Judged(name, ready.pools, with_ppo=named != name)
     every = range(len(ready.pools))
-    for selector in (*map(TopK, ("fused", "lexical", "dense")), *map(Mmr, LAMBDAS)):
+    rankings: list[Selector] = [TopK("fused"), TopK("lexical"), TopK("dense")]
+    for selector in [*rankings, *(Mmr(weight) for weight in LAMBDAS)]:
         judged.add(selector, every)
     judged.add(Oracle(FIVE), every)
     took = _folds(judged, options)
@@ -165,6 +168,9 @@ def _folds(judged: Judged, options: Options) -> list[float]:
         for called, log in logs.items():
             tuned = improved(learned, begun, log=log).scorer
             judged.add(ScoredSelector(called, tuned, FIVE), places)
+            if called == RAFT:
+                anew = improved(learned, begun, log=log, tune=FreshTrees(CLONE.trees)).scorer
+                judged.add(ScoredSelector(ANEW, anew, FIVE), places)
             if called == RAFT and judged.with_ppo:
                 judged.add(ScoredSelector(PPO, _ppo(learned, tuned), FIVE), places)
         done = {one: f"{np.nanmean(found):.3f}" for one, found in judged.whole.items()}
@@ -235,7 +241,7 @@ def _differences(judged: Judged, about: str) -> Iterator[Figure]:
     yield _difference(*over("clone of gold", "top-k, fused"))
     yield _difference(*over("clone of gold", "pointwise"))
     yield _difference(*over("MMR, λ 0.8", "top-k, fused"))
-    for one in [name for name in (RAFT, PPO) if name in whole]:
+    for one in [name for name in (RAFT, ANEW, PPO) if name in whole]:
         near = _difference(*over(one, "clone of gold"))
         far = _difference(*over(one, "start, no gold"))
         if judged.name == "hotpotqa":
@@ -298,7 +304,7 @@ def _made_up(options: Options) -> Iterator[Figure]:
     count = 40 if options.quick else 200
     learned, fresh = made_up(count, seed=1), made_up(count, seed=2)
     start = NetworkScorer.linear(np.zeros(len(COLUMNS)))
-    learners = {
+    learners: dict[str, Callable[[], object]] = {
         "RAFT": partial(
             raft, learned, start, RaftSettings(rounds=6, each=32, rule=StepRule(20, 1.0, 0.1)),
             tune=TreesOnTop(TreeSettings(trees=60, learning_rate=0.15, ridge=1.0)),

@@ -99,7 +99,8 @@ class LoggedSequences:
     def weights(self) -> Floats:
         """(n, T) the product of the steps' weights up to each step; it stays after the end."""
         ratios = np.where(self._there, self.target / np.where(self._there, self.propensities, 1), 1)
-        return np.cumprod(ratios, axis=1)
+        found: Floats = np.cumprod(ratios, axis=1)
+        return found
 
 
 def evaluate_sequences(
@@ -151,7 +152,7 @@ def evaluate_sequences(
     Known answers: ``tests/ope/test_sequences.py`` enumerates every sequence; coverage likewise.
     """
     unknown = [name for name in estimators if name not in ESTIMATORS]
-    if unknown or not estimators or isinstance(estimators, str):
+    if unknown or not estimators:
         raise InputError(f"estimators are {estimators!r}; allowed are {', '.join(ESTIMATORS)}")
     if not (isinstance(level, float) and 0.0 < level < 1.0):
         raise InputError(f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95")

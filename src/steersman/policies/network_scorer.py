@@ -149,6 +149,9 @@ def scorer_state(scorer: Scorer) -> State:
     Args:
         scorer: trees, a network, or a sum of these.
 
+    Returns:
+        The parts' arrays, by the number of the part and their names.
+
     Raises:
         InputError: a scorer of another kind.
 
@@ -170,6 +173,9 @@ def scorer_from_state(state: Mapping[str, Any]) -> Scorer:
 
     Args:
         state: what `scorer_state` returned.
+
+    Returns:
+        The scorer; a sum where there were several parts.
 
     Raises:
         StateError: it is of something else, or damaged.

@@ -69,6 +69,9 @@ def sequence_propensity(steps: Sequence[Step]) -> float:
     Args:
         steps: in their order.
 
+    Returns:
+        Π p_t, in (0, 1].
+
     Raises:
         InputError: the product is too small for a number; sequences this unlikely carry nothing.
 

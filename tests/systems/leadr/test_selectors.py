@@ -81,7 +81,11 @@ def test_a_scorer_follows_links(collection, question, rng):
     assert set(found.brought) >= {"rush", "neil"}
     assert found.stopped == "steps"
     assert found.propensity == 1.0
-    assert next(iter(found.why[2])) == "named_by_selected"
+    wider = ScoredSelector("linear", scorer, FIVE).select(
+        collection.pool(question, size=4), rng=rng
+    )
+    assert wider.picked[:2] == ("band", "rush")
+    assert next(iter(wider.why[1])) == "named_by_selected"
 
 
 def test_every_step_is_logged_with_its_probability(pool):

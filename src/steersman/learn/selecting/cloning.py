@@ -69,6 +69,9 @@ def clone(
         settings: how it is trained.
         seed: of the expert's draws among what is right, and of the trees.
 
+    Returns:
+        The trees of the last round.
+
     Raises:
         InputError: no step has an action that is right and one that is not.
         DataError: the extra ``evidence`` is not installed.
@@ -103,6 +106,9 @@ def visit(
         scorer: whose way it is; None: the expert's, any right action being as likely.
         others: wrong actions of each step that are kept.
         rng: of the expert's draws.
+
+    Returns:
+        One for each step that has a right action.
 
     No doctest: it needs a task; ``tests/learn/selecting/test_cloning.py`` shows it.
     """

@@ -65,6 +65,9 @@ def split(tasks: Sequence[Task], held_out: float, seed: int) -> tuple[list[Task]
         held_out: share of the second.
         seed: of the order.
 
+    Returns:
+        Both, in the order of `tasks`.
+
     Raises:
         InputError: fewer than five.
 

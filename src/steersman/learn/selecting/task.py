@@ -137,6 +137,9 @@ def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.G
         rule: how scores become probabilities.
         rng: gives one uniform.
 
+    Returns:
+        The choice with all that learning needs of it.
+
     No doctest: it needs a task; ``tests/learn/selecting/test_walks.py`` shows it.
     """
     return _eligible(options, scorer.scores(options.rows), rule).drawn(rule, rng)
@@ -211,6 +214,9 @@ def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator
         rule: how scores become probabilities.
         rng: one uniform for each choice.
 
+    Returns:
+        The selection with its reward.
+
     Raises:
         InputError: its propensity is too small for a number.
 
@@ -252,6 +258,9 @@ def stream(seed: int, name: str) -> np.random.Generator:
     Args:
         seed: of the run, ≥ 0.
         name: the question's id.
+
+    Returns:
+        A generator that depends on both alone.
 
     >>> stream(1, "q").random() == stream(1, "q").random()
     True

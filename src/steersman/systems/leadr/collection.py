@@ -140,6 +140,9 @@ class Collection:
 
         Args:
             text: what is searched for.
+
+        Raises:
+            InputError: this is a copy in another process, without its engines.
         """
         if self._words is None:
             raise InputError("this collection is a copy without its engines; retrieve where it is")

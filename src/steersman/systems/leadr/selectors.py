@@ -57,7 +57,8 @@ class ScoredSelector:
             rng: one uniform for each step.
         """
         task = EvidenceTask(pool, self.environment)
-        standing, taken, why = task.begin(), [], []
+        standing, taken = task.begin(), []
+        why: list[Mapping[str, float]] = []
         while (options := task.options(standing)) is not None:
             one = choose(options, self.scorer, self.rule, rng=rng)
             taken.append(one)
