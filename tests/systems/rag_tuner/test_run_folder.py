@@ -53,7 +53,7 @@ def test_what_is_written_is_told_again(tmp_path):
     assert [one.reward.value for one in again[:4]] == [one.reward.value for one in done]
 
 
-def test_half_a_line_is_taken_away_and_a_damaged_one_is_told(tmp_path):
+def test_half_a_line_is_taken_away_by_who_goes_on_and_a_damaged_one_is_told(tmp_path):
     run = begun(tmp_path)
     for one in evaluations(3):
         run.append(one)
@@ -61,13 +61,27 @@ def test_half_a_line_is_taken_away_and_a_damaged_one_is_told(tmp_path):
     whole = file.read_bytes()
     file.write_bytes(whole + b'{"number": 4, "conf')
     assert [one["number"] for one in run.episodes()] == [1, 2, 3]
-    assert file.read_bytes() == whole
+    assert file.read_bytes() != whole  # whoever reads may be another, while the line is written
+    with run.owned():
+        assert file.read_bytes() == whole
     file.write_bytes(b"{half\n" + whole)
     with pytest.raises(DataError, match=r"episodes\.jsonl:1"):
         run.episodes()
     file.write_bytes(b'{"number": 1}\n')
     with pytest.raises(DataError, match="begin another run"):
         run.batches()
+
+
+def test_two_do_not_go_on_with_one_run(tmp_path):
+    run, other = begun(tmp_path), RunFolder(tmp_path / "run")
+    first, second = evaluations(2)
+    with run.owned():
+        run.append(first)
+        with pytest.raises(DataError, match="another process goes on with this run"):
+            other.append(second)
+        assert [one["number"] for one in other.episodes()] == [1]
+    other.append(second)
+    assert [one["number"] for one in run.episodes()] == [1, 2]
 
 
 def test_another_run_is_refused(tmp_path):

@@ -1,15 +1,18 @@
 """A run as a folder: what was asked, what came of it, one line an evaluation.
 
 A line is written when its evaluation is done, and flushed to the disk. Whoever is killed loses the
-evaluation that was under way and nothing else.
+evaluation that was under way and nothing else. One process at a time goes on with a run; others may
+read it meanwhile, and change nothing.
 """
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +21,7 @@ from steersman.systems.rag_tuner.configuration import Configuration
 from steersman.systems.rag_tuner.reward import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from steersman.systems.rag_tuner.tuning import Evaluated
@@ -40,6 +43,7 @@ class RunFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._log: IO[bytes] | None = None
 
     # -- what was asked ---------------------------------------------------------------------------
 
@@ -88,19 +92,52 @@ class RunFolder:
 
     # -- what came of it --------------------------------------------------------------------------
 
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Go on with the run, which no other process does meanwhile.
+
+        Half a line that a killed one left at the end is taken away.
+
+        Returns:
+            A context, after which the run is free again.
+
+        Raises:
+            DataError: Another process goes on with it.
+        """
+        if self._log is not None:
+            yield
+            return
+        with (self.folder / "episodes.jsonl").open("ab+") as log:
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                message = f"{self.folder}: another process goes on with this run; wait until it is "
+                raise DataError(message + "done, or name another folder") from None
+            log.seek(0)
+            log.truncate(log.read().rfind(b"\n") + 1)
+            self._log = log
+            try:
+                yield
+            finally:
+                self._log = None
+
     def append(self, one: Evaluated) -> None:
         """Write one evaluation, on the disk when this returns.
 
         Args:
             one: It.
+
+        Raises:
+            DataError: Another process goes on with the run.
         """
-        with (self.folder / "episodes.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(_line(one)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with self.owned():
+            assert self._log is not None  # noqa: S101 (it is owned)
+            self._log.write((json.dumps(_line(one)) + "\n").encode())
+            self._log.flush()
+            os.fsync(self._log.fileno())
 
     def episodes(self) -> list[dict[str, Any]]:
-        """Return the evaluations that were written; half a line at the end is taken away.
+        """Return the evaluations that were written; half a line at the end is passed over.
 
         Raises:
             DataError: A line before the last is damaged.
@@ -110,9 +147,6 @@ class RunFolder:
             return []
         content = file.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            with file.open("r+b") as half:
-                half.truncate(len(whole))
         found = []
         for number, line in enumerate(whole.splitlines(), 1):
             try:
@@ -165,11 +199,12 @@ class RunFolder:
         else:
             return found
 
-    def finish(self, verdict: Verdict | None) -> None:
+    def finish(self, verdict: Verdict | None, *, reused: str = "") -> None:
         """Write the summary of all evaluations, and the verdict.
 
         Args:
             verdict: What held-out queries say; ``None``: they were not asked.
+            reused: What they judged before; "": nothing.
         """
         with (self.folder / "summary.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, _SUMMARY, extrasaction="ignore")
@@ -177,6 +212,8 @@ class RunFolder:
             writer.writerows(_summaries(self.episodes()))
         if verdict is not None:
             said = {**vars(verdict), "says": str(verdict), "evaluations": len(self.episodes())}
+            if reused:
+                said["reused"] = reused
             said["candidate"] = verdict.candidate.parts()
             said["baseline"] = verdict.baseline.parts()
             _write_whole(self.folder / "verdict.json", json.dumps(said, indent=2))
