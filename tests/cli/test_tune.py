@@ -1,12 +1,16 @@
 """``steersman tune``: a recording is tuned on, judged once and swept; runs go on."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
+from steersman.errors import DataError
+from steersman.retrieval import MiniLM
+from steersman.systems.rag_tuner import RunFolder, load_recorded
 from tests.systems.rag_tuner.worlds import world
 
 
@@ -64,6 +68,7 @@ def test_the_log_of_another_recording_is_refused(recording, tmp_path):
 
 
 def test_a_run_under_other_weights_begins_with_what_was_paid_for(recording, tmp_path):
+    recording = shutil.copy(recording, tmp_path)  # judged by nobody yet
     first, second, policy = tmp_path / "first", tmp_path / "second", tmp_path / "dear.yaml"
     held = ("--baseline", "variant=bm25,k=32,rerank=on")
     run("run", recording, "--out", first, "--evaluations", 20, *held)
@@ -77,8 +82,51 @@ def test_a_run_under_other_weights_begins_with_what_was_paid_for(recording, tmp_
     assert found in tried
     assert found != own
     assert json.loads(run(*asked, "--evaluations", 1, "--json")) == told  # and so again
+    # What judged the first run judges the second as well, and the verdict says it.
+    assert "judged the run first" in told["reused"]
+    verdict = json.loads((second / "verdict.json").read_text(encoding="utf-8"))
+    assert verdict["reused"] == told["reused"]
     said = run(*asked, "--evaluations", 1, "--seed", 9, "--out", tmp_path / "other", status=1)
     assert "differs in seed" in said
+
+
+@pytest.mark.slow
+def test_a_question_that_is_asked_twice_is_recorded_once(tmp_path):
+    pytest.importorskip("bm25s")
+    try:
+        MiniLM()
+    except DataError as missing:
+        pytest.skip(str(missing))
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "passages.jsonl").write_text('{"id": "p", "text": "The valve opens at ten bar."}\n')
+    asked = [
+        ("a", "When does the valve open?"),
+        ("b", "when does the VALVE open"),
+        ("c", "At ten?"),
+    ]
+    rows = [{"id": name, "question": text, "gold": ["p"]} for name, text in asked]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "questions.jsonl").write_text(lines, encoding="utf-8")
+    file = tmp_path / "handbook.npz"
+    said = json.loads(run("record", "handbook", "--data", tmp_path, "--out", file, "--json"))
+    assert (said["questions"], said["repeats_left_out"]) == (2, 1)
+    assert load_recorded(file).queries == ("a", "c")
+
+
+def test_a_run_that_is_under_way_elsewhere_is_let_alone(recording, tmp_path):
+    asked = ("run", recording, "--out", tmp_path / "run", "--strategy", "random")
+    held = ("--baseline", "variant=bm25,k=32,rerank=on")
+    run(*asked, "--evaluations", 2, *held)
+    before = (tmp_path / "run" / "episodes.jsonl").read_bytes()
+    with RunFolder(tmp_path / "run").owned():
+        said = run(*asked, "--evaluations", 2, *held, status=1)
+    assert "another process goes on with this run" in said
+    # Half a line of a run that goes on is left to it by the run that comes after it.
+    (tmp_path / "run" / "episodes.jsonl").write_bytes(before + b'{"half')
+    after = ("--out", tmp_path / "next", "--after", tmp_path / "run", "--evaluations", 1)
+    run("run", recording, *after, "--strategy", "random", *held)
+    assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == before + b'{"half'
 
 
 def test_no_gain_is_said_and_told_by_the_status(recording, tmp_path):

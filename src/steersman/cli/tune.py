@@ -237,6 +237,9 @@ def export_command(run: Path, home: Path | None, *, as_json: bool, **asked: Any)
 
 
 def _tell(verdict: Verdict, out: Path, *, as_json: bool) -> None:
+    from steersman.systems.rag_tuner import RunFolder  # noqa: PLC0415 (slow)
+
+    reused = RunFolder(out).verdict().get("reused")
     show(
         {
             "verdict": verdict.state,
@@ -246,6 +249,7 @@ def _tell(verdict: Verdict, out: Path, *, as_json: bool) -> None:
             "gain": verdict.gain,
             "low": verdict.low,
             "high": verdict.high,
+            **({"reused": reused} if reused else {}),
             "run": str(out),
         },
         as_json=as_json,

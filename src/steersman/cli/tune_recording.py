@@ -17,7 +17,7 @@ from steersman.retrieval import (
     load_judged,
     state_directory,
 )
-from steersman.systems.rag_tuner import record
+from steersman.systems.rag_tuner import cleaned, record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +30,9 @@ def recorded_collection(
 ) -> Recorded:
     """Return what every configuration gives on every question of a collection.
 
+    A question that is asked twice is recorded once: however they are split later, none stands on
+    both sides.
+
     Args:
         folder: In one of the formats of `load_judged`.
         tuned: What may be chosen.
@@ -39,7 +42,9 @@ def recorded_collection(
     Raises:
         DataError: The collection cannot be read, or the extra `rag` is missing.
     """
-    collection = load_judged(folder)
+    asked = load_judged(folder)
+    collection = cleaned(asked)
+    repeats = len(asked.questions) - len(collection.questions)
     with CachedEmbedder(MiniLM(home), state_directory(home) / "embeddings.sqlite") as embedder:
         searcher = Searcher(
             collection.passages,
@@ -54,6 +59,6 @@ def recorded_collection(
                 searcher,
                 collection,
                 tuned.space,
-                about={"embedder": embedder.name},
+                about={"embedder": embedder.name, "repeats_left_out": repeats},
                 done=lambda count: bar.advance(task, count),
             )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _SAME = ("recorded", "seed", "held_out", "holdout")
 """What two runs must have alike to tune on the same questions."""
+_DRAWN = "drawn by a seed"
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,29 @@ def tuned_run(
         progress: Shows how far it is.
 
     Raises:
-        DataError: The folder holds another run, or one that was judged after fewer evaluations; or
-            the run that this one comes after was of other questions; or the holdout judged another.
+        DataError: The folder holds another run, or one that was judged after fewer evaluations, or
+            that another process goes on with; or the run that this one comes after was of other
+            questions; or the holdout judged another.
         InputError: No configuration holds the gates.
     """
     run = RunFolder(folder)
     run.begin(_manifest(recorded, asked), policy)
+    with run.owned():
+        return _gone_on(run, recorded, tuned, asked, progress)
+
+
+def _gone_on(
+    run: RunFolder,
+    recorded: Recorded,
+    tuned: Tuned,
+    asked: Asked,
+    progress: Callable[[Iterable[Any], int], Iterable[Any]],
+) -> Verdict:
+    """Tune to the end, and judge."""
     if run.judged_after not in {None, asked.evaluations}:
         raise DataError(
-            f"{folder} was judged after {run.judged_after} evaluations, and held-out queries judge "
-            "once; begin another run with another --seed, or ask for as many evaluations"
+            f"{run.folder} was judged after {run.judged_after} evaluations, and held-out queries "
+            "judge once; begin another run with another --seed, or ask for as many evaluations"
         )
     split = split_of(recorded, asked.seed, asked.held_out, asked.holdout)
     strategy = build_strategy(asked.strategy, tuned, queries=len(recorded), seed=asked.seed)
@@ -92,12 +106,12 @@ def tuned_run(
     for one in progress(told, asked.evaluations):
         if one.number > len(known):
             run.append(one)
-    _take_the_last_word(recorded, run, asked)
+    reused = _take_the_last_word(recorded, split, run, asked)
     found, base = (
         recorded.evaluate(one, split.held_out) for one in (strategy.recommend(), asked.baseline)
     )
     verdict = judge(found, base, tuned)
-    run.finish(verdict)
+    run.finish(verdict, reused=reused)
     return verdict
 
 
@@ -113,20 +127,28 @@ def _paid(earlier: Path, manifest: dict[str, Any]) -> list[Batch]:
     return RunFolder(earlier).batches()
 
 
-def _take_the_last_word(recorded: Recorded, run: RunFolder, asked: Asked) -> None:
-    """Write down that the holdout judges this run, before it does; refuse if it judged another."""
-    if asked.holdout is None or asked.holdouts is None:
-        return
-    ids = sorted(
-        query
-        for query, split in zip(recorded.queries, recorded.splits, strict=True)
-        if split == asked.holdout
-    )
+def _take_the_last_word(recorded: Recorded, split: Split, run: RunFolder, asked: Asked) -> str:
+    """Write down that the held-out queries judge this run, before they do.
+
+    A holdout that judged another run is refused. Of queries that were drawn it is told: they are
+    the same for each run with this seed, so that one after the other can be tried on them.
+    """
+    if asked.holdouts is None:
+        return ""
+    ids = sorted(recorded.queries[place] for place in split.held_out)
     # Of the questions and not of the recording: recorded again, they are the same questions.
     data = hashlib.sha256(json.dumps([recorded.collection, ids]).encode()).hexdigest()
     what = hashlib.sha256((run.folder / "manifest.json").read_bytes()).hexdigest()[:16]
     by = f"the run {run.folder.name} ({what}) after {asked.evaluations} evaluations"
-    Holdout(asked.holdouts).use(data, asked.holdout, by, at=datetime.now(UTC))
+    holdout, name = Holdout(asked.holdouts), asked.holdout or _DRAWN
+    first = holdout.used(data, name)
+    if asked.holdout is not None or first is None or first.by == by:
+        holdout.use(data, name, by, at=datetime.now(UTC))
+        return ""
+    return (
+        f"these held-out queries judged {first.by} before, on {first.at}: if that verdict led to "
+        "this run, this one is too good to believe; --holdout names queries that judge once"
+    )
 
 
 def split_of(recorded: Recorded, seed: int, held_out: float, holdout: str | None = None) -> Split:

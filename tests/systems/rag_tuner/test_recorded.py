@@ -128,3 +128,9 @@ def test_fewer_passages_are_told_by_the_same_evaluation():
         assert (one.quality == again.quality).all()
         assert one.configuration.expansion
     assert recorded.smaller(recorded.evaluate(Configuration("bm25", k=1), np.arange(3))) == []
+
+
+@pytest.mark.parametrize("name", ["queries", "categories", "splits"])
+def test_what_queries_are_split_by_tells_recordings_apart(name):
+    assert small().sha256 == small().sha256
+    assert small(**{name: ("x", "y")}).sha256 != small().sha256

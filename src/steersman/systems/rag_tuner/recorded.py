@@ -98,7 +98,9 @@ class Recorded:
     @property
     def sha256(self) -> str:
         """Hash of all that evaluations are made of: a log of another recording is of no use."""
-        found = hashlib.sha256(json.dumps([self.queries, self.keys]).encode())
+        # By their categories queries are split: other ones, and others of them judge.
+        named = [self.queries, self.categories, self.splits, self.keys]
+        found = hashlib.sha256(json.dumps(named).encode())
         for array in (self.gains, self.ideal, self.relevant, self.latency_ms):
             found.update(np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
