@@ -32,17 +32,17 @@ FEATURES = (
 lexical, dense, fused: scores (BM25 over the best one's, cosine, their fusion). lexical_rank,
 dense_rank, fused_rank: ln(1 + place). position: ln(1 + place in its document). length: ln(1 +
 tokens). topic: cosine with the centre of the ten best. title_overlap: share of the question's
-terms, by rarity, that its title has. title_asked: share of its title that the question has. coverage: as
-title_overlap, of the whole passage. hop: links followed to it. named_by_leading: how many of the
-five best name its title; names_leading: how many of the ten best it names. fresh_coverage: of the
-question's terms that nothing picked has. novelty: 1 − the largest cosine with anything picked.
-near_last: cosine with what was picked last. beyond: what its cosine with the question has beyond
-what that of the picked ones explains. named_by_selected, shares_name, names_selected: how many
-picked passages name it, share a rare name with it, are named by it. named_by_last: whether the last
-one does. named_alone: one over the passages that its namer names. gap: how far its fused score is
-below the best that is left. selected: passages picked. uncovered: share of the question's terms
-that nothing picked has. unfollowed: picked passages that were not followed. is_expand, is_stop: the
-two actions that are no passage.
+terms, by rarity, that its title has. title_asked: share of its title that the question has.
+coverage: as title_overlap, of the whole passage. hop: links followed to it. named_by_leading: how
+many of the five best name its title; names_leading: how many of the ten best it names.
+fresh_coverage: of the question's terms that nothing picked has. novelty: 1 − the largest cosine
+with anything picked. near_last: cosine with what was picked last. beyond: what its cosine with the
+question has beyond what that of the picked ones explains. named_by_selected, shares_name,
+names_selected: how many picked passages name it, share a rare name with it, are named by it.
+named_by_last: whether the last one does. named_alone: one over the passages that its namer names.
+gap: how far its fused score is below the best that is left. selected: passages picked. uncovered:
+share of the question's terms that nothing picked has. unfollowed: picked passages that were not
+followed. is_expand, is_stop: the two actions that are no passage.
 """
 _PLACE = {name: place for place, name in enumerate(FEATURES)}
 _STATE = ("selected", "uncovered", "unfollowed")
