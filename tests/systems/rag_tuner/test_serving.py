@@ -30,6 +30,13 @@ BEST = Configuration("hybrid", k=10, fusion_weight=0.6)
 WORDS = Configuration("bm25", k=5)
 
 
+def barring(*parts):
+    """Return the shipped point with these barred."""
+    dumped = POINT.model_dump(mode="json")
+    dumped["actions"]["barred"] = list(parts)
+    return loads(json.dumps(dumped))
+
+
 def evaluated(slow=()):
     found = []
     for one in (BEST, WORDS):
@@ -104,9 +111,10 @@ def test_only_what_was_evaluated_and_holds_is_eligible():
 
 def test_a_candidate_is_declared_from_what_holds_alone():
     found = evaluated(slow={WORDS})
-    spec = loads(declared_with(POINT, BEST, found))
+    point = barring(*barred(found, POINT))
+    spec = loads(declared_with(point, BEST, found))
     assert spec.policy.algorithm == "fixed"
-    assert (spec.actions, spec.reward, spec.context) == (POINT.actions, POINT.reward, POINT.context)
+    assert (spec.actions, spec.reward, spec.context) == (point.actions, POINT.reward, POINT.context)
     policy = initial_policy(spec)
     drawn = policy.decide({}, rng=np.random.default_rng(0))
     assert configuration_of(drawn.action) == BEST
@@ -114,8 +122,20 @@ def test_a_candidate_is_declared_from_what_holds_alone():
         declared_with(POINT, WORDS, found)
     with pytest.raises(InputError, match="was never evaluated"):
         declared_with(POINT, replace(BEST, k=11), found)
+    assert drawn.action in policy.actions
+    assert WORDS not in {configuration_of(name) for name in policy.actions}
     other = replace(BEST, prompt="cited")
     with pytest.raises(InputError, match="none of rag/retrieval's configurations"):
         declared_with(POINT, other, {other: ()})
     with pytest.raises(InputError, match="is no configuration"):
         configuration_of("hybrid")
+
+
+def test_a_floor_does_not_serve_what_broke_a_gate():
+    found = evaluated(slow={WORDS})
+    with pytest.raises(InputError, match="1 configurations broke a hard gate, and rag/retrieval"):
+        declared_with(POINT, BEST, found)
+    # Whatever bars it will do, if it bars more as well.
+    assert loads(declared_with(barring({"variant": "bm25"}), BEST, found)).policy
+    with pytest.raises(InputError, match="does not bar them"):
+        declared_with(barring({"variant": "bm25", "k": 6}), BEST, found)

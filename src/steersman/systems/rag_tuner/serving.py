@@ -2,7 +2,7 @@
 
 A configuration that broke a hard gate cannot be chosen for serving whatever its reward, by anybody:
 it is barred where the decision point is declared. What was never evaluated may break one as well,
-so whoever wants to be sure names those that hold as eligible.
+and the floor of a candidate serves it: whoever wants to be sure names those that hold as eligible.
 """
 
 from __future__ import annotations
@@ -109,14 +109,17 @@ def declared_with(
         point: In force.
         configuration: What was tuned.
         found: As `broken` returned it.
-        floor: Mass that keeps exploring, in (0, 1).
+        floor: Mass that keeps exploring, in (0, 1): so much of the traffic is served with all
+            configurations that are not barred, those among them that nobody evaluated. To have
+            it serve none of these, bar them, or name the `eligible` ones with every request.
 
     Returns:
         A document for ``publish(spec=…)``: the same actions, context and reward, and the policy
         ``fixed``.
 
     Raises:
-        InputError: It was never evaluated, broke a hard gate, or is no configuration of the point.
+        InputError: It was never evaluated, broke a hard gate, or is no configuration of the point;
+            or another that broke one is not barred, so that the floor would serve it.
 
     No doctest: it needs batches; ``tests/systems/rag_tuner/test_serving.py`` shows it.
     """
@@ -131,6 +134,7 @@ def declared_with(
     parts = {name: value for name, value in one.parts().items() if name in actions.parts}
     if _parts(one, actions) is None or actions.name_of(parts) not in actions.names:
         raise InputError(f"{one} is none of {point.skill}/{point.decision}'s configurations")
+    _check_barred(found, point)
     dumped = point.model_dump(mode="json")
     dumped |= {"policy": {"algorithm": "fixed", "action": parts}, "floor": floor}
     dumped["explore"] = "floor"
@@ -161,6 +165,21 @@ def configuration_of(action: str) -> Configuration:
     if not isinstance(parts, dict):
         raise InputError(f"{action!r:.80} is no configuration; allowed is the JSON of its parts")
     return Configuration.of(parts).canonical()
+
+
+def _check_barred(found: Mapping[Configuration, tuple[str, ...]], point: DecisionPoint) -> None:
+    """Refuse a point that could serve what broke a gate."""
+    there = [one.items() for one in _mixed(point).barred]
+    loose = [
+        parts for parts in barred(found, point) if not any(one <= parts.items() for one in there)
+    ]
+    if loose:
+        named = "; ".join(_name(parts) for parts in loose[:3])
+        raise InputError(
+            f"{len(loose)} configurations broke a hard gate, and {point.skill}/{point.decision} "
+            f"does not bar them, so that the floor would serve them: {named}; declare the point "
+            "with barred(found, point) as its actions.barred first"
+        )
 
 
 def _mixed(point: DecisionPoint) -> Mixed:
