@@ -68,6 +68,25 @@ def test_what_is_not_reported_is_not_known_to_hold(name):
     assert not judged(decisions).alive
 
 
+def test_too_few_that_are_known_hold_no_gate_and_break_none():
+    """99 of 100 without faithfulness, and the last one is fine."""
+    decisions = told(60)
+    for place, (_, one) in enumerate(decisions):
+        if place % 20:
+            one.pop("faithfulness")
+    found = judged(decisions)
+    assert not found.alive
+    assert "faithfulness of less than 90% is known" in found.reason
+    assert [count.bad for count in found.candidate] == [0.0, 0.0]
+    assert judged(decisions, coverage=0.05).alive
+    # What is known is enough to see it broken, however good the rest may be.
+    for _, one in decisions[:15]:
+        one["faithfulness"] = 0.0
+    assert judged(decisions[:20], batches=1).candidate[0].bad == 20.0
+    with pytest.raises(InputError, match="coverage is 0"):
+        GateSource(TUNED, "rag", "retrieval", coverage=0)
+
+
 def test_the_plan_asks_for_an_interval_above_zero():
     point = load(shipped("rag/retrieval.yaml"))
     plan = plan_of(point, salt="s", overrides=canary_plan(TUNED))

@@ -7,6 +7,7 @@ other. `canary_plan` asks for an interval above zero before the canary is left.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.policy_config import Tuned
 
 _MOST_ROWS = 20_000
+_LATENCY = "latency_ms"
 _DECIDED = (
     "SELECT d.id, d.at, coalesce(o.told, '{}'::jsonb) AS told FROM ("
     "  SELECT * FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND rollout = $4 "
@@ -71,7 +73,8 @@ class GateSource:
     Reads what was reported of the candidate's decisions whose windows are closed, in batches in
     their order. Until the last so many batches hold every gate it is no source to go on by, and a
     decision of a batch that broke one counts as an error, so that the error budget takes the
-    candidate back. A number that was not reported is not known to hold.
+    candidate back. A gated number that too few decisions of a batch report is not known to hold,
+    nor to be broken, unless whatever is missing could not mend it.
 
     Args:
         tuned: Whose gates hold.
@@ -79,6 +82,7 @@ class GateSource:
         point: Its name; rollouts of others are let alone.
         queries: Decisions of a batch, 10 or more.
         batches: That must hold, one after the other, 1 or more.
+        coverage: The least share of a batch's decisions that report each gated number, in (0, 1].
 
     Raises:
         InputError: A number out of its range.
@@ -90,13 +94,22 @@ class GateSource:
     tells_tenants_apart = True
 
     def __init__(
-        self, tuned: Tuned, skill: str, point: str, *, queries: int = 100, batches: int = 3
+        self,
+        tuned: Tuned,
+        skill: str,
+        point: str,
+        *,
+        queries: int = 100,
+        batches: int = 3,
+        coverage: float = 0.9,
     ) -> None:
         if queries < 10 or batches < 1:
             raise InputError(
                 f"queries {queries!r}, batches {batches!r}; allowed are 10 or more, and 1 or more"
             )
-        self._gates = tuned.thresholds
+        if not 0.0 < coverage <= 1.0:
+            raise InputError(f"coverage is {coverage!r}; allowed is above 0, up to 1")
+        self._gates, self._coverage = tuned.thresholds, coverage
         self._about = skill, point
         self._queries, self._batches = queries, batches
 
@@ -139,23 +152,41 @@ class GateSource:
         # From the newest back: the first batch may be cut, the last one is whole.
         starts = range(len(told) - size, -1, -size)
         batches = [told[start : start + size] for start in starts]
-        broken = [breaches(self._batch(batch), self._gates) for batch in batches]
+        lacking = [self._lacking(batch) for batch in batches]
+        broken = [
+            breaches(self._batch(batch, less), self._gates)
+            for batch, less in zip(batches, lacking, strict=True)
+        ]
         counts = tuple(self._count(batches, broken, length, now) for length in stretches)
-        held = next((n for n, gates in enumerate(broken) if gates), len(broken))
+        found = enumerate(zip(broken, lacking, strict=True))
+        held = next((n for n, (gates, less) in found if gates or less), len(broken))
         if held >= self._batches:
             return SourceEvidence(self.name, candidate=counts)
         why = f"hard gates held in {held} of {self._batches} batches of {size} decisions"
-        if held < len(broken):
+        if held < len(broken) and broken[held]:
             why += f"; {', '.join(broken[held])} was broken in the one before"
+        elif held < len(broken):
+            least = f"{self._coverage:.0%}"
+            why += f"; {', '.join(lacking[held])} of less than {least} is known in the one before"
         return SourceEvidence(self.name, alive=False, reason=why, candidate=counts)
 
-    def _batch(self, told: Sequence[tuple[datetime, Mapping[str, float]]]) -> Batch:
-        """Return decisions as the tuner's gates read them."""
+    def _lacking(self, told: Sequence[tuple[datetime, Mapping[str, float]]]) -> tuple[str, ...]:
+        """Return the gated numbers that too few decisions report."""
+        known = Counter(name for _, one in told for name in one)
+        least = self._coverage * len(told)
+        return tuple(name for name in (*GATED, _LATENCY) if known[name] < least)
+
+    def _batch(
+        self, told: Sequence[tuple[datetime, Mapping[str, float]]], lacking: Sequence[str]
+    ) -> Batch:
+        """Return decisions as the tuner's gates read them; where too few are known, at best."""
         outcomes = [one for _, one in told]
-        late = 2.0 * self._gates.p95_latency_ms
-        quality = np.array([[one.get(name, np.nan) for name in GATED] for one in outcomes], float)
-        unknown = np.array(["latency_ms" not in one for one in outcomes])
-        latency = np.array([max(0.0, float(one.get("latency_ms", late))) for one in outcomes])
+        late = 0.0 if _LATENCY in lacking else 2.0 * self._gates.p95_latency_ms
+        other = [1.0 if name in lacking else np.nan for name in GATED]
+        missing = list(zip(GATED, other, strict=True))
+        quality = np.array([[one.get(name, it) for name, it in missing] for one in outcomes], float)
+        unknown = np.array([_LATENCY not in one for one in outcomes])
+        latency = np.array([max(0.0, float(one.get(_LATENCY, late))) for one in outcomes])
         return Batch(
             configuration=Configuration(),
             queries=np.arange(len(told)),
