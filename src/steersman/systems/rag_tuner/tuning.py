@@ -143,8 +143,7 @@ def tune(
         reward = reward_of(batch, tuned, recent=recent)
         recent.append(sum(reward.quality) / 2)
         strategy.tell(batch, reward)
-        if isinstance(evaluator, TellsSmaller) and isinstance(strategy, LearnsSmaller):
-            strategy.tell_smaller(evaluator.smaller(batch))
+        _tell_smaller(strategy, evaluator, batch)
         yield Evaluated(number, asked.configuration, asked.propensity, batch, reward)
 
 
@@ -170,8 +169,12 @@ def retell(
         reward = reward_of(batch, tuned, recent=recent)
         recent.append(sum(reward.quality) / 2)
         strategy.tell(batch, reward)
-        if isinstance(evaluator, TellsSmaller) and isinstance(strategy, LearnsSmaller):
-            strategy.tell_smaller(evaluator.smaller(batch))
+        _tell_smaller(strategy, evaluator, batch)
+
+
+def _tell_smaller(strategy: object, evaluator: object, batch: Batch) -> None:
+    if isinstance(evaluator, TellsSmaller) and isinstance(strategy, LearnsSmaller):
+        strategy.tell_smaller(evaluator.smaller(batch))
 
 
 def _check(batch: Batch, asked: Configuration, queries: NDArray[np.intp], number: int) -> None:
