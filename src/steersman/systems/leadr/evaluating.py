@@ -177,7 +177,9 @@ def _fold_of(
     """Return (place, selection, ms) of a fold's questions; or why its policy cannot be trained."""
     contender, fold = part
     try:
-        selector = contender.fitted([pools[place] for place in np.flatnonzero(fold_of != fold)])
+        selector = contender.fitted(
+            [pools[place] for place in np.flatnonzero(fold_of != fold).tolist()]
+        )
     except (DataError, InputError) as refused:  # an extra is missing, or too few to learn from
         return str(refused)
     found = []

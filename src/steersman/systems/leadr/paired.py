@@ -79,7 +79,8 @@ def mean_of(
     known = values[there]
     names = np.arange(len(known)) if groups is None else np.asarray(groups)[there]
     _, place = np.unique(names, return_inverse=True)
-    sums, counts = np.bincount(place, known), np.bincount(place).astype(np.float64)
+    sums = np.bincount(place, known).astype(np.float64)
+    counts = np.bincount(place).astype(np.float64)
     count = len(known)
     if len(sums) < 2:
         return Estimate(float(known.mean()), nan, nan, count)

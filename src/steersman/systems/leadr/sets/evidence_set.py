@@ -210,7 +210,7 @@ class Gathering:
         return EvidenceSet(
             self._name, tuple(self._passages.values()), tuple(self._questions.values()),
             pools=self._pools, rewrites=self._rewrites, splits=self._splits,
-            conversations=self._conversations, unfindable=gold - self._passages.keys(),
+            conversations=self._conversations, unfindable=frozenset(gold - self._passages.keys()),
             left_out=self._left_out,
         )  # fmt: skip
 
