@@ -28,7 +28,6 @@ import numpy as np
 from benchmarks.report import Figure, command
 from steersman.learn.selecting import (
     CloneSettings,
-    FreshTrees,
     RaftSettings,
     TreeSettings,
     TreesOnTop,
@@ -79,7 +78,6 @@ START = CloneSettings(rounds=2, trees=TreeSettings(trees=60, learning_rate=0.1))
 LOGGED_PICKS = {"musique": 3}
 """Passages of a logged selection; its questions need up to four."""
 RAFT, PPO = "RAFT, no gold", "RAFT + PPO, no gold"
-ANEW = "RAFT by trees anew, no gold"
 PEERS = {
     "hotpotqa": {"HippoRAG 2, published": 0.963, "NV-Embed-v2, published": 0.945},
     "musique": {"HippoRAG 2, published": 0.747, "NV-Embed-v2, published": 0.697},
@@ -168,9 +166,6 @@ def _folds(judged: Judged, options: Options) -> list[float]:
         for called, log in logs.items():
             tuned = improved(learned, begun, log=log).scorer
             judged.add(ScoredSelector(called, tuned, FIVE), places)
-            if called == RAFT:
-                anew = improved(learned, begun, log=log, tune=FreshTrees(CLONE.trees)).scorer
-                judged.add(ScoredSelector(ANEW, anew, FIVE), places)
             if called == RAFT and judged.with_ppo:
                 judged.add(ScoredSelector(PPO, _ppo(learned, tuned), FIVE), places)
         done = {one: f"{np.nanmean(found):.3f}" for one, found in judged.whole.items()}
@@ -241,7 +236,7 @@ def _differences(judged: Judged, about: str) -> Iterator[Figure]:
     yield _difference(*over("clone of gold", "top-k, fused"))
     yield _difference(*over("clone of gold", "pointwise"))
     yield _difference(*over("MMR, λ 0.8", "top-k, fused"))
-    for one in [name for name in (RAFT, ANEW, PPO) if name in whole]:
+    for one in [name for name in (RAFT, PPO) if name in whole]:
         near = _difference(*over(one, "clone of gold"))
         far = _difference(*over(one, "start, no gold"))
         if judged.name == "hotpotqa":

@@ -78,8 +78,7 @@ class Pool:
         positions: (n,) in the collection.
         lexical: (n,) BM25 scores over the best one's.
         dense: (n,) cosines with the query; 0 without vectors.
-        fused: (n,) the convex fusion of both, by which it was retrieved; down to −1 for what was
-            brought in, since there even the worst are to be told apart.
+        fused: (n,) the convex fusion of both, by which it was retrieved.
         ranks: (n, 3) places from 0 among those retrieved, by lexical, dense and fused score; what
             was brought in has the place that its score would have there.
         hops: (n,) links followed to it: 0 for what was retrieved.
@@ -223,7 +222,7 @@ class Pool:
 
     def _with(self, rows: Pool) -> Self:
         first = int(np.count_nonzero(self.hops == 0))
-        fused = self._fuse(rows.lexical, rows.dense, least=-1.0)
+        fused = self._fuse(rows.lexical, rows.dense)
         ranks = np.stack(
             [
                 np.searchsorted(np.sort(-own[:first]), -new)
@@ -245,11 +244,11 @@ class Pool:
     def _scores(self) -> tuple[Floats, Floats, Floats]:
         return self.lexical, self.dense, self.fused
 
-    def _fuse(self, lexical: Floats, dense: Floats, *, least: float) -> Floats:
-        """Return the convex fusion of scores; with `least` 0, an engine's worst for the rest."""
+    def _fuse(self, lexical: Floats, dense: Floats) -> Floats:
+        """Return the convex fusion of scores: what an engine did not find has its worst."""
         best_word = max(float(self.query.lexical.max(initial=0.0)), 1e-9)
         parts = [
-            np.clip((scores - low) / max(high - low, 1e-9), least, 1.0)
+            np.clip((scores - low) / max(high - low, 1e-9), 0.0, 1.0)
             for scores, (low, high) in zip((lexical * best_word, dense), self.scales, strict=True)
         ]
         fused: Floats = 0.5 * parts[0] + 0.5 * parts[1] * (self.query.vector is not None)
@@ -257,7 +256,7 @@ class Pool:
 
     def ranked(self) -> Self:
         """Return it with fused scores and ranks, all of it taken for what was retrieved."""
-        fused = self._fuse(self.lexical, self.dense, least=0.0)
+        fused = self._fuse(self.lexical, self.dense)
         ranks = np.stack(
             [np.argsort(np.argsort(-one, kind="stable")) for one in (self.lexical, self.dense)]
             + [np.arange(len(self))],
