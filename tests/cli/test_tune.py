@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from steersman.cli import main
 from steersman.errors import DataError
 from steersman.retrieval import MiniLM
-from steersman.systems.rag_tuner import RunFolder, load_recorded
+from steersman.systems.rag_tuner import RunFolder, describe, load_recorded, write_manifest
 from tests.systems.rag_tuner.worlds import world
 
 
@@ -88,6 +89,21 @@ def test_a_run_under_other_weights_begins_with_what_was_paid_for(recording, tmp_
     assert verdict["reused"] == told["reused"]
     said = run(*asked, "--evaluations", 1, "--seed", 9, "--out", tmp_path / "other", status=1)
     assert "differs in seed" in said
+
+
+def test_what_is_not_as_its_manifest_says_is_not_recorded(tmp_path):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "passages.jsonl").write_text('{"id": "p", "text": "The valve opens at ten bar."}\n')
+    row = {"id": "a", "question": "When does the valve open?", "gold": ["p"]}
+    (folder / "questions.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    named = {"id": "handbook-v1", "source": "our wiki", "commit": "9e1c3f0"}
+    made = describe(folder, **named, updated_at=date(2026, 11, 1))
+    write_manifest(made, folder / "manifest.yaml")
+    (folder / "questions.jsonl").write_text(json.dumps({**row, "id": "b"}) + "\n")
+    said = run("record", "handbook", "--data", tmp_path, "--out", tmp_path / "x.npz", status=1)
+    assert "is not handbook-v1" in " ".join(said.split())
+    assert not (tmp_path / "x.npz").exists()
 
 
 @pytest.mark.slow

@@ -17,11 +17,12 @@ from steersman.retrieval import (
     load_judged,
     state_directory,
 )
-from steersman.systems.rag_tuner import cleaned, record
+from steersman.systems.rag_tuner import check, cleaned, load_manifest, record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from steersman.retrieval import JudgedCollection
     from steersman.systems.rag_tuner import Recorded, Tuned
 
 
@@ -34,15 +35,17 @@ def recorded_collection(
     both sides.
 
     Args:
-        folder: In one of the formats of `load_judged`.
+        folder: In one of the formats of `load_judged`; what a ``manifest.yaml`` in it says must
+            hold.
         tuned: What may be chosen.
         home: Directory of the caches.
         progress: Whether to show how far it is, at a terminal.
 
     Raises:
-        DataError: The collection cannot be read, or the extra `rag` is missing.
+        DataError: The collection cannot be read, or is not what its manifest says, or the extra
+            `rag` is missing.
     """
-    asked = load_judged(folder)
+    asked, named = _asked(folder)
     collection = cleaned(asked)
     repeats = len(asked.questions) - len(collection.questions)
     with CachedEmbedder(MiniLM(home), state_directory(home) / "embeddings.sqlite") as embedder:
@@ -59,6 +62,15 @@ def recorded_collection(
                 searcher,
                 collection,
                 tuned.space,
-                about={"embedder": embedder.name, "repeats_left_out": repeats},
+                about={"embedder": embedder.name, "repeats_left_out": repeats, **named},
                 done=lambda count: bar.advance(task, count),
             )
+
+
+def _asked(folder: Path) -> tuple[JudgedCollection, dict[str, str]]:
+    """Return a collection, and what its manifest names it by, where it has one."""
+    file = folder / "manifest.yaml"
+    if not file.is_file():
+        return load_judged(folder), {}
+    manifest = load_manifest(file)
+    return check(manifest, folder), {"manifest": manifest.sha256}
