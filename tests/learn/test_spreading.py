@@ -4,9 +4,11 @@ On a cluster: ``tests/deploy/test_ray.py``.
 """
 
 import logging
+import multiprocessing
 import os
 import socket
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -51,6 +53,24 @@ def test_what_a_function_raises_is_raised_in_its_place(processes):
     assert [next(told), next(told)] == [0, 1]
     with pytest.raises(InputError, match="item 2 is refused"):
         next(told)
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_is_told_and_not_waited_for():
+    with pytest.raises(ClusterError, match=r"ended before item 0 .* fewer processes"):
+        list(spread(os._exit, [1], processes=2))
+
+
+@pytest.mark.slow
+def test_what_is_not_taken_is_not_waited_for():
+    told = spread(time.sleep, [0.0, 60.0], processes=2)
+    next(told)
+    begun = time.monotonic()
+    told.close()
+    deadline = begun + 20
+    while multiprocessing.active_children():
+        assert time.monotonic() < deadline, "it still sleeps"
+        time.sleep(0.02)
 
 
 def test_without_ray_it_says_so_and_works_here(monkeypatch, caplog):

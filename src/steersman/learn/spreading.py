@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import socket
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
@@ -16,6 +18,7 @@ from steersman.errors import ClusterError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
 
     T = TypeVar("T")
     R = TypeVar("R")
@@ -79,7 +82,8 @@ def spread(
 
     Raises:
         InputError: A seed, a number of processes or an address that cannot be.
-        ClusterError: The cluster does not answer, is of other versions, or lost an item too often.
+        ClusterError: The cluster does not answer, is of other versions, or lost an item too often;
+            or a process of this machine ended.
 
     >>> list(spread(abs, [-2, 3]))
     [2, 3]
@@ -113,8 +117,26 @@ def _here(
         for place, item in enumerate(items):
             yield _called(function, item, seed, place)
         return
-    with get_context("spawn").Pool(processes, _keep, (function,)) as pool:
-        yield from pool.imap(partial(_called_kept, seed), enumerate(items))
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _keep, (function,))
+    try:
+        called = partial(_called_kept, seed)
+        waiting = [pool.submit(called, numbered) for numbered in enumerate(items)]
+        for place, one in enumerate(waiting):
+            yield _result(one, place)
+    finally:
+        # What nobody waits for shall not go on; Python has a method for it from 3.14 on.
+        for process in list((pool._processes or {}).values()):  # noqa: SLF001
+            process.terminate()
+        pool.shutdown(wait=False)
+
+
+def _result(waited: Future[R], place: int) -> R:
+    try:
+        return waited.result()
+    except BrokenProcessPool as error:
+        message = f"a process of this machine ended before item {place} was done: {error}; give "
+        message += "it memory, or fewer processes, and call this in a program under `if __name__ "
+        raise ClusterError(message + "== '__main__':`, since processes import it") from error
 
 
 def _keep(function: Callable[..., Any]) -> None:
