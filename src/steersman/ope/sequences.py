@@ -98,9 +98,9 @@ class LoggedSequences:
     @property
     def weights(self) -> Floats:
         """(n, T) the product of the steps' weights up to each step; it stays after the end."""
-        ratios = np.where(self._there, self.target / np.where(self._there, self.propensities, 1), 1)
-        found: Floats = np.cumprod(ratios, axis=1)
-        return found
+        ratios = np.ones(self.target.shape)
+        np.divide(self.target, self.propensities, out=ratios, where=self._there)
+        return np.multiply.accumulate(ratios, axis=1)
 
 
 def evaluate_sequences(
@@ -154,7 +154,7 @@ def evaluate_sequences(
     unknown = [name for name in estimators if name not in ESTIMATORS]
     if unknown or not estimators:
         raise InputError(f"estimators are {estimators!r}; allowed are {', '.join(ESTIMATORS)}")
-    if not (isinstance(level, float) and 0.0 < level < 1.0):
+    if not 0.0 < level < 1.0:
         raise InputError(f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95")
     found = _diagnose(data)
     reasons = reasons_to_refuse(found)

@@ -73,7 +73,7 @@ def rows(state: State) -> Floats:
     found[:, _PLACE["selected"]] = len(picked)
     found[:, _PLACE["unfollowed"]] = len(picked) - state.followed
     weights = pool.rarity
-    nothing = ~pool.covered[picked].any(axis=0, keepdims=True)
+    nothing = np.logical_not(np.logical_or.reduce(pool.covered[picked], axis=0))[None]
     found[:, _PLACE["uncovered"]] = _share(nothing, weights)[0]
     found[count, _PLACE["is_expand"]] = found[count + 1, _PLACE["is_stop"]] = 1.0
     found[count:, _PLACE["gap"]] = left.max() if len(left) else 0.0
