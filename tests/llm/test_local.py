@@ -14,7 +14,7 @@ from steersman.errors import (
     DataError,
     InputError,
 )
-from steersman.llm import Case, Faithfulness, Judge, LocalBackend, MeteredBackend, Retry
+from steersman.llm import Case, Faithfulness, Judge, LocalBackend, MeteredBackend, Retry, local
 from steersman.systems.local_model import CHATML, local_model
 
 QUESTION = "What is the capital of France?"
@@ -143,3 +143,20 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     with pytest.raises(DataError, match=r"pip install 'steersman\[local\]'"):
         LocalBackend(tmp_path / "some.gguf")
+
+
+def test_a_model_that_is_not_loaded_in_time_is_told_and_its_process_ended(tmp_path, monkeypatch):
+    # What stands first on the child's path tells who it is, and then takes for ever.
+    (tmp_path / "xllamacpp.py").write_text(
+        "import os, pathlib, time\n"
+        "pathlib.Path(__file__).with_name('pid').write_text(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    (tmp_path / "some.gguf").write_bytes(b"GGUF\x03\0\0\0")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.setattr(local, "_START_S", 2.0)
+    with pytest.raises(DataError, match=r"some\.gguf was not loaded within 2 s"):
+        LocalBackend(tmp_path / "some.gguf")
+    if (tmp_path / "pid").exists():  # a machine that is slow enough has not come so far
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -45,7 +45,8 @@ class LocalBackend:
             own before every prompt.
 
     Raises:
-        DataError: there is no such file, it is no model, or the extra ``local`` is not installed.
+        DataError: there is no such file, it is no model, it is not loaded within two minutes, or
+            the extra ``local`` is not installed.
         InputError: `context_tokens` out of range.
 
     No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
@@ -60,7 +61,12 @@ class LocalBackend:
         self._turn = threading.Lock()
         self._digest = hashlib.sha256(f"{_digest(model)} {template}".encode()).hexdigest()
         self._process: LocalProcess | None = self._started()
-        self._runtime = self._process.ready(time.monotonic() + _START_S)
+        try:
+            self._runtime = self._process.ready(time.monotonic() + _START_S)
+        except TimeoutError:
+            self._drop()
+            message = f"{model} was not loaded within {_START_S:g} s; give a smaller model, one on "
+            raise DataError(message + "a quicker disk, or fewer context_tokens") from None
 
     def __repr__(self) -> str:
         return f"LocalBackend({self._model.name!r})"
