@@ -106,3 +106,29 @@ def test_a_run_under_other_weights_begins_with_what_the_old_one_knew():
     random = Random(dear)
     retell(random, paid, dear, evaluator=WORLD)  # which learns nothing of fewer passages
     assert random.recommend() in {batch.configuration for batch in paid}
+
+
+def test_tpe_suggests_from_what_was_paid_for_before():
+    pytest.importorskip("optuna")
+    paid = [one.batch for one in episodes(Random(TUNED), 12)]
+    paid.append(WORLD.evaluate(Configuration("rrf"), np.arange(16)))  # outside the space
+    begun = build_strategy("tpe", TUNED, queries=40)
+    retell(begun, paid, TUNED, evaluator=WORLD)
+    trials = begun._study.trials
+    assert [one.value for one in trials] == [reward_of(one, TUNED).value for one in paid[:12]]
+    assert {"hybrid"} == {one.params["variant"] for one in trials if "fusion_weight" in one.params}
+    # They count as its own: the first ten are drawn at random, and the densities hold from there.
+    asked = begun.ask(np.random.default_rng(0)).configuration
+    afresh = build_strategy("tpe", TUNED, queries=40).ask(np.random.default_rng(0)).configuration
+    assert asked != afresh
+    own = begun._study.trials[-1].distributions
+    assert {name: trials[0].distributions[name] for name in own if name in trials[0].params} == {
+        name: of for name, of in own.items() if name in trials[0].params
+    }
+
+
+def test_ppo_which_learns_nothing_from_an_earlier_run_says_so():
+    pytest.importorskip("torch")
+    paid = [one.batch for one in episodes(Random(TUNED), 2)]
+    with pytest.raises(InputError, match="learns from what it draws itself"):
+        retell(build_strategy("ppo", TUNED, queries=40), paid, TUNED)

@@ -61,6 +61,16 @@ class TellsSmaller(Protocol):
 
 
 @runtime_checkable
+class OnPolicy(Protocol):
+    """A strategy that learns from what it drew itself, and from nothing else.
+
+    No doctest: it is an interface; `strategies.ContextualPpo` is one.
+    """
+
+    on_policy: bool
+
+
+@runtime_checkable
 class LearnsSmaller(Protocol):
     """A strategy that can use what fewer passages would have given.
 
@@ -161,8 +171,16 @@ def retell(
         tuned: The new weights.
         evaluator: Who evaluated them; one that tells what fewer passages give is asked for that.
 
+    Raises:
+        InputError: The strategy learns from its own draws alone, as PPO does.
+
     No doctest: ``tests/systems/rag_tuner/test_tuning.py`` shows it.
     """
+    if isinstance(strategy, OnPolicy) and strategy.on_policy:
+        raise InputError(
+            f"the strategy {strategy.name!r} learns from what it draws itself, and would learn "
+            "nothing from an earlier run; begin without it, or take factored or tpe"
+        )
     quality: dict[Configuration, list[float]] = {}
     for batch in paid:
         recent = quality.setdefault(batch.configuration, [])

@@ -58,6 +58,8 @@ class ContextualPpo:
     """
 
     name = "ppo"
+    on_policy = True
+    """An old evaluation was not drawn from these weights: what it says of them nobody knows."""
 
     def __init__(
         self,

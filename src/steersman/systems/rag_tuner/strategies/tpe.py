@@ -83,7 +83,7 @@ class Tpe:
         return Asked(asked, nan)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Tell the sampler.
+        """Tell the sampler, of what it did not suggest too, if that is in the space.
 
         Args:
             batch: What came of its queries.
@@ -91,10 +91,32 @@ class Tpe:
         """
         self._ledger.enter(batch, reward)
         waiting = self._trials.get(batch.configuration)
+        judged = not isnan(reward.value)
         if waiting:
-            judged = not isnan(reward.value)
             state = None if judged else self._failed
             self._study.tell(waiting.pop(0), reward.value if judged else None, state=state)
+        elif judged and batch.configuration in self._space.index:
+            self._study.add_trial(self._as_suggested(batch.configuration, reward.value))
+
+    def _as_suggested(self, configuration: Configuration, value: float) -> Any:
+        """Return a trial as it would be there if `ask` had suggested a configuration."""
+        optuna, space = _library(), self._space
+        of = optuna.distributions
+        low, high = space.weights[0], space.weights[-1]
+        step = space.weights[1] - low if len(space.weights) > 1 else None
+        read = {
+            "variant": of.CategoricalDistribution(space.variants),
+            "k": of.IntDistribution(space.ks[0], space.ks[-1]),
+            "rerank": of.CategoricalDistribution(space.rerank),
+            "expansion": of.CategoricalDistribution(space.expansion),
+            "prompt": of.CategoricalDistribution(space.prompts),
+        }
+        if configuration.variant == "hybrid":
+            read["fusion_weight"] = of.FloatDistribution(low, high, step=step)
+        parts = configuration.parts()
+        return optuna.trial.create_trial(
+            value=value, params={name: parts[name] for name in read}, distributions=read
+        )
 
     def recommend(self) -> Configuration:
         """Return the best mean of those that hold every gate.
