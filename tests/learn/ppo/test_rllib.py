@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 from steersman.errors import DataError, InputError, StateError
 from steersman.learn.ppo import PPO, Part, Settings, Stage, train_rllib
 from steersman.learn.ppo.pace import following
-from steersman.learn.ppo.rllib import _read, _write
+from steersman.learn.ppo.rllib import _about, _read, _write
 
 PARTS = (Part("switch", 2), Part("k", 11, ordered=True), Part("again", 3))
 
@@ -72,8 +72,9 @@ def test_the_learning_rate_follows_the_divergence():
 def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
     file, agent = tmp_path / "to" / "checkpoint", PPO(PARTS, 2, settings=Settings(hidden=8), seed=1)
     state = {**agent.state(), "penalty": np.array(0.3)}
-    _write(file, state)
-    read = _read(file, PPO(PARTS, 2, settings=Settings(hidden=8), seed=2))
+    kept = _about(agent, 1, {"scaling": np.array([1 / 3])})
+    _write(file, {**state, **kept})
+    read = _read(file, PPO(PARTS, 2, settings=Settings(hidden=8), seed=2), kept)
     assert read.keys() == state.keys()
     assert all(np.array_equal(read[name], state[name]) for name in state)
     assert b"pickle" not in file.read_bytes()
@@ -88,6 +89,31 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
             file.write_bytes(change)
         with pytest.raises((DataError, StateError), match="checkpoint"):
             train_rllib(STAGE, checkpoint=file, **ASKED)
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"seed": 1}, "begun with another seed;"),
+        ({"about": {"scaling": np.array([1.0, 2.1])}}, "begun with another scaling;"),
+        ({"about": {"scaling": np.array([1.0, 2.0, 3.0])}}, "begun with another scaling;"),
+        ({"about": None}, "begun with another scaling;"),
+        ({"stage": STAGE._replace(parts=(*PARTS[:2], Part("other", 3)))}, "another parts;"),
+    ],
+)
+def test_a_checkpoint_that_was_begun_with_something_else_is_refused(tmp_path, changed, match):
+    file, about = tmp_path / "checkpoint", {"scaling": np.array([1.0, 2.0])}
+    agent = PPO(PARTS, 2, settings=Settings(hidden=8))
+    state = {**agent.state(), "penalty": np.array(0.2)}
+    _write(file, {**state, **_about(agent, 0, about)})
+    given = {"stage": STAGE, "about": about, "checkpoint": file, **ASKED, **changed}
+    with pytest.raises(DataError, match=match):
+        train_rllib(**given)
+
+
+def test_a_first_guess_must_fit_the_parts():
+    with pytest.raises(InputError, match="guesses have shapes"):
+        train_rllib(STAGE, guess=[], **ASKED)
 
 
 class Reference:

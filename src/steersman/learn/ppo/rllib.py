@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,7 @@ from steersman.learn.spreading import cluster
 from steersman.registry import pack_state, unpack_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _MODULE = "default_policy"
 _OPTIMIZER = f"{_MODULE}_default_optimizer"
 _PENALTY = "penalty"
+_ABOUT = "about."
+_ALIKE = 1e-6
+"""What was fitted on another kind of processor differs by less."""
 _FIRST_PENALTY = 0.2
 """Weight of the KL divergence in the loss, which RLlib then follows up and down."""
 _UNCLIPPED = 1e12
@@ -67,6 +71,8 @@ def train_rllib(
     episodes: int = 24,
     runners: int = 2,
     seed: int = 0,
+    guess: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]] | None = None,
+    about: Mapping[str, NDArray[np.float64]] | None = None,
     checkpoint: Path | None = None,
     done: Callable[[Updated], None] | None = None,
 ) -> PPO:
@@ -86,6 +92,10 @@ def train_rllib(
         episodes: Of an update, at least as many as runners.
         runners: That play side by side, ≥ 1.
         seed: Of the first weights and of the episodes.
+        guess: What the policy begins with, as `PPO.start_from` takes it; random weights unless
+            given.
+        about: Arrays that hold for the whole training beside seed and parts, as a scaling does; a
+            checkpoint keeps them, and one with others is refused.
         checkpoint: Written after every update, arrays alone; if it is there, training goes on from
             it.
         done: Told of each update.
@@ -94,7 +104,7 @@ def train_rllib(
         A policy with the trained weights.
 
     Raises:
-        InputError: A number out of its range.
+        InputError: A number out of its range, or a guess of another shape.
         DataError: The extra `ray` is missing, or the checkpoint is of something else.
         ClusterError: The cluster does not answer, or no runner is left.
 
@@ -104,15 +114,17 @@ def train_rllib(
         message = f"updates {updates!r}, horizon {horizon!r}, episodes {episodes!r}, runners "
         raise InputError(f"{message}{runners!r}; see the ranges in the docstring of train_rllib")
     agent = PPO(stage.parts, stage.features, settings=settings, seed=seed)
-    state = agent.state()
+    if guess is not None:
+        agent.start_from(guess)
+    state, kept = agent.state(), _about(agent, seed, about or {})
     if checkpoint is not None and checkpoint.exists():
-        state = _read(checkpoint, agent)
+        state = _read(checkpoint, agent, kept)
     sizes = _Sizes(horizon, episodes, runners, seed)
     with _algorithm(stage, state, sizes, settings, address) as algorithm:
         while int(state["updates"]) < updates:
             state, updated = _next(algorithm, state, horizon)
             if checkpoint is not None:
-                _write(checkpoint, state)
+                _write(checkpoint, {**state, **kept})
             if done is not None:
                 done(updated)
     agent.restore({name: of for name, of in state.items() if name != _PENALTY})
@@ -260,12 +272,34 @@ def _write(file: Path, state: Arrays) -> None:
     part.replace(file)
 
 
-def _read(file: Path, agent: PPO) -> Arrays:
+def _about(agent: PPO, seed: int, more: Mapping[str, NDArray[np.float64]]) -> Arrays:
+    """Return what must be the same when training goes on."""
+    parts = [(part.name, part.size, part.ordered) for part in agent.parts]
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    own = {"seed": np.array(float(seed)), "parts": np.array([*digest], np.float64)}
+    return {f"{_ABOUT}{name}": of for name, of in {**own, **more}.items()}
+
+
+def _read(file: Path, agent: PPO, kept: Arrays) -> Arrays:
+    advice = "; name another file to begin anew, or give what it was begun with"
     try:
         found = dict(unpack_state(file.read_bytes()))
         penalty = found.pop(_PENALTY)
+        before = {name: found.pop(name) for name in list(found) if name.startswith(_ABOUT)}
         agent.restore(found)
     except (OSError, KeyError, ValueError) as error:
-        message = f"{file}: no checkpoint of this training: {error}; name another file to begin "
-        raise DataError(message + "anew, or give what it was begun with") from None
+        message = f"{file}: no checkpoint of this training: {error}{advice}"
+        raise DataError(message) from None
+    odd = [name for name in sorted({*before, *kept}) if not _same(before, kept, name)]
+    if odd:
+        names = ", ".join(name.removeprefix(_ABOUT) for name in odd)
+        message = f"{file}: no checkpoint of this training: it was begun with another {names}"
+        raise DataError(message + advice)
     return {**agent.state(), _PENALTY: penalty}
+
+
+def _same(before: Arrays, kept: Arrays, name: str) -> bool:
+    one, other = before.get(name), kept.get(name)
+    if one is None or other is None or np.shape(one) != np.shape(other):
+        return False
+    return bool(np.allclose(one, other, rtol=_ALIKE, atol=_ALIKE))

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from steersman.learn.ppo import Settings, Stage, train_rllib
+from steersman.systems.rag_tuner.strategies.ppo_guess import first_guess
 from steersman.systems.rag_tuner.strategies.ppo_sequential import SequentialPolicy, fitted_scaling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from steersman.learn.ppo import Updated
     from steersman.systems.rag_tuner.environment import TuningEnvironment
+    from steersman.systems.rag_tuner.features import Scaling
+
+    Floats = NDArray[np.float64]
 
 
 def train_on_ray(
@@ -31,8 +39,8 @@ def train_on_ray(
 ) -> SequentialPolicy:
     """Return a policy that was trained as `train_sequential` does, with episodes played anywhere.
 
-    The same simulator, what is seen of it, moves, network and defaults; a lost node takes the
-    episodes with it that it was playing, and nothing else.
+    The same simulator, what is seen of it, moves, network, first guess and defaults; a lost node
+    takes the episodes with it that it was playing, and nothing else.
 
     Args:
         environment: The simulator; each runner has its own.
@@ -42,7 +50,8 @@ def train_on_ray(
         runners: That play, one processor each, ≥ 1.
         settings: Of PPO.
         seed: Of weights, scaling and episodes.
-        checkpoint: Written after each update, and gone on from if it is there.
+        checkpoint: Written after each update, and gone on from if it is there and was begun with
+            the same seed, features, moves and scaling, and so in the same simulator.
         done: Told of each update.
 
     Returns:
@@ -66,7 +75,28 @@ def train_on_ray(
         episodes=episodes,
         runners=runners,
         seed=seed,
+        guess=_guess(environment, scaling),
+        about=_about(environment, scaling),
         checkpoint=checkpoint,
         done=done,
     )
     return SequentialPolicy(agent, environment.features, scaling, environment.window)
+
+
+def _guess(environment: TuningEnvironment, scaling: Scaling) -> list[tuple[Floats, Floats]] | None:
+    """Return what `train_sequential` begins with."""
+    features = environment.features
+    if "belief" not in features.groups:
+        return None
+    return first_guess(features, scaling, environment.moves.parts)
+
+
+def _about(environment: TuningEnvironment, scaling: Scaling) -> dict[str, Floats]:
+    """Return what trained weights mean nothing without."""
+    seen = [list(environment.features.names), environment.window, environment.horizon]
+    digest = hashlib.sha256(json.dumps(seen).encode()).digest()
+    return {
+        "features": np.array([*digest], np.float64),
+        "scaling.median": scaling.median,
+        "scaling.spread": scaling.spread,
+    }
