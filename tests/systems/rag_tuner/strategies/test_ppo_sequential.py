@@ -1,5 +1,7 @@
 """The sequential policy: learns in the simulator, is kept as arrays, and moves with exact odds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -90,6 +92,21 @@ def test_what_broke_a_gate_is_not_recommended():
         if held and not one.configuration.rerank:
             assert strategy.recommend() not in known
     assert known
+
+
+def test_what_was_never_evaluated_is_not_recommended_but_the_nearest_that_holds_is():
+    strategy = at_work()
+    moves, leads = Moves(TUNED.space), START
+    for one in run(strategy, 6):
+        assert strategy.recommend() in strategy._ledger.configurations
+        leads = one.configuration
+    for _ in range(20):
+        leads = moves.apply(leads, strategy._policy.agent.best(strategy._state(at=leads)))
+    assert leads not in strategy._ledger.configurations, "it has nothing to be near to"
+    near = replace(leads, k=leads.k + (1 if leads.k < 32 else -1))
+    batch = WORLD.evaluate(near, EVERY)
+    strategy._ledger.enter(batch, reward_of(batch, TUNED))
+    assert strategy.recommend() == near
 
 
 def test_nothing_is_recommended_when_everything_breaks_a_gate():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn.ppo import Update
-    from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.configuration import Configuration, Space
     from steersman.systems.rag_tuner.environment import TuningEnvironment
     from steersman.systems.rag_tuner.policy_config import Tuned
     from steersman.systems.rag_tuner.reward import Batch, Reward
@@ -123,9 +124,13 @@ class SequentialPpo:
     """A trained policy at work; it learns no further.
 
     What it recommends is where its likeliest moves lead, one after the other, until they lead
-    nowhere else: each part is moved as if the others stayed, so that one move may miss. It is told
-    of each change: of the reward weights (`retune`), after which all that was paid for is told
-    again under the new ones, and of the collection (`begin_anew`), after which it believes nothing.
+    nowhere else: each part is moved as if the others stayed, so that one move may miss. Where that
+    was never evaluated, or broke a gate, it is the nearest that was and holds every gate: nobody
+    knows whether what was never evaluated does.
+
+    It is told of each change: of the reward weights (`retune`), after which all that was paid for
+    is told again under the new ones, and of the collection (`begin_anew`), after which it believes
+    nothing.
 
     Args:
         tuned: Bounds, gates and weights.
@@ -224,13 +229,14 @@ class SequentialPpo:
         self._tuned, self._belief = tuned, self._belief.retold(tuned)
 
     def recommend(self) -> Configuration:
-        """Return where the likeliest moves lead, or the last that held if that broke a gate.
+        """Return what was evaluated and holds every gate, nearest to where the moves lead.
 
         Raises:
             InputError: Nothing was told yet, or all that was evaluated breaks a gate.
         """
         known = self._ledger.configurations
-        held = [one for one in known if not self._ledger.breaches(one)]
+        mean = self._ledger.mean
+        held = [one for one in known if not self._ledger.breaches(one) and isfinite(mean(one))]
         if not held:
             raise InputError(nothing_holds(len(known)))
         to = self._running
@@ -238,7 +244,7 @@ class SequentialPpo:
             before, to = to, self._moves.apply(to, self._policy.agent.best(self._state(at=to)))
             if to == before:
                 break
-        return held[-1] if to in known and self._ledger.breaches(to) else to
+        return min(held, key=lambda one: (_apart(one, to, self._space), -mean(one)))
 
     def _state(
         self, rng: np.random.Generator | None = None, *, at: Configuration | None = None
@@ -247,6 +253,15 @@ class SequentialPpo:
             self._observed, at or self._running, self._tuned, self.age_days, self._belief
         )
         return self._policy.state(situation, rng)
+
+
+def _apart(one: Configuration, other: Configuration, space: Space) -> float:
+    """Return how far apart two are: 1 for each part that is another, less for a number near by."""
+    (first, second), found = (each.parts() for each in (one, other)), 0.0
+    for name, values in (("k", space.ks), ("fusion_weight", space.weights)):
+        span = values[-1] - values[0]
+        found += abs(first.pop(name) - second.pop(name)) / span if span else 0.0
+    return found + sum(first[name] != second[name] for name in first)
 
 
 def train_sequential(
