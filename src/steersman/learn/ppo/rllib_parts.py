@@ -113,8 +113,9 @@ class Seat(gymnasium.Env):
 def _restarted() -> bool:
     """Return whether this runner replaces one that was lost."""
     context = ray.get_runtime_context() if ray.is_initialized() else None
-    in_actor = context is not None and context.get_actor_id() is not None
-    return bool(in_actor and context.was_current_actor_reconstructed)
+    if context is None or context.get_actor_id() is None:
+        return False
+    return bool(context.was_current_actor_reconstructed)
 
 
 class Module(TorchRLModule, ValueFunctionAPI):

@@ -261,7 +261,7 @@ def _apart(one: Configuration, other: Configuration, space: Space) -> float:
     for name, values in (("k", space.ks), ("fusion_weight", space.weights)):
         span = values[-1] - values[0]
         found += abs(first.pop(name) - second.pop(name)) / span if span else 0.0
-    return found + sum(first[name] != second[name] for name in first)
+    return float(found + sum(first[name] != second[name] for name in first))
 
 
 def train_sequential(
