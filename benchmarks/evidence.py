@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.report import Figure, command
+from steersman.errors import DataError
 from steersman.learn.selecting import (
     CloneSettings,
     RaftSettings,
@@ -321,7 +322,8 @@ def _made_up(options: Options) -> Iterator[Figure]:
 def _learned(learn: Callable[[], object]) -> Scorer | None:
     try:
         scorer: Scorer = learn().scorer  # type: ignore[attr-defined]
-    except ImportError:
+    except DataError as missing:
+        print(f"left out: {missing}", file=sys.stderr)
         return None
     return scorer
 

@@ -13,9 +13,15 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from steersman.errors import InputError
+from steersman.errors import DataError, InputError
+
+try:
+    import torch
+except ImportError as missing:
+    _MESSAGE = "PPO needs the package torch; install it with: pip install 'steersman[rl]'"
+    raise DataError(_MESSAGE) from missing
+
 from steersman.learn.ppo import advantages
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.network import Padded, RowNetwork, scale_of

@@ -137,7 +137,7 @@ def raft_then_ppo(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> S
         seed: of all draws.
 
     Raises:
-        DataError: the extra ``rl`` is not installed.
+        DataError: the extra ``rl`` is not installed; that is said before anything is learned.
 
     No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """

@@ -1,0 +1,54 @@
+"""Where torch is not installed, PPO says so before anything is trained."""
+
+import subprocess
+import sys
+
+BLOCKED = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoTorch())
+from steersman.errors import DataError
+"""
+
+
+def _without_torch(code):
+    return subprocess.run(
+        [sys.executable, "-c", BLOCKED + code], capture_output=True, text=True, check=False
+    )
+
+
+def test_importing_ppo_says_what_to_install():
+    found = _without_torch("import steersman.learn.selecting.ppo")
+    assert "DataError: PPO needs the package torch" in found.stderr
+    assert "steersman[rl]" in found.stderr
+
+
+def test_it_is_said_before_raft_and_not_as_an_error_of_python():
+    """RAFT refuses no questions at all with another error; it is not reached."""
+    found = _without_torch(
+        "from steersman.systems.leadr.improving import raft_then_ppo\n"
+        "try:\n    raft_then_ppo([], None, 0)\n"
+        "except DataError as told:\n    print(told)\n"
+    )
+    assert "steersman[rl]" in found.stdout, found.stderr
+
+
+def test_an_evaluation_leaves_ppo_out_and_says_why():
+    found = _without_torch(
+        "from tests.systems.leadr.conftest import ROWS\n"
+        "from steersman.systems.leadr import Collection, Question\n"
+        "from steersman.systems.leadr.contenders import contenders\n"
+        "from steersman.systems.leadr.evaluating import evaluate\n"
+        "held = Collection.of_texts(ROWS)\n"
+        "asked = [Question(f'q{n}', text, gold=(gold,)) for n, (gold, _, text) in"
+        " enumerate(ROWS)]\n"
+        "pools = [held.pool(one, size=4) for one in asked]\n"
+        "found = evaluate('few', pools, contenders(['+BC+RAFT+PPO']), folds=2)\n"
+        "print(found.absent)\n"
+    )
+    assert "steersman[rl]" in found.stdout, found.stderr
