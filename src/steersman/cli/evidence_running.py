@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from steersman.systems.leadr.preparing import Prepared
     from steersman.systems.leadr.report import SetReport
 
-_SHOWN = ("all_gold", "recall", "ndcg", "holds_answer", "f1", "attributed", "redundancy",
-          "tokens", "latency_ms")  # fmt: skip
+_SHOWN = ("all_gold", "recall", "ndcg", "holds_answer", "f1", "attributed", "unanswered",
+          "redundancy", "tokens", "latency_ms")  # fmt: skip
 _KEY = "STEERSMAN_LLM_KEY"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import BackendUnavailableError, DataError, InputError
-from steersman.llm import Judge, Retry
+from steersman.llm import Budget, Judge, Retry
 from steersman.systems.leadr.answering import Answerer
 from steersman.systems.leadr.baselines import Oracle, TopK
 from steersman.systems.leadr.contenders import BASELINE, LinearlyCloned, contenders
@@ -86,6 +86,24 @@ class Echo:
         return "Answer: 3 bridges."
 
 
+class Renamed:
+    """The baseline under another name."""
+
+    name = "the same"
+
+    def select(self, pool, *, rng):
+        return TopK("fused", FULL).select(pool, rng=rng)
+
+
+class Idle:
+    """A selector that picks nothing."""
+
+    name = "idle"
+
+    def select(self, pool, *, rng):
+        return Selection(())
+
+
 @pytest.fixture(scope="module")
 def prepared():
     return bands()
@@ -156,12 +174,37 @@ def test_answers_are_scored_and_those_that_failed_are_told(prepared):
         "bands", prepared.pools, [Fixed(Oracle(FULL))], folds=3, answerer=Answerer(judge)
     )
     rows = found.rows["oracle"]
-    assert [row.values["em"] for row in rows] == [1.0, 0, 0, 0, 0, 0]
+    assert found.column("oracle", "em")[[0, 1, 3, 4, 5]].tolist() == [1.0, 0, 0, 0, 0]
     assert rows[1].values["f1"] == 0.5
-    assert [row.values["attributed"] for row in rows] == [1.0, 0, 0, 0, 0, 0]
+    assert found.column("oracle", "attributed")[[0, 1, 3, 4, 5]].tolist() == [1.0, 0, 0, 0, 0]
+    for measure in ("em", "f1", "attributed", "faithful", "answer_contained", "citation_accuracy"):
+        assert np.isnan(found.column("oracle", measure)[2]), measure
+    assert found.column("oracle", "unanswered").tolist() == [0, 0, 1.0, 0, 0, 0]
+    assert found.mean("oracle", "f1").count == 5
     assert rows[0].values["citation_accuracy"] == rows[0].values["faithful"] == 1.0
     assert (rows[2].answered.text, rows[2].answered.failed) == ("", "busy")
     assert len(model.prompts) == 6
+
+
+def test_a_budget_that_ends_ends_for_all_alike_and_makes_nobody_worse(prepared):
+    model = Echo()
+    judge = Judge(model, budget=Budget(max_calls=5))
+    both = [Fixed(TopK("fused", FULL)), Fixed(Renamed())]
+    done = []
+    found = evaluate("bands", prepared.pools, both, folds=3, answerer=Answerer(judge),
+                     done=done.append)  # fmt: skip
+    assert len(done) == 12
+    unanswered = [found.column(one, "unanswered").tolist() for one in found.rows]
+    assert unanswered == [[0, 0, 1.0, 1, 1, 1], [0, 0, 1.0, 1, 1, 1]]
+    ahead = found.difference("the same", BASELINE, "f1")
+    assert (ahead.value, ahead.count) == (0.0, 2)
+
+
+def test_who_picks_nothing_has_answered_nothing_right(prepared):
+    judge = Judge(Echo())
+    found = evaluate("bands", prepared.pools, [Fixed(Idle())], folds=3, answerer=Answerer(judge))
+    assert found.column("idle", "f1").tolist() == [0.0] * 6
+    assert found.column("idle", "unanswered").tolist() == [0.0] * 6
 
 
 def test_nothing_to_pick_from_is_measured_as_nothing_found():

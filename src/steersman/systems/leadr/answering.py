@@ -36,6 +36,8 @@ class Answered:
         shown: id of each passage -> what was shown of it.
         calls: requests that were made.
         cached: answers that were found in the cache instead.
+        missing: whether the model was not asked, or was away: nothing is known of what it would
+            have said. Not where nothing was picked to answer from, nor where it said nothing.
     """
 
     text: str
@@ -44,6 +46,7 @@ class Answered:
     shown: tuple[tuple[str, str], ...] = ()
     calls: int = 0
     cached: int = 0
+    missing: bool = False
 
 
 class Answerer:
@@ -98,13 +101,13 @@ class Answerer:
         prompt = answering_prompt(question, [text for _, text in shown])
         if len(prompt) > self._judge.max_characters:
             told = f"the prompt has {len(prompt):,} characters; select fewer passages"
-            return Answered("", told, length, shown)
+            return Answered("", told, length, shown, missing=True)
         try:
             said = self._judge.ask(
                 prompt, max_tokens=self._max_tokens, version=_VERSION, tally=tally
             )
         except BackendError as error:
-            return Answered("", str(error), length, shown, tally.calls, tally.cached)
+            return Answered("", str(error), length, shown, tally.calls, tally.cached, missing=True)
         text = bare(said)
         failed = "" if text else "the model said nothing"
         return Answered(text, failed, length, shown, tally.calls, tally.cached)

@@ -98,7 +98,8 @@ def evaluate(
         answerer: of questions from what was picked; None: nothing is answered.
         judge: of an answer's faithfulness; None: whether it stands in what was shown.
         absent: policy -> why it does not take part, to be told.
-        done: called with 1 after each question of each policy.
+        done: called with 1 after each question of each policy: selected from, or, with an
+            answerer, answered.
         address: of a Ray cluster that trains and selects, a fold of a policy at a time; answers are
             asked from here. None: all of it here.
         clock: seconds.
@@ -123,26 +124,30 @@ def evaluate(
     travelling = pools if address is None else _without_embedders(pools)
     work = partial(_fold_of, travelling, fold_of, seed, clock)
     parts = [(one, fold) for one in contenders for fold in range(folds)]
-    rows: dict[str, dict[int, Row]] = {name: {} for name in names}
-    valuing = Valuing(answerer, judge)
-    for (contender, fold), told in zip(parts, spread(work, parts, address=address), strict=True):
+    selected: dict[str, dict[int, tuple[Selection, float]]] = {one: {} for one in names}
+    told_of = done or _untold
+    for (contender, _), told in zip(parts, spread(work, parts, address=address), strict=True):
         if isinstance(told, str):
             left_out[contender.name] = told
             continue
         for place, selection, took_ms in told:
-            rows[contender.name][place] = valuing.row(
-                contender.name, pools[place], selection, took_ms, of[place], fold
-            )
-            if done is not None:
-                done(1)
-    whole = {
-        name: tuple(own[place] for place in range(len(pools)))
-        for name, own in rows.items()
-        if name not in left_out
-    }
-    if not whole:
+            selected[contender.name][place] = (selection, took_ms)
+            if answerer is None:
+                told_of(1)
+    taking_part = [one for one in names if one not in left_out]
+    if not taking_part:
         raise DataError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
-    return Evaluation(name, tuple(pools), whole, left_out, seed)
+    rows: dict[str, list[Row]] = {one: [] for one in taking_part}
+    valuing = Valuing(answerer, judge)
+    # Question by question over all policies: where calls run out, they run out for all alike.
+    for place, pool in enumerate(pools):
+        for one in taking_part:
+            selection, took_ms = selected[one][place]
+            row = valuing.row(one, pool, selection, took_ms, of[place], int(fold_of[place]))
+            rows[one].append(row)
+            if answerer is not None:
+                told_of(1)
+    return Evaluation(name, tuple(pools), {p: (*r,) for p, r in rows.items()}, left_out, seed)
 
 
 def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
@@ -165,6 +170,10 @@ def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
         raise InputError(f"{message} conversations or single questions there are")
     order = np.random.default_rng([seed, 16]).permutation(len(names))
     return np.asarray(order % folds, np.intp)[place]
+
+
+def _untold(_: int) -> None:
+    """Tell nobody."""
 
 
 def _fold_of(

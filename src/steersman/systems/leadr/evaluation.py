@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MEASURES = (
     "recall", "ndcg", "all_gold", "holds_answer", "redundancy", "repetition", "passages",
     "tokens", "latency_ms", "calls", "cost", "em", "f1", "answer_contained", "citation_accuracy",
-    "attributed", "faithful",
+    "attributed", "faithful", "unanswered",
 )  # fmt: skip
 """recall, ndcg, all_gold: of the gold passages among those picked. holds_answer: whether a picked
 passage holds a right answer. redundancy: how near each passage is to the nearest before it;
@@ -33,7 +33,9 @@ repetition: share of its runs of words said before. tokens: of the context. late
 alone. calls: searches and expansions; cost: calls × tokens. em, f1, answer_contained: of the answer
 that a model gave from them. citation_accuracy: share of the passages it can be traced to that are
 gold; attributed: whether any is. faithful: whether what was shown bears it out: by a judge, or,
-without one, whether it stands there word for word. NaN where a question has none of it."""
+without one, whether it stands there word for word. unanswered: whether the model was not asked, or
+was away; such a question has no value of the answer, and no pair of it counts. NaN where a question
+has none of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from steersman.systems.leadr.form_trial import FormsCompared
     from steersman.systems.leadr.paired import Estimate
 
-LESS_IS_BETTER = frozenset({"redundancy", "repetition", "tokens", "latency_ms", "calls", "cost"})
+LESS_IS_BETTER = frozenset(
+    {"redundancy", "repetition", "tokens", "latency_ms", "calls", "cost", "unanswered"}
+)
 
 PUBLISHED = {
     "hotpotqa": {"HippoRAG 2": (83.5, 96.3), "NV-Embed-v2": (84.1, 94.5), "BM25": (57.3, 74.8)},

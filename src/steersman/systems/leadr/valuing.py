@@ -107,9 +107,12 @@ def _gold(picked: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
 
 
 def _answered(pool: Pool, answered: Answered, judge: Measure | None) -> dict[str, float]:
+    if answered.missing:
+        return {"unanswered": 1.0}
     question, text = pool.question, answered.text
     citations = measures.cited(text, dict(answered.shown))
-    found = {"faithful": _faithful(question.text, answered, citations, judge)}
+    faithful = _faithful(question.text, answered, citations, judge)
+    found = {"unanswered": 0.0, "faithful": faithful}
     if question.gold:
         found["citation_accuracy"] = measures.citation_accuracy(citations, question.gold)
         found["attributed"] = measures.attributed(citations, question.gold)
