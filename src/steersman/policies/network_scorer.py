@@ -124,7 +124,7 @@ class SummedScorer:
     """The sum of several scorers: a clone, and what was learned on top of it.
 
     Args:
-        parts: one or more, of rows of one width.
+        parts: one or more, of rows of one width; of a sum among them its parts are taken.
 
     >>> line = NetworkScorer.linear(np.array([2.0]))
     >>> SummedScorer((line, line)).scores(np.array([[1.0]])).tolist()
@@ -132,6 +132,15 @@ class SummedScorer:
     """
 
     parts: tuple[Scorer, ...]
+
+    def __post_init__(self) -> None:
+        # What was learned on top of a sum is one more part of it, and can be kept like any other.
+        flat = tuple(
+            inner
+            for part in self.parts
+            for inner in (part.parts if isinstance(part, SummedScorer) else (part,))
+        )
+        object.__setattr__(self, "parts", flat)
 
     def scores(self, rows: Floats) -> Floats:
         """Return the sum of the parts' scores.
