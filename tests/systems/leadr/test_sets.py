@@ -1,5 +1,6 @@
 """Every set is read in the format it is published in; what is absent or broken is named."""
 
+import csv
 import gzip
 import json
 
@@ -7,6 +8,7 @@ import pytest
 
 from steersman.errors import DataError, InputError
 from steersman.systems.leadr import sets
+from steersman.systems.leadr.sets.files import table
 
 
 def write(folder, name, content):
@@ -155,6 +157,15 @@ def test_qrecc_as_its_authors_have_it(tmp_path):
     assert (question.answers, question.gold) == (("So.",), ())
 
 
+SEGMENTS = [
+    ("id", "text", "title"),
+    ("10", 'A "duck" of Disney\'s.', '"Donald"'),
+    ("11", 'Two\tcolumns,\ntwo lines, a "quote".', "Mickey [SEP] Intro"),
+    ("12", "x" * 200_000, "Long"),
+    ("13", '"Quoted" at its beginning.', "Plain"),
+]
+
+
 def test_topiocqa(tmp_path):
     folder = tmp_path / "topiocqa"
     row = {"Conversation_no": 1, "Turn_no": 2, "Question": "Since when?", "Answer": "1928",
@@ -166,14 +177,28 @@ def test_topiocqa(tmp_path):
                                                     "passage_id": "11"}]}  # fmt: skip
     write(folder, "topiocqa_dataset/topiocqa_dev.json", json.dumps([row]))
     write(folder, "ir_all_history_dev.json", json.dumps([gold]))
-    segments = 'id\ttext\ttitle\n10\tA "duck.\tDonald\n11\tMade in 1928.\tMickey [SEP] Intro\n'
-    write(folder, "full_wiki_segments.tsv", segments)
+    with (folder / "full_wiki_segments.tsv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows(SEGMENTS)
     found = sets.load("topiocqa", tmp_path)
     (question,) = found.questions
     assert (question.id, question.gold) == ("1_2", ("11",))
     assert question.answers == ("1928", "in 1928")
     assert said(question) == [("user", "Who is Mickey?"), ("agent", "A mouse")]
-    assert [one.text for one in found.passages] == ['A "duck.', "Made in 1928."]
+    assert [(one.doc_id, one.text, one.title) for one in found.passages] == SEGMENTS[1:]
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ('id\ttext\ttitle\n10\t"never ended\tx\n', "line 2: 2 columns; there must be 3"),
+        ('id\ttext\ttitle\n\n10\t"a\nb"\n', "line 3: 2 columns; there must be 3"),
+        ("id\ttext\ttitle\n10\ta\rb\tx\n", "line 2: new-line character .*; copy the file again"),
+    ],
+)
+def test_what_is_wrong_in_a_quoted_table_is_told_by_line(tmp_path, rows, told):
+    file = write(tmp_path, "rows.tsv", rows)
+    with pytest.raises(DataError, match=told):
+        list(table(file, columns=3, quoted=True))
 
 
 def test_or_quac(tmp_path):

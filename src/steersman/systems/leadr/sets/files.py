@@ -98,22 +98,32 @@ def document(file: Path) -> Entry:
     return Entry(str(file), value)
 
 
-def table(file: Path, *, columns: int) -> Iterator[tuple[str, list[str]]]:
+def table(file: Path, *, columns: int, quoted: bool = False) -> Iterator[tuple[str, list[str]]]:
     """Read rows of values between tabs, as (file and line, values).
 
     Args:
         file: plain or ``.gz``.
         columns: each row must have.
+        quoted: whether a value in quotes may hold tabs, line ends and doubled quotes, as
+            `csv.writer` writes them; else a quote is a character like any other.
 
     Raises:
         DataError: it cannot be read, or a row has another number of columns.
     """
-    rows = csv.reader((line for _, line in lines(file)), delimiter="\t", quoting=csv.QUOTE_NONE)
-    for number, row in enumerate(rows, 1):
-        where = f"{file}, line {number}"
-        if len(row) != columns:
-            raise DataError(f"{where}: {len(row)} columns; there must be {columns}, between tabs")
-        yield where, row
+    csv.field_size_limit(max(csv.field_size_limit(), _LINE_CAP))  # of the process: only ever raised
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    rows = csv.reader((line for _, line in _every_line(file)), delimiter="\t", quoting=quoting)
+    number = 1
+    try:
+        for row in rows:
+            where, number = f"{file}, line {number}", rows.line_num + 1
+            if len(row) == columns:
+                yield where, row
+            elif any(one.strip() for one in row):
+                told = f"{len(row)} columns; there must be {columns}, between tabs"
+                raise DataError(f"{where}: {told}")
+    except csv.Error as wrong:
+        raise DataError(f"{file}, line {number}: {wrong}; copy the file again") from wrong
 
 
 def lines(file: Path) -> Iterator[tuple[int, str]]:
@@ -125,6 +135,12 @@ def lines(file: Path) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: it cannot be read, or a line is longer than 50 million characters.
     """
+    for number, line in _every_line(file):
+        if line.strip():
+            yield number, line.rstrip("\n")
+
+
+def _every_line(file: Path) -> Iterator[tuple[int, str]]:
     with _opened(file) as stream:
         number = 0
         while line := stream.readline(_LINE_CAP):
@@ -132,8 +148,7 @@ def lines(file: Path) -> Iterator[tuple[int, str]]:
             if len(line) == _LINE_CAP:
                 message = f"{file}, line {number} is longer than {_LINE_CAP:,} characters"
                 raise DataError(f"{message}; is this the right file?")
-            if line.strip():
-                yield number, line.rstrip("\n")
+            yield number, line
 
 
 def _listed(file: Path) -> Iterator[Entry]:

@@ -4,7 +4,7 @@
 ``Answer``, ``Additional_answers``); gold passages are those of the authors' retrieval files
 (``ir_all_history_dev.json`` or ``all_history/dev.json``: ``conv_id``, ``turn_id``,
 ``positive_ctxs`` with ``passage_id``); ``full_wiki_segments.tsv`` has the passages (id, text,
-title).
+title), written by Python's `csv.writer`, hence with quotes around what holds any.
 
 Source: Adlakha et al., TopiOCQA: Open-domain Conversational Question Answering with Topic
 Switching (2022).
@@ -46,7 +46,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     gold = {one for ids in right.values() for one in ids}
     found = Gathering(name, at_most=at_most, gold=gold)
     passages = needed(folder, "the passages", "**/full_wiki_segments.tsv")
-    for where, (passage, text, title) in table(passages, columns=3):
+    for where, (passage, text, title) in table(passages, columns=3, quoted=True):
         if passage != "id":
             found.passage(where, passage, text, title)
     for row in entries(file):
