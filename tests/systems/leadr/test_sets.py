@@ -242,6 +242,17 @@ def test_hotpotqa(tmp_path):
     assert found.pools == {"5a": (0, 1), "5b": (1, 0)}
 
 
+def test_hotpotqa_over_all_of_wikipedia_has_gold_that_no_context_holds(tmp_path):
+    facts = [["Rush", 0], ["Yes", 1]]
+    other = {"_id": "5b", "context": [["Toto", ["Another band."]]], "supporting_facts": facts}
+    rows = [HOTPOT, HOTPOT | other]
+    write(tmp_path / "hotpotqa", "hotpot_dev_fullwiki_v1.json", json.dumps(rows))
+    found = sets.load("hotpotqa", tmp_path)
+    assert found.questions[1].gold == (found.passages[0].doc_id, "absent: Yes")
+    assert found.unfindable == {"absent: Yes"}
+    assert found.pools == {"5a": (0, 1), "5b": (1,)}
+
+
 def test_two_wiki(tmp_path):
     row = HOTPOT | {"evidences": [["Rush", "country", "Canada"]], "entity_ids": "Q1_Q2"}
     write(tmp_path / "2wiki", "data/dev.json", json.dumps([row]))
@@ -256,7 +267,6 @@ def test_two_wiki(tmp_path):
             {"context": [["Rush", "A band."]]},
             r"entry 1: context is .* a list of \[title, sentences\]",
         ),
-        ({"supporting_facts": [["Yes", 0]]}, "a title of its context, not 'Yes'"),
         ({"question": "  "}, "question is empty"),
         ({"_id": None}, "_id is None; it must be a name"),
     ],
@@ -311,6 +321,16 @@ def test_natural_questions(tmp_path, form):
     assert question.gold == (found.passages[1].doc_id,)
     assert question.answers == ("Red fox",)
     assert found.pools == {str(NQ["example_id"]): (0, 1)}
+
+
+def test_natural_questions_are_read_from_all_their_parts(tmp_path):
+    for part in range(5):
+        row = NQ | {"example_id": part, "document_text": " ".join(TOKENS)}
+        write(tmp_path / "nq", f"dev/nq-dev-{part:02}.jsonl{'.gz' if part else ''}", [row])
+    write(tmp_path / "nq", "dev/nq-dev-00.jsonl.gz", [NQ])
+    write(tmp_path / "nq", "nq-dev-sample.jsonl.gz", [NQ])
+    found = sets.load("nq", tmp_path)
+    assert [one.id for one in found.questions] == ["0", "1", "2", "3", "4"]
 
 
 def test_a_span_outside_the_page_is_told(tmp_path):

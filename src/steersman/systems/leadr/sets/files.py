@@ -36,6 +36,25 @@ def find(folder: Path, *patterns: str) -> Path | None:
     return None
 
 
+def all_needed(folder: Path, what: str, *patterns: str) -> list[Path]:
+    """Return all files of the first pattern that has any, plain or compressed, in their order.
+
+    Args:
+        folder: where to look.
+        what: the files are, in a few words.
+        patterns: globs, the best first.
+
+    Raises:
+        DataError: there is no such file.
+    """
+    for pattern in patterns:
+        plain = [one for one in folder.glob(pattern) if one.is_file()]
+        packed = [one for one in folder.glob(f"{pattern}.gz") if one.with_suffix("") not in plain]
+        if plain or packed:
+            return sorted([*plain, *packed])
+    return [needed(folder, what, *patterns)]
+
+
 def needed(folder: Path, what: str, *patterns: str) -> Path:
     """Return what `find` does, and complain if there is nothing.
 

@@ -2,7 +2,8 @@
 
 Lines as the authors publish them: simplified (``document_text``, tokens between blanks) or in full
 (``document_tokens`` of ``token`` and ``html_token``), with ``question_text``,
-``long_answer_candidates`` and ``annotations``. Candidates are the page's top-level parts; gold are
+``long_answer_candidates`` and ``annotations``; in one file, or in numbered parts, of which all that
+are there are read. Candidates are the page's top-level parts; gold are
 those that annotators gave as the long answer, answers the short ones.
 
 Source: Kwiatkowski et al., Natural Questions: a Benchmark for Question Answering Research (2019).
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from steersman.systems.leadr.question import Question
 from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text
-from steersman.systems.leadr.sets.files import entries, needed
+from steersman.systems.leadr.sets.files import all_needed, entries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
-_FILES = ("v1.0*nq-dev*.jsonl", "*nq-dev*.jsonl", "v1.0*nq-train*.jsonl", "*nq-train*.jsonl")
+_FILES = (
+    "v1.0*nq-dev*.jsonl", "**/nq-dev-[0-9][0-9].jsonl", "*nq-dev*.jsonl",
+    "v1.0*nq-train*.jsonl", "**/nq-train-[0-9][0-9].jsonl", "*nq-train*.jsonl",
+)  # fmt: skip
+"""One file before numbered parts, and those before a sample."""
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
@@ -31,18 +36,18 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     """Read the development questions, or the training ones where there are no others.
 
     Args:
-        folder: with the file.
+        folder: with the file, or its parts.
         name: of the set.
         at_most: unused: all candidates of all questions are read.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """
-    file = needed(folder, "the questions with their pages", *_FILES)
     found = Gathering(name, at_most=at_most)
-    for row in entries(file):
-        _ask(found, row, "train" if "train" in file.name else "dev")
-    return found.done(file)
+    for file in all_needed(folder, "the questions with their pages", *_FILES):
+        for row in entries(file):
+            _ask(found, row, "train" if "train" in file.name else "dev")
+    return found.done(folder)
 
 
 def _ask(found: Gathering, row: Entry, split: str) -> None:
