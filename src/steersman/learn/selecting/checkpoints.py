@@ -55,8 +55,8 @@ class Checkpoints:
             raise DataError(f"{folder} cannot hold checkpoints: {wrong}; name another") from wrong
         if before != told:
             raise DataError(
-                f"{folder} holds checkpoints of a run that was told otherwise: {before:.300} "
-                f"and not {told:.300}; name another folder, or take these away"
+                f"{folder} holds checkpoints of a run that was told otherwise: "
+                f"{_differences(before, told)}; name another folder, or take these away"
             )
 
     def save(self, number: int, arrays: Arrays) -> None:
@@ -91,6 +91,21 @@ class Checkpoints:
             raise DataError(
                 f"{file} cannot be read: {wrong}; take it away to go on from the one before"
             ) from wrong
+
+
+def _differences(before: str, told: str) -> str:
+    try:
+        old = json.loads(before)
+    except json.JSONDecodeError:
+        old = None
+    if not isinstance(old, dict):
+        return f"its run.json is {before:.60}, which says nothing"
+    new = json.loads(told)
+    return ", ".join(
+        f"{name} was {json.dumps(old.get(name)):.80} and is {json.dumps(new.get(name)):.80}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    )
 
 
 def _write(file: Path, content: bytes) -> None:

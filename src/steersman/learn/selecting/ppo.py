@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ except ImportError as missing:
 
 from steersman.learn.ppo import advantages
 from steersman.learn.selecting.checkpoints import Checkpoints
+from steersman.learn.selecting.digests import about_run
 from steersman.learn.selecting.network import Padded, RowNetwork, scale_of
 from steersman.learn.selecting.rounds import Round, Trained, greedy_reward, split
 from steersman.learn.selecting.task import walks
@@ -147,8 +148,9 @@ def ppo(
     how = settings or PpoSettings()
     learned, judged = split(tasks, how.held_out, seed)
     run = _Run(how, start, learned, judged, seed, sample)
-    about = {"settings": asdict(how), "seed": seed, "tasks": [task.id for task in tasks]}
-    checkpoints = None if folder is None else Checkpoints(folder, about)
+    checkpoints = None
+    if folder is not None:
+        checkpoints = Checkpoints(folder, about_run(how, seed, tasks, start))
     run.begin()
     found = None if checkpoints is None else checkpoints.last()
     if found is not None:

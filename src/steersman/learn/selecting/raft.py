@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from steersman.errors import InputError
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import visit
 from steersman.learn.selecting.credit import Credited, above, by_task, credited, keep
+from steersman.learn.selecting.digests import about_run, digest_of_log
 from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.rounds import Round, Trained, greedy_reward, split
 from steersman.learn.selecting.task import stream, walks
@@ -140,10 +141,11 @@ def raft(
     known = {task.id for task in learned}
     told = None if log is None else [one for one in log if one.task in known]
     run = _Run(how, tune or TreesOnTop(), start, learned, judged, seed, sample, told)
-    about = {"settings": asdict(how), "seed": seed, "tasks": [task.id for task in tasks],
-             "tune": repr(run.tune),
-             "log": [] if told is None else [[one.task, one.reward] for one in told]}  # fmt: skip
-    checkpoints = None if folder is None else Checkpoints(folder, about)
+    checkpoints = None
+    if folder is not None:
+        about = about_run(how, seed, tasks, start)
+        about |= {"tune": repr(run.tune), "log": None if told is None else digest_of_log(told)}
+        checkpoints = Checkpoints(folder, about)
     state = run.begin() if checkpoints is None else run.resumed(checkpoints)
     while state.stopped is None:
         state = run.round(state)

@@ -1,0 +1,42 @@
+"""Checkpoints keep the newest rounds whole, and refuse what is not theirs."""
+
+import numpy as np
+import pytest
+
+from steersman.errors import DataError
+from steersman.learn.selecting import Checkpoints
+
+
+def test_the_last_round_comes_back_and_old_ones_go(tmp_path):
+    folder = tmp_path / "new" / "run"
+    kept = Checkpoints(folder, {"seed": 1}, kept=2)
+    assert kept.last() is None
+    for number in range(4):
+        kept.save(number, {"a": np.array([number, 7.0])})
+    assert kept.numbers() == [2, 3]
+    number, arrays = Checkpoints(folder, {"seed": 1}).last()
+    assert (number, arrays["a"].tolist()) == (3, [3.0, 7.0])
+    assert not list(folder.glob("*.new"))
+
+
+def test_what_differs_from_the_run_before_is_named(tmp_path):
+    Checkpoints(tmp_path, {"seed": 1, "tasks": ["a"], "log": None})
+    with pytest.raises(DataError, match=r"told otherwise: log was null and is 3, seed was 1 and"):
+        Checkpoints(tmp_path, {"seed": 2, "tasks": ["a"], "log": 3})
+    (tmp_path / "run.json").write_text("torn")
+    with pytest.raises(DataError, match=r"its run\.json is torn"):
+        Checkpoints(tmp_path, {"seed": 1})
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(DataError, match="name another"):
+        Checkpoints(tmp_path / "file", {})
+
+
+def test_a_damaged_round_is_named(tmp_path):
+    kept = Checkpoints(tmp_path, {})
+    kept.save(5, {"a": np.zeros(3)})
+    (tmp_path / "round-000005.safetensors").write_bytes(b"torn")
+    with pytest.raises(DataError, match="take it away"):
+        kept.last()
