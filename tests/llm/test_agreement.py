@@ -54,6 +54,33 @@ def test_a_judge_by_length_and_place_is_seen_through():
     assert found.longer_human == pytest.approx(0.5, abs=0.04)
 
 
+def test_verdicts_on_one_prompt_count_together():
+    rows, alone, once = [], [], []
+    for prompt in range(40):
+        human = 1 + prompt % 2
+        own = (human, 1, 1, LONG_FIRST if prompt % 3 else (5, 9))
+        alone += [Verdicts(*own)] * 9
+        rows += [Verdicts(*own, prompt=f"p{prompt}")] * 9
+        once.append(Verdicts(*own))
+    single, together, apart = (agreement(one) for one in (once, rows, alone))
+    assert together.agree == apart.agree == single.agree
+    assert tuple(together.length_bias) == pytest.approx(tuple(single.length_bias))
+    assert width(together.agree_interval) == pytest.approx(width(single.agree_interval), rel=0.02)
+    assert width(together.agree_interval) > 2.5 * width(apart.agree_interval)
+
+
+def width(interval):
+    return interval.high - interval.low
+
+
+def test_prompts_that_all_agree_are_worth_no_more_than_they_are():
+    many = agreement([Verdicts(1, 1, 1, LONG_FIRST, prompt=str(n % 4)) for n in range(40)])
+    few = agreement([Verdicts(1, 1, 1, LONG_FIRST)] * 4)
+    assert tuple(many.agree_interval) == tuple(few.agree_interval)
+    one = agreement([Verdicts(1 + n % 2, 1, 1, LONG_FIRST, prompt="p") for n in range(9)])
+    assert all(map(math.isnan, one.length_bias))
+
+
 def test_nothing_to_count_is_nan_and_no_number():
     found = agreement([Verdicts(1, None, None, LONG_FIRST)])
     assert (found.judged, found.unread) == (0, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Places = NDArray[np.intp]
 
 _Z = 1.959963984540054
 
@@ -30,6 +31,8 @@ class Verdicts:
         orig: of the judge, answer 1 shown first.
         swapped: of the judge, answer 2 shown first; still the number of the answer.
         lengths: of both answers, in characters.
+        prompt: that both answer: verdicts on one prompt are alike, and count together in every
+            interval; "" for a pair that stands for itself.
 
     Raises:
         InputError: a verdict that is none of these.
@@ -42,6 +45,7 @@ class Verdicts:
     orig: int | None
     swapped: int | None
     lengths: tuple[int, int]
+    prompt: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         for name in ("human", "orig", "swapped"):
@@ -64,12 +68,12 @@ class Agreement:
         judged: those with one verdict in both orders.
         unread: those with an order in which no verdict could be read.
         agree: share of the judged in which judge and people agree; NaN of none.
-        agree_interval: Wilson's, 95 %.
+        agree_interval: Wilson's, 95 %, of as many pairs as those are worth that share prompts.
         kappa: Cohen's, over the judged: agreement beyond what their shares alone would give.
         consistent: share of pairs with the same verdict in both orders, among those with two.
         first_shown: share of verdicts (ties left out) for the answer shown first. People's is one
             half by construction, since every pair is shown in both orders.
-        position_bias: `first_shown` − ½, with its 95 % interval over pairs.
+        position_bias: `first_shown` − ½, with its 95 % interval over prompts.
         longer_judge: share of the pairs that both decided, in which the judge takes the longer.
         longer_human: share of the same pairs in which people take the longer.
         length_bias: the difference of the two, with its paired 95 % interval.
@@ -107,32 +111,34 @@ def agreement(verdicts: Sequence[Verdicts]) -> Agreement:
     (2, 1.0, 0.667)
 
     Source: Zheng et al., Judging LLM-as-a-Judge (2023), section 3.3 (position and length bias);
-    Wilson (1927) for the interval of a share.
+    Wilson (1927) for the interval of a share; Cochran, Sampling Techniques (1977), section 9A.4,
+    for variances over clusters.
     """
     if not verdicts:
         raise InputError("there is no pair to compare judge and people on; give at least one")
     both = [one for one in verdicts if one.orig is not None and one.swapped is not None]
     judged = [one for one in both if one.judged is not None]
-    agreed = sum(one.judged == one.human for one in judged)
+    agreed = np.array([float(one.judged == one.human) for one in judged])
     decided = [
         one for one in judged if one.judged and one.human and one.lengths[0] != one.lengths[1]
     ]
     of_judge = np.array([_longer(one, one.judged) for one in decided])
     of_human = np.array([_longer(one, one.human) for one in decided])
-    first = np.array([value for one in both if (value := _first_shown(one)) is not None])
+    shown = [(one, value) for one in both if (value := _first_shown(one)) is not None]
+    first = np.array([value for _, value in shown])
     return Agreement(
         pairs=len(verdicts),
         judged=len(judged),
         unread=len(verdicts) - len(both),
-        agree=agreed / len(judged) if judged else nan,
-        agree_interval=_wilson(agreed, len(judged)),
+        agree=float(agreed.mean()) if judged else nan,
+        agree_interval=_wilson(agreed, _clusters(judged)),
         kappa=_kappa(judged),
         consistent=len(judged) / len(both) if both else nan,
         first_shown=float(first.mean()) if len(first) else nan,
-        position_bias=_mean_interval(first - 0.5),
+        position_bias=_mean_interval(first - 0.5, _clusters([one for one, _ in shown])),
         longer_judge=float(of_judge.mean()) if decided else nan,
         longer_human=float(of_human.mean()) if decided else nan,
-        length_bias=_mean_interval(of_judge - of_human),
+        length_bias=_mean_interval(of_judge - of_human, _clusters(decided)),
     )
 
 
@@ -157,17 +163,39 @@ def _kappa(judged: Sequence[Verdicts]) -> float:
     return float((np.trace(table) - by_chance) / (1 - by_chance)) if by_chance < 1 else nan
 
 
-def _wilson(hits: int, count: int) -> Interval:
-    if not count:
+def _clusters(pairs: Sequence[Verdicts]) -> Places:
+    """Return (n,) the number of each pair's prompt; a number of its own where it has none."""
+    numbers: dict[str | int, int] = {}
+    return np.array(
+        [numbers.setdefault(one.prompt or place, len(numbers)) for place, one in enumerate(pairs)],
+        np.intp,
+    )
+
+
+def _variance(values: Floats, clusters: Places) -> float:
+    """Return the variance of a mean over clusters; of values that stand alone, the usual one."""
+    off = np.bincount(clusters, values - values.mean())
+    return float(off @ off / len(values) ** 2 * len(off) / (len(off) - 1))
+
+
+def _wilson(hits: Floats, clusters: Places) -> Interval:
+    if not len(hits):
         return Interval(nan, nan)
-    share, square = hits / count, _Z * _Z / count
+    share, count = float(hits.mean()), float(len(hits))
+    groups = float(clusters.max() + 1)
+    if groups > 1 and 0 < share < 1:
+        alone = share * (1 - share) / (count - 1)
+        count /= max(_variance(hits, clusters) / alone, 1.0)
+    elif groups < count:  # nothing says how alike they are: as alike as can be
+        count = groups
+    square = _Z * _Z / count
     middle = (share + square / 2) / (1 + square)
     half = _Z * np.sqrt(share * (1 - share) / count + square / (4 * count)) / (1 + square)
     return Interval(float(middle - half), float(middle + half))
 
 
-def _mean_interval(values: Floats) -> Interval:
-    if len(values) < 2:
+def _mean_interval(values: Floats, clusters: Places) -> Interval:
+    if not len(values) or not clusters.max():
         return Interval(nan, nan)
-    half = _Z * values.std(ddof=1) / np.sqrt(len(values))
+    half = _Z * np.sqrt(_variance(values, clusters))
     return Interval(float(values.mean() - half), float(values.mean() + half))

@@ -98,6 +98,19 @@ def test_abstentions_teach_nothing_and_count_as_half_right():
     assert found.pairs == 40
 
 
+def test_pairs_of_one_prompt_are_held_out_together_and_count_as_one():
+    human = [one for one in pairs(30) for _ in range(12)]
+    alone = distilled_report(human, human, groups=[str(n) for n in range(360)])
+    found = distilled_report(human, human)
+    assert found.pairs == alone.pairs == 360
+    for mine, theirs in ((found.length, alone.length), (found.ahead, alone.ahead)):
+        assert mine.high - mine.low > 2 * (theirs.high - theirs.low)
+    with pytest.raises(InputError, match="folds is 5; allowed are 2 to 20, and no more than the 1"):
+        distilled_report(human[:12], human[:12])
+    with pytest.raises(InputError, match="1 groups for 360 pairs; give each one"):
+        distilled_report(human, human, groups=["a"])
+
+
 def test_what_cannot_be_learned_from_is_refused():
     human = pairs(6)
     with pytest.raises(InputError, match="5 judged and 6 human pairs"):

@@ -87,7 +87,7 @@ def recorded(pairs: Sequence[HumanPair], judge: str) -> list[Verdicts]:
     ([Verdicts(human=2, orig=1, swapped=2, lengths=(4, 1))], [])
     """
     return [
-        Verdicts(one.human, *one.judges[judge], one.lengths)
+        Verdicts(one.human, *one.judges[judge], one.lengths, one.pair.question)
         for one in pairs
         if judge in one.judges and one.judges[judge][1] is not None
     ]
@@ -103,7 +103,7 @@ def beside_people(pairs: Sequence[HumanPair], preferences: Sequence[Preference])
     found = []
     for one, preference in zip(pairs, preferences, strict=True):
         shown = [None if won is None else _NUMBER[won] for won in preference.shown]
-        found.append(Verdicts(one.human, shown[0], shown[1], one.lengths))
+        found.append(Verdicts(one.human, shown[0], shown[1], one.lengths, one.pair.question))
     return found
 
 

@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 
 from steersman.errors import InputError
 from steersman.retrieval.terms import query_terms
+from steersman.systems.leadr.evaluating import folds_of
 from steersman.systems.leadr.paired import mean_of
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def distilled_report(
     judged: Sequence[Preferred | None],
     human: Sequence[Preferred],
     *,
+    groups: Sequence[str] | None = None,
     embedder: Embedder | None = None,
     folds: int = 5,
     seed: int = 0,
@@ -175,15 +177,17 @@ def distilled_report(
     Args:
         judged: the judge's preference of each pair; None where it abstained or called a tie.
         human: people's, of the same pairs in the same order.
+        groups: of the pairs, held out and resampled as a whole, since pairs that answer one
+            prompt are alike. None: by prompt.
         embedder: as for `trait_differences`.
-        folds: 2 or more.
+        folds: 2 to 20, at most as many as there are groups.
         seed: of the folds.
 
     Returns:
         The model beside the length baseline and the judge itself.
 
     Raises:
-        InputError: not equally many, or too few pairs.
+        InputError: not equally many, or too few pairs or groups.
 
     No doctest: it needs pairs; ``tests/systems/leadr/test_reward_model.py`` shows it.
     """
@@ -193,7 +197,10 @@ def distilled_report(
     rows = trait_differences([one.pair for one in human], embedder)
     right = np.array([one.better for one in human])
     taught = np.array([0 if one is None else one.better for one in judged])
-    fold = np.random.default_rng([seed, 21]).permutation(len(human)) % folds
+    of = [one.pair.question for one in human] if groups is None else groups
+    if len(of) != len(human):
+        raise InputError(f"{len(of)} groups for {len(human)} pairs; give each one")
+    fold = folds_of(of, folds, seed)
     odds, by_length = np.zeros(len(human)), np.zeros(len(human))
     for own in range(folds):
         train, held = (fold != own) & (taught > 0), fold == own
@@ -203,8 +210,8 @@ def distilled_report(
     model, length = (_right(score, right) for score in (odds, by_length))
     judge = np.where(taught > 0, (taught == right).astype(np.float64), 0.5)
     return Distilled(
-        mean_of(model, seed=seed), mean_of(length, seed=seed), mean_of(model - length, seed=seed),
-        mean_of(judge, seed=seed), len(human),
+        *(mean_of(one, of, seed=seed) for one in (model, length, model - length, judge)),
+        len(human),
     )  # fmt: skip
 
 
