@@ -1,5 +1,7 @@
 """Networks learn what is right, begin as what they stand on, and stop without a loss."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,12 @@ from steersman.learn.selecting.network import (  # noqa: E402 - after torch was 
     RAFT_NETWORK,
     NetworkOnTop,
     NetworkSettings,
+    Padded,
+    RowNetwork,
+    _descend,
+    _steps,
     clone_network,
+    scale_of,
     train,
 )
 
@@ -51,6 +58,50 @@ def test_it_learns_which_action_of_a_step_is_right():
 def test_the_same_seed_gives_the_same_bytes():
     one, other = (train(_examples(), QUICK, seed=2).state() for _ in range(2))
     assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+def _descended(mixed):
+    """Train as `train` does; return the scorer, and the types that layers and weights had."""
+    examples, device, seen = _examples(), torch.device("cpu"), set()
+    steps, wanted = _steps(examples)
+    padded = Padded.of(steps, None, device)
+    right = torch.zeros(padded.there.shape, dtype=torch.float64)
+    for place, one in enumerate(wanted):
+        right[place, : len(one)] = torch.from_numpy(one)
+    generator = torch.Generator().manual_seed(0)
+    network = RowNetwork(*scale_of(examples.rows), 16, 2, generator)
+    for layer in network.layers:
+        layer.register_forward_hook(
+            lambda module, _, out: seen.add((module.weight.dtype, out.dtype))
+        )
+    _descend(network, padded, right, QUICK, generator, mixed=mixed)
+    return network.scorer(), seen
+
+
+def test_mixed_precision_computes_in_sixteen_bits_and_learns_as_well():
+    """On the CPU, whose autocast does what that of CUDA does."""
+    whole, types = _descended(mixed=False)
+    assert types == {(torch.float64, torch.float64)}
+    halved, types = _descended(mixed=True)
+    assert types == {(torch.float32, torch.bfloat16)}
+    fresh = _examples(seed=1)
+    assert _hits(halved, fresh) > 0.85
+    assert halved.scores(fresh.rows).dtype == np.float64
+    assert not np.allclose(halved.scores(fresh.rows), whole.scores(fresh.rows), atol=1e-9)
+
+
+def test_mixed_precision_is_for_cuda_alone():
+    one, other = (
+        train(_examples(), replace(QUICK, device="cpu", mixed_precision=mixed)).state()
+        for mixed in (True, False)
+    )
+    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_mixed_precision_learns_as_well():
+    found = train(_examples(), replace(QUICK, device="cuda", mixed_precision=True))
+    assert _hits(found, _examples(seed=1)) > 0.85
 
 
 def test_on_top_of_a_start_it_begins_with_it_and_betters_it():

@@ -55,7 +55,8 @@ class NetworkSettings:
         warm_up: share of the updates over which the rate rises linearly, in [0, 1).
         updates: at most, ≥ 1.
         max_norm: longer gradients are cut to this length, > 0.
-        mixed_precision: bfloat16 where the device has it (CUDA); elsewhere it changes nothing.
+        mixed_precision: on CUDA, layers compute in bfloat16 over weights of 32 bits, and losses are
+            of 64; elsewhere it changes nothing, and everything has 64.
         device: ``auto``: CUDA if it is there.
 
     Raises:
@@ -136,7 +137,8 @@ class RowNetwork(nn.Module):
         Args:
             rows: float64.
         """
-        out = (rows - self.get_buffer("mean")) / self.get_buffer("scale")
+        mean = self.get_buffer("mean")
+        out = (rows.to(mean.dtype) - mean) / self.get_buffer("scale")
         *hidden, last = self.layers
         for layer in hidden:
             out = torch.tanh(layer(out))
@@ -275,7 +277,8 @@ def train(
     generator = torch.Generator().manual_seed(seed)
     network = RowNetwork(*scale_of(examples.rows), how.hidden, how.layers, generator,
                          silent=start is not None).to(device)  # fmt: skip
-    _descend(network, padded, right, how, generator)
+    mixed = how.mixed_precision and device.type == "cuda"
+    _descend(network, padded, right, how, generator, mixed=mixed)
     return network.scorer() if start is None else SummedScorer((start, network.scorer()))
 
 
@@ -298,18 +301,22 @@ def _descend(
     right: torch.Tensor,
     how: NetworkSettings,
     generator: torch.Generator,
+    *,
+    mixed: bool,
 ) -> None:
+    # Autocast leaves 64 bits alone: it is the 32-bit weights that it computes with in bfloat16.
+    network.to(torch.float32 if mixed else torch.float64)
     optimizer = torch.optim.Adam(network.parameters(), lr=how.learning_rate)
     warm = max(round(how.warm_up * how.updates), 1)
-    mixed = how.mixed_precision and right.is_cuda
     for update in range(how.updates):
         for group in optimizer.param_groups:
             group["lr"] = how.learning_rate * min(1.0, (update + 1) / warm)
         optimizer.zero_grad()
         for _ in range(how.accumulate):
             places = torch.randint(len(right), (how.batch,), generator=generator).to(right.device)
-            with torch.autocast("cuda", torch.bfloat16, enabled=mixed):
-                logs = torch.log_softmax(padded.at(places).scores(network), dim=1)
+            with torch.autocast(right.device.type, torch.bfloat16, enabled=mixed):
+                scores = padded.at(places).scores(network)
+            logs = torch.log_softmax(scores, dim=1)
             loss = -(right[places] * logs).sum(dim=1).mean() / how.accumulate
             if not torch.isfinite(loss):
                 raise FloatingPointError(
@@ -318,6 +325,7 @@ def _descend(
             loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), how.max_norm)
         optimizer.step()
+    network.to(torch.float64)
 
 
 @dataclass(frozen=True, slots=True)
