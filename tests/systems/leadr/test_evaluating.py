@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -198,6 +199,17 @@ def test_a_budget_that_ends_ends_for_all_alike_and_makes_nobody_worse(prepared):
     assert unanswered == [[0, 0, 1.0, 1, 1, 1], [0, 0, 1.0, 1, 1, 1]]
     ahead = found.difference("the same", BASELINE, "f1")
     assert (ahead.value, ahead.count) == (0.0, 2)
+
+
+def test_a_yes_or_a_no_stands_in_no_passage():
+    prepared = bands()
+    asked = [replace(one, question=replace(one.question, answers=("Yes",)))
+             for one in prepared.pools]  # fmt: skip
+    judge = Judge(Echo())
+    found = evaluate("bands", asked, [Fixed(Oracle(FULL))], folds=3, answerer=Answerer(judge))
+    for measure in ("holds_answer", "attributed", "citation_accuracy", "faithful"):
+        assert np.isnan(found.column("oracle", measure)).all(), measure
+    assert found.mean("oracle", "f1").count == 5
 
 
 def test_who_picks_nothing_has_answered_nothing_right(prepared):

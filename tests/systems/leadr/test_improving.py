@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from steersman.errors import DataError
 from steersman.learn.selecting import TreeSettings, TreesOnTop, credit_actions
 from steersman.policies import NetworkScorer
 from steersman.systems.leadr import Collection, Environment, Limits, Question
 from steersman.systems.leadr.features import FEATURES
-from steersman.systems.leadr.improving import feedback, improved
+from steersman.systems.leadr.improving import exploring, feedback, improved, raft, telling_share
 from steersman.systems.leadr.reward import RewardTerms
 from steersman.systems.leadr.selectors import ScoredSelector
 from steersman.systems.leadr.tasks import EvidenceTask
@@ -70,6 +71,19 @@ def test_what_leads_to_the_answer_earns_credit(tasks):
     ]  # fmt: skip
     found = credit_actions(of_one)
     assert set(sorted(found, key=found.get)[-2:]) == {"work0", "maker0"}
+
+
+@pytest.mark.parametrize("answer", ["a long answer in words of its own that no page has", "No."])
+def test_who_gets_no_feedback_is_refused_with_the_share(tasks, answer):
+    def answered(task, right):
+        question = replace(task.pool.question, answers=(right,))
+        return replace(task, pool=replace(task.pool, question=question))
+
+    mute = [task if place == 0 else answered(task, answer) for place, task in enumerate(tasks)]
+    assert telling_share(tasks, feedback(tasks, each=20)) == (10, 10)
+    assert telling_share(mute, feedback(mute, each=20)) == (1, 10)
+    with pytest.raises(DataError, match=r"feedback varies for 1 of 10 questions \(10%\); it takes"):
+        raft(mute, exploring(), 0)
 
 
 def test_a_selector_gets_better_by_feedback_alone(tasks):

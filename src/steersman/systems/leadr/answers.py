@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_SAID = frozenset({"yes", "no"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -83,6 +84,20 @@ def contains(text: str, right: Sequence[str]) -> bool:
     padded = f" {normalised(text)} "
     wanted = (normalised(one) for one in right)
     return any(f" {one} " in padded for one in wanted if one)
+
+
+def in_words(right: Sequence[str]) -> list[str]:
+    """Return the right answers that a passage can hold: all but yes and no.
+
+    That a text has the word "no" somewhere says nothing of whether it answers anything.
+
+    Args:
+        right: answers.
+
+    >>> in_words(["No.", "Norway"])
+    ['Norway']
+    """
+    return [one for one in right if normalised(one) not in _SAID]
 
 
 def _f1(given: list[str], right: list[str]) -> float:

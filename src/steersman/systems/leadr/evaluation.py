@@ -35,7 +35,7 @@ that a model gave from them. citation_accuracy: share of the passages it can be 
 gold; attributed: whether any is. faithful: whether what was shown bears it out: by a judge, or,
 without one, whether it stands there word for word. unanswered: whether the model was not asked, or
 was away; such a question has no value of the answer, and no pair of it counts. NaN where a question
-has none of it."""
+has none of it: no passage holds a yes or a no, and none can be traced."""
 
 
 @dataclass(frozen=True, slots=True)

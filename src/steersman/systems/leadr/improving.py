@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from steersman.errors import DataError
 from steersman.learn.selecting import RaftSettings, walks
 from steersman.learn.selecting import raft as raft_rounds
 from steersman.policies import NetworkScorer, StepRule
+from steersman.systems.leadr.answers import in_words
 from steersman.systems.leadr.features import FEATURES
-from steersman.systems.leadr.reward import RewardTerms, completeness, containment
+from steersman.systems.leadr.reward import (
+    RewardTerms,
+    completeness,
+    containment,
+    contains_answer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,6 +45,8 @@ EACH = 96
 """Selections that are logged of each question."""
 REWARD = RewardTerms(finals=((0.7, containment), (0.3, completeness)))
 """What a logged selection is worth; no term looks at gold."""
+LEAST_TELLING = 0.2
+"""Share of the questions for which what comes back must depend on what is picked."""
 PICKS = 2
 """Passages of a logged selection: with five, 55 % of hotpotqa's questions always came out right."""
 
@@ -89,6 +98,39 @@ def feedback(
     return sample(short, exploring(), EXPLORING, each=each, seed=seed)
 
 
+def telling_share(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[int, int]:
+    """Return of how many questions what came back varies, and how many were asked.
+
+    Only whether the answer stands in what was picked is feedback; the other term of `REWARD` is
+    known without any.
+
+    Args:
+        tasks: whose questions were logged.
+        log: of `feedback`.
+
+    No doctest: it needs pools; ``tests/systems/leadr/test_improving.py`` shows it.
+    """
+    of = {task.id: task for task in tasks}
+    holds: dict[tuple[str, str], bool] = {}
+    came: dict[str, set[bool]] = {}
+    for walk in log:
+        task, picked = of[walk.task], {one.step.action for one in walk.taken}
+        for name in picked:
+            if (task.id, name) not in holds:
+                holds[task.id, name] = _holds_answer(task, name)
+        came.setdefault(task.id, set()).add(any(holds[task.id, name] for name in picked))
+    return sum(len(one) > 1 for one in came.values()), len(came)
+
+
+def _holds_answer(task: EvidenceTask, action: str) -> bool:
+    collection = task.pool.collection
+    if action not in collection.place_of:  # expanding
+        return False
+    one = collection.candidates[collection.place_of[action]]
+    right = in_words(task.pool.question.answers)
+    return contains_answer(right, [f"{one.title} {one.text}"])
+
+
 def improved(
     tasks: Sequence[EvidenceTask],
     start: Scorer,
@@ -123,9 +165,21 @@ def raft(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
         scorer: the clone to begin with.
         seed: of all draws.
 
+    Raises:
+        DataError: what comes back is the same whatever is picked, for more than four questions of
+            five: what would be learned is the policy that logged.
+
     No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
-    return improved(tasks, scorer, seed=seed).scorer
+    log = feedback(tasks, seed=seed)
+    telling, asked = telling_share(tasks, log)
+    if telling < LEAST_TELLING * asked:
+        told = f"feedback varies for {telling} of {asked} questions ({telling / asked:.0%})"
+        raise DataError(
+            f"{told}; it takes {LEAST_TELLING:.0%} to learn from whether the answer stands in what "
+            "is picked; give short answers, or another reward"
+        )
+    return improved(tasks, scorer, log=log, seed=seed).scorer
 
 
 def raft_then_ppo(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
@@ -137,7 +191,8 @@ def raft_then_ppo(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> S
         seed: of all draws.
 
     Raises:
-        DataError: the extra ``rl`` is not installed; that is said before anything is learned.
+        DataError: the extra ``rl`` is not installed, which is said before anything is learned; or
+            feedback says too little, as for `raft`.
 
     No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """

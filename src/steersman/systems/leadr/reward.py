@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.systems.leadr.answers import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +69,8 @@ class Final(Protocol):
 def containment(state: State) -> float:
     """Return 1 where a picked passage contains an answer, else 0; no gold passage is looked at.
 
+    A yes or a no stands in no passage, whatever its words.
+
     Args:
         state: in which the selection ended.
 
@@ -75,7 +78,7 @@ def containment(state: State) -> float:
     """
     picked = [state.pool.candidates[place] for place in state.picked]
     texts = [f"{one.title} {one.text}" for one in picked]
-    return float(contains_answer(state.question.answers, texts))
+    return float(contains_answer(in_words(state.question.answers), texts))
 
 
 def completeness(state: State) -> float:

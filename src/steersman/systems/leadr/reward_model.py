@@ -210,9 +210,12 @@ def distilled_report(
     model, length = (_right(score, right) for score in (odds, by_length))
     judge = np.where(taught > 0, (taught == right).astype(np.float64), 0.5)
     return Distilled(
-        *(mean_of(one, of, seed=seed) for one in (model, length, model - length, judge)),
-        len(human),
-    )  # fmt: skip
+        model=mean_of(model, of, seed=seed),
+        length=mean_of(length, of, seed=seed),
+        ahead=mean_of(model - length, of, seed=seed),
+        judge=mean_of(judge, of, seed=seed),
+        pairs=len(human),
+    )
 
 
 def _right(odds: Floats, better: NDArray[np.int64]) -> Floats:

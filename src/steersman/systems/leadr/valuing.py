@@ -88,10 +88,8 @@ def _selected(pool: Pool, selection: Selection, picked: Sequence[Candidate]) -> 
         "calls": calls,
         "cost": calls * tokens,
     }
-    if question.answers:
-        found["holds_answer"] = float(
-            any(answers.contains(text, question.answers) for text in texts)
-        )
+    if held := answers.in_words(question.answers):
+        found["holds_answer"] = float(any(answers.contains(text, held) for text in texts))
     return found | _gold(selection.picked, question.gold)
 
 
@@ -111,9 +109,11 @@ def _answered(pool: Pool, answered: Answered, judge: Measure | None) -> dict[str
         return {"unanswered": 1.0}
     question, text = pool.question, answered.text
     citations = measures.cited(text, dict(answered.shown))
-    faithful = _faithful(question.text, answered, citations, judge)
-    found = {"unanswered": 0.0, "faithful": faithful}
-    if question.gold:
+    found = {"unanswered": 0.0}
+    traceable = not question.answers or bool(answers.in_words(question.answers))
+    if traceable or judge is not None:
+        found["faithful"] = _faithful(question.text, answered, citations, judge)
+    if question.gold and traceable:
         found["citation_accuracy"] = measures.citation_accuracy(citations, question.gold)
         found["attributed"] = measures.attributed(citations, question.gold)
     if question.answers:

@@ -130,8 +130,11 @@ def table(file: Path, *, columns: int, quoted: bool = False) -> Iterator[tuple[s
         DataError: it cannot be read, or a row has another number of columns.
     """
     csv.field_size_limit(max(csv.field_size_limit(), _LINE_CAP))  # of the process: only ever raised
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    rows = csv.reader((line for _, line in _every_line(file)), delimiter="\t", quoting=quoting)
+    rows = csv.reader(
+        (line for _, line in _every_line(file)),
+        delimiter="\t",
+        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+    )
     number = 1
     try:
         for row in rows:
