@@ -8,6 +8,8 @@ from click.testing import CliRunner
 pytest.importorskip("bm25s", reason="the extra rag or demo")
 
 from steersman.cli import main
+from steersman.policies.tree_scorer import TreeScorer
+from steersman.registry import pack_state, unpack_state
 from tests.llm.chat_server import chat_server
 from tests.llm.scripted import told
 from tests.systems.leadr.bands import BANDS, TOWNS
@@ -113,6 +115,16 @@ def test_a_selector_is_trained_kept_and_used(data, tmp_path):
     assert [one["step"] for one in learned] == [1, 2]
     assert ranked[0]["id"] == "b2"
     assert ranked[0]["why"].startswith("fused")
+    # What it was trained for is kept with it: adopted, or refused.
+    assert json.loads(run(data, tmp_path, *use[:4], "--json", "--selector", file)) == learned
+    for more, said in (
+        (("--picks", 3), "picks is 3, and the selector was trained for 2"),
+        (("--may-stop",), "the selector never learned to stop"),
+    ):
+        assert said in run(data, tmp_path, *use[:4], *more, "--selector", file, status=1)
+    bare = unpack_state(file.read_bytes())
+    file.write_bytes(pack_state(TreeScorer.from_state(bare).state()))
+    assert "does not say what" in run(data, tmp_path, *use[:-1], "--selector", file, status=1)
     file.write_bytes(b"no state")
     assert "Error" in run(data, tmp_path, *use[:-1], "--selector", file, status=1)
 

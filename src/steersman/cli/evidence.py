@@ -126,9 +126,10 @@ def train_command(*, as_json: bool, **asked: Any) -> None:
               help="Folder of --data whose passages are searched.")  # fmt: skip
 @click.option("--selector", type=_file, default=None,
               help="Of `evidence train`; the best by rank without it.")  # fmt: skip
-@click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
-              help="Passages at most.")  # fmt: skip
-@click.option("--may-stop", is_flag=True, help="Let the selector stop before.")
+@click.option("--picks", type=click.IntRange(1, 8), default=None,
+              help="Passages at most.  [default: as the selector was trained, or 5]")  # fmt: skip
+@click.option("--may-stop/--no-stop", default=None,
+              help="Let the selector stop before.  [default: if it learned to]")  # fmt: skip
 @words_option
 @home_option
 @json_option

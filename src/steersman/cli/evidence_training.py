@@ -10,10 +10,10 @@ import numpy as np
 from steersman.cli.evidence_running import opened_embedder, progress_bar
 from steersman.errors import DataError, InputError
 from steersman.policies.tree_scorer import TreeScorer
-from steersman.registry import pack_state, unpack_state
 from steersman.systems.leadr import Collection, Environment, Limits, Question, sets
 from steersman.systems.leadr.baselines import TopK
 from steersman.systems.leadr.contenders import Cloned
+from steersman.systems.leadr.kept_selectors import MadeFor, kept, read_file
 from steersman.systems.leadr.preparing import prepare
 from steersman.systems.leadr.selectors import ScoredSelector
 
@@ -52,9 +52,13 @@ def trained(
         selector = Cloned("clone", limits, seed=seed).fitted(prepared.pools)
     if not isinstance(selector, ScoredSelector) or not isinstance(selector.scorer, TreeScorer):
         raise InputError(f"{selector.name} is no clone of trees; nothing was written")
+    made_for = MadeFor(
+        embedder=embedder.name if embedder is not None else "", picks=limits.picks,
+        tokens=limits.tokens, added=limits.added, may_stop=may_stop, form=prepared.form, set=name,
+    )  # fmt: skip
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(pack_state(selector.scorer.state()))
+        out.write_bytes(kept(selector.scorer, made_for))
     except OSError as error:
         raise DataError(f"{out} cannot be written: {error}; name another file") from error
     return {"selector": str(out), "set": name, "questions": len(prepared.questions),
@@ -62,32 +66,38 @@ def trained(
 
 
 def selected(
-    *, question: str, data: Path, name: str, selector: Path | None, picks: int, may_stop: bool,
-    words_alone: bool, home: Path | None,
+    *, question: str, data: Path, name: str, selector: Path | None, picks: int | None,
+    may_stop: bool | None, words_alone: bool, home: Path | None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Pick passages for a question.
+
+    The question stands alone, so every form of query is the question itself.
 
     Args:
         question: that stands alone.
         data: directory of the sets.
         name: of the set whose passages are searched.
         selector: file of `trained`; None for the best by rank.
-        picks: passages at most.
-        may_stop: whether the selector may stop before.
+        picks: passages at most; None: as many as it was trained for, or 5.
+        may_stop: whether the selector may stop before; None: if it learned to.
         words_alone: no vectors.
         home: of the caches.
 
     Raises:
-        DataError: the set is absent, or the file is no selector.
-        InputError: the question is blank.
+        DataError: the set is absent, or the file cannot be read.
+        StateError: the file is no selector, or one for other features.
+        InputError: the question is blank, or the selector was trained for something else.
     """
-    limits = Limits(picks=picks, expanding="always", may_stop=may_stop)
-    environment = Environment(limits)
-    chosen: Any = TopK("fused", environment)
+    chosen: Any = TopK("fused", Environment(Limits(picks=picks or 5, expanding="always")))
+    made_for = None
     if selector is not None:
-        chosen = ScoredSelector("clone", _scorer(selector), environment)
+        scorer, made_for = read_file(selector)
+        limits = made_for.limits(picks=picks, may_stop=may_stop)
+        chosen = ScoredSelector("clone", scorer, Environment(limits))
     with ExitStack() as stack:
         embedder = opened_embedder(stack, home, words_alone=words_alone)
+        if made_for is not None:
+            made_for.check_embedder(embedder.name if embedder is not None else "")
         collection = Collection(sets.load(name, data).passages, embedder=embedder)
         pool = collection.pool(Question("asked", question))
         found = chosen.select(pool, rng=np.random.default_rng(0))
@@ -99,11 +109,3 @@ def selected(
         text = " ".join(candidate.text.split())[:160]
         rows.append({"step": step, "id": one, "title": candidate.title, "why": told, "text": text})
     return rows
-
-
-def _scorer(file: Path) -> TreeScorer:
-    try:
-        return TreeScorer.from_state(unpack_state(file.read_bytes()))
-    except OSError as error:
-        message = f"{file} cannot be read: {error}; write it with `steersman evidence train`"
-        raise DataError(message) from error
