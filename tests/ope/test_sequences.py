@@ -100,6 +100,16 @@ def test_estimates_are_the_formulas_written_out():
         assert found[name].value == pytest.approx(value, abs=1e-12)
 
 
+def test_without_a_model_nothing_is_said_in_its_name():
+    """PDIS's number under another name would look like a second opinion."""
+    log = World(1).log(400, np.random.default_rng(0))
+    bare = LoggedSequences(log.propensities, log.target, log.rewards, log.lengths)
+    found = evaluate_sequences(bare)
+    assert (found["dr"].value, found["dr"].low, found["dr"].standard_error) == (None, None, None)
+    assert found["pdis"].value == evaluate_sequences(log)["pdis"].value
+    assert not found.refused
+
+
 def test_intervals_cover_what_they_say():
     world, hits = World(3), dict.fromkeys(("pdis", "wpdis", "dr"), 0)
     rng = np.random.default_rng(7)

@@ -40,7 +40,7 @@ class LoggedSequences:
             elsewhere.
         lengths: (n,) steps of each, 0 to T.
         q_hat: (n, T) predicted rest of the reward after each logged action, from a model that
-            never saw the selection; None: 0, which makes ``dr`` equal to ``pdis``.
+            never saw the selection; None: no model, and ``dr`` says nothing.
         v_hat: (n, T) the same before each step, in the mean over the target's actions.
         clusters: (n,) what selections belong together, such as the question; None: none do.
 
@@ -117,7 +117,8 @@ def evaluate_sequences(
     - ``wpdis``: Σ_t (Σ_i ρ_{i,t} r_{i,t}) / (Σ_i ρ_{i,t}). Within the rewards' range where one
       step is rewarded; biased by O(1/n).
     - ``dr``: mean of V̂_1 + Σ_t ρ_t (r_t + V̂_{t+1} − Q̂_t). Unbiased whatever the model says, if
-      it never saw the selection; its noise is that of the residuals.
+      it never saw the selection; its noise is that of the residuals. Without a model its values
+      are None: the sum without one is ``pdis``, and would be no second opinion.
 
     Refuses by the rule of `evaluate`: an effective sample size of the whole selections' weights
     below 100, one weight above 5 % of their sum, or their mean more than 5 standard errors from 1.
@@ -158,8 +159,9 @@ def evaluate_sequences(
         raise InputError(f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95")
     found = _diagnose(data)
     reasons = reasons_to_refuse(found)
+    silent = set(estimators) if reasons else {"dr"} if data.q_hat is None else set()
     estimates = {
-        name: Estimate() if reasons else _estimate(data, name, level) for name in estimators
+        name: Estimate() if name in silent else _estimate(data, name, level) for name in estimators
     }
     return Report(estimates, found, reasons, level, "wald", adaptive=False)
 
@@ -187,8 +189,7 @@ def _wpdis(data: LoggedSequences) -> tuple[float, Floats]:
 
 
 def _dr(data: LoggedSequences) -> tuple[float, Floats]:
-    if data.q_hat is None or data.v_hat is None:
-        return _pdis(data)
+    assert data.q_hat is not None and data.v_hat is not None  # noqa: S101, PT018 - see the caller
     there = data._there  # noqa: SLF001 - of this module
     q_hat, v_hat = np.where(there, data.q_hat, 0.0), np.where(there, data.v_hat, 0.0)
     ahead = np.append(v_hat[:, 1:], np.zeros((len(data), 1)), axis=1)

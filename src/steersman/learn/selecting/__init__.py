@@ -10,6 +10,7 @@ from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import CloneSettings, clone, visit
 from steersman.learn.selecting.credit import credit_actions, keep
 from steersman.learn.selecting.examples import Examples
+from steersman.learn.selecting.judging import sequences_of
 from steersman.learn.selecting.raft import RaftSettings, raft
 from steersman.learn.selecting.rounds import Round, Sampler, Trained, split
 from steersman.learn.selecting.task import (
@@ -49,6 +50,7 @@ __all__ = [
     "grow",
     "keep",
     "raft",
+    "sequences_of",
     "split",
     "stream",
     "visit",

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from steersman.policies.sequence import Step, StepRule, draw_step, leading, sequence_propensity
+from steersman.errors import DataError
+from steersman.policies.sequence import (
+    Step,
+    StepRule,
+    draw_step,
+    leading,
+    sequence_propensity,
+    step_distribution,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,6 +136,22 @@ class Walk:
     potentials: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Along:
+    """What a policy would have done at each of the T steps of a logged selection.
+
+    Args:
+        chances: (T,) with which probability it would have taken the logged action; 0 where that
+            action is none that it may draw.
+        taken: (T, columns) the row of each logged action.
+        meant: (T, columns) the mean row of its own actions, by their probabilities.
+    """
+
+    chances: Floats
+    taken: Floats
+    meant: Floats
+
+
 def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Taken:
     """Return one choice, drawn with one uniform.
 
@@ -158,6 +182,11 @@ class _Eligible:
         chosen, step = draw_step(self.names, self.scores, rule, rng=rng)
         return Taken(step, self.rows, chosen, int(self.places[chosen]))
 
+    def chance(self, place: int, rule: StepRule) -> tuple[float, Floats]:
+        """Return the probability of an option, and the mean row of all."""
+        chances = step_distribution(self.scores, rule)
+        return float(chances[self.places == place].sum()), chances @ self.rows
+
 
 def _eligible(options: Options, scores: Floats, rule: StepRule) -> _Eligible:
     first = leading(scores[: options.candidates], rule.leading)
@@ -172,6 +201,7 @@ class _Reached:
 
     state: Any
     potential: float
+    options: Options | None
     eligible: _Eligible | None
 
 
@@ -189,20 +219,73 @@ class _Ways:
         while now.eligible is not None:
             taken.append(now.eligible.drawn(self._rule, rng))
             way = (*way, taken[-1].place)
-            if way not in self._reached:
-                self._reached[way] = self._at(self._task.take(now.state, taken[-1].place))
-            now = self._reached[way]
+            now = self._next(way, now)
             potentials.append(now.potential)
         propensity = sequence_propensity([one.step for one in taken])
         reward = self._task.reward(now.state)
         return Walk(self._task.id, tuple(taken), reward, propensity, np.array(potentials))
 
+    def along(self, logged: Walk) -> Along:
+        way: tuple[int, ...] = ()
+        now, chances = self._reached[way], []
+        taken, meant = [], []
+        for number, one in enumerate(logged.taken):
+            names = () if now.options is None else now.options.names
+            if now.options is None or now.eligible is None or one.place not in range(len(names)):
+                raise _unlike(logged, number, "nothing of the kind can be done")
+            if names[one.place] != one.step.action:
+                raise _unlike(logged, number, f"{names[one.place]!r} stands")
+            chance, mean = now.eligible.chance(one.place, self._rule)
+            chances.append(chance)
+            taken.append(now.options.rows[one.place])
+            meant.append(mean)
+            way = (*way, one.place)
+            now = self._next(way, now)
+        if now.options is not None:
+            raise _unlike(logged, len(logged.taken), "the selection goes on")
+        return Along(np.array(chances), np.array(taken), np.array(meant))
+
+    def _next(self, way: tuple[int, ...], before: _Reached) -> _Reached:
+        if way not in self._reached:
+            self._reached[way] = self._at(self._task.take(before.state, way[-1]))
+        return self._reached[way]
+
     def _at(self, state: Any) -> _Reached:
         options, potential = self._task.options(state), self._task.potential(state)
         if options is None:
-            return _Reached(state, potential, None)
+            return _Reached(state, potential, None, None)
         scores = self._scorer.scores(options.rows)
-        return _Reached(state, potential, _eligible(options, scores, self._rule))
+        return _Reached(state, potential, options, _eligible(options, scores, self._rule))
+
+
+def _unlike(logged: Walk, number: int, what: str) -> DataError:
+    return DataError(
+        f"step {number + 1} of a logged selection for {logged.task!r} is not of this question: "
+        f"{what} there; give the questions and limits that it was logged under"
+    )
+
+
+def along(task: Task, log: Sequence[Walk], scorer: Scorer, rule: StepRule) -> list[Along]:
+    """Return what a policy would have done along logged selections of one question.
+
+    The question is gone through again, since a policy may prefer what the log's did not let lead.
+
+    Args:
+        task: the question, with the limits that it was logged under.
+        log: its selections, drawn by any policy.
+        scorer: of the policy that is asked about.
+        rule: how that one's scores become probabilities.
+
+    Returns:
+        One for each selection.
+
+    Raises:
+        DataError: a selection is of another question, or of other limits.
+
+    No doctest: it needs a task; ``tests/learn/selecting/test_judging.py`` shows it.
+    """
+    ways = _Ways(task, scorer, rule)
+    return [ways.along(one) for one in log]
 
 
 def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Walk:

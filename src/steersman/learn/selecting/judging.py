@@ -1,0 +1,161 @@
+"""From a log of selections to the data that says what another selector would have earned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import DataError, InputError
+from steersman.learn.selecting.task import along
+from steersman.ope import LoggedSequences
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.learn.selecting.task import Along, Task, Walk
+    from steersman.policies.sequence import StepRule
+    from steersman.policies.tree_scorer import Scorer
+
+    Floats = NDArray[np.float64]
+
+
+def sequences_of(
+    tasks: Sequence[Task],
+    log: Sequence[Walk],
+    scorer: Scorer,
+    rule: StepRule,
+    *,
+    folds: int | None = 5,
+    ridge: float = 1.0,
+    seed: int = 0,
+) -> LoggedSequences:
+    """Return logged selections with what a target policy would have done at each step.
+
+    The target's probabilities are exact. Selections of one question belong together. The model of
+    what is still to come is linear in the rows of actions, fitted from the last step to the first
+    on other questions than it predicts for: V̂_t = Q̂_t of the mean row of the target's actions.
+
+    Args:
+        tasks: the questions, with the limits that they were logged under.
+        log: their selections, one or more, with exact propensities of every step.
+        scorer: of the target.
+        rule: how the target's scores become probabilities. What the log's policy never let lead
+            and the target takes is missing in the log; `evaluate_sequences` refuses where the mean
+            weight shows it.
+        folds: of questions, ≥ 2, at most as many as there are; None: no model, and no ``dr``.
+        ridge: of each fit, over rows brought to one scale, > 0.
+        seed: of the folds.
+
+    Returns:
+        What `steersman.ope.evaluate_sequences` takes.
+
+    Raises:
+        InputError: no selection, or folds or ridge out of their range.
+        DataError: a selection without a step, of a question that is not among `tasks`, or of other
+            limits.
+
+    No doctest: it needs tasks; ``tests/learn/selecting/test_judging.py`` shows it.
+
+    Source: the model: Le, Voloshin & Yue, Batch Policy Learning under Constraints (2019), fitted Q
+    evaluation; folds by question as cross-fitting: Chernozhukov et al. (2018), Double/debiased
+    machine learning.
+    """
+    names, which = np.unique([one.task for one in log], return_inverse=True)
+    if not log or (folds is not None and not 2 <= folds <= len(names)) or ridge <= 0.0:
+        raise InputError(
+            f"{len(log)} selections of {len(names)} questions, folds {folds!r}, ridge {ridge!r}; "
+            "allowed are at least one selection, folds from 2 to the number of questions, ridge > 0"
+        )
+    lengths = np.array([len(one.taken) for one in log], np.int64)
+    if not lengths.all():
+        raise DataError(
+            f"a selection for {log[int(lengths.argmin())].task!r} has no step, so no policy could "
+            "do otherwise; leave its question out"
+        )
+    steps = _along(tasks, log, scorer, rule)
+    most = int(lengths.max())
+    there = np.arange(most) < lengths[:, None]
+    propensities, target = np.ones((2, len(log), most))
+    propensities[there] = [taken.step.p for one in log for taken in one.taken]
+    target[there] = np.concatenate([one.chances for one in steps])
+    rewards = np.zeros((len(log), most))
+    rewards[np.arange(len(log)), lengths - 1] = [one.reward for one in log]
+    q_hat = v_hat = None
+    if folds is not None:
+        fold = (np.random.default_rng([seed, 10]).permutation(len(names)) % folds)[which]
+        q_hat, v_hat = _rest(steps, there, rewards, fold, ridge)
+    return LoggedSequences(
+        propensities, target, rewards, lengths, q_hat, v_hat, clusters=which.astype(np.int64)
+    )
+
+
+def _along(
+    tasks: Sequence[Task], log: Sequence[Walk], scorer: Scorer, rule: StepRule
+) -> list[Along]:
+    of_task = {task.id: task for task in tasks}
+    places: dict[str, list[int]] = {}
+    for place, one in enumerate(log):
+        places.setdefault(one.task, []).append(place)
+    if missing := sorted(places.keys() - of_task.keys()):
+        raise DataError(
+            f"the log has selections for {missing[0]!r}, which is none of {len(tasks)} questions; "
+            "give every question of the log"
+        )
+    found: dict[int, Along] = {}
+    for name, own in places.items():
+        told = along(of_task[name], [log[place] for place in own], scorer, rule)
+        found |= dict(zip(own, told, strict=True))
+    return [found[place] for place in range(len(log))]
+
+
+def _rest(
+    steps: Sequence[Along],
+    there: NDArray[np.bool_],
+    rewards: Floats,
+    fold: NDArray[np.intp],
+    ridge: float,
+) -> tuple[Floats, Floats]:
+    """Return (n, T) Q̂ and V̂ of each step, from models that never saw its question."""
+    taken, meant = np.zeros((2, *there.shape, steps[0].taken.shape[1]))
+    taken[there] = np.concatenate([one.taken for one in steps])
+    meant[there] = np.concatenate([one.meant for one in steps])
+    q_hat, v_hat = np.zeros((2, *there.shape))
+    for own in np.unique(fold):
+        ahead = np.zeros(len(steps))  # V̂ of what follows, of all selections by this fold's models
+        for step in reversed(range(there.shape[1])):
+            here = there[:, step]
+            learned, judged = here & (fold != own), here & (fold == own)
+            before = np.zeros(len(steps))
+            if learned.any():
+                model = _Line.fit(
+                    taken[learned, step], rewards[learned, step] + ahead[learned], ridge
+                )
+                q_hat[judged, step] = model(taken[judged, step])
+                before[here] = model(meant[here, step])
+                v_hat[judged, step] = before[judged]
+            ahead = before
+    return q_hat, v_hat
+
+
+class _Line:
+    """A weighted sum of columns brought to one scale; linear, so that means of rows suffice."""
+
+    def __init__(self, mean: Floats, weights: Floats, level: float) -> None:
+        self._mean, self._weights, self._level = mean, weights, level
+
+    @classmethod
+    def fit(cls, rows: Floats, values: Floats, ridge: float) -> _Line:
+        mean, spread = rows.mean(axis=0), rows.std(axis=0)
+        scale = np.where(spread > 1e-9, spread, np.inf)  # what never changed says nothing
+        scaled = (rows - mean) / scale
+        level = float(values.mean())
+        moments = scaled.T @ scaled + ridge * np.eye(rows.shape[1])
+        weights = np.linalg.solve(moments, scaled.T @ (values - level)) / scale
+        return cls(mean, weights, level)
+
+    def __call__(self, rows: Floats) -> Floats:
+        found: Floats = (rows - self._mean) @ self._weights + self._level
+        return found
