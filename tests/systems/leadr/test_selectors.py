@@ -1,5 +1,6 @@
 """Selectors: baselines, the oracle and its ceiling, and learned ones with exact propensities."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -62,6 +63,17 @@ def test_the_oracle_reaches_what_links_lead_to(collection, question, rng):
     assert found.retrieved < 1.0
     never = ceiling(pool, Environment(Limits(expanding="never")))
     assert never.reachable == never.retrieved
+
+
+def test_gold_behind_a_bridge_that_is_no_gold_is_within_reach(collection, rng):
+    question = Question("q", "Which band from Canada made Counterparts?", gold=("neil",))
+    pool = collection.pool(question, size=1)
+    assert [one.id for one in pool.candidates] == ["band"]
+    assert "neil" not in Oracle(Environment(Limits(picks=3))).select(pool, rng=rng).picked
+    reached = [ceiling(pool, Environment(Limits(picks=picks))).reachable for picks in (1, 2, 3)]
+    assert reached == [0.0, 0.0, 1.0]
+    many = replace(pool, question=replace(question, gold=("band", "rush", "neil")))
+    assert ceiling(many, Environment(Limits(picks=2))).reachable == 2 / 3
 
 
 def test_gold_that_is_not_there_is_told_as_ceiling(collection):

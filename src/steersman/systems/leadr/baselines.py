@@ -1,4 +1,4 @@
-"""What a learned selector must beat: rankings, MMR, a pointwise model, and what nobody can beat."""
+"""What a learned selector must beat: rankings, MMR, a pointwise model; and what can be had."""
 
 from __future__ import annotations
 
@@ -143,7 +143,10 @@ class Pointwise:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Picks gold passages as far as they can be reached: the ceiling of every selector.
+    """Picks gold passages greedily: whatever is in the pool, and what a gold pick leads to.
+
+    It takes no passage that is not gold for what it leads to, so it is no ceiling: who picks such a
+    bridge can do better, and `ceiling` says how much better at most.
 
     Args:
         environment: the rules; what it may expand, the oracle expands.
@@ -214,7 +217,8 @@ class Ceiling:
 
     Args:
         retrieved: share of the gold passages among the candidates.
-        reachable: the same after following links as often as the limits allow.
+        reachable: at most so much can any selector pick: what is among the candidates, or so few
+            links from one, whatever stands between, that the picks suffice to follow them.
         unknown: gold ids that are no passage of the collection at all.
     """
 
@@ -228,7 +232,8 @@ def ceiling(pool: Pool, environment: Environment | None = None) -> Ceiling:
 
     Args:
         pool: as it was retrieved.
-        environment: the rules; links are followed as they allow.
+        environment: the rules; links are followed as often as they allow, however many
+            candidates one expansion may bring in.
 
     Raises:
         InputError: the question has no gold.
@@ -239,7 +244,26 @@ def ceiling(pool: Pool, environment: Environment | None = None) -> Ceiling:
     if not gold:
         raise InputError(f"question {pool.question.id!r} has no gold; it has no ceiling")
     rules = environment or Environment()
-    here = {one.id for one in pool.candidates}
-    picked = Oracle(rules).select(pool, rng=np.random.default_rng(0)).picked
-    unknown = tuple(sorted(gold - set(pool.collection.place_of)))
-    return Ceiling(len(gold & here) / len(gold), len(gold & set(picked)) / len(gold), unknown)
+    places = pool.collection.place_of
+    wanted = {places[one] for one in gold if one in places}
+    here = set(pool.positions.tolist())
+    follows = 0 if rules.limits.expanding == "never" else rules.limits.picks - 1
+    found = len(wanted & _within(pool, follows))
+    return Ceiling(
+        len(wanted & here) / len(gold), min(found, rules.limits.picks) / len(gold),
+        tuple(sorted(gold - places.keys())),
+    )  # fmt: skip
+
+
+def _within(pool: Pool, links: int) -> set[int]:
+    """Return the positions that so many links or fewer lead to."""
+    found = set(pool.positions.tolist())
+    edge = found
+    for _ in range(links):
+        edge = {
+            int(one)
+            for position in edge
+            for one in pool.collection.links.of(position)[0]
+        } - found  # fmt: skip
+        found = found | edge
+    return found
