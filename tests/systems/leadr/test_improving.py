@@ -8,9 +8,17 @@ import pytest
 from steersman.errors import DataError
 from steersman.learn.selecting import TreeSettings, TreesOnTop, credit_actions
 from steersman.policies import NetworkScorer
+from steersman.policies.network_scorer import scorer_state
 from steersman.systems.leadr import Collection, Environment, Limits, Question
 from steersman.systems.leadr.features import FEATURES
-from steersman.systems.leadr.improving import exploring, feedback, improved, raft, telling_share
+from steersman.systems.leadr.improving import (
+    REWARD,
+    exploring,
+    feedback,
+    improved,
+    raft,
+    telling_share,
+)
 from steersman.systems.leadr.reward import RewardTerms
 from steersman.systems.leadr.selectors import ScoredSelector
 from steersman.systems.leadr.tasks import EvidenceTask
@@ -61,6 +69,29 @@ def test_no_gold_is_looked_at(tasks):
     one, other = feedback(tasks, each=8), feedback(blind, each=8)
     assert [a.reward for a in one] == [b.reward for b in other]
     assert [a.propensity for a in one] == [b.propensity for b in other]
+    learned, same = (scorer_state(raft(some, exploring(), 0)) for some in (tasks, blind))
+    assert {name: array.tobytes() for name, array in learned.items()} == {
+        name: array.tobytes() for name, array in same.items()
+    }
+    assert learned.keys() > scorer_state(exploring()).keys(), "something was learned"
+
+
+def test_containment_alone_judges_rounds_by_containment_alone(tasks):
+    """Whatever the questions' own terms are: what is logged and what is judged by are one."""
+    small = TreesOnTop(TreeSettings(trees=2, learning_rate=0.1, least=3))
+    start = NetworkScorer.linear(-np.eye(len(FEATURES))[FEATURES.index("fused")])
+    mixed = [replace(task, terms=REWARD) for task in tasks]
+
+    def learned(some, terms):
+        log = feedback(some, each=8, terms=terms)
+        return improved(some, start, log=log, terms=terms, tune=small)
+
+    alone, other = learned(mixed, RewardTerms()), learned(tasks, RewardTerms())
+    assert (alone.before, alone.rounds) == (other.before, other.rounds)
+    assert alone.before in {0.0, 0.5, 1.0}, "of two held-out questions"
+    both, own = learned(mixed, REWARD), learned(tasks, REWARD)
+    assert (both.before, both.rounds) == (own.before, own.rounds)
+    assert both.before not in {0.0, 0.5, 1.0}
 
 
 def test_what_leads_to_the_answer_earns_credit(tasks):
