@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
+from steersman.retrieval import Bm25
+from steersman.retrieval.stemming import stem
+from steersman.retrieval.terms import query_terms
 from steersman.systems.leadr import Collection, Question, Turn
 from tests.retrieval.hashed_words import HashedWords
 from tests.systems.leadr.conftest import ROWS
@@ -90,3 +93,19 @@ def test_a_query_form_is_searched_for_instead_of_the_question(collection):
     pool = collection.pool(asked, query="Neil Peartree", size=1)
     assert pool.candidates[0].id in {"neil", "rush"}
     assert pool.question.text == "And he?"
+
+
+def test_a_query_keeps_scores_of_what_it_found_alone():
+    rows = [(f"p{n}", "", f"about subject{n % 1000} alone") for n in range(3_000)]
+    large = Collection.of_texts(rows)
+    kept = large.query("What of subject7?").lexical
+    assert kept.positions.tolist() == [7, 1007, 2007]
+    assert kept.scores.nbytes + kept.positions.nbytes == 3 * 8
+    texts = [text for _, _, text in rows]
+    every = Bm25(texts, k1=1.2, stem=stem, query_terms=query_terms).scores("What of subject7?")
+    assert kept.at(np.arange(3_000)).tolist() == every.tolist()
+    assert kept.highest == every.max()
+    assert kept.best(2).positions.tolist() == [7, 1007]
+    none = large.query("zebra").lexical
+    assert (none.highest, none.at(np.array([5, 2])).tolist()) == (0.0, [0.0, 0.0])
+    assert len(none.best(5).positions) == 0

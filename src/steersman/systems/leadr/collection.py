@@ -14,7 +14,7 @@ from steersman.retrieval import Bm25, ExactIndex, Links, link_passages, words
 from steersman.retrieval.documents import Document, Lineage, Passage, passage_text
 from steersman.retrieval.stemming import stem
 from steersman.retrieval.terms import query_terms
-from steersman.systems.leadr.pool import Candidate, Pool, Query
+from steersman.systems.leadr.pool import Candidate, Pool, Query, Scored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -146,7 +146,7 @@ class Collection:
         """
         if self._words is None:
             raise InputError("this collection is a copy without its engines; retrieve where it is")
-        lexical = self._words.scores(text)
+        lexical = Scored.of(self._words.scores(text))
         known = self.terms.known(query_terms(text))
         if self.embedder is None or self._index is None:
             return Query(text, lexical, None, (), known)

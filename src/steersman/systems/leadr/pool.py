@@ -48,19 +48,74 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """BM25 scores of the passages that share a word with a query; all others have 0.
+
+    A pool lives as long as an evaluation: scores of a whole collection of millions of passages
+    would be most of its memory.
+
+    Args:
+        positions: (m,) in the collection, rising.
+        scores: (m,) > 0.
+
+    >>> Scored.of(np.array([0.0, 2.0, 0.0, 1.0], np.float32)).at(np.array([3, 0])).tolist()
+    [1.0, 0.0]
+    """
+
+    positions: NDArray[np.int32]
+    scores: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float32]) -> Self:
+        """Return the scores that are not 0.
+
+        Args:
+            scores: (collection,), ≥ 0.
+        """
+        positions = np.flatnonzero(scores)
+        return cls(positions.astype(np.int32), scores[positions])
+
+    @property
+    def highest(self) -> float:
+        """The best score; 0 where there is none."""
+        return float(self.scores.max(initial=0.0))
+
+    def at(self, positions: NDArray[np.intp]) -> Floats:
+        """Return (n,) the scores of some passages.
+
+        Args:
+            positions: (n,) in the collection.
+        """
+        if not len(self.positions):
+            return np.zeros(len(positions))
+        slot = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
+        there = self.positions[slot] == positions
+        return np.where(there, self.scores[slot], 0.0).astype(np.float64)
+
+    def best(self, count: int) -> Ranked:
+        """Return the best, those of one score by position.
+
+        Args:
+            count: at most.
+        """
+        found = best(self.scores, count)
+        return Ranked(self.positions[found.positions].astype(np.intp), found.scores)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """A query as both engines see it.
 
     Args:
         text: what was searched for.
-        lexical: (collection,) BM25 scores.
+        lexical: BM25 scores.
         vector: (size,) of the query; None: nothing compares meanings.
         nearest: positions of the nearest passages, nearest first.
         terms: (q,) numbers of the query's stems that the collection knows, rising.
     """
 
     text: str
-    lexical: NDArray[np.float32]
+    lexical: Scored
     vector: NDArray[np.float32] | None
     nearest: tuple[int, ...]
     terms: NDArray[np.int32]
@@ -118,8 +173,7 @@ class Pool:
             query: what is searched for.
             size: candidates at most.
         """
-        found = best(query.lexical, _ENGINES)
-        found = found.first(int(np.count_nonzero(found.scores > 0)))
+        found = query.lexical.best(_ENGINES)
         scales = [_scale(found.scores), (0.0, 1.0)]
         if query.vector is not None and collection.vectors is not None:
             near = np.array(query.nearest, np.intp)
@@ -135,7 +189,7 @@ class Pool:
         cls, collection: Collection, question: Question, query: Query, positions: NDArray[np.intp]
     ) -> Self:
         """Return bare rows for some positions: fusion and ranks are set by who knows the scale."""
-        lexical = query.lexical[positions].astype(np.float64)
+        lexical = query.lexical.at(positions)
         dense = np.zeros(len(positions))
         if query.vector is not None and collection.vectors is not None:
             dense = (collection.vectors[positions] @ query.vector).astype(np.float64)
@@ -145,7 +199,7 @@ class Pool:
             query=query,
             candidates=tuple(collection.candidates[position] for position in positions),
             positions=positions,
-            lexical=lexical / max(float(query.lexical.max(initial=0.0)), 1e-9),
+            lexical=lexical / max(query.lexical.highest, 1e-9),
             dense=dense,
             fused=np.zeros(len(positions)),
             ranks=np.zeros((len(positions), 3), np.int64),
@@ -246,7 +300,7 @@ class Pool:
 
     def _fuse(self, lexical: Floats, dense: Floats) -> Floats:
         """Return the convex fusion of scores: what an engine did not find has its worst."""
-        best_word = max(float(self.query.lexical.max(initial=0.0)), 1e-9)
+        best_word = max(self.query.lexical.highest, 1e-9)
         parts = [
             np.clip((scores - low) / max(high - low, 1e-9), 0.0, 1.0)
             for scores, (low, high) in zip((lexical * best_word, dense), self.scales, strict=True)

@@ -61,7 +61,7 @@ def _searched(first: Pool | None) -> dict[str, float | str]:
     if first is None or len(first) < _LOOKED_AT:
         return {}
     near = np.sort(first.dense)[::-1][:_LOOKED_AT]
-    words_score = np.sort(first.lexical)[::-1][:_LOOKED_AT] * float(first.query.lexical.max())
+    words_score = np.sort(first.lexical)[::-1][:_LOOKED_AT] * first.query.lexical.highest
     return {
         "nearest": float(near[0]),
         "near": float(near.mean()),
