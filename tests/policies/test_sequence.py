@@ -63,6 +63,13 @@ def test_leading_takes_the_best_and_breaks_ties_by_place():
     assert leading(np.full(3, -np.inf), 2).tolist() == []
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_score_that_is_no_number_is_refused_and_not_left_out(count):
+    """Left out silently, a broken scorer would select on, and log propensities of what is left."""
+    with pytest.raises(InputError, match=r"1 of 3 .* no number"):
+        leading(np.array([1.0, np.nan, 0.5]), count)
+
+
 def test_logged_products_are_the_frequencies_of_whole_sequences():
     """All 3² sequences of two steps whose second depends on the first, by their own product."""
     rule = StepRule(3, 1.0, 0.1)

@@ -132,9 +132,17 @@ def leading(scores: Floats, count: int) -> NDArray[np.intp]:
     Returns:
         At most `count` places, none with a score of minus infinity.
 
+    Raises:
+        InputError: a score is no number.
+
     >>> leading(np.array([0.1, -np.inf, 0.9, 0.1]), 2).tolist()
     [2, 0]
     """
+    if (unknown := np.isnan(scores)).any():
+        raise InputError(
+            f"{np.count_nonzero(unknown)} of {len(scores)} scores of candidates are no number; "
+            "mend the scorer or the features that it reads"
+        )
     places = np.flatnonzero(scores > -np.inf)
     if count < len(places):
         known = scores[places]
