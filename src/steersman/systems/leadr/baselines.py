@@ -39,7 +39,7 @@ class TopK:
     Raises:
         InputError: another ranking.
 
-    No doctest: it needs a pool; ``tests/systems/leadr/test_baselines.py`` shows it.
+    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     ranking: Ranking = "fused"
@@ -76,7 +76,7 @@ class Mmr:
     Raises:
         InputError: λ out of its range.
 
-    No doctest: it needs a pool; ``tests/systems/leadr/test_baselines.py`` shows it.
+    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
 
     Source: Carbonell & Goldstein, The Use of MMR, Diversity-Based Reranking (1998).
     """
@@ -120,7 +120,7 @@ class Pointwise:
         environment: its limits count; nothing is expanded.
         name: in reports.
 
-    No doctest: it needs a pool; ``tests/systems/leadr/test_baselines.py`` shows it.
+    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     scorer: Scorer
@@ -152,7 +152,7 @@ class Oracle:
         environment: the rules; what it may expand, the oracle expands.
         name: in reports.
 
-    No doctest: it needs a pool; ``tests/systems/leadr/test_baselines.py`` shows it.
+    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     environment: Environment = field(default_factory=Environment)
@@ -195,7 +195,7 @@ def greedily(
         environment: the rules.
         scores: of all candidates in a state, larger is better, with what they are called.
 
-    No doctest: it needs a pool; ``tests/systems/leadr/test_baselines.py`` shows it.
+    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
     rules = replace(environment, limits=replace(environment.limits, expanding="never"))
     state, why = rules.start(pool), []
@@ -238,7 +238,7 @@ def ceiling(pool: Pool, environment: Environment | None = None) -> Ceiling:
     Raises:
         InputError: the question has no gold.
 
-    No doctest: it needs a pool; ``tests/systems/leadr/test_baselines.py`` shows it.
+    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
     gold = set(pool.question.gold)
     if not gold:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class GoldExpert:
     """Picks gold passages, expands where that brings one nearer, and stops when there is none.
 
-    No doctest: it needs a pool; ``tests/systems/leadr/test_experts.py`` shows it.
+    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     def labels(self, task: EvidenceTask, standing: Standing, options: Options) -> Floats:
@@ -67,7 +67,7 @@ class RankExpert:
         share: of the score of what names it that a passage has on top of its own, ≥ 0: links as
             search follows them.
 
-    No doctest: it needs a pool; ``tests/systems/leadr/test_experts.py`` shows it.
+    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     share: float = 0.0
