@@ -92,17 +92,20 @@ def as_fields(value: Any) -> dict[str, Any]:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as indented JSON.
+    """Return a value as indented JSON, which has no NaN: what is no number is null.
 
     Args:
         value: plain values, dataclasses, structs, ids, times and paths.
 
-    >>> print(as_text({"id": UUID(int=1)}))
+    >>> print(as_text({"id": UUID(int=1), "mean": float("nan")}))
     {
-      "id": "00000000-0000-0000-0000-000000000001"
+      "id": "00000000-0000-0000-0000-000000000001",
+      "mean": null
     }
     """
-    return json.dumps(value, indent=2, default=_plain, ensure_ascii=False)
+    text = json.dumps(value, default=_plain, ensure_ascii=False)
+    plain = json.loads(text, parse_constant=lambda _: None)
+    return json.dumps(plain, indent=2, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:

@@ -54,6 +54,10 @@ def test_f1_and_exact_match_are_those_of_the_published_script(answer, right):
         ("the", ["a"], 1),
         ("Rush", [], 0),
         ("no", ["yes", "no"], 1),
+        ("yes they are", ["yes"], 0),
+        ("no", ["no one"], 0),
+        ("Yes.", ["yes"], 1),
+        ("yes", ["no", "yes they are"], 0),
     ],
 )
 def test_known_values_of_f1(answer, right, f1):

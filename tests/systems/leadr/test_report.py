@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -80,6 +81,20 @@ def test_the_log_holds_every_selection_and_figure(tmp_path, evaluation, report):
         1.0 - known[f"bands/{BASELINE}/all_gold"]
     )
     assert facts([report])["absent"]["bands"] == dict(evaluation.absent)
+
+
+def test_what_is_not_known_is_null_with_the_reason(prepared):
+    few = [replace(one, question=replace(one.question, gold=one.question.gold if n == 0 else ()))
+           for n, one in enumerate(prepared.pools)]  # fmt: skip
+    found = facts([set_report(evaluate("bands", few, [Fixed(TopK("fused"))], folds=2))])
+    recall = found["figures"][f"bands/{BASELINE}/recall"]
+    assert (recall["low"], recall["high"], recall["questions"]) == (None, None, 1)
+    assert recall["why"] == "an interval takes two questions or conversations that have a value"
+    none = [replace(one, question=replace(one.question, gold=())) for one in prepared.pools]
+    found = facts([set_report(evaluate("bands", none, [Fixed(TopK("fused"))], folds=2))])
+    assert found["ceiling"] == {"bands": None}
+    assert found["unknown"] == {"ceiling of bands": "no question has gold passages"}
+    json.dumps(found, allow_nan=False)
 
 
 def test_a_clone_learns_to_follow_the_link(evaluation):

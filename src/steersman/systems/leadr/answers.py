@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ALONE = frozenset({"yes", "no", "noanswer"})
 _SAID = frozenset({"yes", "no"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -60,7 +61,8 @@ def f1(answer: str, right: Sequence[str]) -> float:
 
     Returns:
         In [0, 1]. An answer without words fits a right one without words alone: the published
-        code of SQuAD 1.1 gives 0 there, that of 2.0, which is followed here, 1.
+        code of SQuAD 1.1 gives 0 there, that of 2.0, which is followed here, 1. A yes or a no, on
+        either side, fits nothing but itself, as in the published code of HotpotQA.
 
     >>> f1("in Warsaw, Poland", ["Warsaw"])
     0.5
@@ -101,7 +103,7 @@ def in_words(right: Sequence[str]) -> list[str]:
 
 
 def _f1(given: list[str], right: list[str]) -> float:
-    if not given or not right:
+    if not given or not right or not _ALONE.isdisjoint((" ".join(given), " ".join(right))):
         return float(given == right)
     shared = sum((Counter(given) & Counter(right)).values())
     if not shared:

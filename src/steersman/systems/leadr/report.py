@@ -152,18 +152,31 @@ def figures(reports: Sequence[SetReport]) -> dict[str, Estimate]:
 
 
 def facts(reports: Sequence[SetReport]) -> dict[str, Any]:
-    """Return what the page says, for programs.
+    """Return what the page says, for programs; what is not known is None, with the reason.
 
     Args:
         reports: of all sets.
     """
+    ceilings = {one.evaluation.name: _known(one.ceiling[0]) for one in reports}
     return {
-        "figures": {
-            name: {"value": one.value, "low": one.low, "high": one.high, "questions": one.count}
-            for name, one in figures(reports).items()
-            if one.count
-        },
+        "figures": {name: _told(one) for name, one in figures(reports).items()},
         "retrieval": {one.evaluation.name: dict(one.retrieval) for one in reports},
-        "ceiling": {one.evaluation.name: one.ceiling[0] for one in reports},
+        "ceiling": ceilings,
         "absent": {one.evaluation.name: dict(one.evaluation.absent) for one in reports},
-    }
+        "unknown": {f"ceiling of {name}": "no question has gold passages"
+                    for name, one in ceilings.items() if one is None},
+    }  # fmt: skip
+
+
+def _told(one: Estimate) -> dict[str, Any]:
+    told = {"value": _known(one.value), "low": _known(one.low), "high": _known(one.high),
+            "questions": one.count}  # fmt: skip
+    if not one.count:
+        told["why"] = "no question has a value"
+    elif told["low"] is None:
+        told["why"] = "an interval takes two questions or conversations that have a value"
+    return told
+
+
+def _known(value: float) -> float | None:
+    return value if np.isfinite(value) else None
