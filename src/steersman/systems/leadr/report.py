@@ -169,8 +169,10 @@ def facts(reports: Sequence[SetReport]) -> dict[str, Any]:
 
 
 def _told(one: Estimate) -> dict[str, Any]:
-    told = {"value": _known(one.value), "low": _known(one.low), "high": _known(one.high),
-            "questions": one.count}  # fmt: skip
+    told: dict[str, Any] = {
+        "value": _known(one.value), "low": _known(one.low), "high": _known(one.high),
+        "questions": one.count,
+    }  # fmt: skip
     if not one.count:
         told["why"] = "no question has a value"
     elif told["low"] is None:
