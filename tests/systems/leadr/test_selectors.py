@@ -166,7 +166,7 @@ def test_a_clone_of_gold_selects_gold(collection, question, rng):
     pytest.importorskip("lightgbm", reason="needs the extra evidence")
     pool = collection.pool(question, size=4)
     task = EvidenceTask(pool, Environment(Limits(expanding="always")))
-    how = CloneSettings(rounds=2, trees=TreeSettings(trees=20, least=1, learning_rate=0.3))
+    how = CloneSettings(rounds=3, trees=TreeSettings(trees=60, least=1, learning_rate=0.3))
     scorer = clone([task], GoldExpert(), how)
     selector = ScoredSelector("clone", scorer, Environment(Limits(expanding="always")))
     assert set(selector.select(pool, rng=rng).picked) == set(question.gold)
