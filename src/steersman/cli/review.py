@@ -77,7 +77,13 @@ def scan_command(
 
 @command.command("list")
 @click.option("--all", "every", is_flag=True, help="Those that somebody has looked at too.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Show this many at the most, the newest first.",
+)
 @tenant_option
 @administers
 def list_command(tenant_name: str, home: Path, *, every: bool, limit: int, as_json: bool) -> None:

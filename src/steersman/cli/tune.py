@@ -208,7 +208,9 @@ def report_command(run: Path, recording: Path, out: Path | None, *, as_json: boo
     show_envvar=True,
     help="Of an MLflow store.  [default: an SQLite file below --home]",
 )
-@click.option("--experiment", default="rl_autotuner", show_default=True)
+@click.option(
+    "--experiment", default="rl_autotuner", show_default=True, help="The experiment's name there."
+)
 @click.option("--commit", default=None, help="Of the code that ran.  [default: git's, if it knows]")
 @click.option(
     "--keep-days",
