@@ -82,7 +82,7 @@ def scan_command(
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
-    help="Show this many at the most, the newest first.",
+    help="Show this many at the most, the oldest first.",
 )
 @tenant_option
 @administers
