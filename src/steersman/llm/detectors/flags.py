@@ -63,7 +63,7 @@ def detect_all(detectors: Sequence[Detector], text: str) -> tuple[Flag, ...]:
     Returns:
         Flags by detector, in their order.
 
-    No doctest: ``tests/llm/detectors/test_flags.py`` shows it.
+    No doctest: ``tests/llm/detectors/test_detectors.py`` shows it.
     """
     return tuple(flag for one in detectors for flag in one.detect(text))
 
@@ -78,6 +78,6 @@ def violations(detectors: Sequence[Detector], answers: Sequence[str]) -> NDArray
     Returns:
         (answers,) of whether it was flagged.
 
-    No doctest: ``tests/llm/detectors/test_flags.py`` shows it.
+    No doctest: ``tests/llm/detectors/test_detectors.py`` shows it.
     """
     return np.array([bool(detect_all(detectors, one)) for one in answers], np.bool_)
