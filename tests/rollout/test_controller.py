@@ -168,7 +168,7 @@ async def test_a_candidate_that_is_deleted_goes_no_further_and_people_are_told(
     async with w.controlled(bases=bases):
         await w.drive(begun.id, steps=10, until=at("canary"))
         shutil.move(registry, tmp_path / "elsewhere")
-        shutil.rmtree(tmp_path / "cache")
+        (tmp_path / "cache").rename(tmp_path / "lost")  # at once, though it is written to
         now = await w.drive(begun.id, steps=5, candidate=0.9)
         assert (now.status, now.stage) == ("running", "canary")
         rows = await check_history(w, begun.id)

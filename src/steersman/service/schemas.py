@@ -122,8 +122,8 @@ def components() -> dict[str, Any]:
     Returns:
         New dictionaries, with a description for every property.
 
-    >>> components()["Decision"]["properties"]["action"]
-    {'type': 'string', 'description': 'What to do.'}
+    >>> components()["Decision"]["properties"]["propensity"]["description"]
+    'The exact probability with which it was drawn.'
     """
     _, found = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
     schemas = {name: _described(schema) for name, schema in sorted(found.items())}

@@ -91,7 +91,7 @@ def load_form_point(path: Path | None = None) -> DecisionPoint:
     >>> load_form_point().actions.names
     ('last', 'last_two', 'history', 'keywords', 'rewrite')
     """
-    return load(path or shipped("leadr/query_form.yaml"))
+    return load(path or shipped("evidence/query_form.yaml"))
 
 
 def tabulate(

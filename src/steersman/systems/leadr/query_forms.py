@@ -1,7 +1,7 @@
 """What is searched for when a question stands in a conversation: five forms of the query.
 
 None of them sees what answers the question. Which one is best differs from turn to turn, so that is
-a decision of the ordinary loop: see ``configs/leadr/query_form.yaml`` and `turn_features`.
+a decision of the ordinary loop: see ``configs/evidence/query_form.yaml`` and `turn_features`.
 """
 
 from __future__ import annotations
