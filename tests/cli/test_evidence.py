@@ -1,6 +1,7 @@
 """``steersman evidence``: sets are measured, selectors trained and used, absent ones are told."""
 
 import json
+from importlib.util import find_spec
 
 import pytest
 from click.testing import CliRunner
@@ -8,34 +9,17 @@ from click.testing import CliRunner
 pytest.importorskip("bm25s", reason="the extra rag or demo")
 
 from steersman.cli import main
-from steersman.policies.tree_scorer import TreeScorer
 from steersman.registry import pack_state, unpack_state
+from tests.cli.evidence_sets import rows, write_bands
 from tests.llm.chat_server import chat_server
 from tests.llm.scripted import told
-from tests.systems.leadr.bands import BANDS, TOWNS
-
-
-def rows(content):
-    return "".join(json.dumps(row) + "\n" for row in content)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Twelve bands on disk, in two conversations' worth of questions."""
     folder = tmp_path_factory.mktemp("data")
-    passages, questions = [], []
-    for n in range(12):
-        band, town = f"{BANDS[n % 6]}{n}", f"{TOWNS[n % 6]}{n}"
-        text = f"{band} is a band. {band} comes from {town} and plays loud songs."
-        passages.append({"id": f"b{n}", "title": f"{band} (band)", "text": text})
-        text = f"{town} is a town with a river and {n} bridges."
-        passages.append({"id": f"t{n}", "title": town, "text": text})
-        asked = f"How many bridges has the town where the band {band} comes from?"
-        questions.append({"id": f"q{n}", "question": asked, "answers": [f"{n} bridges"],
-                          "gold": [f"b{n}", f"t{n}"]})  # fmt: skip
-    (folder / "bands").mkdir()
-    (folder / "bands" / "passages.jsonl").write_text(rows(passages), encoding="utf-8")
-    (folder / "bands" / "questions.jsonl").write_text(rows(questions), encoding="utf-8")
+    write_bands(folder / "bands")
     return folder
 
 
@@ -122,11 +106,57 @@ def test_a_selector_is_trained_kept_and_used(data, tmp_path):
         (("--may-stop",), "the selector never learned to stop"),
     ):
         assert said in run(data, tmp_path, *use[:4], *more, "--selector", file, status=1)
-    bare = unpack_state(file.read_bytes())
-    file.write_bytes(pack_state(TreeScorer.from_state(bare).state()))
+    state = unpack_state(file.read_bytes())
+    file.write_bytes(pack_state({name: of for name, of in state.items() if name != "selector"}))
     assert "does not say what" in run(data, tmp_path, *use[:-1], "--selector", file, status=1)
     file.write_bytes(b"no state")
     assert "Error" in run(data, tmp_path, *use[:-1], "--selector", file, status=1)
+
+
+def test_a_selector_learns_from_feedback_without_gold(data, tmp_path, caplog):
+    pytest.importorskip("lightgbm", reason="the extra evidence")
+    file = tmp_path / "selector.state"
+    ask = ("train", "--set", "bands", "--out", file, "--picks", 2, "--from", "feedback")
+    told = json.loads(run(data, tmp_path, *ask, "--json"))
+    assert (told["learned_from"], told["questions"]) == ("feedback", 12)
+    made = file.read_bytes()
+    # The same bytes again; and with a cluster that is not installed, or that does not answer.
+    run(data, tmp_path, *ask)
+    assert file.read_bytes() == made
+    if find_spec("ray") is None:
+        run(data, tmp_path, *ask, "--ray", "auto")
+        assert "Ray is not installed, so nothing is spread" in caplog.text
+        assert file.read_bytes() == made
+    for more, said in (
+        (("--may-stop",), "learns what to pick, not when to stop"),
+        (("--ray", "nonsense"), "allowed is auto, or HOST:PORT"),
+    ):
+        assert said in run(data, tmp_path, *ask, *more, status=1)
+    assert "a clone of gold draws none" in run(data, tmp_path, *ask[:-2], "--ray", "auto", status=1)
+
+
+def test_without_ray_an_evaluation_says_so_and_works_here(data, tmp_path, caplog):
+    if find_spec("ray") is not None:
+        pytest.skip("Ray is installed; tests/deploy/test_ray.py measures over a cluster")
+    one, other = (json.loads(run(data, tmp_path, *MEASURED, "--json", *more))["figures"]
+                  for more in (("--ray", "auto"), ()))  # fmt: skip
+    assert "Ray is not installed, so nothing is spread" in caplog.text
+    assert {name: one[name] for name in one if "latency" not in name} == {
+        name: other[name] for name in other if "latency" not in name
+    }
+
+
+def test_who_stops_when_sure_needs_somebody_to_ask(data, tmp_path):
+    said = run(data, tmp_path, *MEASURED, "--until-sure", status=1)
+    assert "--until-sure asks who answers; name one with --answers" in said
+    pytest.importorskip("lightgbm", reason="the extra evidence")
+    with chat_server() as server:
+        server.answer = "3 bridges"
+        asked = (*MEASURED, "--answers", server.url(), "--model", "small", "--until-sure")
+        found = json.loads(run(data, tmp_path, *asked, "--json"))["figures"]
+        assert found["bands/+BC, until sure/passages"]["value"] <= 2
+        said = run(data, tmp_path, *asked, "--ray", "auto", status=1)
+        assert "asks who answers, from here; leave --ray out" in said
 
 
 def test_a_judge_is_held_against_people(tmp_path):

@@ -6,10 +6,13 @@ import sys
 import time
 from importlib.util import find_spec
 
+import click
 import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
+from steersman.cli import main
+from tests.cli.evidence_sets import write_bands
 from tests.deploy import spreading_process
 from tests.ray_nodes import ROOT, two_nodes
 from tests.systems.rag_tuner.worlds import world
@@ -75,6 +78,37 @@ def test_what_a_lost_node_was_doing_is_done_again_with_the_same_result(two, tmp_
     assert found == expected
 
 
+def test_evidence_is_measured_and_drawn_alike_though_a_node_is_lost(two, tmp_path):
+    """Folds of contenders, and selections drawn for learning: the same bytes as without Ray."""
+    pytest.importorskip("bm25s", reason="the extra rag or demo")
+    lost, here = two.second, tmp_path / "here"
+    here.mkdir()
+    process = two.start("-m", "tests.deploy.evidence_process", two.address, tmp_path)
+    wait_until(lambda: list(tmp_path.glob(f"*@{lost}")))
+    two.lose_the_second()
+    found = told(process)
+    begun = [mark.name.partition("@") for mark in tmp_path.glob("*@*")]
+    on_lost = {fold for fold, _, node in begun if node == lost}
+    assert on_lost & {fold for fold, _, node in begun if node != lost}, "nothing was done twice"
+    assert found == told(two.start("-m", "tests.deploy.evidence_process", "here", here))
+    assert len(json.loads(found)["drawn"]) == 6 * 5
+
+
+def test_the_command_measures_the_same_on_a_cluster(two, tmp_path):
+    pytest.importorskip("bm25s", reason="the extra rag or demo")
+    write_bands(tmp_path / "bands")
+    asked = (
+        "-m", "steersman.cli", "evidence", "evaluate", "--data", tmp_path, "--home", tmp_path,
+        "--sets", "bands", "--policies", "+BC, linear;oracle", "--picks", 2, "--words",
+        "--ablations", "--json",
+    )  # fmt: skip
+    spread, here = (json.loads(told(two.start(*asked, *more)))["figures"]
+                    for more in (("--ray", two.address), ()))  # fmt: skip
+    assert spread.keys() == here.keys()
+    lasting = [name for name in here if "latency" not in name]
+    assert {name: spread[name] for name in lasting} == {name: here[name] for name in lasting}
+
+
 def test_errors_are_those_of_the_function_and_what_ends_processes_ends(two):
     process = two.start("-m", "tests.deploy.spreading_process", two.address, "errors")
     refused, ended = json.loads(told(process))
@@ -121,10 +155,18 @@ def test_the_example_for_machines_that_there_are_is_what_ray_takes(tmp_path):
     subprocess.run([sys.executable, program, file], check=True)
 
 
-def test_the_example_for_kubernetes_names_the_locked_ray_and_the_job():
-    read = YAML(typ="safe").load(ROOT / "deploy" / "ray" / "rayjob.yaml")
+@pytest.mark.parametrize("name", ["rayjob.yaml", "rayjob_evidence.yaml"])
+def test_the_examples_for_kubernetes_name_the_locked_ray_and_what_there_is(name):
+    read = YAML(typ="safe").load(ROOT / "deploy" / "ray" / name)
     lock = (ROOT / "requirements" / "ray.lock").read_text(encoding="utf-8")
     assert f"\nray=={read['spec']['rayClusterSpec']['rayVersion']} " in lock
-    _, program, *arguments = read["spec"]["entrypoint"].split()
-    assert (ROOT / "deploy" / "ray" / program.rsplit("/", 1)[1]).exists()
-    assert "--out" in arguments
+    program, *words = read["spec"]["entrypoint"].split()
+    if program == "python":
+        assert (ROOT / "deploy" / "ray" / words[0].rsplit("/", 1)[1]).exists()
+        assert "--out" in words
+        return
+    command = main
+    while isinstance(command, click.Group):
+        command = command.commands[words.pop(0)]
+    known = {one for option in command.params for one in option.opts}
+    assert {one for one in words if one.startswith("--")} <= known

@@ -34,6 +34,13 @@ seed_option = click.option(
 words_option = click.option(
     "--words", "words_alone", is_flag=True, help="Search by words alone: no vectors."
 )
+tokens_option = click.option(
+    "--tokens",
+    type=click.IntRange(1),
+    default=4_000,
+    show_default=True,
+    help="Of a selection, at most.",
+)
 form_option = click.option(
     "--form",
     default="",
@@ -59,10 +66,12 @@ def command() -> None:
               help="The first so many of each set; all without it.")  # fmt: skip
 @click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
               help="Passages of a selection, at most.")  # fmt: skip
+@tokens_option
 @click.option("--folds", type=click.IntRange(2, 20), default=5, show_default=True,
               help="Each is measured on what the others trained.")  # fmt: skip
 @click.option("--ablations/--no-ablations", default=False, show_default=True,
-              help="Change one part at a time: K, λ, reranker, expanding, training.")  # fmt: skip
+              help="Change one part at a time: K, λ, reranker, expanding, stopping, shaping, steps "
+              "of learning.")  # fmt: skip
 @form_option
 @words_option
 @click.option("--answers", default="none", show_default=True,
@@ -70,12 +79,17 @@ def command() -> None:
               "server of chat completions, its key in STEERSMAN_LLM_KEY.")  # fmt: skip
 @click.option("--model", default="", help="Name of the server's model.")
 @click.option("--judge", is_flag=True, help="Judge faithfulness by the same server.")
+@click.option("--until-sure", is_flag=True,
+              help="Let a clone take part that stops when who answers is sure: the same answer "
+              "twice, and it stands in a passage.")  # fmt: skip
 @click.option("--max-calls", type=click.IntRange(0), default=None,
               help="Calls of the model, at most; what was answered before costs none.")  # fmt: skip
 @click.option("--passages", "at_most", type=click.IntRange(0), default=1_000_000,
               show_default=True, help="Read of each collection, beside the gold ones.")  # fmt: skip
 @ray_option
-@click.option("--mlflow", "uri", default=None, help="Tell this tracking server as well.")
+@click.option("--mlflow", "uri", metavar="URI", default=None,
+              help="Tell this tracking server as well (extra `mlflow`); local: a store under "
+              "--home.")  # fmt: skip
 @home_option
 @seed_option
 @json_option
@@ -104,16 +118,25 @@ def evaluate_command(*, as_json: bool, **asked: Any) -> None:
 @click.option("--set", "name", default="hotpotqa", show_default=True, help="Folder of --data.")
 @click.option("--out", type=_file, default=Path("selector.state"), show_default=True,
               help="The scorer to write.")  # fmt: skip
+@click.option("--from", "source", type=click.Choice(["gold", "feedback"]), default="gold",
+              show_default=True, help="Clone who knows the gold passages; or learn, without them, "
+              "from whether an answer stands in what was picked.")  # fmt: skip
 @click.option("--may-stop", is_flag=True, help="Let it learn when to stop.")
 @click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
               help="Passages of a selection, at most.")  # fmt: skip
+@tokens_option
 @form_option
 @words_option
+@ray_option
 @home_option
 @seed_option
 @json_option
 def train_command(*, as_json: bool, **asked: Any) -> None:
-    """Clone who knows the gold passages, on all questions of a set (extra `evidence`)."""
+    """Train a selector on all questions of a set (extra `evidence`).
+
+    From feedback, short selections that explore are drawn for each question, and what made a
+    difference to whether an answer was there is learned on top of a search along links.
+    """
     from steersman.cli.evidence_training import trained  # noqa: PLC0415 (slow)
 
     show(trained(quiet=as_json, **asked), as_json=as_json)

@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -17,19 +18,22 @@ from steersman.retrieval import CachedEmbedder, CosineReranker, MiniLM, state_di
 from steersman.systems.leadr import Limits
 from steersman.systems.leadr.ablations import ablations
 from steersman.systems.leadr.answering import Answerer
-from steersman.systems.leadr.contenders import BASELINE, contenders
+from steersman.systems.leadr.contenders import BASELINE, CLONE, contenders
 from steersman.systems.leadr.evaluating import evaluate
 from steersman.systems.leadr.form_trial import compare_forms, tabulate
 from steersman.systems.leadr.page import write_page
 from steersman.systems.leadr.preparing import prepare
 from steersman.systems.leadr.report import facts, figures, set_report
-from steersman.systems.leadr.run_log import log_to_mlflow, write_log
+from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation, write_log
+from steersman.systems.leadr.sureness import Sureness, UntilSure
+from steersman.systems.mlflow_runs import Destination, code_commit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from steersman.retrieval import Embedder
     from steersman.systems.leadr.ablations import Ablated
+    from steersman.systems.leadr.evaluating import Contender
     from steersman.systems.leadr.preparing import Prepared
     from steersman.systems.leadr.report import SetReport
 
@@ -91,7 +95,9 @@ def evaluated(
         done.told.append(f"log: {log}")
     if asked["uri"]:
         files = [one for one in (page, log) if one is not None]
-        log_to_mlflow(asked["uri"], about, figures(reports), files)
+        written = export_evaluation(_destination(asked), about, figures(reports), files)
+        told = "" if written.new else ", where it was before"
+        done.told.append(f"MLflow: run {written.run} at {written.tracking_uri}{told}")
     done.facts = facts(reports) | {"missing": done.missing}
     for report in reports:
         done.tables.append(_table(report))
@@ -101,13 +107,19 @@ def evaluated(
     return done
 
 
+def _destination(asked: dict[str, Any]) -> Destination:
+    uri = None if asked["uri"] == "local" else asked["uri"]
+    store = state_directory(asked["home"]) / "mlflow"
+    return Destination(store, EXPERIMENT, datetime.now(UTC), uri, code_commit())
+
+
 def _measured(
     name: str, embedder: Embedder | None, judge: Judge | None, asked: dict[str, Any], *, quiet: bool
 ) -> SetReport:
-    seed, folds, limits = asked["seed"], asked["folds"], Limits(picks=asked["picks"])
-    wanted = asked["policies"]
-    chosen = wanted if wanted == "all" else [one.strip() for one in wanted.split(";")]
-    taking_part = contenders(chosen, limits=limits, seed=seed)
+    seed, folds, address = asked["seed"], asked["folds"], asked["ray_address"]
+    limits = Limits(picks=asked["picks"], tokens=asked["tokens"])
+    answerer = None if judge is None else Answerer(judge)
+    taking_part = _taking_part(asked, limits, answerer)
     with progress_bar(quiet=quiet) as bar:
         task = bar.add_task(f"{name}: retrieving", total=None)
         prepared = prepare(
@@ -117,32 +129,49 @@ def _measured(
         task = bar.add_task(f"{name}: selecting", total=len(taking_part) * len(prepared.questions))
         evaluation = evaluate(
             name, prepared.pools, taking_part, groups=prepared.groups, folds=folds, seed=seed,
-            answerer=None if judge is None else Answerer(judge),
+            answerer=answerer,
             judge=Faithfulness(judge) if judge is not None and asked["judge"] else None,
-            address=asked["ray_address"],
-            done=lambda count: bar.advance(task, count),
+            address=address, done=lambda count: bar.advance(task, count),
         )  # fmt: skip
-    variants: tuple[Ablated, ...] = ()
-    if asked["ablations"]:
-        rerankers = {} if embedder is None else {"cosine": CosineReranker(embedder)}
-        variants = tuple(ablations(
-            evaluation, prepared.collection, prepared.questions, groups=prepared.groups,
-            query=prepared.forms[prepared.form], limits=limits, rerankers=rerankers,
-            folds=folds, seed=seed,
-        ))  # fmt: skip
+        variants: list[Ablated] = []
+        if asked["ablations"]:
+            task = bar.add_task(f"{name}: changing one part at a time", total=None)
+            rerankers = {} if embedder is None else {"cosine": CosineReranker(embedder)}
+            variants = ablations(
+                evaluation, prepared.collection, prepared.questions, groups=prepared.groups,
+                query=prepared.forms[prepared.form], limits=limits, rerankers=rerankers,
+                folds=folds, seed=seed, address=address,
+                done=lambda count: bar.advance(task, count),
+            )  # fmt: skip
     return set_report(
         evaluation, left_out=prepared.evidence.left_out, ablated=variants,
-        forms=_forms(prepared, folds, seed),
+        forms=_forms(prepared, folds, seed, address),
     )  # fmt: skip
 
 
-def _forms(prepared: Prepared, folds: int, seed: int) -> Any:
+def _taking_part(
+    asked: dict[str, Any], limits: Limits, answerer: Answerer | None
+) -> list[Contender]:
+    wanted, seed = asked["policies"], asked["seed"]
+    chosen = wanted if wanted == "all" else [one.strip() for one in wanted.split(";")]
+    found = contenders(chosen, limits=limits, seed=seed)
+    if asked["until_sure"]:
+        if answerer is None:
+            raise InputError("--until-sure asks who answers; name one with --answers")
+        if asked["ray_address"] is not None:
+            raise InputError("--until-sure asks who answers, from here; leave --ray out")
+        clone = contenders([CLONE], limits=limits, seed=seed)[-1]
+        found.append(UntilSure(clone, Sureness(answerer)))
+    return found
+
+
+def _forms(prepared: Prepared, folds: int, seed: int, address: str | None) -> Any:
     if not prepared.conversational:
         return None
     table = tabulate(
         prepared.questions, prepared.collection, prepared.forms, groups=prepared.groups
     )
-    return compare_forms(table, folds=folds, seed=seed)
+    return compare_forms(table, folds=folds, seed=seed, address=address)
 
 
 def opened_embedder(stack: ExitStack, home: Path | None, *, words_alone: bool) -> Embedder | None:

@@ -9,60 +9,96 @@ import numpy as np
 
 from steersman.cli.evidence_running import opened_embedder, progress_bar
 from steersman.errors import DataError, InputError
-from steersman.policies.tree_scorer import TreeScorer
+from steersman.learn.selecting import CloneSettings, TreeSettings, clone, walks_over
 from steersman.systems.leadr import Collection, Environment, Limits, Question, sets
 from steersman.systems.leadr.baselines import TopK
-from steersman.systems.leadr.contenders import Cloned
+from steersman.systems.leadr.experts import GoldExpert, RankExpert
+from steersman.systems.leadr.improving import raft
 from steersman.systems.leadr.kept_selectors import MadeFor, kept, read_file
 from steersman.systems.leadr.preparing import prepare
 from steersman.systems.leadr.selectors import ScoredSelector
+from steersman.systems.leadr.tasks import EvidenceTask
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from steersman.policies.tree_scorer import Scorer
+
+
+_START_SHARE = 0.6
+"""Of a passage's score that what it names has on top of its own: search's own default."""
+_START = CloneSettings(rounds=2, trees=TreeSettings(trees=60, learning_rate=0.1))
 
 
 def trained(
-    *, quiet: bool, data: Path, name: str, out: Path, may_stop: bool, picks: int, form: str,
-    words_alone: bool, home: Path | None, seed: int,
+    *, quiet: bool, data: Path, name: str, out: Path, source: str, may_stop: bool, picks: int,
+    tokens: int, form: str, words_alone: bool, ray_address: str | None, home: Path | None,
+    seed: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """Train a clone on a set and write it.
+    """Train a selector on a set and write it.
 
     Args:
         quiet: show no progress.
         data: directory of the sets.
         name: of the set.
         out: file to write.
+        source: ``gold``, or ``feedback``.
         may_stop: whether it learns to stop.
         picks: passages at most.
+        tokens: of a selection, at most.
         form: of the query.
         words_alone: no vectors.
+        ray_address: of a cluster that draws selections to learn from; None: here.
         home: of the caches.
         seed: of the training.
 
     Raises:
-        DataError: the set is absent, an extra is missing, or the file cannot be written.
+        DataError: the set is absent, an extra is missing, feedback says too little, or the file
+            cannot be written.
+        InputError: a stop shall be learned from feedback, or Ray spread what is not drawn.
     """
-    limits = Limits(picks=picks, expanding="always", may_stop=may_stop)
+    if source == "gold" and ray_address is not None:
+        raise InputError("--ray spreads the selections that --from feedback draws; a clone of "
+                         "gold draws none")  # fmt: skip
+    if source == "feedback" and may_stop:
+        raise InputError("--from feedback learns what to pick, not when to stop; leave one out")
+    limits = Limits(picks=picks, tokens=tokens, expanding="always", may_stop=may_stop)
     with ExitStack() as stack, progress_bar(quiet=quiet) as bar:
         embedder = opened_embedder(stack, home, words_alone=words_alone)
         task = bar.add_task(f"{name}: retrieving", total=None)
         prepared = prepare(
             name, data, embedder=embedder, form=form, done=lambda count: bar.advance(task, count)
         )
-        selector = Cloned("clone", limits, seed=seed).fitted(prepared.pools)
-    if not isinstance(selector, ScoredSelector) or not isinstance(selector.scorer, TreeScorer):
-        raise InputError(f"{selector.name} is no clone of trees; nothing was written")
+        task = bar.add_task(f"{name}: learning from {source}", total=None)
+        tasks = [EvidenceTask(pool, Environment(limits)) for pool in prepared.pools]
+        scorer: Scorer = (
+            clone(tasks, GoldExpert(), seed=seed) if source == "gold"
+            else _from_feedback(tasks, seed, ray_address)
+        )  # fmt: skip
     made_for = MadeFor(
         embedder=embedder.name if embedder is not None else "", picks=limits.picks,
         tokens=limits.tokens, added=limits.added, may_stop=may_stop, form=prepared.form, set=name,
     )  # fmt: skip
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(kept(selector.scorer, made_for))
+        out.write_bytes(kept(scorer, made_for))
     except OSError as error:
         raise DataError(f"{out} cannot be written: {error}; name another file") from error
-    return {"selector": str(out), "set": name, "questions": len(prepared.questions),
-            "without_gold": prepared.skipped, "query_form": prepared.form}  # fmt: skip
+    return {
+        "selector": str(out),
+        "set": name,
+        "learned_from": source,
+        "questions": len(prepared.questions),
+        "without_gold": prepared.skipped,
+        "query_form": prepared.form,
+    }
+
+
+def _from_feedback(tasks: Sequence[EvidenceTask], seed: int, address: str | None) -> Scorer:
+    """Return what RAFT makes of a search along links; no gold passage is looked at."""
+    begun = clone(tasks, RankExpert(_START_SHARE), _START, seed=seed)
+    return raft(tasks, begun, seed, sample=walks_over(address))
 
 
 def selected(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.cli.tune_running import split_of
 from steersman.errors import DataError
 from steersman.retrieval import state_directory
+from steersman.systems.mlflow_runs import code_commit
 from steersman.systems.rag_tuner import (
     Configuration,
     RunFolder,
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from steersman.systems.rag_tuner import Recorded
-
-_UNKNOWN = "unknown"
 
 
 def reported(folder: Path, recorded: Recorded, out: Path) -> Mapping[str, Any]:
@@ -103,19 +101,8 @@ def exported(
             store=state_directory(home) / "mlflow",
             tracking_uri=tracking_uri,
             experiment=experiment,
-            commit=commit or _commit(),
+            commit=commit or code_commit(),
             keep_days=keep_days or None,
             now=datetime.now(UTC),
         )
     )
-
-
-def _commit() -> str:
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"],  # noqa: S607 (whichever git the person uses)
-            capture_output=True, text=True, check=True, timeout=10,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return _UNKNOWN
-    return done.stdout.strip() or _UNKNOWN

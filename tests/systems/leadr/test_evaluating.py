@@ -14,13 +14,7 @@ from steersman.systems.leadr.answering import Answerer
 from steersman.systems.leadr.baselines import Oracle, TopK
 from steersman.systems.leadr.contenders import BASELINE, LinearlyCloned, contenders
 from steersman.systems.leadr.environment import Environment, Limits, Selection
-from steersman.systems.leadr.evaluating import (
-    Fixed,
-    _fold_of,
-    _without_embedders,
-    evaluate,
-    folds_of,
-)
+from steersman.systems.leadr.evaluating import Fixed, _fold_of, evaluate, folds_of
 from steersman.systems.leadr.paired import mean_of
 from tests.systems.leadr.bands import bands
 
@@ -158,13 +152,12 @@ def test_who_cannot_be_trained_is_told_and_the_others_are_measured(prepared):
 
 
 def test_what_travels_to_a_cluster_is_whole_without_its_embedder(prepared):
-    work = partial(
-        _fold_of, _without_embedders(prepared.pools), folds_of([*"abcdef"], 2, 0), 0, tick
-    )
-    part = (LinearlyCloned("clone", FULL.limits), 1)
+    work = partial(_fold_of, [prepared.pools], folds_of([*"abcdef"], 2, 0), 0, tick)
+    part = (LinearlyCloned("clone", FULL.limits), 0, 1)
     here = work(part)
-    there = pickle.loads(pickle.dumps(work))(pickle.loads(pickle.dumps(part)))  # noqa: S301
-    assert here == there
+    copied = pickle.loads(pickle.dumps(work))  # noqa: S301
+    assert copied.args[0][0][0].collection.embedder is None
+    assert here == copied(pickle.loads(pickle.dumps(part)))  # noqa: S301
     assert len(here) == 3
 
 
@@ -257,6 +250,21 @@ def test_intervals_cover_as_often_as_they_say():
         found = mean_of(rng.binomial(1, 0.3, size=60).astype(float), resamples=400, seed=trial)
         hits += found.low <= 0.3 <= found.high
     assert 0.90 <= hits / 300 <= 0.985
+
+
+def test_intervals_of_a_family_cover_all_together():
+    """Of five policies that are all as good as the baseline, one looks better often; not here."""
+    rng = np.random.default_rng(0)
+    alone = together = 0
+    for trial in range(200):
+        tried = [rng.normal(size=80) for _ in range(5)]
+        alone += any(mean_of(one, resamples=500, seed=trial).low > 0 for one in tried)
+        together += any(mean_of(one, family=5, resamples=500, seed=trial).low > 0 for one in tried)
+    assert alone / 200 > 0.07
+    assert together / 200 <= 0.05
+    assert mean_of(np.arange(9.0), family=5).family == 5
+    with pytest.raises(InputError, match="resamples is 400 for a family of 5"):
+        mean_of(np.arange(9.0), family=5, resamples=400)
 
 
 def test_turns_of_one_conversation_count_together():

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError, StateError
+from steersman.policies import NetworkScorer, SummedScorer
+from steersman.policies.network_scorer import scorer_state
 from steersman.policies.tree_scorer import TreeScorer
-from steersman.registry import pack_state
+from steersman.registry import pack_state, unpack_state
 from steersman.systems.leadr.features import FEATURES
 from steersman.systems.leadr.kept_selectors import MadeFor, kept, read
 
@@ -24,11 +26,10 @@ def stump(columns=WIDTH):
 
 def changed(**fields):
     """Return a file whose header says something else."""
-    state = stump().state()
-    meta = json.loads(state["meta"].tobytes())
-    meta["selector"] = msgspec.to_builtins(TOLD) | fields
-    raw = np.frombuffer(json.dumps(meta).encode(), np.uint8).copy()
-    return pack_state({**state, "meta": raw})
+    state = unpack_state(kept(stump(), TOLD))
+    told = json.loads(state["selector"].tobytes()) | fields
+    raw = np.frombuffer(json.dumps(told).encode(), np.uint8).copy()
+    return pack_state({**state, "selector": raw})
 
 
 def test_what_it_is_for_comes_back_with_it():
@@ -39,6 +40,13 @@ def test_what_it_is_for_comes_back_with_it():
     limits = told.limits()
     assert (limits.picks, limits.may_stop, limits.expanding) == (4, True, "always")
     assert told.limits(picks=2, may_stop=False).picks == 2
+
+
+def test_what_was_learned_on_top_is_kept_with_what_is_below():
+    both = SummedScorer((stump(), NetworkScorer.linear(np.linspace(0.0, 1.0, WIDTH))))
+    rows = np.random.default_rng(0).random((5, WIDTH))
+    scorer, _ = read(kept(both, TOLD))
+    assert scorer.scores(rows).tolist() == both.scores(rows).tolist()
 
 
 @pytest.mark.parametrize(
@@ -57,8 +65,10 @@ def test_what_is_for_something_else_is_refused(fields, said):
 def test_other_columns_and_no_header_are_refused():
     with pytest.raises(StateError, match="other features"):
         read(kept(stump(3), TOLD))
+    with pytest.raises(StateError, match="other features"):
+        read(kept(SummedScorer((stump(), stump(3))), TOLD))
     with pytest.raises(StateError, match="does not say what it was trained for"):
-        read(pack_state(stump().state()))
+        read(pack_state(scorer_state(stump())))
 
 
 def test_other_vectors_are_refused():

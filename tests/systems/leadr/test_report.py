@@ -1,9 +1,11 @@
 """What is told of an evaluation: a page, a log, cases; nothing wanted is left out silently."""
 
-import importlib.util
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -17,7 +19,8 @@ from steersman.systems.leadr.evaluating import Fixed, evaluate
 from steersman.systems.leadr.form_trial import compare_forms, tabulate
 from steersman.systems.leadr.page import write_page
 from steersman.systems.leadr.report import facts, figures, set_report
-from steersman.systems.leadr.run_log import log_to_mlflow, write_log
+from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation, write_log
+from steersman.systems.mlflow_runs import Destination
 from tests.systems.leadr.bands import bands
 
 FULL = Limits(picks=2, expanding="always", may_stop=False)
@@ -44,8 +47,8 @@ def report(prepared, evaluation):
         prepared.questions, prepared.collection, prepared.forms, groups=prepared.groups
     )
     forms = compare_forms(table, folds=2, orders=1)
-    tried = [Ablated("candidates", "K 20", evaluation.mean("oracle", "all_gold")),
-             Ablated("training", "+BC+RAFT", None, why="absent")]  # fmt: skip
+    tried = [Ablated("candidates", "K 20", CLONE, evaluation.mean("oracle", "all_gold")),
+             Ablated("learning", "+BC+RAFT", CLONE, None, why="absent")]  # fmt: skip
     return set_report(evaluation, left_out=7, ablated=tried, forms=forms, shown="oracle")
 
 
@@ -58,7 +61,9 @@ def test_the_page_holds_everything_and_needs_nothing_else(tmp_path, report):
                  "7 passages of the collection were not searched", "recall@2",
                  "How many bridges", "Ablations"):  # fmt: skip
         assert part in page, part
-    for outside in ("http://", "https://", "<script", "src=", "@import"):
+    assert "<svg" in page or "No picture: matplotlib" in page
+    # Names of a picture's namespaces are no addresses that anybody asks.
+    for outside in ('href="http', "url(http", "<script", "src=", "@import"):
         assert outside not in page
 
 
@@ -144,14 +149,68 @@ def test_ablations_tell_what_could_not_be_tried(prepared, evaluation):
     )  # fmt: skip
     by = {(one.part, one.variant): one for one in found}
     assert by[("candidates", f"K 20, {BASELINE}")].ahead.value == 0.0
-    assert by[("training", "+BC+RAFT")].why == "it was not trained <yet>"
+    assert by[("learning", "+BC+RAFT")].why == "it was not trained <yet>"
+    assert "PPO" in by[("shaping of PPO", "information − redundancy")].why
     assert CLONE in by[("expanding", "never")].why
     assert by[("λ of MMR", "λ 0.2")].why == "it did not take part"
     assert by[("reranker of the baseline", "short")].figure.count == 6
 
 
-def test_mlflow_is_told_or_said_to_be_missing(tmp_path, report):
-    told = figures([report])
-    if importlib.util.find_spec("mlflow") is None:
-        with pytest.raises(DataError, match=r"steersman\[mlflow\]"):
-            log_to_mlflow(f"sqlite:///{tmp_path}/runs.db", {"seed": 0}, told, [])
+# In a process of its own: the library warns while it is imported, and warnings are errors here.
+PROGRAM = """
+import json, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from steersman.systems.leadr.paired import Estimate
+from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation
+from steersman.systems.mlflow_runs import Destination
+store = Path(sys.argv[1])
+(store / "log.jsonl").write_text("{}")
+to = Destination(store, EXPERIMENT, datetime.now(UTC), commit="9e1c3f0")
+figures = {
+    "bands/+BC/recall@5": Estimate(0.5, 0.4, 0.6, 12),
+    "bands/+BC/f1": Estimate(float("nan"), float("nan"), float("nan"), 0),
+    "bands/+BC/latency_ms": Estimate(float(sys.argv[2]), 1.0, 2.0, 12),
+}
+one = export_evaluation(to, {"seed": 0}, figures, [store / "log.jsonl"])
+from mlflow.tracking import MlflowClient
+client = MlflowClient(tracking_uri=one.tracking_uri)
+run = client.get_run(one.run)
+print(json.dumps({
+    "new": one.new, "run": one.run, "metrics": run.data.metrics, "parameters": run.data.params,
+    "commit": run.data.tags["mlflow.source.git.commit"], "status": run.info.status,
+    "artifacts": sorted(found.path for found in client.list_artifacts(one.run)),
+}))
+"""
+
+
+@pytest.mark.slow
+def test_mlflow_has_an_evaluation_once_with_its_intervals_and_files(tmp_path):
+    pytest.importorskip("mlflow", exc_type=ImportError)
+
+    def told(latency):
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(latency)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    first = told(1.5)
+    assert first["metrics"].items() >= {
+        "bands/_BC/recall_at_5": 0.5, "bands/_BC/recall_at_5/low": 0.4,
+        "bands/_BC/recall_at_5/high": 0.6,
+    }.items()  # fmt: skip
+    assert "bands/_BC/f1" not in first["metrics"]
+    assert (first["parameters"], first["commit"]) == ({"seed": "0"}, "9e1c3f0")
+    assert (first["new"], first["status"]) == (True, "FINISHED")
+    assert first["artifacts"] == ["commit.txt", "log.jsonl"]
+    # Slower the second time, and found the same.
+    again = told(1.9)
+    assert (again["new"], again["run"]) == (False, first["run"])
+
+
+def test_a_missing_mlflow_is_named(tmp_path, monkeypatch, report):
+    for name in ("mlflow", "mlflow.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    to = Destination(tmp_path, EXPERIMENT, datetime(2026, 11, 21, tzinfo=UTC))
+    with pytest.raises(DataError, match=r"pip install 'steersman\[mlflow\]'"):
+        export_evaluation(to, {"seed": 0}, figures([report]), [])

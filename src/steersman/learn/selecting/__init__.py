@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import CloneSettings, clone, visit
-from steersman.learn.selecting.credit import credit_actions, keep
+from steersman.learn.selecting.credit import causes, keep
 from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.judging import sequences_of
 from steersman.learn.selecting.raft import RaftSettings, raft
 from steersman.learn.selecting.rounds import Round, Sampler, Trained, split
+from steersman.learn.selecting.sampling import walks_over
 from steersman.learn.selecting.task import (
     Expert,
     Options,
@@ -44,9 +45,9 @@ __all__ = [
     "TreesOnTop",
     "Tuner",
     "Walk",
+    "causes",
     "choose",
     "clone",
-    "credit_actions",
     "grow",
     "keep",
     "raft",
@@ -56,4 +57,5 @@ __all__ = [
     "visit",
     "walk",
     "walks",
+    "walks_over",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,21 +11,34 @@ import numpy as np
 from steersman.systems.leadr.baselines import LAMBDAS, TopK, greedily
 from steersman.systems.leadr.contenders import BASELINE, CLONE, PPO, RAFT, Cloned
 from steersman.systems.leadr.environment import Environment, Limits, Selection
-from steersman.systems.leadr.evaluating import Fixed, evaluate
+from steersman.systems.leadr.evaluating import (
+    Fixed,
+    Trial,
+    folds_of,
+    groups_of,
+    select_held_out,
+)
+from steersman.systems.leadr.improving import REWARD, raft_then_ppo
+from steersman.systems.leadr.valuing import Valuing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from steersman.retrieval import Reranker
     from steersman.systems.leadr.collection import Collection
-    from steersman.systems.leadr.evaluating import Contender
+    from steersman.systems.leadr.evaluating import Contender, Selected
     from steersman.systems.leadr.evaluation import Evaluation
     from steersman.systems.leadr.paired import Estimate
     from steersman.systems.leadr.pool import Pool
     from steersman.systems.leadr.question import Question
 
-SIZES = (20, 50, 100)
-_TRAINING = (BASELINE, CLONE, RAFT, PPO)
+SIZES = (20, 50)
+"""Beside the hundred candidates of the evaluation itself."""
+SHAPED = replace(REWARD, information=0.2, redundancy=0.1)
+"""REWARD with potentials of information gained and of repetition: the way, not the worth. RAFT sees
+whole selections, whose sum of shaping is the same for all, so that it matters to PPO alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +48,16 @@ class Ablated:
     Attributes:
         part: that was changed.
         variant: what it was changed to.
+        over: policy that it is compared with.
         figure: all gold found, share of questions; None: it could not be tried.
-        ahead: over the unchanged one, paired; None for that one itself.
+        ahead: over that policy, paired; None for that one itself. Of the two steps of learning from
+            feedback, which are compared with one start for one goal, both together in 95 %.
         why: it could not be tried; "" where it was.
     """
 
     part: str
     variant: str
+    over: str
     figure: Estimate | None
     ahead: Estimate | None = None
     why: str = ""
@@ -57,8 +74,10 @@ def ablations(
     rerankers: Mapping[str, Reranker] | None = None,
     folds: int = 5,
     seed: int = 0,
+    address: str | None = None,
+    done: Callable[[int], None] | None = None,
 ) -> list[Ablated]:
-    """Return what changes when one part does: K, λ, reranker, expanding, stopping, training.
+    """Return what changes when one part does: K, λ, reranker, expanding, stopping, shaping, steps.
 
     Args:
         evaluation: of the unchanged policies; what it holds already is not computed again.
@@ -70,6 +89,8 @@ def ablations(
         rerankers: name -> reranker, tried on the baseline.
         folds: as in the evaluation.
         seed: as in the evaluation.
+        address: of a Ray cluster that all variants are spread over; rerankers stay here.
+        done: called with 1 after each question of each variant that was tried.
 
     Returns:
         One entry a variant, those that could not be tried among them.
@@ -77,29 +98,120 @@ def ablations(
     No doctest: it needs a collection; ``tests/systems/leadr/test_report.py`` shows it.
     """
     rules = limits or Limits()
+    by_size = {
+        size: [collection.pool(one, query=None if query is None else query(one), size=size)
+               for one in questions]
+        for size in SIZES
+    }  # fmt: skip
+    wanted = _variants(rules, seed, by_size, evaluation.pools)
+    reranked = [
+        _Variant("reranker of the baseline", name, BASELINE,
+                 Fixed(Reranked(name, reranker, Environment(rules))), evaluation.pools)
+        for name, reranker in (rerankers or {}).items()
+    ]  # fmt: skip
+    fold_of = folds_of(groups_of(evaluation.pools, groups), folds, seed)
+    run = partial(_tried, evaluation, fold_of, seed, done)
+    found = [_of(evaluation, "λ of MMR", f"λ {one:g}", f"MMR, λ {one:g}", BASELINE)
+             for one in LAMBDAS]  # fmt: skip
+    found += [_of(evaluation, "candidates", f"as retrieved, {one}", one, one)
+              for one in (BASELINE, CLONE)]  # fmt: skip
+    found += run(wanted, address)
+    found += run(reranked, None)
+    return found + list(_steps(evaluation))
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """What is changed to what, and which policy of the evaluation it is a variant of."""
+
+    part: str
+    name: str
+    unchanged: str
+    contender: Contender
+    pools: Sequence[Pool]
+
+
+def _variants(
+    rules: Limits, seed: int, by_size: Mapping[int, Sequence[Pool]], pools: Sequence[Pool]
+) -> list[_Variant]:
     full = replace(rules, expanding="always", may_stop=False)
-    trial = _Trial(evaluation, groups, folds, seed)
-    found = [_of(evaluation, "λ of MMR", f"λ {one:g}", f"MMR, λ {one:g}") for one in LAMBDAS]
-    for size in SIZES:
-        pools = [
-            collection.pool(one, query=None if query is None else query(one), size=size)
-            for one in questions
-        ]
-        for name, contender in (
-            (BASELINE, Fixed(TopK("fused", Environment(rules)))),
-            (CLONE, Cloned(CLONE, full, seed=seed)),
-        ):
-            found.append(trial.tried("candidates", f"K {size}, {name}", contender, name, pools))
-    for name, reranker in (rerankers or {}).items():
-        reranked = Fixed(Reranked(name, reranker, Environment(rules)))
-        found.append(trial.tried("reranker of the baseline", name, reranked, BASELINE))
-    never = Cloned(CLONE, replace(full, expanding="never"), seed=seed)
-    found.append(trial.tried("expanding", "never", never, CLONE))
-    action = Cloned(CLONE, replace(full, expanding="action"), seed=seed)
-    found.append(trial.tried("expanding", "as an action", action, CLONE))
-    stopping = Cloned(CLONE, replace(full, may_stop=True), seed=seed)
-    found.append(trial.tried("stopping", "may stop", stopping, CLONE))
-    return found + [_of(evaluation, "training", name, name) for name in _TRAINING]
+    clone = Cloned(CLONE, full, seed=seed)
+    ranked = Fixed(TopK("fused", Environment(rules)))
+    shaped = Cloned(PPO, full, seed=seed, improve=partial(raft_then_ppo, terms=SHAPED))
+    return [
+        *(
+            _Variant("candidates", f"K {size}, {one.name}", one.name, one, of_size)
+            for size, of_size in by_size.items()
+            for one in (ranked, clone)
+        ),
+        *(
+            _Variant("expanding", name, CLONE, replace(clone, limits=changed), pools)
+            for name, changed in (
+                ("never", replace(full, expanding="never")),
+                ("as an action", replace(full, expanding="action")),
+            )
+        ),
+        _Variant("stopping", "may stop", CLONE,
+                 replace(clone, limits=replace(full, may_stop=True)), pools),
+        _Variant("shaping of PPO", "information − redundancy", PPO, shaped, pools),
+    ]  # fmt: skip
+
+
+def _tried(
+    evaluation: Evaluation,
+    fold_of: NDArray[np.intp],
+    seed: int,
+    done: Callable[[int], None] | None,
+    wanted: Sequence[_Variant],
+    address: str | None,
+) -> list[Ablated]:
+    """Return what became of variants, in their order; all that can be tried are spread at once."""
+    can = [one for one in wanted if one.unchanged in evaluation.rows]
+    trials = [Trial(one.contender, one.pools) for one in can]
+    told = select_held_out(trials, fold_of, seed=seed, address=address, done=done)
+    found = {(one.part, one.name): _beside(evaluation, one, selected)
+             for one, selected in zip(can, told, strict=True)}  # fmt: skip
+    for one in wanted:
+        if one.unchanged not in evaluation.rows:
+            why = evaluation.absent.get(one.unchanged, "it did not take part")
+            gone = Ablated(one.part, one.name, one.unchanged, None, why=f"{one.unchanged}: {why}")
+            found[one.part, one.name] = gone
+    return [found[one.part, one.name] for one in wanted]
+
+
+def _beside(evaluation: Evaluation, one: _Variant, selected: Selected | str) -> Ablated:
+    if isinstance(selected, str):
+        return Ablated(one.part, one.name, one.unchanged, None, why=selected)
+    valuing, unchanged = Valuing(None, None), evaluation.rows[one.unchanged]
+    rows = tuple(
+        valuing.row(one.name, pool, selection, took_ms, before.group, before.fold)
+        for pool, (selection, took_ms), before in zip(one.pools, selected, unchanged, strict=True)
+    )
+    both = replace(evaluation, rows={"variant": rows, one.unchanged: unchanged})
+    ahead = both.difference("variant", one.unchanged, "all_gold")
+    return Ablated(one.part, one.name, one.unchanged, both.mean("variant", "all_gold"), ahead)
+
+
+def _of(
+    evaluation: Evaluation, part: str, variant: str, policy: str, over: str, family: int = 1
+) -> Ablated:
+    if policy not in evaluation.rows:
+        why = evaluation.absent.get(policy, "it did not take part")
+        return Ablated(part, variant, over, None, why=why)
+    ahead = (
+        None if policy == over or over not in evaluation.rows
+        else evaluation.difference(policy, over, "all_gold", family=family)
+    )  # fmt: skip
+    return Ablated(part, variant, over, evaluation.mean(policy, "all_gold"), ahead)
+
+
+def _steps(evaluation: Evaluation) -> Iterator[Ablated]:
+    """Each step of learning over what it began from; those on the clone are one family."""
+    yield _of(evaluation, "learning", BASELINE, BASELINE, BASELINE)
+    yield _of(evaluation, "learning", CLONE, CLONE, BASELINE)
+    family = max(sum(one in evaluation.rows for one in (RAFT, PPO)), 1)
+    for one in (RAFT, PPO):
+        yield _of(evaluation, "learning", one, one, CLONE, family)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,44 +252,3 @@ class Reranked:
         rest = np.arange(leading, len(pool), dtype=np.float64)
         whole = np.concatenate([scores, scores.min() - 1.0 - rest])
         return greedily(pool, self.environment, lambda _: (whole, self.reranker_name))
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    evaluation: Evaluation
-    groups: Mapping[str, str] | None
-    folds: int
-    seed: int
-
-    def tried(
-        self,
-        part: str,
-        variant: str,
-        contender: Contender,
-        unchanged: str,
-        pools: Sequence[Pool] | None = None,
-    ) -> Ablated:
-        if unchanged not in self.evaluation.rows:
-            why = self.evaluation.absent.get(unchanged, "it did not take part")
-            return Ablated(part, variant, None, why=f"{unchanged}: {why}")
-        own = evaluate(
-            self.evaluation.name, pools or self.evaluation.pools, [contender],
-            groups=self.groups, folds=self.folds, seed=self.seed,
-        )  # fmt: skip
-        both = replace(
-            self.evaluation,
-            rows={"variant": own.rows[contender.name], unchanged: self.evaluation.rows[unchanged]},
-        )
-        ahead = both.difference("variant", unchanged, "all_gold")
-        return Ablated(part, variant, both.mean("variant", "all_gold"), ahead)
-
-
-def _of(evaluation: Evaluation, part: str, variant: str, policy: str) -> Ablated:
-    if policy not in evaluation.rows:
-        why = evaluation.absent.get(policy, "it did not take part")
-        return Ablated(part, variant, None, why=why)
-    ahead = (
-        None if policy == BASELINE or BASELINE not in evaluation.rows
-        else evaluation.difference(policy, BASELINE, "all_gold")
-    )  # fmt: skip
-    return Ablated(part, variant, evaluation.mean(policy, "all_gold"), ahead)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,17 +17,17 @@ from steersman.systems.leadr.evaluation import Evaluation, Row
 from steersman.systems.leadr.valuing import Valuing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from steersman.llm import Measure
     from steersman.systems.leadr.answering import Answerer
-    from steersman.systems.leadr.collection import Collection
     from steersman.systems.leadr.environment import Selection, Selector
     from steersman.systems.leadr.pool import Pool
 
     Floats = NDArray[np.float64]
+    Selected = list[tuple[Selection, float]]
 
 Timer = Callable[[], float]
 
@@ -71,6 +71,19 @@ class Fixed:
         return self.selector
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A contender on candidates.
+
+    Args:
+        contender: that is measured.
+        pools: one a question.
+    """
+
+    contender: Contender
+    pools: Sequence[Pool]
+
+
 def evaluate(
     name: str,
     pools: Sequence[Pool],
@@ -111,43 +124,91 @@ def evaluate(
     Raises:
         DataError: nobody could take part.
         InputError: too few questions or groups, folds out of range, or two contenders of one name.
+        ClusterError: as `steersman.learn.spread`.
 
     No doctest: it needs pools; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
     names = [one.name for one in contenders]
     if not names or len(set(names)) < len(names):
         raise InputError(f"contenders are {names}; give one or more, each of another name")
-    kept = dict(groups or {})
-    of = [kept.get(pool.question.id, pool.question.id) for pool in pools]
+    of = groups_of(pools, groups)
     fold_of = folds_of(of, folds, seed)
-    left_out = dict(absent or {})
-    travelling = pools if address is None else _without_embedders(pools)
-    work = partial(_fold_of, travelling, fold_of, seed, clock)
-    parts = [(one, fold) for one in contenders for fold in range(folds)]
-    selected: dict[str, dict[int, tuple[Selection, float]]] = {one: {} for one in names}
-    told_of = done or _untold
-    for (contender, _), told in zip(parts, spread(work, parts, address=address), strict=True):
-        if isinstance(told, str):
-            left_out[contender.name] = told
-            continue
-        for place, selection, took_ms in told:
-            selected[contender.name][place] = (selection, took_ms)
-            if answerer is None:
-                told_of(1)
-    taking_part = [one for one in names if one not in left_out]
-    if not taking_part:
+    left_out, told_of = dict(absent or {}), done or _untold
+    selected: dict[str, Selected] = {}
+    trials = [Trial(one, pools) for one in contenders]
+    told = select_held_out(
+        trials, fold_of, seed=seed, address=address, clock=clock,
+        done=None if answerer is not None else told_of,
+    )  # fmt: skip
+    for one, found in zip(names, told, strict=True):
+        if isinstance(found, str):
+            left_out[one] = found
+        else:
+            selected[one] = found
+    if not selected:
         raise DataError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
-    rows: dict[str, list[Row]] = {one: [] for one in taking_part}
+    rows: dict[str, list[Row]] = {one: [] for one in selected}
     valuing = Valuing(answerer, judge)
     # Question by question over all policies: where calls run out, they run out for all alike.
     for place, pool in enumerate(pools):
-        for one in taking_part:
-            selection, took_ms = selected[one][place]
+        for one, found in selected.items():
+            selection, took_ms = found[place]
             row = valuing.row(one, pool, selection, took_ms, of[place], int(fold_of[place]))
             rows[one].append(row)
             if answerer is not None:
                 told_of(1)
     return Evaluation(name, tuple(pools), {p: (*r,) for p, r in rows.items()}, left_out, seed)
+
+
+def select_held_out(
+    trials: Sequence[Trial],
+    fold_of: NDArray[np.intp],
+    *,
+    seed: int,
+    address: str | None = None,
+    clock: Timer = time.perf_counter,
+    done: Callable[[int], None] | None = None,
+) -> Iterator[Selected | str]:
+    """Train each contender without each fold, and let it select for that fold's questions.
+
+    A fold of a contender is one item of `steersman.learn.spread`: what it draws depends on the seed
+    and the question alone, so it is the same wherever and whenever it is worked on.
+
+    Args:
+        trials: contenders with their candidates, for the same questions.
+        fold_of: (n,) fold of each question.
+        seed: of draws.
+        address: of a Ray cluster; None: here.
+        clock: seconds; where the cluster's processor works, it is that one's.
+        done: called with 1 after each question of each trial.
+
+    Returns:
+        For each trial what it selected, question by question, or why it cannot be trained.
+
+    Raises:
+        ClusterError: as `steersman.learn.spread`.
+
+    No doctest: it needs pools; ``tests/systems/leadr/test_evaluating.py`` shows it.
+    """
+    folds = np.unique(fold_of).tolist()
+    # Trials that share their candidates send them once.
+    different = list({id(one.pools): one.pools for one in trials}.values())
+    where = {id(pools): place for place, pools in enumerate(different)}
+    work = partial(_fold_of, different, fold_of, seed, clock)
+    parts = [(one.contender, where[id(one.pools)], fold) for one in trials for fold in folds]
+    told = spread(work, parts, address=address)
+    for one in trials:
+        found: list[tuple[Selection, float] | None] = [None] * len(one.pools)
+        refused = ""
+        for part in islice(told, len(folds)):
+            if isinstance(part, str):
+                refused = part
+                continue
+            for place, selection, took_ms in part:
+                found[place] = (selection, took_ms)
+                if done is not None:
+                    done(1)
+        yield refused or [entry for entry in found if entry is not None]
 
 
 def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
@@ -172,19 +233,33 @@ def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
     return np.asarray(order % folds, np.intp)[place]
 
 
+def groups_of(pools: Sequence[Pool], groups: Mapping[str, str] | None) -> list[str]:
+    """Return the conversation of each question; itself, where it is in none.
+
+    Args:
+        pools: one a question.
+        groups: question id -> its conversation.
+
+    No doctest: it needs pools; ``tests/systems/leadr/test_evaluating.py`` shows it.
+    """
+    kept = groups or {}
+    return [kept.get(pool.question.id, pool.question.id) for pool in pools]
+
+
 def _untold(_: int) -> None:
     """Tell nobody."""
 
 
 def _fold_of(
-    pools: Sequence[Pool],
+    different: Sequence[Sequence[Pool]],
     fold_of: NDArray[np.intp],
     seed: int,
     clock: Timer,
-    part: tuple[Contender, int],
+    part: tuple[Contender, int, int],
 ) -> list[tuple[int, Selection, float]] | str:
     """Return (place, selection, ms) of a fold's questions; or why its policy cannot be trained."""
-    contender, fold = part
+    contender, which, fold = part
+    pools = different[which]
     try:
         selector = contender.fitted(
             [pools[place] for place in np.flatnonzero(fold_of != fold).tolist()]
@@ -198,13 +273,3 @@ def _fold_of(
         selection = selector.select(pools[place], rng=rng)
         found.append((place, selection, 1e3 * (clock() - start)))
     return found
-
-
-def _without_embedders(pools: Sequence[Pool]) -> list[Pool]:
-    """Return pools that can travel: nobody embeds a query after it was retrieved."""
-    bare: dict[int, Collection] = {}
-    for pool in pools:
-        if id(pool.collection) not in bare:
-            bare[id(pool.collection)] = copy(pool.collection)
-            bare[id(pool.collection)].embedder = None
-    return [replace(pool, collection=bare[id(pool.collection)]) for pool in pools]

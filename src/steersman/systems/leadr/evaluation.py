@@ -99,16 +99,17 @@ class Evaluation:
         """
         return mean_of(self.column(policy, measure), self._groups(policy), seed=self.seed)
 
-    def difference(self, policy: str, other: str, measure: str) -> Estimate:
+    def difference(self, policy: str, other: str, measure: str, *, family: int = 1) -> Estimate:
         """Return the mean of one policy less another's on the same questions, with its interval.
 
         Args:
             policy: one of `rows`.
             other: one of `rows`.
             measure: one of `MEASURES`.
+            family: how many policies are compared with the other for the same goal, see `mean_of`.
         """
         paired = self.column(policy, measure) - self.column(other, measure)
-        return mean_of(paired, self._groups(policy), seed=self.seed)
+        return mean_of(paired, self._groups(policy), family=family, seed=self.seed)
 
     def ceiling(self) -> tuple[float, int]:
         """Return the share of gold that is in the pools as retrieved, and how often some is not.

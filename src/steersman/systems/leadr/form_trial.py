@@ -7,12 +7,14 @@ of that form alone. It is then frozen and measured on conversations that it neve
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steersman.errors import InputError
 from steersman.features import FeatureMap
+from steersman.learn import spread
 from steersman.policies import build, warm_start
 from steersman.retrieval import recall_at
 from steersman.spec import load
@@ -142,6 +144,7 @@ def compare_forms(
     folds: int = 5,
     orders: int = 20,
     seed: int = 0,
+    address: str | None = None,
 ) -> FormsCompared:
     """Learn from some conversations, measure on the others.
 
@@ -151,26 +154,43 @@ def compare_forms(
         folds: of conversations.
         orders: in which the training turns are seen; their mean is what is told.
         seed: of folds, orders and draws.
+        address: of a Ray cluster that learns, an order at a time; None: here.
 
     Returns:
         Means and paired differences, with intervals over conversations.
 
     Raises:
         InputError: too few conversations for the folds.
+        ClusterError: as `steersman.learn.spread`.
     """
     point = point or load_form_point()
     encoder = FeatureMap(point.context)
     vectors = np.stack([encoder.encode(context) for context in table.contexts])
     fold_of = folds_of(table.groups, folds, seed)
+    work = partial(_taken, point, table, vectors, fold_of, seed)
     taken = np.zeros(table.found.shape)
-    for order in range(orders):
-        for fold in range(folds):
-            rng = np.random.default_rng([seed, 18, order, fold])
-            turns = rng.permutation(np.flatnonzero(fold_of != fold))
-            policy = _learned(point, table, vectors, turns, rng)
-            for place in np.flatnonzero(fold_of == fold):
-                taken[place, _greedy(policy, vectors[place], table.names)] += 1 / orders
+    for columns in spread(work, range(orders), address=address):
+        taken[np.arange(len(columns)), columns] += 1 / orders
     return _compared(table, taken, seed)
+
+
+def _taken(
+    point: DecisionPoint,
+    table: FormTable,
+    vectors: Floats,
+    fold_of: NDArray[np.intp],
+    seed: int,
+    order: int,
+) -> NDArray[np.intp]:
+    """Return (turns,) the form of each, learned from the other folds in one order."""
+    taken = np.zeros(len(fold_of), np.intp)
+    for fold in np.unique(fold_of).tolist():
+        rng = np.random.default_rng([seed, 18, order, fold])
+        turns = rng.permutation(np.flatnonzero(fold_of != fold))
+        policy = _learned(point, table, vectors, turns, rng)
+        for place in np.flatnonzero(fold_of == fold).tolist():
+            taken[place] = _greedy(policy, vectors[place], table.names)
+    return taken
 
 
 def _learned(

@@ -1,11 +1,9 @@
 """Bettering a selector from feedback alone: what was logged for whole selections, no gold.
 
-What comes back is whether an answer stands in the selected passages, and how much of what was asked
-they speak of. Of five passages picked by a good policy the answer is nearly always there, or nearly
-never, and says little; so what is logged first are short selections that explore. Which passages
-made the difference shows in them. The second term is known without anybody's help; it explains what
-chance has left open, and speaks for the passage that a question names, which need not hold the
-answer to be needed for it.
+What comes back is whether an answer stands in the selected passages. Of five passages picked by a
+good policy the answer is nearly always there, or nearly never, and says little; so what is logged
+first are short selections that explore. Which passages hold an answer shows in them, and
+`steersman.systems.leadr.chains` passes the credit on to what leads there.
 """
 
 from __future__ import annotations
@@ -20,13 +18,9 @@ from steersman.learn.selecting import RaftSettings, walks
 from steersman.learn.selecting import raft as raft_rounds
 from steersman.policies import NetworkScorer, StepRule
 from steersman.systems.leadr.answers import in_words
+from steersman.systems.leadr.chains import Chains
 from steersman.systems.leadr.features import FEATURES
-from steersman.systems.leadr.reward import (
-    RewardTerms,
-    completeness,
-    containment,
-    contains_answer,
-)
+from steersman.systems.leadr.reward import RewardTerms, contains_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,8 +38,9 @@ lead, two thirds with eight. So eight was chosen by the gold of the very questio
 are reported, which flatters them (docs/adr/0023)."""
 EACH = 96
 """Selections that are logged of each question."""
-REWARD = RewardTerms(finals=((0.7, containment), (0.3, completeness)))
-"""What a logged selection is worth; no term looks at gold."""
+REWARD = RewardTerms()
+"""What a logged selection is worth: 1 where an answer stands in it, else 0; gold is not looked at.
+That is all that learning is told of what was picked."""
 LEAST_TELLING = 0.2
 """Share of the questions for which what comes back must depend on what is picked."""
 PICKS = 2
@@ -102,8 +97,7 @@ def feedback(
 def telling_share(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[int, int]:
     """Return of how many questions what came back varies, and how many were asked.
 
-    Only whether the answer stands in what was picked is feedback; the other term of `REWARD` is
-    known without any.
+    Whether an answer stands in what was picked is what `improved` learns from.
 
     Args:
         tasks: whose questions were logged.
@@ -141,6 +135,7 @@ def improved(
     rounds: int = 1,
     tune: Tuner | None = None,
     seed: int = 0,
+    sample: Sampler = walks,
 ) -> Trained:
     """Return what RAFT makes of a policy from a log of short selections.
 
@@ -149,29 +144,37 @@ def improved(
         start: the policy to better.
         log: what was logged; None: it is drawn now.
         terms: what a selection is worth, whatever the questions' own terms are: those of the log,
-            by which rounds are judged as well.
+            by which rounds are judged as well. What is learned from is which passage alone brings
+            the reward, so it should be 0 or 1.
         rounds: of RAFT; those after the first draw selections of their own.
         tune: what learns; trees on top of `start` unless told otherwise.
         seed: of all draws.
+        sample: draws selections, see `feedback`.
 
     No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
-    told = feedback(tasks, terms=terms, seed=seed) if log is None else log
+    told = feedback(tasks, terms=terms, seed=seed, sample=sample) if log is None else log
     how = RaftSettings(rounds=rounds, each=16, credit="action", held_out=0.15, regression=0.05)
-    return raft_rounds(_worth(tasks, terms), start, how, tune=tune, seed=seed, log=told)
+    asked = _worth(tasks, terms)
+    return raft_rounds(
+        asked, start, how, tune=tune, seed=seed, log=told, sample=sample, passing=Chains()
+    )
 
 
 def _worth(tasks: Sequence[EvidenceTask], terms: RewardTerms) -> list[EvidenceTask]:
     return [replace(task, terms=terms) for task in tasks]
 
 
-def raft(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
+def raft(
+    tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int, *, sample: Sampler = walks
+) -> Scorer:
     """Return a scorer bettered by RAFT.
 
     Args:
         tasks: questions to learn from; their gold is not looked at.
         scorer: the clone to begin with.
         seed: of all draws.
+        sample: draws selections, see `feedback`.
 
     Raises:
         DataError: what comes back is the same whatever is picked, for more than four questions of
@@ -179,7 +182,7 @@ def raft(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
 
     No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
-    log = feedback(tasks, seed=seed)
+    log = feedback(tasks, seed=seed, sample=sample)
     telling, asked = telling_share(tasks, log)
     if telling < LEAST_TELLING * asked:
         told = f"feedback varies for {telling} of {asked} questions ({telling / asked:.0%})"
@@ -187,16 +190,25 @@ def raft(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
             f"{told}; it takes {LEAST_TELLING:.0%} to learn from whether the answer stands in what "
             "is picked; give short answers, or another reward"
         )
-    return improved(tasks, scorer, log=log, seed=seed).scorer
+    return improved(tasks, scorer, log=log, seed=seed, sample=sample).scorer
 
 
-def raft_then_ppo(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
+def raft_then_ppo(
+    tasks: Sequence[EvidenceTask],
+    scorer: Scorer,
+    seed: int,
+    *,
+    terms: RewardTerms = REWARD,
+    sample: Sampler = walks,
+) -> Scorer:
     """Return a scorer bettered by RAFT and then by PPO, which stays near what RAFT found.
 
     Args:
         tasks: questions to learn from; their gold is not looked at.
         scorer: the clone to begin with.
         seed: of all draws.
+        terms: what PPO is told a selection is worth, and what shapes the way to it.
+        sample: draws selections, see `feedback`.
 
     Raises:
         DataError: the extra ``rl`` is not installed, which is said before anything is learned; or
@@ -207,4 +219,5 @@ def raft_then_ppo(tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> S
     from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
 
     how = PpoSettings(rounds=4, each=8, rule=StepRule(10, 1.0, 0.05))
-    return ppo(_worth(tasks, REWARD), raft(tasks, scorer, seed), how, seed=seed).scorer
+    begun = raft(tasks, scorer, seed, sample=sample)
+    return ppo(_worth(tasks, terms), begun, how, seed=seed, sample=sample).scorer

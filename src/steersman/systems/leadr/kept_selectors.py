@@ -1,4 +1,4 @@
-"""A trained selector as a file: its trees, and what they are for, without which they say nothing.
+"""A trained selector as a file: its scorer, and what that is for, without which it says nothing.
 
 Trees look at columns by number. With other features, without the vectors they learned with, or with
 a stop that they never learned, they would still score, and nobody would see that it means nothing.
@@ -6,13 +6,18 @@ a stop that they never learned, they would still score, and nobody would see tha
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from steersman.errors import DataError, InputError, StateError
+from steersman.policies.network_scorer import (
+    NetworkScorer,
+    SummedScorer,
+    scorer_from_state,
+    scorer_state,
+)
 from steersman.policies.tree_scorer import TreeScorer
 from steersman.registry import pack_state, unpack_state
 from steersman.systems.leadr.environment import Limits
@@ -20,6 +25,8 @@ from steersman.systems.leadr.features import FEATURES
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from steersman.policies.tree_scorer import Scorer
 
 _FIELD = "selector"
 
@@ -85,25 +92,26 @@ class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"the selector was trained with {had}, not {has}; {hint}")
 
 
-def kept(scorer: TreeScorer, made_for: MadeFor) -> bytes:
+def kept(scorer: Scorer, made_for: MadeFor) -> bytes:
     """Return a selector as a file's content: arrays and a header, no code.
 
     Args:
-        scorer: of the rows of `features`.
+        scorer: of the rows of `features`: trees, a network, or a sum of these.
         made_for: what it was trained for.
+
+    Raises:
+        InputError: a scorer of another kind.
 
     >>> stump = TreeScorer.of_stumps(len(FEATURES), [(0, 0.5, -1.0, 2.0)])
     >>> told = MadeFor("", 5, 4000, 20, False, "last", "hotpotqa")
     >>> read(kept(stump, told))[1] == told
     True
     """
-    state = scorer.state()
-    meta = json.loads(state["meta"].tobytes()) | {_FIELD: msgspec.to_builtins(made_for)}
-    text = json.dumps(meta, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return pack_state({**state, "meta": np.frombuffer(text.encode(), np.uint8).copy()})
+    told = msgspec.json.encode(made_for, order="deterministic")
+    return pack_state({**scorer_state(scorer), _FIELD: np.frombuffer(told, np.uint8).copy()})
 
 
-def read(content: bytes) -> tuple[TreeScorer, MadeFor]:
+def read(content: bytes) -> tuple[Scorer, MadeFor]:
     """Return a selector and what it was trained for.
 
     Args:
@@ -112,22 +120,27 @@ def read(content: bytes) -> tuple[TreeScorer, MadeFor]:
     Raises:
         StateError: it is no selector's, does not say what for, or is for other features.
     """
-    state = unpack_state(content)
-    scorer = TreeScorer.from_state(state)
-    told: Any = json.loads(state["meta"].tobytes()).get(_FIELD)
+    state = dict(unpack_state(content))
+    told = state.pop(_FIELD, None)
     if told is None:
         raise StateError("the file does not say what it was trained for; train it again")
     try:
-        made_for = msgspec.convert(told, MadeFor)
-    except msgspec.ValidationError as wrong:
+        made_for = msgspec.json.decode(told.tobytes(), type=MadeFor)
+    except msgspec.DecodeError as wrong:
         raise StateError(f"the file's {_FIELD!r} is damaged: {wrong}; train it again") from wrong
-    if made_for.features != tuple(FEATURES) or scorer.columns != len(FEATURES):
+    scorer = scorer_from_state(state)
+    parts = scorer.parts if isinstance(scorer, SummedScorer) else (scorer,)
+    fits = all(
+        isinstance(part, TreeScorer | NetworkScorer) and part.columns == len(FEATURES)
+        for part in parts
+    )
+    if made_for.features != tuple(FEATURES) or not fits:
         odd = sorted(set(made_for.features) ^ set(FEATURES)) or ["their order"]
         raise StateError(f"the selector is for other features ({', '.join(odd)}); train it again")
     return scorer, made_for
 
 
-def read_file(file: Path) -> tuple[TreeScorer, MadeFor]:
+def read_file(file: Path) -> tuple[Scorer, MadeFor]:
     """Return what `read` does of a file.
 
     Args:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from steersman.errors import DataError
 from steersman.systems.leadr.contenders import BASELINE
+from steersman.systems.leadr.pictures import found_by_policy
 from steersman.systems.leadr.report import DIFFERENCES, LESS_IS_BETTER, PUBLISHED
-from steersman.systems.reporting import write_html
+from steersman.systems.reporting import as_svg, write_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,9 +66,9 @@ def write_page(
     parts = [
         "<h1>Evidence selection</h1>",
         _table(("asked", ""), [(name, value) for name, value in about.items()]),
-        ("<p>Every figure is over held-out questions, with a 95 % bootstrap interval; differences "
-         f"are paired with {escape(BASELINE)} on the same questions, whole conversations resampled "
-         "where there are any.</p>"),
+        ("<p>Every figure is over held-out questions. Intervals are of a bootstrap and cover in 95 "
+         "%; differences are paired on the same questions, whole conversations resampled where "
+         "there are any.</p>"),
         *(f"<p><strong>Missing:</strong> {escape(one)}</p>" for one in missing),
     ]  # fmt: skip
     for report in reports:
@@ -78,11 +80,13 @@ def _set(report: SetReport) -> Iterator[str]:
     evaluation = report.evaluation
     share, short = report.ceiling
     yield f"<h2>{escape(evaluation.name)}: {len(evaluation.pools)} questions</h2>"
-    yield (
-        f"<p>Of the gold passages {share:.1%} are among the candidates as retrieved; {short} "
-        "questions miss some, which only expanding can bring in. That is the ceiling of whoever "
-        "does not expand.</p>"
-    )
+    if share == share:  # noqa: PLR0124 (not NaN: some question has gold)
+        whole, reached = report.ceilings
+        yield (
+            f"<p>Of the gold passages {share:.1%} are among the candidates as retrieved; {short} "
+            f"questions miss some. So whoever does not follow links finds all gold for {whole:.1%} "
+            f"of the questions at most, and whoever does for {reached:.1%}.</p>"
+        )
     if report.left_out:
         yield (
             f"<p>{report.left_out:,} passages of the collection were not searched, which makes "
@@ -90,23 +94,43 @@ def _set(report: SetReport) -> Iterator[str]:
         )
     for policy, why in evaluation.absent.items():
         yield f"<p><strong>{escape(policy)} did not take part:</strong> {escape(why)}</p>"
+    yield from _picture(report)
     yield "<h3>Figures</h3>"
     heads = ("policy", *(one.replace("_", " ") for one in report.measures))
     rows = [(policy, *(_short(values[one]) for one in report.measures))
             for policy, values in report.means.items()]  # fmt: skip
     yield _table(heads, rows)
-    yield f"<h3>Less {escape(BASELINE)}</h3>"
-    yield _raw_table(heads, _differences(report))
+    if report.ahead:
+        yield f"<h3>Less {escape(BASELINE)}</h3>"
+        yield _raw_table(heads, _differences(report))
+        yield (
+            f"<p>{len(report.ahead)} policies are compared with one: for each measure their "
+            "intervals are widened so that all of them cover in 95 % (Bonferroni). Coloured is "
+            "what is shown to be better or worse.</p>"
+        )
     yield from _published(report)
     if report.forms is not None:
         yield from _forms(report.forms)
     if report.ablated:
         yield "<h3>Ablations: all gold found</h3>"
-        yield _table(("part", "variant", "all gold", "over the unchanged"),
-                     map(_ablated, report.ablated))  # fmt: skip
+        yield _table(("part", "variant", "all gold", "less", "by"), map(_ablated, report.ablated))
+        yield (
+            "<p>One part is changed at a time. Intervals are of each row by itself, so that of "
+            "many rows some differ by chance; those of the steps of learning from feedback, which "
+            "have one start and one goal, cover together (Bonferroni).</p>"
+        )
     if report.cases:
         yield "<h3>Cases, drawn at random from each kind</h3>"
         yield from map(_case, report.cases)
+
+
+def _picture(report: SetReport) -> Iterator[str]:
+    if "all_gold" not in report.measures:
+        return
+    try:
+        yield as_svg(found_by_policy(report))
+    except DataError as missing:  # the page says all of it in numbers, too
+        yield f"<p>No picture: {escape(str(missing))}</p>"
 
 
 def _differences(report: SetReport) -> Iterator[Sequence[str]]:
@@ -153,11 +177,11 @@ def _forms(forms: FormsCompared) -> Iterator[str]:
 
 def _ablated(one: Ablated) -> Sequence[str]:
     if one.figure is None:
-        return one.part, one.variant, "not tried", one.why
-    ahead = ""
-    if one.ahead is not None:
-        ahead = f"{one.ahead.value:+.3f} ({one.ahead.low:+.3f} to {one.ahead.high:+.3f})"
-    return one.part, one.variant, str(one.figure), ahead
+        return one.part, one.variant, "not tried", "", one.why
+    if one.ahead is None:
+        return one.part, one.variant, str(one.figure), "", ""
+    ahead = f"{one.ahead.value:+.3f} ({one.ahead.low:+.3f} to {one.ahead.high:+.3f})"
+    return one.part, one.variant, str(one.figure), one.over, ahead
 
 
 def _case(case: Case) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steersman.systems.leadr.baselines import ceiling
 from steersman.systems.leadr.case_studies import case_studies
 from steersman.systems.leadr.contenders import BASELINE, CLONE
+from steersman.systems.leadr.environment import Environment, Limits
 from steersman.systems.leadr.evaluation import MEASURES
 
 if TYPE_CHECKING:
@@ -49,9 +52,12 @@ class SetReport:
         evaluation: its rows.
         measures: that have a value, in order.
         means: policy -> measure -> figure.
-        ahead: policy -> measure -> figure less the baseline's, paired.
+        ahead: policy -> measure -> figure less the baseline's, paired; as many as are compared with
+            that one baseline are a family, whose intervals cover together.
         retrieval: recall@2 and recall@5 of the candidates as they were ranked.
         ceiling: share of the gold among the candidates, and questions that miss some.
+        ceilings: share of the questions that have all gold among the candidates, and with what
+            links lead to from there; NaN where none has gold.
         left_out: passages of the collection that were not searched.
         cases: single questions.
         ablated: variants; () if none were tried.
@@ -64,6 +70,7 @@ class SetReport:
     ahead: Mapping[str, Mapping[str, Estimate]]
     retrieval: Mapping[str, float]
     ceiling: tuple[float, int]
+    ceilings: tuple[float, float] = (nan, nan)
     left_out: int = 0
     cases: tuple[Case, ...] = ()
     ablated: tuple[Ablated, ...] = field(default=())
@@ -92,16 +99,16 @@ def set_report(
         one for one in MEASURES if any(np.isfinite(evaluation.column(p, one)).any() for p in named)
     )
     means = {p: {one: evaluation.mean(p, one) for one in measures} for p in named}
+    compared = [p for p in named if p != BASELINE]
     ahead = {
-        p: {one: evaluation.difference(p, BASELINE, one) for one in measures}
-        for p in named
-        if p != BASELINE
+        p: {one: evaluation.difference(p, BASELINE, one, family=len(compared)) for one in measures}
+        for p in compared
     }
     other = shown if shown in evaluation.rows else named[-1]
     cases = case_studies(evaluation, BASELINE, other, seed=evaluation.seed)
     return SetReport(
         evaluation, measures, means, ahead, retrieved(evaluation), evaluation.ceiling(),
-        left_out, tuple(cases), tuple(ablated), forms,
+        ceilings(evaluation), left_out, tuple(cases), tuple(ablated), forms,
     )  # fmt: skip
 
 
@@ -127,6 +134,27 @@ def retrieved(evaluation: Evaluation) -> dict[str, float]:
     return found
 
 
+def ceilings(evaluation: Evaluation) -> tuple[float, float]:
+    """Return for how many questions all gold was retrieved, and for how many it is in reach.
+
+    In reach is what is among the candidates or a few links from one, as many as the longest
+    selection could follow: nobody finds more.
+
+    Args:
+        evaluation: any.
+
+    Returns:
+        Two shares of the questions with gold; NaN where there are none.
+    """
+    longest = max(len(row.picked) for rows in evaluation.rows.values() for row in rows)
+    rules = Environment(Limits(picks=min(max(longest, 1), 8), expanding="always"))
+    found = [ceiling(pool, rules) for pool in evaluation.pools if pool.question.gold]
+    if not found:
+        return nan, nan
+    whole = np.array([(one.retrieved == 1.0, one.reachable == 1.0) for one in found], np.float64)
+    return float(whole[:, 0].mean()), float(whole[:, 1].mean())
+
+
 def figures(reports: Sequence[SetReport]) -> dict[str, Estimate]:
     """Return every figure by a name of its own.
 
@@ -143,6 +171,9 @@ def figures(reports: Sequence[SetReport]) -> dict[str, Estimate]:
         for one in report.ablated:
             if one.figure is not None:
                 found[f"{name}/{one.part}: {one.variant}/all_gold"] = one.figure
+            if one.ahead is not None:
+                told = f"{name}/{one.part}: {one.variant} less {one.over}/all_gold"
+                found[told] = one.ahead
         if report.forms is not None:
             forms = report.forms
             found |= {f"{name}/query form {form}/recall@5": v for form, v in forms.forms.items()}
@@ -157,21 +188,23 @@ def facts(reports: Sequence[SetReport]) -> dict[str, Any]:
     Args:
         reports: of all sets.
     """
-    ceilings = {one.evaluation.name: _known(one.ceiling[0]) for one in reports}
+    of_gold = {one.evaluation.name: _known(one.ceiling[0]) for one in reports}
     return {
         "figures": {name: _told(one) for name, one in figures(reports).items()},
         "retrieval": {one.evaluation.name: dict(one.retrieval) for one in reports},
-        "ceiling": ceilings,
+        "ceiling": of_gold,
+        "all_gold_retrieved": {one.evaluation.name: _known(one.ceilings[0]) for one in reports},
+        "all_gold_in_reach": {one.evaluation.name: _known(one.ceilings[1]) for one in reports},
         "absent": {one.evaluation.name: dict(one.evaluation.absent) for one in reports},
         "unknown": {f"ceiling of {name}": "no question has gold passages"
-                    for name, one in ceilings.items() if one is None},
+                    for name, one in of_gold.items() if one is None},
     }  # fmt: skip
 
 
 def _told(one: Estimate) -> dict[str, Any]:
     told: dict[str, Any] = {
         "value": _known(one.value), "low": _known(one.low), "high": _known(one.high),
-        "questions": one.count,
+        "questions": one.count, "family": one.family,
     }  # fmt: skip
     if not one.count:
         told["why"] = "no question has a value"

@@ -6,19 +6,25 @@ figure was made of is in it: ids of what was picked in order, steps with propens
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError
+from steersman.systems.mlflow_runs import export, metric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from steersman.systems.leadr.evaluation import Evaluation, Row
     from steersman.systems.leadr.paired import Estimate
+    from steersman.systems.mlflow_runs import Destination, Exported
+
+EXPERIMENT = "steersman-evidence"
+_BATCH, _LONGEST = 1_000, 500
 
 
 def write_log(
@@ -49,36 +55,54 @@ def write_log(
         raise DataError(f"{file} cannot be written: {error}; name another file") from error
 
 
-def log_to_mlflow(
-    uri: str, config: Mapping[str, Any], figures: Mapping[str, Estimate], files: Iterable[Path]
-) -> None:
-    """Tell MLflow of a run.
+def export_evaluation(
+    to: Destination,
+    config: Mapping[str, Any],
+    figures: Mapping[str, Estimate],
+    files: Sequence[Path],
+) -> Exported:
+    """Write an evaluation to MLflow: what was asked, all figures with intervals, its files.
 
     Args:
-        uri: of its tracking server or folder.
+        to: where.
         config: its parameters.
-        figures: its metrics; characters that MLflow takes in no name become ``_``.
+        figures: its metrics; beside each its ``/low`` and ``/high``, as far as they are known.
         files: kept with it.
 
+    Returns:
+        The run; what was asked and found before is the same run, and nothing is written.
+
     Raises:
-        DataError: the extra ``mlflow`` is not installed.
+        DataError: the extra ``mlflow`` is not installed, or the store cannot be written.
 
     No doctest: it needs an extra; ``tests/systems/leadr/test_report.py`` shows it.
     """
-    try:
-        import mlflow  # noqa: PLC0415 (an extra)
-    except ImportError as error:
-        message = "mlflow is not installed; it needs: pip install 'steersman[mlflow]'"
-        raise DataError(message) from error
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_experiment("steersman-evidence")
-    with mlflow.start_run():
-        mlflow.log_params({name: str(value)[:500] for name, value in config.items()})
-        for name, figure in figures.items():
-            if math.isfinite(figure.value):
-                mlflow.log_metric(_plain(name), figure.value)
+    found = dict(_metrics(figures))
+    # How long it took is another number each time.
+    lasting = {name: value for name, value in found.items() if "latency" not in name}
+    told = json.dumps([dict(config), lasting], sort_keys=True, default=str)
+    key = hashlib.sha256(told.encode()).hexdigest()
+
+    def write(client: Any, run: str) -> None:
+        from mlflow.entities import Metric, Param  # noqa: PLC0415 (an extra, and slow)
+
+        when = int(to.now.timestamp() * 1000)
+        metrics = [Metric(name, value, when, 0) for name, value in found.items()]
+        client.log_batch(run, params=[Param(name, str(value)[:_LONGEST])
+                                      for name, value in config.items()])  # fmt: skip
+        for start in range(0, len(metrics), _BATCH):
+            client.log_batch(run, metrics=metrics[start : start + _BATCH])
         for file in files:
-            mlflow.log_artifact(str(file))
+            client.log_artifact(run, str(file))
+
+    return export(to, key, f"{config.get('sets', 'evidence')} {to.now:%Y-%m-%d %H:%M}", write)
+
+
+def _metrics(figures: Mapping[str, Estimate]) -> Iterator[tuple[str, float]]:
+    for name, one in figures.items():
+        for part, value in (("", one.value), ("/low", one.low), ("/high", one.high)):
+            if math.isfinite(value):
+                yield metric_name(name + part), value
 
 
 def _lines(
@@ -118,7 +142,3 @@ def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in values.items()
     }
-
-
-def _plain(name: str) -> str:
-    return "".join(one if one.isalnum() or one in "_-./ " else "_" for one in name)[:250]

@@ -7,6 +7,7 @@ whole rollout machinery with it.
 
 from __future__ import annotations
 
+from steersman.systems.mlflow_runs import Exported
 from steersman.systems.rag_tuner.answering import Answers
 from steersman.systems.rag_tuner.comparing import Compared, compare
 from steersman.systems.rag_tuner.configuration import Configuration, Space
@@ -28,7 +29,7 @@ from steersman.systems.rag_tuner.manifest import (
     load_manifest,
     write_manifest,
 )
-from steersman.systems.rag_tuner.mlflow_export import Exported, export_run
+from steersman.systems.rag_tuner.mlflow_export import export_run
 from steersman.systems.rag_tuner.policy_config import Tuned, load_policy_config
 from steersman.systems.rag_tuner.recorded import Recorded, load_recorded
 from steersman.systems.rag_tuner.recording import record

@@ -1,0 +1,164 @@
+"""What ``steersman demo evidence`` does: sets made ready, two selectors, what each picked."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.columns import Columns
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from steersman.cli.evidence_running import opened_embedder, progress_bar
+from steersman.systems.leadr import Collection, Environment, Limits
+from steersman.systems.leadr.baselines import Oracle, TopK
+from steersman.systems.leadr.case_studies import case_studies
+from steersman.systems.leadr.contenders import BASELINE, Cloned, LinearlyCloned
+from steersman.systems.leadr.evaluating import Fixed, evaluate
+from steersman.systems.leadr.page import KINDS, write_page
+from steersman.systems.leadr.preparing import prepare, ready
+from steersman.systems.leadr.report import facts, set_report
+from steersman.systems.leadr.two_tools import load_two_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from steersman.systems.leadr.case_studies import Case, Side
+    from steersman.systems.leadr.evaluating import Contender
+    from steersman.systems.leadr.evaluation import Evaluation
+    from steersman.systems.leadr.preparing import Prepared
+
+_MEASURES = ("all_gold", "recall", "holds_answer", "redundancy", "tokens")
+_WIDE = 100
+
+
+def shown(**asked: Any) -> dict[str, Any]:
+    """Measure a learned selector beside the best by rank, and show it.
+
+    Args:
+        asked: the command's options.
+
+    Returns:
+        Set -> what the page says of it, for programs.
+
+    Raises:
+        DataError: a set is absent, or an extra is missing.
+    """
+    console, found = Console(), {}
+    with ExitStack() as stack:
+        for name, prepared in _prepared(stack, asked):
+            evaluation, learned = _evaluated(name, prepared, asked)
+            found[name] = _told(console, evaluation, learned, asked)
+    return found
+
+
+def _prepared(stack: ExitStack, asked: dict[str, Any]) -> Iterator[tuple[str, Prepared]]:
+    data, most = asked["data"], asked["questions"]
+    if data is None:
+        found = load_two_tools()
+        found = found if most is None else found.first(most)
+        click.echo(
+            f"tools: {len(found.questions)} requests that need two tools or more, "
+            f"{len(found.passages):,} tools", err=True,
+        )  # fmt: skip
+        yield "tools", ready(found, Collection(found.passages))
+        return
+    embedder = opened_embedder(stack, None, words_alone=False)
+    for name in filter(None, map(str.strip, asked["sets"].split(","))):
+        click.echo(f"{name}: passages are embedded and linked, once", err=True)
+        yield name, prepare(name, data, embedder=embedder, most=most)
+
+
+def _evaluated(name: str, prepared: Prepared, asked: dict[str, Any]) -> tuple[Evaluation, str]:
+    limits = Limits(picks=asked["picks"], expanding="always", may_stop=False)
+    rules = Environment(limits)
+    # Trees are for passages with vectors and links; what a catalogue shows is told by a few words.
+    trees = find_spec("lightgbm") is not None and asked["data"] is not None
+    clone: Contender = LinearlyCloned("clone, linear", limits, seed=asked["seed"])
+    if trees:
+        clone = Cloned("clone, trees", limits, seed=asked["seed"])
+    taking_part: list[Contender] = [Fixed(TopK("fused", rules)), clone, Fixed(Oracle(rules))]
+    with progress_bar(quiet=False) as bar:
+        task = bar.add_task(f"{name}: selecting", total=len(taking_part) * len(prepared.questions))
+        evaluation = evaluate(
+            name, prepared.pools, taking_part, groups=prepared.groups, seed=asked["seed"],
+            done=lambda count: bar.advance(task, count),
+        )  # fmt: skip
+    return evaluation, clone.name
+
+
+def _told(
+    console: Console, evaluation: Evaluation, learned: str, asked: dict[str, Any]
+) -> dict[str, Any]:
+    if asked["show"]:
+        for case in case_studies(
+            evaluation, BASELINE, learned, each=asked["show"], seed=asked["seed"]
+        ):
+            _show_case(console, case)
+    console.print(_table(evaluation))
+    ahead = evaluation.difference(learned, BASELINE, "all_gold")
+    share, short = evaluation.ceiling()
+    console.print(
+        f"All that is needed was found {100 * ahead.value:+.1f} points more often than by rank "
+        f"({100 * ahead.low:+.1f} to {100 * ahead.high:+.1f}), on questions it was not trained "
+        f"on.\nOf what is needed {share:.1%} was retrieved at first; {short} of "
+        f"{len(evaluation.pools)} questions lacked some.", highlight=False,
+    )  # fmt: skip
+    page = asked["out"] / evaluation.name / "evidence.html"
+    report = set_report(evaluation, shown=learned)
+    about = {"set": evaluation.name, "picks": str(asked["picks"]), "seed": str(asked["seed"])}
+    write_page(page, [report], about, missing=())
+    console.print(f"report: {page}", highlight=False, soft_wrap=True)
+    return {**facts([report]), "learned": learned, "page": str(page)}
+
+
+def _show_case(console: Console, case: Case) -> None:
+    right = f"\nright: {', '.join(case.answers[:3])}" if case.answers else ""
+    console.print(f"\n[bold]{KINDS[case.kind]}[/bold]")
+    console.print(f"{case.question}{right}", markup=False, highlight=False)
+    width = max(40, min(console.width, 160) // len(case.sides) - 2)
+    panels = [Panel(_side(side), title=side.policy, width=width) for side in case.sides]
+    console.print(Columns(panels))
+
+
+def _side(side: Side) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right")
+    table.add_column()
+    for step, one in enumerate(side.picked, 1):
+        mark = "[green]✓[/green]" if one.gold else " "
+        by = "  ⤷ by a link" if one.brought else ""
+        name = one.title or one.excerpt[:60]
+        table.add_row(f"{step} {mark}", f"[bold]{_plain(name)}[/bold]{by}")
+        if one.why:
+            table.add_row("", f"[dim]{_plain(one.why)}[/dim]")
+    for missed in side.missed:
+        table.add_row("[red]✗[/red]", f"missed: {_plain(missed)}")
+    return table
+
+
+def _plain(text: str) -> str:
+    """Markup of rich must not come out of a passage."""
+    return text.replace("[", "\\[")
+
+
+def _table(evaluation: Evaluation) -> Table:
+    table = Table(
+        title=f"{evaluation.name}: {len(evaluation.pools)} questions, each held out",
+        title_justify="left",
+    )
+    table.add_column("")
+    measures = [one for one in _MEASURES if _known(evaluation, one)]
+    for one in measures:
+        table.add_column(one.replace("_", " "), justify="right")
+    for policy in evaluation.rows:
+        means: Sequence[float] = [evaluation.mean(policy, one).value for one in measures]
+        table.add_row(policy, *(f"{v:.0f}" if v >= _WIDE else f"{v:.3f}" for v in means))
+    return table
+
+
+def _known(evaluation: Evaluation, measure: str) -> bool:
+    return all(evaluation.mean(policy, measure).count for policy in evaluation.rows)

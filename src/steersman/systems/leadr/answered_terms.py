@@ -1,0 +1,88 @@
+"""Terms of the reward that take an answer: whether it is right, faithful, and stands somewhere.
+
+`containment` and `completeness` (in `reward`) look at passages alone. These ask a model what it
+answers from them, which costs a call for each selection that was not seen before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steersman.errors import BackendUnavailableError
+from steersman.llm import Case
+from steersman.systems.leadr import answers
+from steersman.systems.leadr.measures import cited
+
+if TYPE_CHECKING:
+    from steersman.llm import Measure
+    from steersman.systems.leadr.answering import Answered, Answerer
+    from steersman.systems.leadr.environment import State
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredTerms:
+    """Each method is a term of `RewardTerms.finals`; answers that are kept are asked for once.
+
+    Args:
+        answerer: of questions from what was picked.
+        judge: of an answer's faithfulness; None: whether it stands in what was shown.
+
+    No doctest: it needs a model; ``tests/systems/leadr/test_answered_terms.py`` shows it.
+    """
+
+    answerer: Answerer
+    judge: Measure | None = None
+
+    def match(self, state: State) -> float:
+        """Return F1 of the answer with the right one nearest to it, in [0, 1].
+
+        Args:
+            state: in which the selection ended.
+
+        Raises:
+            BackendUnavailableError: the model was not asked, or was away: then nobody knows.
+        """
+        return answers.f1(self._answered(state).text, state.question.answers)
+
+    def attribution(self, state: State) -> float:
+        """Return 1 where the answer stands in a passage that was shown; no gold is looked at.
+
+        Args:
+            state: in which the selection ended.
+
+        Raises:
+            BackendUnavailableError: as `match`.
+        """
+        found = self._answered(state)
+        return float(bool(cited(found.text, dict(found.shown))))
+
+    def faithfulness(self, state: State) -> float:
+        """Return how far what was shown bears the answer out, in [0, 1].
+
+        Args:
+            state: in which the selection ended.
+
+        Raises:
+            BackendUnavailableError: as `match`, or the judge gave no verdict.
+        """
+        if self.judge is None:
+            return self.attribution(state)
+        found = self._answered(state)
+        texts = tuple(text for _, text in found.shown)
+        said = self.judge(Case(state.question.text, found.text, texts)).value
+        if said is None:
+            raise _unknown(state, "the judge gave no verdict")
+        return said
+
+    def _answered(self, state: State) -> Answered:
+        picked = [state.pool.candidates[place] for place in state.picked]
+        found = self.answerer(state.question.text, picked)
+        if found.missing:
+            raise _unknown(state, found.failed)
+        return found
+
+
+def _unknown(state: State, why: str) -> BackendUnavailableError:
+    message = f"what a selection for {state.question.id!r} is worth is not known: {why}; "
+    return BackendUnavailableError(message + "what was answered is kept, so try again later")
