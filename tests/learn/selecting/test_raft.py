@@ -13,7 +13,7 @@ from steersman.learn.selecting import (
     TreeSettings,
     TreesOnTop,
     Walk,
-    credit_actions,
+    causes,
     keep,
     raft,
     split,
@@ -179,44 +179,60 @@ def test_the_best_selection_of_each_question_is_kept():
     assert kept == {"q": log[1], "r": log[3]}
 
 
-def test_an_action_has_the_credit_of_what_it_changed():
-    """Rewards that are sums of parts: the parts come back, and those of no effect get little."""
+def test_what_alone_brings_the_reward_is_told_from_what_was_taken_beside_it():
+    """The known parts of a noisy or come back; what changes nothing gets next to nothing."""
     rng = np.random.default_rng(0)
-    worth = {"a": 0.5, "b": 0.3, "c": 0.0, "d": 0.0}
+    theta = {"a": 0.9, "b": 0.4, "c": 0.0, "d": 0.0}
     log = []
     for _ in range(4000):
-        taken = frozenset(name for name in worth if rng.random() < 0.5)
-        log.append((taken, sum(worth[name] for name in taken)))
-    found = credit_actions(log)
-    assert found["a"] == pytest.approx(0.5, abs=0.03)
-    assert found["b"] == pytest.approx(0.3, abs=0.03)
-    assert max(found.get("c", 0.0), found.get("d", 0.0)) < 0.03
-    assert credit_actions([(frozenset("a"), 1.0), (frozenset("b"), 1.0)]) == {}
-    assert credit_actions([]) == {}
+        taken = frozenset(name for name in theta if rng.random() < 0.5)
+        none = np.prod([1.0 - theta[name] for name in taken])
+        log.append((taken, float(rng.random() < 1.0 - none)))
+    found = causes(log)
+    assert {name: round(one, 1) for name, one in found.items()} == theta
 
 
-def test_what_leads_to_the_answer_has_its_part_in_it():
-    """The target can be taken after the bridge alone: both are worth something, noise is not."""
-    rng = np.random.default_rng(0)
-    log = []
-    for _ in range(600):
-        taken = {"noise"} if rng.random() < 0.5 else set()
-        if rng.random() < 0.4:
-            taken.add("bridge")
-            if rng.random() < 0.5:
-                taken.add("target")
-        log.append((frozenset(taken), float("target" in taken)))
-    found = credit_actions(log)
-    assert found["target"] > 0.9
-    assert found["bridge"] > 0.4
-    assert found.get("noise", 0.0) < 0.1
+def test_a_selection_that_came_out_wrong_clears_all_that_it_took():
+    """Whatever leads to the answer, and whatever stands beside it, has not brought it."""
+    log = [(frozenset("ab"), 1.0), (frozenset("bc"), 0.0), (frozenset("ac"), 1.0)]
+    assert causes(log, doubt=0.0) == {"a": 1.0, "b": 0.0, "c": 0.0}
+    either = causes([(frozenset("ab"), 1.0)], doubt=0.0)
+    assert either["a"] == either["b"] > 0.4, "nothing tells them apart"
+    assert causes([(frozenset("a"), 0.0)]) == {"a": 0.0}
+    assert causes([]) == {}
 
 
 def test_few_selections_are_doubted():
     once = [(frozenset("a"), 1.0), *[(frozenset("b"), 0.0)] * 9]
-    often = [*[(frozenset("a"), 1.0)] * 5, *[(frozenset("b"), 0.0)] * 5]
-    assert credit_actions(once)["a"] == pytest.approx(1 / 5)
-    assert credit_actions(often)["a"] == pytest.approx(5 / 9)
+    often = [*[(frozenset("a"), 1.0)] * 9, *[(frozenset("b"), 0.0)] * 9]
+    assert causes(once)["a"] == pytest.approx(0.5)
+    assert causes(often)["a"] == pytest.approx(0.9)
+
+
+def test_selections_of_two_policies_may_stand_in_one_log():
+    """One takes a with b and knows nothing; the other tells them apart, however rarely it is a."""
+    one, other = [(frozenset("ab"), 1.0)] * 20, [(frozenset("b"), 0.0)] * 2
+    assert causes([*one, *other])["a"] > 0.9
+    assert causes([*one, *other])["b"] < 0.1
+
+
+def test_credit_is_passed_on_by_who_knows_the_questions():
+    """What alone brings the reward is asked about of learned questions, and its answer learned."""
+    asked = []
+
+    def passing(tasks, known):
+        asked.append({task.id: dict(known.get(task.id, {})) for task in tasks})
+        return {task.id: {f"c{task.bridge}": 1.0, f"c{task.target}": 1.0} for task in tasks}
+
+    tasks = made_up(60, seed=1)
+    once = replace(FEW, rounds=1, credit="action", regression=1.0)
+    found = raft(tasks, START, once, tune=SMALL, passing=passing)
+    alone = raft(tasks, START, once, tune=SMALL)
+    assert len(asked) == 1
+    learned, held_out = split(tasks, once.held_out, 0)
+    assert set(asked[0]) == {task.id for task in learned}
+    assert all(0.0 <= one <= 1.0 for own in asked[0].values() for one in own.values())
+    assert _worth(held_out, found.scorer) > _worth(held_out, alone.scorer)
 
 
 def test_learning_by_the_credit_of_actions_works_too():

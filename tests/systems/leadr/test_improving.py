@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError
-from steersman.learn.selecting import TreeSettings, TreesOnTop, credit_actions
+from steersman.learn.selecting import TreeSettings, TreesOnTop
 from steersman.policies import NetworkScorer
 from steersman.policies.network_scorer import scorer_state
 from steersman.systems.leadr import Collection, Environment, Limits, Question
 from steersman.systems.leadr.features import FEATURES
 from steersman.systems.leadr.improving import (
-    REWARD,
     exploring,
     feedback,
     improved,
     raft,
     telling_share,
 )
-from steersman.systems.leadr.reward import RewardTerms
+from steersman.systems.leadr.reward import RewardTerms, completeness, containment
 from steersman.systems.leadr.selectors import ScoredSelector
 from steersman.systems.leadr.tasks import EvidenceTask
 
@@ -80,7 +79,8 @@ def test_containment_alone_judges_rounds_by_containment_alone(tasks):
     """Whatever the questions' own terms are: what is logged and what is judged by are one."""
     small = TreesOnTop(TreeSettings(trees=2, learning_rate=0.1, least=3))
     start = NetworkScorer.linear(-np.eye(len(FEATURES))[FEATURES.index("fused")])
-    mixed = [replace(task, terms=REWARD) for task in tasks]
+    both_terms = RewardTerms(finals=((0.7, containment), (0.3, completeness)))
+    mixed = [replace(task, terms=both_terms) for task in tasks]
 
     def learned(some, terms):
         log = feedback(some, each=8, terms=terms)
@@ -89,19 +89,9 @@ def test_containment_alone_judges_rounds_by_containment_alone(tasks):
     alone, other = learned(mixed, RewardTerms()), learned(tasks, RewardTerms())
     assert (alone.before, alone.rounds) == (other.before, other.rounds)
     assert alone.before in {0.0, 0.5, 1.0}, "of two held-out questions"
-    both, own = learned(mixed, REWARD), learned(tasks, REWARD)
+    both, own = learned(mixed, both_terms), learned(tasks, both_terms)
     assert (both.before, both.rounds) == (own.before, own.rounds)
     assert both.before not in {0.0, 0.5, 1.0}
-
-
-def test_what_leads_to_the_answer_earns_credit(tasks):
-    log = feedback(tasks, each=60, terms=RewardTerms())
-    of_one = [
-        (frozenset(t.step.action for t in one.taken), one.reward) for one in log
-        if one.task == "q0"
-    ]  # fmt: skip
-    found = credit_actions(of_one)
-    assert set(sorted(found, key=found.get)[-2:]) == {"work0", "maker0"}
 
 
 @pytest.mark.parametrize("answer", ["a long answer in words of its own that no page has", "No."])

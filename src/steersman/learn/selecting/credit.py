@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steersman.learn.selecting.examples import Examples
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Credits = dict[str, dict[str, float]]
     Logged = dict[str, list[tuple[frozenset[str], float]]]
+    Passing = Callable[[Sequence[Any], Credits], Credits]
+    """Says how surely each action is right, from questions and what alone brings their reward."""
 
 
 def keep(log: Sequence[Walk]) -> tuple[float, dict[str, Walk]]:
@@ -39,52 +41,46 @@ def keep(log: Sequence[Walk]) -> tuple[float, dict[str, Walk]]:
     return float(np.mean([one.reward for one in kept.values()])), kept
 
 
-def credit_actions(
-    of_one: Sequence[tuple[frozenset[str], float]], *, doubt: float = 4.0
+def causes(
+    of_one: Sequence[tuple[frozenset[str], float]], *, doubt: float = 1.0, turns: int = 100
 ) -> dict[str, float]:
-    """Return the total effect of each action on the reward of one question's selections.
+    """Return how surely each action alone brings the reward, from one question's selections.
 
-    The mean reward of the selections that took the action, less that of those that did not, times
-    n/(n + doubt) for the n that took it. Selections are drawn by chance, so on average nothing but
-    the action differs between the two. The effect is the total one: a passage without an answer
-    that leads to the one with it has its part in what came of that. (Explaining rewards by all
-    actions together would give everything to the last of them, which alone "has" the answer.)
-
-    Assumes that every selection was drawn by one and the same policy. Across policies, or where an
-    action is tried by the better half of them alone, differences are not effects.
+    A selection earns what any of its actions brings: 1 − Π (1 − θ_a) on average, a noisy or. One
+    that came out wrong clears all that it took; of one that came out right, what is not cleared
+    elsewhere shares what it explains. What is fitted is a reward given what was taken, so no
+    propensity is needed, and selections of several policies may stand in one log.
 
     Args:
         of_one: the actions of each selection, and its reward.
-        doubt: ≥ 0; selections' worth of doubt in an effect that few selections show.
+        doubt: ≥ 0; selections' worth of doubt in what few selections show.
+        turns: of expectation and maximisation, ≥ 1.
 
     Returns:
-        Action -> credit, for those with a positive one; none where all rewards are alike.
+        Action -> θ in [0, 1], for all that any selection took.
 
     >>> log = [
     ...     (frozenset("ab"), 1.0),
-    ...     (frozenset("a"), 1.0),
-    ...     (frozenset("b"), 0.0),
-    ...     (frozenset("c"), 0.0),
+    ...     (frozenset("ac"), 1.0),
+    ...     (frozenset("bc"), 0.0),
     ... ]
-    >>> credit_actions(log, doubt=0.0)
-    {'a': 1.0}
+    >>> causes(log, doubt=0.0)
+    {'a': 1.0, 'b': 0.0, 'c': 0.0}
 
-    Source: the difference of means in a randomised experiment, Neyman (1923); that controlling for
-    what lies between hides an effect: Pearl, Causality (2009), section 4.5.
+    Source: noisy or: Pearl, Probabilistic Reasoning in Intelligent Systems (1988), section 4.3;
+    its fit: Dempster, Laird & Rubin, Maximum Likelihood from Incomplete Data (1977).
     """
-    rewards = np.array([reward for _, reward in of_one])
-    if not len(rewards) or np.ptp(rewards) < 1e-12:
-        return {}
     names = sorted(set().union(*(actions for actions, _ in of_one)))
+    if not names:
+        return {}
+    rewards = np.array([reward for _, reward in of_one])
     taken = np.array([[name in actions for name in names] for actions, _ in of_one], np.float64)
-    having = taken.sum(axis=0)
-    lacking = len(rewards) - having
-    with_it = taken.T @ rewards / having
-    without = (1.0 - taken).T @ rewards / np.maximum(lacking, 1.0)
-    effect = np.where(lacking > 0, with_it - without, 0.0) * having / (having + doubt)
-    return {
-        name: float(one) for name, one in zip(names, effect.tolist(), strict=True) if one > 1e-9
-    }
+    having = taken.sum(axis=0) + doubt
+    chances = np.full(len(names), 0.5)
+    for _ in range(turns):
+        none = np.exp(taken @ np.log1p(-np.minimum(chances, 1.0 - 1e-12)))
+        chances = chances * ((rewards / np.maximum(1.0 - none, 1e-12)) @ taken) / having
+    return dict(zip(names, np.round(np.clip(chances, 0.0, 1.0), 12).tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +88,13 @@ class Credited:
     """An expert that knows what earned credit, and nothing else.
 
     Args:
-        right: credit by action.
+        right: how surely each action is right.
     """
 
     right: Mapping[str, float]
 
     def labels(self, task: object, state: object, options: Options) -> Floats:
-        """Return (k,) the credit of each action, at most 1.
+        """Return (k,) how surely each candidate is right, at most 1.
 
         Args:
             task: whose state it is.
@@ -110,24 +106,18 @@ class Credited:
         return found
 
 
-def credited(before: Credits, log: Sequence[Walk]) -> Credits:
-    """Return the credits after one more log: of what was tried again, the later ones hold.
-
-    Each log is looked at by itself, since the selections of another policy are no fair comparison.
-    What all of its selections took, or none, was not tried by it.
+def learned(before: Credits, log: Sequence[Walk]) -> Credits:
+    """Return what is known of causes after one more log: of what was tried again, the later holds.
 
     Args:
-        before: credits by question and action.
-        log: selections of one policy.
+        before: how surely each action alone brings the reward, by question.
+        log: selections.
 
     No doctest: it needs selections; ``tests/learn/selecting/test_raft.py`` shows it.
     """
-    found = {name: dict(of_one) for name, of_one in before.items()}
+    found = dict(before)
     for name, of_one in by_task(log).items():
-        taken = [actions for actions, _ in of_one]
-        tried = frozenset().union(*taken) - frozenset.intersection(*taken)
-        kept = {action: one for action, one in found.get(name, {}).items() if action not in tried}
-        found[name] = kept | credit_actions(of_one)
+        found[name] = found.get(name, {}) | causes(of_one)
     return found
 
 

@@ -5,9 +5,10 @@ back for each, and nothing else: no gold passage is looked at. The best one of a
 and the policy is trained to be likelier to do what was done there.
 
 What came back is for a whole selection, of whose steps some had no part in it. Over many questions
-that averages out, which is what the published form trusts; with few questions `credit_actions` says
-which had, by comparing the selections of a question that took an action with those that did not. A
-question whose selections all came out alike says nothing, and nothing is learned from it.
+that averages out, which is what the published form trusts; with few questions `causes` says which
+had: a selection that came out wrong clears all that it took. Who knows more of the questions passes
+that credit on, to what leads to it. A question whose selections never came out right says nothing
+by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 from steersman.errors import InputError
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import visit
-from steersman.learn.selecting.credit import Credited, above, by_task, credited, keep
+from steersman.learn.selecting.credit import Credited, above, by_task, keep, learned
 from steersman.learn.selecting.digests import about_run, digest_of_log
 from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.rounds import Round, Trained, greedy_reward, split
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.learn.selecting.credit import Credits
+    from steersman.learn.selecting.credit import Credits, Passing
     from steersman.learn.selecting.rounds import Sampler, Stopped
     from steersman.learn.selecting.task import Task, Walk
     from steersman.learn.selecting.tuners import Tuner
@@ -56,13 +57,15 @@ class RaftSettings:
         each: N, selections of every question in a round, ≥ 2.
         rule: how they are drawn; it must explore.
         credit: ``selection``: all steps of a kept selection count, by how far it was above the mean
-            of its question; as published. ``action``: candidates count by `credit_actions`; better
-            where a selection has several picks of which few had a part in what came back.
-        least: share of the largest credit of its question from which on a candidate counts, in
-            (0, 1).
+            of its question; as published. ``action``: candidates count by how surely they are
+            right, see `causes`; better where a selection has several picks of which few had a part
+            in what came back.
+        least: of that, from which on a candidate counts, in (0, 1).
         others: of `CloneSettings`, for ``action``: candidates that earned their credit are right in
             whatever state one gets to, and are learned by visiting states. When to stop and to
             expand is learned where the best selections did.
+        turns: of visiting states and learning in a round, for ``action``, ≥ 1; those after the
+            first visit what was just learned.
         held_out: share of the questions by whose feedback rounds are judged, in (0, .5].
         patience: rounds without a better one before it stops early, ≥ 1.
         regression: fall of the held-out reward below its best from which on a round is gone back
@@ -77,8 +80,9 @@ class RaftSettings:
     each: int = 16
     rule: StepRule = field(default_factory=lambda: StepRule(10, 1.0, 0.1))
     credit: Literal["selection", "action"] = "selection"
-    least: float = 0.25
+    least: float = 0.05
     others: int = 30
+    turns: int = 2
     held_out: float = 0.2
     patience: int = 2
     regression: float = 0.01
@@ -91,6 +95,7 @@ class RaftSettings:
             "credit": self.credit in {"action", "selection"},
             "least": 0 < self.least < 1,
             "others": self.others >= 2,
+            "turns": self.turns >= 1,
             "held_out": 0 < self.held_out <= 0.5,
             "patience": self.patience >= 1,
             "regression": self.regression >= 0,
@@ -110,6 +115,7 @@ def raft(
     folder: Path | None = None,
     log: Sequence[Walk] | None = None,
     sample: Sampler = walks,
+    passing: Passing | None = None,
 ) -> Trained:
     """Return a policy improved by logged feedback.
 
@@ -123,6 +129,8 @@ def raft(
         log: what was logged before under any policy, of these questions or others: the first round
             learns from it instead of drawing its own.
         sample: draws selections as `walks` does, perhaps on other machines.
+        passing: for the credit of actions, says which are right of questions and what alone brings
+            their reward; None: what brings it is right, and nothing else.
 
     Returns:
         The best policy with what each round found.
@@ -137,14 +145,15 @@ def raft(
     (2023), algorithm 1; the credit of steps departs from it, see the module.
     """
     how = settings or RaftSettings()
-    learned, judged = split(tasks, how.held_out, seed)
-    known = {task.id for task in learned}
+    own, judged = split(tasks, how.held_out, seed)
+    known = {task.id for task in own}
     told = None if log is None else [one for one in log if one.task in known]
-    run = _Run(how, tune or TreesOnTop(), start, learned, judged, seed, sample, told)
+    run = _Run(how, tune or TreesOnTop(), start, own, judged, seed, sample, told, passing)
     checkpoints = None
     if folder is not None:
         about = about_run(how, seed, tasks, start)
         about |= {"tune": repr(run.tune), "log": None if told is None else digest_of_log(told)}
+        about |= {"passing": repr(passing)}
         checkpoints = Checkpoints(folder, about)
     state = run.begin() if checkpoints is None else run.resumed(checkpoints)
     while state.stopped is None:
@@ -166,7 +175,7 @@ class _State:
     before: float
     best_reward: float
     rounds: list[Round]
-    credited: Credits
+    causes: Credits
     since: int
     stopped: Stopped | None = None
 
@@ -174,8 +183,8 @@ class _State:
         found: dict[str, NDArray[np.generic]] = {}
         for name, scorer in (("now", self.now), ("best", self.best)):
             found |= {f"{name}/{key}": array for key, array in scorer_state(scorer).items()}
-        told = json.dumps(self.credited, sort_keys=True)
-        found["credited"] = np.frombuffer(told.encode(), np.uint8).copy()
+        told = json.dumps(self.causes, sort_keys=True)
+        found["causes"] = np.frombuffer(told.encode(), np.uint8).copy()
         found["rounds"] = np.array([[r.reward, r.best, r.kept, r.held_out] for r in self.rounds])
         found["numbers"] = np.array([self.before, self.best_reward, self.since])
         found["stopped"] = np.frombuffer((self.stopped or "-").encode(), np.uint8).copy()
@@ -194,6 +203,7 @@ class _Run:
     seed: int
     sample: Sampler
     told: Sequence[Walk] | None
+    passing: Passing | None
 
     def begin(self) -> _State:
         before = greedy_reward(self.judged, self.start, self.how.rule, self.sample)
@@ -215,7 +225,7 @@ class _Run:
             scorer_from_state(parts["best"]),
             before, best_reward,
             [Round(a, b, int(c), d) for a, b, c, d in arrays["rounds"].tolist()],
-            json.loads(arrays["credited"].tobytes()),
+            json.loads(arrays["causes"].tobytes()),
             int(since),
             None if stopped == "-" else stopped,  # type: ignore[arg-type]
         )  # fmt: skip
@@ -226,19 +236,24 @@ class _Run:
         rewards = np.array([one.reward for one in log])
         if not np.isfinite(rewards).all():
             return self._ended(state, "not finite")
-        earned = credited(state.credited, log)
+        by_action = self.how.credit == "action"
+        known = learned(state.causes, log) if by_action else state.causes
         best, kept = keep(log)
-        examples = self._examples(kept, log, earned, state.now, number)
-        if not examples:
-            return self._ended(state, "nothing to learn")
+        examples = self._steps(kept, log)
+        sure = self._sure(known) if by_action else {}
         try:
-            now = self.tune(Examples.joined(examples), self.start, seed=self.seed + number)
+            now = state.now
+            for turn in range(self.how.turns if by_action else 1):
+                examples += self._visits(sure, (now,) if turn else (None, now), number)
+                if not examples:
+                    return self._ended(state, "nothing to learn")
+                now = self.tune(Examples.joined(examples), self.start, seed=self.seed + number)
             reward = greedy_reward(self.judged, now, self.how.rule, self.sample)
         except FloatingPointError as wrong:
             _log.warning("training stopped in round %d: %s; the last good is kept", number, wrong)
             return self._ended(state, "not finite")
         done = Round(float(rewards.mean()), best, len(examples), reward)
-        return self._after(state, now, done, earned)
+        return self._after(state, now, done, known)
 
     def _log(self, now: Scorer, number: int) -> Sequence[Walk]:
         if number == 0 and self.told is not None:
@@ -246,35 +261,36 @@ class _Run:
         seed = 1_000_003 * self.seed + number
         return self.sample(self.learned, now, self.how.rule, each=self.how.each, seed=seed)
 
-    def _examples(
-        self,
-        kept: Mapping[str, Walk],
-        log: Sequence[Walk],
-        earned: Credits,
-        now: Scorer,
-        number: int,
-    ) -> list[Examples]:
+    def _steps(self, kept: Mapping[str, Walk], log: Sequence[Walk]) -> list[Examples]:
+        """Return what is learned of kept selections: every step, or when to stop and to expand."""
+        only = () if self.how.credit == "selection" else (STOP, EXPAND)
         means = {
             name: float(np.mean([reward for _, reward in of_one]))
             for name, of_one in by_task(log).items()
         }
-        if self.how.credit == "selection":
-            return [part for name, one in kept.items() for part in above(one, means[name])]
-        found = [
-            part for name, one in kept.items()
-            for part in above(one, means[name], only=(STOP, EXPAND))
-        ]  # fmt: skip
+        return [part for name, one in kept.items() for part in above(one, means[name], only=only)]
+
+    def _sure(self, known: Credits) -> Credits:
+        """Return what is right of the learned questions, and how surely."""
+        sure = known if self.passing is None else self.passing(self.learned, known)
+        return {
+            name: {action: one for action, one in own.items() if one >= self.how.least}
+            for name, own in sure.items()
+        }
+
+    def _visits(
+        self, sure: Credits, scorers: Sequence[Scorer | None], number: int
+    ) -> list[Examples]:
+        """Return what is right in the states that some scorers get to; None: who knows it."""
+        found = []
         for task in self.learned:
-            own = earned.get(task.id, {})
-            enough = self.how.least * max(own.values(), default=0.0)
-            right = {action: credit for action, credit in own.items() if credit >= enough}
-            expert = Credited(right)
-            for scorer in (None, now) if right else ():
+            expert = Credited(sure.get(task.id, {}))
+            for scorer in scorers if expert.right else ():
                 rng = stream(self.seed + number, task.id)
                 found += visit(task, expert, scorer, self.how.others, rng=rng)
         return found
 
-    def _after(self, state: _State, now: Scorer, done: Round, earned: Credits) -> _State:
+    def _after(self, state: _State, now: Scorer, done: Round, known: Credits) -> _State:
         better = done.held_out > state.best_reward
         worse = done.held_out < state.best_reward - self.how.regression
         after = _State(
@@ -283,7 +299,7 @@ class _Run:
             before=state.before,
             best_reward=max(done.held_out, state.best_reward),
             rounds=[*state.rounds, done],
-            credited=earned,
+            causes=known,
             since=0 if better else state.since + 1,
         )
         if after.since >= self.how.patience:

@@ -264,15 +264,28 @@ class Pool:
         """
         targets = self.neighbours(place)
         fresh = targets[~np.isin(targets, self.positions)][:most]
+        return self._grown(fresh, hops=int(self.hops[place]) + 1, brought_by=place)
+
+    def including(self, positions: NDArray[np.intp]) -> Self:
+        """Return the pool with some passages, as if each were one link away from it.
+
+        Args:
+            positions: in the collection; those that are there already change nothing.
+        """
+        fresh = positions[~np.isin(positions, self.positions)]
+        return self._grown(fresh, hops=1, brought_by=-1)
+
+    def _grown(self, fresh: NDArray[np.intp], *, hops: int, brought_by: int) -> Self:
         if not len(fresh):
             return self
         rows = self._of(self.collection, self.question, self.query, fresh)
-        rows = replace(
-            rows,
-            hops=np.full(len(fresh), self.hops[place] + 1),
-            brought_by=np.full(len(fresh), place, np.int64),
+        return self._with(
+            replace(
+                rows,
+                hops=np.full(len(fresh), hops),
+                brought_by=np.full(len(fresh), brought_by, np.int64),
+            )
         )
-        return self._with(rows)
 
     def _with(self, rows: Pool) -> Self:
         first = int(np.count_nonzero(self.hops == 0))
