@@ -51,3 +51,14 @@ def test_us_numbers_that_were_never_given_are_none():
 )
 def test_bare_digits_are_none_without_a_word_that_names_them(text):
     assert not list(find_national_ids(text))
+
+
+def test_letters_that_are_no_ascii_are_no_part_of_an_italian_code():
+    for one in (
+        "\N{KELVIN SIGN}",
+        "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}",
+        "\N{LATIN SMALL LETTER LONG S}",
+    ):
+        for place in range(6):
+            text = "RSSMRA"[:place] + one + "RSSMRA"[place + 1 :] + "85T10A562S"
+            assert not list(find_national_ids(text))

@@ -16,33 +16,9 @@ if TYPE_CHECKING:
 _BEFORE = 48
 _DNI = "TRWAGMYFPDXBNJZSQVHLCKE"
 _ODD = (
-    1,
-    0,
-    5,
-    7,
-    9,
-    13,
-    15,
-    17,
-    19,
-    21,
-    2,
-    4,
-    18,
-    20,
-    11,
-    3,
-    6,
-    8,
-    12,
-    14,
-    16,
-    10,
-    22,
-    25,
-    24,
-    23,
-)
+    1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18,
+    20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23,
+)  # fmt: skip
 _VERHOEFF = (
     "0123456789", "1234067895", "2340178956", "3401289567", "4012395678",
     "5987604321", "6598710432", "7659821043", "8765932104", "9876543210",
@@ -200,7 +176,8 @@ _SHAPES = (
     _Shape("us_ssn", _written(r"\d{3}([ -])\d\d\1\d{4}"), _us_ssn),
     _Shape("us_ssn", _written(r"\d{9}"), _us_ssn, _called(r"ssn|social security(?: number)?")),
     _Shape("es_dni", _written(r"(?:\d{8}|[xyz]-?\d{7})-?[a-hj-np-tv-z]"), _es_dni),
-    _Shape("it_cf", _written(r"[a-z]{6}\d\d[a-ehlmprst]\d\d[a-z]\d{3}[a-z]"), _it_cf),
+    # Without regard to case, [a-z] has the sign of kelvins too, which is no letter of a code.
+    _Shape("it_cf", _written(r"(?a:[a-z]{6}\d\d[a-ehlmprst]\d\d[a-z]\d{3}[a-z])"), _it_cf),
     _Shape(
         "fr_nir",
         _written(r"[12] ?\d\d ?(?:0[1-9]|1[0-2]|[2-4]\d) ?(?:\d\d|2[ab]) ?\d{3} ?\d{3} ?\d\d"),
