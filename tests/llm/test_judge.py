@@ -121,6 +121,24 @@ def test_a_failed_call_is_charged_unless_the_server_named_a_time(chat):
         assert judge.budget.cost_usd == cost
 
 
+class Engaged:
+    """Has no turn to give, and does not know when it will."""
+
+    name = "engaged"
+
+    def complete(self, prompt, *, max_tokens, timeout_s):
+        raise BackendUnavailableError("other prompts took all the time", asked=False)
+
+
+def test_a_call_that_was_never_made_costs_nothing():
+    clock, budget = Clock(), Budget(prices=Prices(call_usd=1.0))
+    rate = Rate(clock=clock, sleep=clock.sleep)
+    judge = Judge(Engaged(), rate=rate, budget=budget, retry=Retry(tries=1, longest_s=1.0))
+    with pytest.raises(BackendUnavailableError, match="other prompts"):
+        _ask(judge)
+    assert (budget.calls, budget.cost_usd) == (0, 0.0)
+
+
 def test_a_prompt_that_the_backend_does_not_take_leaves_no_reservation(chat):
     judge = judge_at(chat, budget=Budget(max_calls=5))
     with pytest.raises(InputError):

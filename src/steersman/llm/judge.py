@@ -166,9 +166,9 @@ class Judge:
             said = self._complete(prompt, max_tokens)
             cost = self.budget.prices.cost(said, estimate)
         except BackendUnavailableError as error:
-            # A server that names a time to come back has not worked on it.
-            cost = estimate if error.retry_after_s is None else 0.0
+            # A server that names a time to come back has not worked on it, nor has one unasked.
             asked = error.asked
+            cost = estimate if asked and error.retry_after_s is None else 0.0
             raise
         finally:
             tally.calls += asked
