@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from steersman.errors import InputError, StateError
 from steersman.policies import inputs
+from steersman.policies.factored_halves import halves_of
 from steersman.policies.joint import root
 from steersman.policies.linear import LinearPolicy
 from steersman.policies.part_features import part_features
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 _MOST_WEIGHTS = 1_024
 _MOST_WORK = 500_000_000  # multiplications a decision, of which others wait for the end
 _MOST_KEPT = 64
+
+
+class _Drawn(NamedTuple):
+    """Posterior draws of a state, and what pairs of parts do in them."""
+
+    version: int
+    weights: Floats
+    across: Floats
+    mean_across: Floats
 
 
 class FactoredTS(LinearPolicy):
@@ -111,7 +121,8 @@ class FactoredTS(LinearPolicy):
             forget=forget,
             shared=True,
         )
-        self._drawn: tuple[int, Floats] | None = None
+        self._halves = halves_of(key, self.pairs, self.prior_var)
+        self._drawn: _Drawn | None = None
         self._kept: dict[tuple[bytes, bytes], tuple[Floats, Floats]] = {}
 
     def _weights_wanted(self, dim: int | None) -> int:
@@ -136,45 +147,45 @@ class FactoredTS(LinearPolicy):
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         self._no_features(features)
         seen = inputs.vector(x, self.context_dim) if self.contextual else np.zeros(0)
-        weights = self._weights()
+        drawn = self._draws_now()
         key = seen.tobytes(), b"" if mask is None else mask.tobytes()
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            self._kept[key] = self._frequencies(seen, mask, weights)
+            mean = self._of_configurations(seen, self._arms.theta[0][:, None])
+            scores = self._halves.worth(drawn.mean_across, mean)[0]
+            weights = self._of_configurations(seen, drawn.weights)
+            shares = self._halves.shares(drawn.across, weights, mask)
+            self._kept[key] = scores, shares / self.draws
         scores, distribution = self._kept[key]
         return scores.copy(), distribution.copy()
-
-    def _frequencies(self, x: Floats, mask: Mask | None, weights: Floats) -> tuple[Floats, Floats]:
-        """Return posterior means, and how often each eligible configuration is a draw's best."""
-        scores = self._rows @ self._of_configurations(x, self._arms.theta[0][:, None])[:, 0]
-        places = np.arange(len(self._rows)) if mask is None else np.flatnonzero(mask)
-        rows = self._rows if mask is None else self._rows[places]
-        sampled = self._of_configurations(x, weights).T @ rows.T
-        draw, place = np.nonzero(sampled >= sampled.max(axis=1, keepdims=True) - 1e-12)
-        shares = 1.0 / np.bincount(draw)[draw]  # ties share a draw
-        distribution = np.bincount(places[place], weights=shares, minlength=len(self._rows))
-        return scores, distribution / self.draws
 
     def _of_configurations(self, x: Floats, weights: Floats) -> Floats:
         """Return (P, M) the weights of a configuration's features in a context."""
         count = self._rows.shape[1]
+        if not len(x):
+            return weights[:count]
         found = weights[:count].copy()
-        if len(x):
-            inner = weights[count:].reshape(len(x), self._alone, -1)
-            found[1 : 1 + self._alone] += np.tensordot(x, inner, axes=1)
+        inner = weights[count:].reshape(len(x), self._alone, -1)
+        found[1 : 1 + self._alone] += np.tensordot(x, inner, axes=1)
         return found
 
-    def _weights(self) -> Floats:
-        """Return (weights, M) posterior draws; the same for the same state."""
-        version = self._arms.version
-        theta = self._arms.theta[0]
-        if self._drawn is None or self._drawn[0] != version:
+    def _draws_now(self) -> _Drawn:
+        """Return the posterior draws, and what no context changes; the same for the same state."""
+        version, theta = self._arms.version, self._arms.theta[0]
+        if self._drawn is None or self._drawn.version != version:
             rng = np.random.default_rng([self.seed, self.updates])
             standard = rng.standard_normal((self.dim, self.draws))
-            self._drawn = version, theta[:, None] + root(self._arms.covariance(0)) @ standard
+            weights = theta[:, None] + root(self._arms.covariance(0)) @ standard
+            count = self._rows.shape[1]
+            self._drawn = _Drawn(
+                version,
+                weights,
+                self._halves.across(weights[:count]),
+                self._halves.across(theta[:count, None]),
+            )
             self._kept.clear()
-        return self._drawn[1]
+        return self._drawn
 
     # -- learning: what is summed is a row of the configuration, in its context -------------------
 

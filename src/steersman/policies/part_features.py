@@ -87,6 +87,46 @@ def part_features(key: str, pairs: bool, prior_var: float) -> PartFeatures:  # n
     return PartFeatures(rows, sum(block.shape[1] for block in columns))
 
 
+def part_columns(key: str, prior_var: float) -> list[Floats]:
+    """Return what the values of each part are known by, (values, columns) of each.
+
+    Args:
+        key: of a space.
+        prior_var: variance of what one part does, > 0.
+
+    >>> part_columns('[{"on": [false, true]}, {}, []]', 0.01)[0].round(3).tolist()
+    [[0.1], [-0.1]]
+    """
+    space = space_of(key)
+    scale = np.sqrt(prior_var)
+    kinds = zip(space.grids, space.scales, strict=True)
+    return [scale * _columns(*kind) for kind in kinds]
+
+
+def level_scale(prior_var: float) -> float:
+    """Return the column of the level of all.
+
+    Args:
+        prior_var: variance of what one part does.
+
+    >>> level_scale(0.01)
+    0.5
+    """
+    return float(np.sqrt(prior_var * _LEVEL))
+
+
+def pair_scale(prior_var: float) -> float:
+    """Return what the product of two parts' columns is multiplied by.
+
+    Args:
+        prior_var: variance of what one part does, which is in both columns.
+
+    >>> round(pair_scale(0.3), 3)
+    1.0
+    """
+    return float(np.sqrt(_PAIR / prior_var))
+
+
 def _check_size(counts: Sequence[int], *, pairs: bool) -> None:
     alone = sum(counts)
     together = (alone**2 - sum(count**2 for count in counts)) // 2 if pairs else 0
