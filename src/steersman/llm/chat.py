@@ -8,14 +8,13 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import msgspec
-
 from steersman.errors import (
     BackendAnswerError,
     BackendError,
     BackendUnavailableError,
     InputError,
 )
+from steersman.llm.asked import check_asked, encoded
 from steersman.llm.backend import Completion
 from steersman.llm.breaker import Breaker
 from steersman.llm.exchange import Server, post
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from steersman.llm.exchange import Reply
 
 MAX_ANSWER_BYTES = 1 << 20
-MAX_PROMPT_CHARACTERS = 200_000
 _KEY = re.compile(r"[\x21-\x7e]{1,4096}")
 _MODEL = re.compile(r"[^\x00-\x1f]{1,200}")
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
@@ -131,9 +129,8 @@ class ChatBackend:
 
         No doctest: it needs a server; ``tests/llm/test_judge.py`` shows it.
         """
+        check_asked(prompt, max_tokens, timeout_s)
         body = self._body(prompt, max_tokens)
-        if not 0.001 <= timeout_s <= 3600:
-            raise InputError(f"timeout_s is {timeout_s!r}; allowed are 0.001 to 3600 seconds")
         if wait_s := self._breaker.wait_s():
             message = f"not asked, since it failed just now; it is tried again in {wait_s:.0f} s"
             message = f"{self!r}: {message}"
@@ -154,23 +151,15 @@ class ChatBackend:
         return said
 
     def _body(self, prompt: str, max_tokens: int) -> bytes:
-        if not 1 <= len(prompt) <= MAX_PROMPT_CHARACTERS:
-            allowed = f"allowed are 1 to {MAX_PROMPT_CHARACTERS}; shorten it"
-            raise InputError(f"the prompt has {len(prompt)} characters; {allowed}")
-        if not 1 <= max_tokens <= 100_000:
-            raise InputError(f"max_tokens is {max_tokens!r}; allowed are 1 to 100000")
-        request = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": max_tokens,
-            "temperature": 0,
-            "stream": False,
-        }
-        try:
-            return msgspec.json.encode(request)
-        except UnicodeEncodeError:
-            message = "the prompt holds half a character (a lone surrogate); send whole ones"
-            raise InputError(message) from None
+        return encoded(
+            {
+                "model": self._model,
+                "messages": [{"role": "user", "content": prompt}],
+                "max_tokens": max_tokens,
+                "temperature": 0,
+                "stream": False,
+            }
+        )
 
     def _ask(self, body: bytes, timeout_s: float) -> Completion:
         try:

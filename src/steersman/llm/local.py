@@ -15,8 +15,8 @@ from steersman.errors import (
     DataError,
     InputError,
 )
+from steersman.llm.asked import check_asked, encoded
 from steersman.llm.backend import Completion
-from steersman.llm.chat import MAX_PROMPT_CHARACTERS
 from steersman.llm.local_process import LocalProcess
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ class LocalBackend:
 
         No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
         """
-        line = _line(prompt, max_tokens, timeout_s)
+        check_asked(prompt, max_tokens, timeout_s)
+        line = encoded({"prompt": prompt, "max_tokens": max_tokens}) + b"\n"
         until = time.monotonic() + timeout_s
         if not self._turn.acquire(timeout=timeout_s):
             message = f"{self!r}: other prompts took all of {timeout_s:g} s; ask fewer at once"
@@ -175,21 +176,6 @@ class LocalBackend:
         if self._process is not None:
             self._process.end()
         self._process = None
-
-
-def _line(prompt: str, max_tokens: int, timeout_s: float) -> bytes:
-    if not 1 <= len(prompt) <= MAX_PROMPT_CHARACTERS:
-        allowed = f"allowed are 1 to {MAX_PROMPT_CHARACTERS}; shorten it"
-        raise InputError(f"the prompt has {len(prompt)} characters; {allowed}")
-    if not 1 <= max_tokens <= 100_000:
-        raise InputError(f"max_tokens is {max_tokens!r}; allowed are 1 to 100000")
-    if not 0.001 <= timeout_s <= 3600:
-        raise InputError(f"timeout_s is {timeout_s!r}; allowed are 0.001 to 3600 seconds")
-    try:
-        return msgspec.json.encode({"prompt": prompt, "max_tokens": max_tokens}) + b"\n"
-    except UnicodeEncodeError:
-        message = "the prompt holds half a character (a lone surrogate); send whole ones"
-        raise InputError(message) from None
 
 
 def _digest(model: Path) -> str:
