@@ -24,10 +24,10 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 async def filed(database, tenant, subject="run/a/1/q1", at=NOW, **changes):
     given = {"detector": "personal_data", "kinds": ["card", "email", "card"], "score": 1.0}
+    given["excerpt"] = "My card is [card]"
     async with connected(database, "owner", tenant) as connection:
         return await file_for_review(
-            connection, tenant, subject=subject, excerpt="My card is [card]", at=at,
-            **{**given, **changes},
+            connection, tenant, subject=subject, at=at, **{**given, **changes}
         )  # fmt: skip
 
 
@@ -44,6 +44,13 @@ async def test_what_one_detector_says_of_one_subject_is_filed_once(database, ten
     assert (first.kinds, first.score, first.verdict) == (("card", "email"), 1.0, None)
     assert (first.excerpt, second.detector) == ("My card is [card]", "toxicity")
     assert await listed(database, tenant.id, limit=1) == [first]
+
+
+async def test_what_postgresql_does_not_take_keeps_nothing_from_being_filed(database, tenant):
+    assert await filed(database, tenant.id, "run/\ud800/q1", excerpt="a\0b\udfff")
+    assert not await filed(database, tenant.id, "run/\ud800/q1")
+    (item,) = await listed(database, tenant.id)
+    assert (item.subject, item.excerpt) == ("run/?/q1", "a?b?")
 
 
 async def test_a_person_has_the_last_word_and_it_is_audited(database, tenant):

@@ -74,7 +74,8 @@ async def file_for_review(
         kinds: of what was found.
         score: the highest, in [0, 1].
         subject: where the text comes from, at most 500 bytes.
-        excerpt: the text, with personal data masked; cut after 4,000 characters.
+        excerpt: the text, with personal data masked; cut after 4,000 characters. What PostgreSQL
+            does not take of either (NUL, half of a surrogate pair) becomes a question mark.
         at: when.
 
     Returns:
@@ -86,7 +87,8 @@ async def file_for_review(
         "INSERT INTO review (tenant, id, at, detector, kinds, score, subject, excerpt) "
         "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
         "ON CONFLICT (tenant, subject, detector) DO NOTHING RETURNING id",
-        *(tenant, new_id(), at, detector, sorted(set(kinds)), score, subject, excerpt[:4000]),
+        *(tenant, new_id(), at, detector, sorted(set(kinds)), score),
+        *(_storable(subject), _storable(excerpt[:4000])),
     )
     return filed is not None
 
@@ -179,6 +181,11 @@ async def resolve_review(
     detail = {"verdict": verdict, "note": note}
     await record(connection, tenant, actor, "review.resolve", str(identifier), detail)
     return _row(row)
+
+
+def _storable(text: str) -> str:
+    """Return a text without what would keep a whole list from being filed: models write it too."""
+    return text.replace("\0", "?").encode("utf-8", "replace").decode()
 
 
 def _row(row: Any) -> ReviewRow:
