@@ -106,21 +106,6 @@ class Credited:
         return found
 
 
-def learned(before: Credits, log: Sequence[Walk]) -> Credits:
-    """Return what is known of causes after one more log: of what was tried again, the later holds.
-
-    Args:
-        before: how surely each action alone brings the reward, by question.
-        log: selections.
-
-    No doctest: it needs selections; ``tests/learn/selecting/test_raft.py`` shows it.
-    """
-    found = dict(before)
-    for name, of_one in by_task(log).items():
-        found[name] = found.get(name, {}) | causes(of_one)
-    return found
-
-
 def by_task(log: Sequence[Walk]) -> Logged:
     """Return the actions and the reward of each selection, by question.
 

@@ -24,7 +24,7 @@ import numpy as np
 from steersman.errors import InputError
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import visit
-from steersman.learn.selecting.credit import Credited, above, by_task, keep, learned
+from steersman.learn.selecting.credit import Credited, above, by_task, causes, keep
 from steersman.learn.selecting.digests import about_run, digest_of_log
 from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.rounds import Round, Trained, greedy_reward, split
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.learn.selecting.credit import Credits, Passing
+    from steersman.learn.selecting.credit import Credits, Logged, Passing
     from steersman.learn.selecting.rounds import Sampler, Stopped
     from steersman.learn.selecting.task import Task, Walk
     from steersman.learn.selecting.tuners import Tuner
@@ -175,7 +175,7 @@ class _State:
     before: float
     best_reward: float
     rounds: list[Round]
-    causes: Credits
+    logged: Logged
     since: int
     stopped: Stopped | None = None
 
@@ -183,8 +183,11 @@ class _State:
         found: dict[str, NDArray[np.generic]] = {}
         for name, scorer in (("now", self.now), ("best", self.best)):
             found |= {f"{name}/{key}": array for key, array in scorer_state(scorer).items()}
-        told = json.dumps(self.causes, sort_keys=True)
-        found["causes"] = np.frombuffer(told.encode(), np.uint8).copy()
+        told = {
+            name: [(sorted(actions), reward) for actions, reward in of_one]
+            for name, of_one in self.logged.items()
+        }
+        found["logged"] = np.frombuffer(json.dumps(told).encode(), np.uint8).copy()
         found["rounds"] = np.array([[r.reward, r.best, r.kept, r.held_out] for r in self.rounds])
         found["numbers"] = np.array([self.before, self.best_reward, self.since])
         found["stopped"] = np.frombuffer((self.stopped or "-").encode(), np.uint8).copy()
@@ -225,7 +228,10 @@ class _Run:
             scorer_from_state(parts["best"]),
             before, best_reward,
             [Round(a, b, int(c), d) for a, b, c, d in arrays["rounds"].tolist()],
-            json.loads(arrays["causes"].tobytes()),
+            {
+                name: [(frozenset(actions), reward) for actions, reward in of_one]
+                for name, of_one in json.loads(arrays["logged"].tobytes()).items()
+            },
             int(since),
             None if stopped == "-" else stopped,  # type: ignore[arg-type]
         )  # fmt: skip
@@ -237,10 +243,10 @@ class _Run:
         if not np.isfinite(rewards).all():
             return self._ended(state, "not finite")
         by_action = self.how.credit == "action"
-        known = learned(state.causes, log) if by_action else state.causes
+        logged = _joined(state.logged, by_task(log)) if by_action else {}
         best, kept = keep(log)
         examples = self._steps(kept, log)
-        sure = self._sure(known) if by_action else {}
+        sure = self._sure(logged) if by_action else {}
         try:
             now = state.now
             for turn in range(self.how.turns if by_action else 1):
@@ -253,7 +259,7 @@ class _Run:
             _log.warning("training stopped in round %d: %s; the last good is kept", number, wrong)
             return self._ended(state, "not finite")
         done = Round(float(rewards.mean()), best, len(examples), reward)
-        return self._after(state, now, done, known)
+        return self._after(state, now, done, logged)
 
     def _log(self, now: Scorer, number: int) -> Sequence[Walk]:
         if number == 0 and self.told is not None:
@@ -270,8 +276,9 @@ class _Run:
         }
         return [part for name, one in kept.items() for part in above(one, means[name], only=only)]
 
-    def _sure(self, known: Credits) -> Credits:
+    def _sure(self, logged: Logged) -> Credits:
         """Return what is right of the learned questions, and how surely."""
+        known = {name: causes(of_one) for name, of_one in logged.items()}
         sure = known if self.passing is None else self.passing(self.learned, known)
         return {
             name: {action: one for action, one in own.items() if one >= self.how.least}
@@ -290,7 +297,7 @@ class _Run:
                 found += visit(task, expert, scorer, self.how.others, rng=rng)
         return found
 
-    def _after(self, state: _State, now: Scorer, done: Round, known: Credits) -> _State:
+    def _after(self, state: _State, now: Scorer, done: Round, logged: Logged) -> _State:
         better = done.held_out > state.best_reward
         worse = done.held_out < state.best_reward - self.how.regression
         after = _State(
@@ -299,7 +306,7 @@ class _Run:
             before=state.before,
             best_reward=max(done.held_out, state.best_reward),
             rounds=[*state.rounds, done],
-            causes=known,
+            logged=logged,
             since=0 if better else state.since + 1,
         )
         if after.since >= self.how.patience:
@@ -312,3 +319,10 @@ class _Run:
     def _ended(state: _State, why: Stopped) -> _State:
         state.stopped = why
         return state
+
+
+def _joined(before: Logged, after: Logged) -> Logged:
+    """Return all that was logged of each question, by whatever policies."""
+    return {
+        name: [*before.get(name, ()), *after.get(name, ())] for name in sorted({*before, *after})
+    }
