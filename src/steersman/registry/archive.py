@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from steersman.errors import MissingSnapshotError, VerificationError
-from steersman.registry.chain import file_of, releases
+from steersman.registry.chain import file_of, releases_of
 from steersman.registry.description import Description
 
 if TYPE_CHECKING:
@@ -88,9 +88,7 @@ class Archive:
             point: its name.
             targets: as they are published now.
         """
-        listed = {
-            str(it.version) for it in releases(targets) if (it.skill, it.point) == (skill, point)
-        }
+        listed = {str(it.version) for it in releases_of(targets, skill, point)}
         originals = list(self._place.list(f"targets/{skill}/{point}"))
         gone = [path for path in originals if path.split("/")[3] not in listed]
         if gone:

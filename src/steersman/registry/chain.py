@@ -184,6 +184,17 @@ def releases(targets: Targets) -> Iterator[Release]:
             yield Release(skill, point, Version.of(version), target, described, number, standing)
 
 
+def releases_of(targets: Targets, skill: str, point: str) -> list[Release]:
+    """Return the versions of one decision point, in no order.
+
+    Args:
+        targets: verified.
+        skill: of the decision point.
+        point: its name.
+    """
+    return [it for it in releases(targets) if (it.skill, it.point) == (skill, point)]
+
+
 def file_of(target: TargetFile) -> str:
     """Return where a target lies: below ``targets/``, with its hash in its name.
 

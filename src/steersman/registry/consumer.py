@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from steersman.errors import (
     InputError,
-    MissingSnapshotError,
     RegistryError,
     SnapshotError,
     StaleError,
@@ -19,22 +18,23 @@ from steersman.errors import (
     VerificationError,
 )
 from steersman.registry.cache import Cache, Good
-from steersman.registry.chain import releases
+from steersman.registry.chain import releases, releases_of
+from steersman.registry.choosing import Choosing
 from steersman.registry.fetching import open_source
 from steersman.registry.files import SignedFiles
 from steersman.registry.place import MAX_FILE, read_file
 from steersman.registry.signing import at
 from steersman.registry.snapshot import check_state, unpack_snapshot
-from steersman.registry.standings import offered, standings_of
+from steersman.registry.standings import standings_of
 from steersman.registry.states import unpack_state
 from steersman.registry.updating import Following
-from steersman.registry.versions import Version
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from tuf.api.metadata import Targets
 
     from steersman.registry.chain import Release
     from steersman.registry.description import Description
@@ -142,7 +142,7 @@ class Consumer:
         )
         self._files = SignedFiles(fetcher, self._cache, timeout_s)
         self._max_age_s = max_age_days * _DAY_S
-        self._major = major
+        self._choosing = Choosing(self._cache, major)
         self._refresh_s = refresh_s
 
     def refresh(self) -> Refreshed:
@@ -159,7 +159,7 @@ class Consumer:
         Raises:
             SnapshotError: nothing verified, or too long ago.
         """
-        return sorted({(it.skill, it.point) for it in releases(self._known().chain.targets)})
+        return sorted({(it.skill, it.point) for it in releases(self._targets())})
 
     def versions(self, skill: str, point: str) -> list[str]:
         """Return the versions that are published, the newest first; candidates are among them.
@@ -171,7 +171,7 @@ class Consumer:
         Raises:
             SnapshotError: nothing verified, or too long ago.
         """
-        return [str(it.version) for it in self._releases(self._known(), skill, point, self._major)]
+        return [str(it.version) for it in self._choosing.releases(self._targets(), skill, point)]
 
     def standings(self, skill: str, point: str) -> dict[str, Standing]:
         """Return what each published version is, the newest first.
@@ -188,8 +188,10 @@ class Consumer:
         Raises:
             SnapshotError: nothing verified, or too long ago.
         """
-        marks = standings_of(self._releases(self._known(), skill, point, None))
-        return {version: marks[version] for version in self.versions(skill, point)}
+        targets = self._targets()
+        marks = standings_of(releases_of(targets, skill, point))
+        ours = self._choosing.releases(targets, skill, point)
+        return {str(it.version): marks[str(it.version)] for it in ours}
 
     def describe(self, skill: str, point: str, version: str) -> Description:
         """Return what was signed about a version.
@@ -203,7 +205,7 @@ class Consumer:
             SnapshotError: nothing verified, or there is no such version, or it does not verify.
         """
         known = self._known()
-        release = self._named(known, skill, point, version)
+        release = self._choosing.named(known.chain.targets, skill, point, version)
         return self._files.description(known.chain, release, online=self._online(known))
 
     def anchor(self) -> Anchor | None:
@@ -212,7 +214,7 @@ class Consumer:
         Raises:
             SnapshotError: nothing verified, or too long ago, or what was signed is no head.
         """
-        signed = self._known().chain.targets.unrecognized_fields.get("audit")
+        signed = self._targets().unrecognized_fields.get("audit")
         if signed is None:
             return None
         try:
@@ -252,9 +254,11 @@ class Consumer:
             StaleError: nothing of the registry verified for longer than ``max_age_days``.
         """
         known = self._known()
+        place = known.chain.targets, skill, point
         if version is not None:
-            return self._load(known, self._named(known, skill, point, version), (), chosen=False)
-        found = self._wanted(known, skill, point, candidates=candidates, among=among)
+            named = self._choosing.named(*place, version)
+            return self._load(known, named, (), chosen=False)
+        found = self._choosing.wanted(*place, candidates=candidates, among=among)
         reasons = list(self._following.last.reasons) if self._following.last else []
         tried: list[str] = []
         for release in found:
@@ -264,7 +268,7 @@ class Consumer:
                 _log.warning("%s/%s %s: %s", skill, point, release.version, error)
                 tried.append(str(error))
         if not found:
-            raise self._none(known, skill, point, chosen=candidates or among is not None)
+            raise self._choosing.none(*place, chosen=candidates or among is not None)
         message = f"no version of {skill}/{point} can be loaded: {'; '.join(tried)}"
         raise VerificationError(message)
 
@@ -352,13 +356,13 @@ class Consumer:
     def _is_gone(self, skill: str, point: str, *, candidates: bool) -> bool:
         """Return whether a registry that is believed offers nothing of a point."""
         try:
-            return not self._wanted(self._known(), skill, point, candidates=candidates)
+            return not self._choosing.wanted(self._targets(), skill, point, candidates=candidates)
         except SnapshotError:  # what verified last is all that is known
             return False
 
     def _news(self, skill: str, point: str, told: str | None, *, candidates: bool) -> Loaded | None:
         try:
-            found = self._wanted(self._known(), skill, point, candidates=candidates)
+            found = self._choosing.wanted(self._targets(), skill, point, candidates=candidates)
             if not found or str(found[0].version) == told:
                 return None
             loaded = self.load(skill, point, candidates=candidates)
@@ -367,6 +371,9 @@ class Consumer:
             return None
         same = loaded.description is not None and loaded.description.version == told
         return None if same else loaded
+
+    def _targets(self) -> Targets:
+        return self._known().chain.targets
 
     def _known(self) -> Known:
         """Return what is believed now; ask the registry first if that was long ago."""
@@ -392,66 +399,6 @@ class Consumer:
         """Return whether something new may be loaded."""
         last = self._following.last
         return last is not None and last.online and known.fresh(self._following.now())
-
-    def _releases(self, known: Known, skill: str, point: str, major: int | None) -> list[Release]:
-        ours = [
-            it for it in releases(known.chain.targets) if (it.skill, it.point) == (skill, point)
-        ]
-        ours = [it for it in ours if major is None or it.version.major == major]
-        return sorted(ours, key=lambda it: it.version, reverse=True)
-
-    def _wanted(
-        self,
-        known: Known,
-        skill: str,
-        point: str,
-        *,
-        candidates: bool,
-        among: Collection[str] | None = None,
-    ) -> list[Release]:
-        """Return the versions that will do where none is named, the newest first."""
-        found = self._releases(known, skill, point, None)
-        marks = standings_of(found)
-        will_do = offered(marks, candidates=candidates) if among is None else among
-        ours = [it for it in found if str(it.version) in will_do]
-        major = self._major_for(skill, point, marks, {it.version.major for it in ours})
-        return [it for it in ours if major in {None, it.version.major}]
-
-    def _none(self, known: Known, skill: str, point: str, *, chosen: bool) -> MissingSnapshotError:
-        name, found = f"{skill}/{point}", self._releases(known, skill, point, self._major)
-        message = f"no version of {name}{' that will do' * bool(found)} is published; publish one"
-        if found and not chosen:
-            message = (
-                f"no version of {name} is released, of {len(found)} that are published, the newest "
-                f"{found[0].version}; promote one, name the one you want, or take `candidates`"
-            )
-        return MissingSnapshotError(message)
-
-    def _major_for(
-        self, skill: str, point: str, marks: Mapping[str, Standing], there: Collection[int]
-    ) -> int | None:
-        """Return the major of what was chosen first; a candidate that was does not count.
-
-        Nor does one of which nothing is there any more, since all of it was taken back.
-        """
-        if self._major is not None:
-            return self._major
-        chosen = [
-            Version.of(it.version).major
-            for it in self._cache.good(skill, point)
-            if it.chosen and marks.get(it.version, "released") == "released"
-        ]
-        return next((major for major in chosen if major in there), None)
-
-    def _named(self, known: Known, skill: str, point: str, version: str) -> Release:
-        for release in self._releases(known, skill, point, self._major):
-            if str(release.version) == version:
-                return release
-        message = (
-            f"{skill!s:.80}/{point!s:.80} {version!s:.40} is not among the published versions; "
-            "list them with `versions`"
-        )
-        raise MissingSnapshotError(message)
 
     def _load(
         self, known: Known, release: Release, reasons: tuple[str, ...], *, chosen: bool

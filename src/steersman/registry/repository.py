@@ -18,7 +18,7 @@ from tuf.api.metadata import TargetFile, Targets
 
 from steersman.errors import InputError, MissingSnapshotError, VerificationError
 from steersman.registry.archive import Archive
-from steersman.registry.chain import DESCRIPTION, STATE, file_of, releases
+from steersman.registry.chain import DESCRIPTION, STATE, file_of, releases_of
 from steersman.registry.description import MAX_DESCRIPTION, Description
 from steersman.registry.place import MAX_FILE
 from steersman.registry.reading import Trusting
@@ -250,10 +250,10 @@ class Publisher:
             RaceError: others published all the time; repeat.
             RegistryError: the place cannot be read or written.
         """
-        wanted = skill, point, Version.of(version)
+        wanted = Version.of(version)
 
         def drop(targets: Targets) -> bool:
-            found = [it for it in releases(targets) if (it.skill, it.point, it.version) == wanted]
+            found = [it for it in releases_of(targets, skill, point) if it.version == wanted]
             if not found:
                 message = f"{skill}/{point} {version} is not published; there is nothing to retract"
                 raise MissingSnapshotError(message)
@@ -280,7 +280,7 @@ class Publisher:
             RegistryError: the place cannot be read.
         """
         chain, _ = self._writer.read()
-        return {str(it.version): it.standing for it in _of_point(chain.targets, skill, point)}
+        return {str(it.version): it.standing for it in releases_of(chain.targets, skill, point)}
 
     def mark(self, skill: str, point: str, standings: Mapping[str, Standing]) -> bool:
         """Sign what versions are from now on; their files and hashes stay as they are.
@@ -306,7 +306,7 @@ class Publisher:
 
         def put(targets: Targets) -> bool:
             nonlocal changed
-            found = {str(it.version): it for it in _of_point(targets, skill, point)}
+            found = {str(it.version): it for it in releases_of(targets, skill, point)}
             for version in standings:
                 if version not in found:
                     message = f"{skill}/{point} {version} is not published; it cannot be marked"
@@ -369,9 +369,9 @@ class Publisher:
 
     def _published(self, chain: Chain, data: bytes, description: Description) -> Description | None:
         """Return what was signed for this version before, if it is whole or archived."""
-        wanted = description.skill, description.point, Version.of(description.version)
-        for it in releases(chain.targets):
-            if (it.skill, it.point, it.version) == wanted:
+        wanted = Version.of(description.version)
+        for it in releases_of(chain.targets, description.skill, description.point):
+            if it.version == wanted:
                 if it.state.hashes["sha256"] != sha256(data).hexdigest():
                     raise _other_bytes(description)
                 return self._whole(it)
@@ -421,7 +421,7 @@ class Publisher:
     def _drop_old(
         self, targets: Targets, description: Description, new: str, needed: Collection[str]
     ) -> None:
-        ours = _of_point(targets, description.skill, description.point)
+        ours = releases_of(targets, description.skill, description.point)
         ours.sort(key=lambda it: (it.state.path == new, it.number, it.version))
         kept = {*needed, *_loaded_by_default(ours)}
         for release in ours[: -self._keep]:
@@ -430,13 +430,9 @@ class Publisher:
                 _take_out(targets, release)
 
 
-def _of_point(targets: Targets, skill: str, point: str) -> list[Release]:
-    return [it for it in releases(targets) if (it.skill, it.point) == (skill, point)]
-
-
 def _mark_as_they_counted(targets: Targets, description: Description) -> None:
     """Mark what an earlier release published: beside a marked version it would be a candidate."""
-    ours = _of_point(targets, description.skill, description.point)
+    ours = releases_of(targets, description.skill, description.point)
     if all(it.standing is None for it in ours):
         for it in ours:
             put_standing(it.state, "released")
