@@ -7,11 +7,11 @@ from steersman.store.answer_limits import AnswerLimits, trim_all_answers, trim_a
 from steersman.store.audit import AuditRow, history, record
 from steersman.store.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.store.backup import Backup, backup, restore
+from steersman.store.batches import Expired
 from steersman.store.breaker import Breaker, store_is_away
 from steersman.store.corpora import (
     CorpusRow,
     CorpusSize,
-    check_corpus_name,
     corpora_of,
     corpus_of,
     corpus_size,
@@ -65,13 +65,13 @@ from steersman.store.crediting import (
     learned_of,
     spec_of,
 )
-from steersman.store.database import AWAY, Database, as_tenant, set_tenant, state_home
+from steersman.store.database import AWAY, Database, as_tenant, set_tenant
 from steersman.store.decisions import DecisionRow, Taken, find_decision, log_decisions
 from steersman.store.declaring import declare
 from steersman.store.encoding import NO_KEY, as_stored, encode, encode_rows, reads_vector, rounded
 from steersman.store.erasure import Erased, erase, export
 from steersman.store.events import EventRow, Verdict, log_events
-from steersman.store.group_commit import Expired, GroupCommit
+from steersman.store.group_commit import GroupCommit
 from steersman.store.held_out import (
     HeldOut,
     hold_out,
@@ -92,8 +92,6 @@ from steersman.store.learning import (
     append_updates,
     base_state,
     newest_checkpoint,
-    newest_state,
-    tell_replicas,
     updates_after,
     write_checkpoint,
 )
@@ -155,7 +153,6 @@ from steersman.store.rollout_moves import (
     fence_rollout,
     move_rollout,
     start_rollout,
-    tell_controllers,
 )
 from steersman.store.rollouts import RolloutRow, active_rollouts, find_rollout, rollouts_of
 from steersman.store.row_arrays import connect_writer
@@ -259,7 +256,6 @@ __all__ = [
     "backup",
     "base_state",
     "build_hnsw",
-    "check_corpus_name",
     "check_settled",
     "check_tenant_name",
     "claim",
@@ -345,7 +341,6 @@ __all__ = [
     "migrate",
     "move_rollout",
     "newest_checkpoint",
-    "newest_state",
     "open_incident",
     "pack_event",
     "pin_point",
@@ -375,15 +370,12 @@ __all__ = [
     "snapshots_of",
     "spec_of",
     "start_rollout",
-    "state_home",
     "store_is_away",
     "store_spec",
     "sweep_corpora",
     "switch_snapshot",
     "take_back_snapshot",
     "take_work",
-    "tell_controllers",
-    "tell_replicas",
     "tell_services",
     "tenant_name",
     "trim_all_answers",

@@ -2,10 +2,8 @@
 
 A flush takes whatever is waiting and starts as soon as the one before has returned; a timer would
 only add its own delay. While the server is away, rows are kept and written when it is back; their
-waiters may stop waiting at any time. What a flush cannot write because of one bad row is written
-tenant by tenant and then row by row, so that nobody pays for another's row. After a flush that got
-no answer the next one holds half as many rows, so that none is too large for ever; after one that
-did, twice as many again.
+waiters may stop waiting at any time. After a flush that got no answer the next one holds half as
+many rows, so that none is too large for ever; after one that did, twice as many again.
 """
 
 from __future__ import annotations
@@ -16,88 +14,22 @@ from collections import deque
 from contextlib import suppress
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 import asyncpg
 
 from steersman.errors import StoreError
+from steersman.store.batches import BatchWriter, Entry, R, V
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
     from uuid import UUID
 
+    from steersman.store.batches import Expired
+
 _log = logging.getLogger(__name__)
 _OF_SERVER = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-_OUTAGES = ("08", "25006", "40003", "53", "55P03", "57", "58", "XX")
-_AGAIN = ("40001", "40P01")
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-
-
-class Row(Protocol):
-    """What is written: it belongs to a tenant."""
-
-    @property
-    def tenant(self) -> UUID:
-        """Whose it is."""
-
-
-R = TypeVar("R", bound=Row)
-V = TypeVar("V")
-
-
-class Expired:
-    """The time was up before the rows were durable; they are still going to be written.
-
-    No doctest: it holds nothing, and is made by `GroupCommit.submit`.
-    """
-
-
-class _Entry(Generic[R, V]):
-    """The rows of one request, who waits for them, and whether they are settled.
-
-    A wait that expires leaves the rows here: they are written all the same.
-    """
-
-    __slots__ = (
-        "deadline",
-        "done",
-        "future",
-        "names",
-        "on_settled",
-        "rows",
-        "settled",
-        "tenant",
-        "verdicts",
-    )
-
-    def __init__(
-        self,
-        rows: Sequence[R],
-        names: Sequence[Hashable],
-        future: asyncio.Future[dict[Hashable, V | Exception] | Expired],
-        on_settled: Callable[[Mapping[Hashable, V | Exception]], None] | None,
-        deadline: float = inf,
-    ) -> None:
-        self.rows = rows
-        self.names = names
-        self.tenant = rows[0].tenant
-        self.future = future
-        self.on_settled = on_settled
-        self.verdicts: dict[Hashable, V | Exception] = {}
-        self.deadline = deadline
-        self.done = 0  # rows that were written, where they are written in pieces
-        self.settled = False
-
-    def settle(self) -> None:
-        self.settled = True
-        if self.on_settled is not None:
-            self.on_settled(self.verdicts)
-        if not self.future.done():
-            self.future.set_result(self.verdicts)
-
-    def expire(self) -> None:
-        if not self.future.done():
-            self.future.set_result(Expired())
 
 
 class _Lane(Generic[R, V]):
@@ -110,7 +42,7 @@ class _Lane(Generic[R, V]):
         self.least = 1 if self.first else max_rows // 2  # rows must wait before it takes any
         self.room = max_rows  # of its next flush
         self.failures = 0  # without a success since
-        self.batch: Sequence[_Entry[R, V]] = ()
+        self.batch: Sequence[Entry[R, V]] = ()
         self.connection: Any = None
 
 
@@ -147,13 +79,13 @@ class GroupCommit(Generic[R, V]):
         on_flush: Callable[[int, float, bool], None] = lambda _rows, _seconds, _answered: None,
     ) -> None:
         self._connect = connect
-        self._write = write
+        self._writer = BatchWriter(write)
         self._name = name
         self._max_rows = max_rows
         self._max_tenants = max_tenants
         self._limit_s = limit_s
         self._on_flush = on_flush
-        self._waiting: deque[_Entry[R, V]] = deque()
+        self._waiting: deque[Entry[R, V]] = deque()
         self._wake = asyncio.Event()
         self._lanes: list[_Lane[R, V]] = [_Lane(n, max_rows) for n in range(lanes)]
         self._answered = True
@@ -227,7 +159,7 @@ class GroupCommit(Generic[R, V]):
         loop = self._loop or asyncio.get_running_loop()
         names = [self._name(row) for row in rows]
         deadline = inf if within_s is None else loop.time() + within_s
-        entry: _Entry[R, V] = _Entry(rows, names, loop.create_future(), on_settled, deadline)
+        entry: Entry[R, V] = Entry(rows, names, loop.create_future(), on_settled, deadline)
         if deadline < self._next_deadline:
             self._watch(loop, deadline)
         self._waiting.append(entry)
@@ -286,7 +218,7 @@ class GroupCommit(Generic[R, V]):
             self._put_back([one for one in batch if not one.settled])
             await asyncio.sleep(_pause_s(lane))
 
-    def _put_back(self, entries: Sequence[_Entry[R, V]]) -> None:
+    def _put_back(self, entries: Sequence[Entry[R, V]]) -> None:
         self._rows_waiting += sum(len(entry.rows) for entry in entries)
         if sum(len(entry.rows) - entry.done for entry in entries) == 1:
             self._waiting.extend(entries)  # whatever is wrong with this row, others need not wait
@@ -294,15 +226,15 @@ class GroupCommit(Generic[R, V]):
             self._waiting.extendleft(reversed(entries))
         self._wake.set()
 
-    def _next_batch(self, room: int) -> list[_Entry[R, V]]:
+    def _next_batch(self, room: int) -> list[Entry[R, V]]:
         """Take entries in order, as many as there is room for; what does not fit keeps its place.
 
         An entry that is larger is taken alone.
         """
-        batch: list[_Entry[R, V]] = []
+        batch: list[Entry[R, V]] = []
         names: set[Hashable] = set()
         tenants: set[UUID] = set()
-        later: list[_Entry[R, V]] = []
+        later: list[Entry[R, V]] = []
         while self._waiting and room > 0 and len(later) < self._max_rows:
             if batch and len(self._waiting[0].rows) > room:
                 break
@@ -328,7 +260,7 @@ class GroupCommit(Generic[R, V]):
                 if not _is_open(lane):
                     lane.connection = await self._connect()
                 opened = True
-                await self._write_batch(lane)
+                await self._writer.write(lane.connection, lane.batch, lane.room)
         except (OSError, TimeoutError, StoreError, *_OF_SERVER) as error:
             await self._fail(lane, loop.time() - begun, error, wrote=opened)
             return False
@@ -353,73 +285,6 @@ class GroupCommit(Generic[R, V]):
             _log.warning("another connection to write over cannot be had: %r", error)
             return False
         return True
-
-    async def _write_batch(self, lane: _Lane[R, V]) -> None:
-        rest = lane.batch
-        if rest and (rest[0].done or len(rest[0].rows) > lane.room):
-            await self._write_in_pieces(lane.connection, rest[0], lane.room)
-            rest = rest[1:]
-            if not rest:
-                return
-        await self._write_or_split(lane.connection, rest)
-
-    async def _write_or_split(self, connection: Any, batch: Sequence[_Entry[R, V]]) -> None:
-        try:
-            refused = await self._write(connection, [row for entry in batch for row in entry.rows])
-        except asyncpg.PostgresError as error:
-            if _is_outage(error):
-                raise
-            if error.sqlstate in _AGAIN:
-                await self._write_or_split(connection, batch)
-            else:
-                await self._split(connection, batch, error)
-            return
-        except (TypeError, ValueError, OverflowError, asyncpg.DataError) as error:
-            await self._split(connection, batch, error)
-            return
-        for entry in batch:
-            if refused:
-                entry.verdicts.update({n: refused[n] for n in entry.names if n in refused})
-            entry.settle()
-
-    async def _split(
-        self, connection: Any, batch: Sequence[_Entry[R, V]], error: Exception
-    ) -> None:
-        """Write each tenant's rows apart, then halves, then rows: a bad row alone pays for it."""
-        tenants = {entry.tenant for entry in batch}
-        if len(tenants) > 1:
-            for tenant in tenants:
-                await self._write_or_split(
-                    connection, [one for one in batch if one.tenant == tenant]
-                )
-        elif len(batch) > 1:
-            half = len(batch) // 2
-            await self._write_or_split(connection, batch[:half])
-            await self._write_or_split(connection, batch[half:])
-        else:
-            await self._write_alone(connection, batch[0], error)
-
-    async def _write_alone(self, connection: Any, entry: _Entry[R, V], error: Exception) -> None:
-        """Write the rows of a request one by one; those that cannot be written say so."""
-        if len(entry.rows) == 1:
-            _log.error("a row cannot be written: %r", error)
-            entry.verdicts[entry.names[0]] = error
-            entry.settle()
-        else:
-            await self._write_in_pieces(connection, entry, 1)
-
-    async def _write_in_pieces(self, connection: Any, entry: _Entry[R, V], size: int) -> None:
-        """Write the rows of a request some at a time; what was written is not written again."""
-        loop = asyncio.get_running_loop()
-        while entry.done < len(entry.rows):
-            piece = slice(entry.done, entry.done + size)
-            some: _Entry[R, V] = _Entry(
-                entry.rows[piece], entry.names[piece], loop.create_future(), None
-            )
-            await self._write_or_split(connection, [some])
-            entry.verdicts.update(some.verdicts)
-            entry.done += len(some.rows)
-        entry.settle()
 
     async def _fail(
         self, lane: _Lane[R, V], seconds: float, error: Exception, *, wrote: bool
@@ -451,7 +316,3 @@ def _is_open(lane: _Lane[Any, Any]) -> bool:
 def _pause_s(lane: _Lane[Any, Any]) -> float:
     """Return how long to wait after a failure, the longer the more there were."""
     return _RETRY_S[min(lane.failures, len(_RETRY_S)) - 1]
-
-
-def _is_outage(error: asyncpg.PostgresError) -> bool:
-    return (error.sqlstate or "XX").startswith(_OUTAGES)

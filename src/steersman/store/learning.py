@@ -139,29 +139,6 @@ async def base_state(connection: Any, point: Point, snapshot: str) -> bytes:
     return _whole(found, point, snapshot)
 
 
-async def newest_state(
-    connection: Any, point: Point, snapshot: str, *, until: int | None = None
-) -> tuple[int, bytes]:
-    """Return the newest stored state of a snapshot: its newest checkpoint, or its base.
-
-    Args:
-        connection: within a transaction of the tenant.
-        point: tenant, skill and decision point.
-        snapshot: the snapshot.
-        until: no checkpoint after this number; None: the newest.
-
-    Returns:
-        The number of updates that it holds, and its bytes.
-
-    Raises:
-        StateError: there is no such snapshot, or its bytes are not those that were stored.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
-    """
-    found = await newest_checkpoint(connection, point, snapshot, until=until)
-    return found or (0, await base_state(connection, point, snapshot))
-
-
 def _whole(found: Any, point: Point, snapshot: str) -> bytes:
     state: bytes | None = found["state"]
     if state is None:

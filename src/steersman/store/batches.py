@@ -1,0 +1,192 @@
+"""Writing the rows of many requests so that nobody pays for another's row.
+
+What cannot be written because of one bad row is written tenant by tenant, then in halves, then row
+by row. A request with more rows than there is room for is written in pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from math import inf
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import asyncpg
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+    from uuid import UUID
+
+_log = logging.getLogger(__name__)
+_OUTAGES = ("08", "25006", "40003", "53", "55P03", "57", "58", "XX")
+_AGAIN = ("40001", "40P01")
+
+
+class Row(Protocol):
+    """What is written: it belongs to a tenant."""
+
+    @property
+    def tenant(self) -> UUID:
+        """Whose it is."""
+
+
+R = TypeVar("R", bound=Row)
+V = TypeVar("V")
+
+
+class Expired:
+    """The time was up before the rows were durable; they are still going to be written.
+
+    No doctest: it holds nothing, and is made by `GroupCommit.submit`.
+    """
+
+
+class Entry(Generic[R, V]):
+    """The rows of one request, who waits for them, and whether they are settled.
+
+    A wait that expires leaves the rows here: they are written all the same.
+
+    Args:
+        rows: of one tenant, at least one.
+        names: of the rows.
+        future: who waits.
+        on_settled: called when all rows are durable or refused.
+        deadline: until when is waited, on the loop's clock.
+
+    No doctest: `GroupCommit.submit` makes it.
+    """
+
+    __slots__ = (
+        "deadline",
+        "done",
+        "future",
+        "names",
+        "on_settled",
+        "rows",
+        "settled",
+        "tenant",
+        "verdicts",
+    )
+
+    def __init__(
+        self,
+        rows: Sequence[R],
+        names: Sequence[Hashable],
+        future: asyncio.Future[dict[Hashable, V | Exception] | Expired],
+        on_settled: Callable[[Mapping[Hashable, V | Exception]], None] | None,
+        deadline: float = inf,
+    ) -> None:
+        self.rows = rows
+        self.names = names
+        self.tenant = rows[0].tenant
+        self.future = future
+        self.on_settled = on_settled
+        self.verdicts: dict[Hashable, V | Exception] = {}
+        self.deadline = deadline
+        self.done = 0  # rows that were written, where they are written in pieces
+        self.settled = False
+
+    def settle(self) -> None:
+        """Tell who waits what was not written."""
+        self.settled = True
+        if self.on_settled is not None:
+            self.on_settled(self.verdicts)
+        if not self.future.done():
+            self.future.set_result(self.verdicts)
+
+    def expire(self) -> None:
+        """Let nobody wait any longer."""
+        if not self.future.done():
+            self.future.set_result(Expired())
+
+
+class BatchWriter(Generic[R, V]):
+    """Writes batches; what is wrong with one row is told to whoever sent it.
+
+    Args:
+        write: writes rows in one transaction; returns what it did not write, by name.
+
+    No doctest: it needs a server; ``tests/faults/test_flushing.py`` shows it.
+    """
+
+    def __init__(self, write: Callable[[Any, Sequence[R]], Awaitable[Mapping[Any, V]]]) -> None:
+        self._write = write
+
+    async def write(self, connection: Any, batch: Sequence[Entry[R, V]], room: int) -> None:
+        """Write a batch and settle its entries.
+
+        Args:
+            connection: to write over.
+            batch: entries; the first may have been written in part.
+            room: most rows at a time, ≥ 1; an entry that is larger stands first.
+
+        Raises:
+            PostgresError: the server is away; what was written is settled.
+        """
+        rest = batch
+        if rest and (rest[0].done or len(rest[0].rows) > room):
+            await self._write_in_pieces(connection, rest[0], room)
+            rest = rest[1:]
+            if not rest:
+                return
+        await self._write_or_split(connection, rest)
+
+    async def _write_or_split(self, connection: Any, batch: Sequence[Entry[R, V]]) -> None:
+        try:
+            refused = await self._write(connection, [row for entry in batch for row in entry.rows])
+        except asyncpg.PostgresError as error:
+            if _is_outage(error):
+                raise
+            if error.sqlstate in _AGAIN:
+                await self._write_or_split(connection, batch)
+            else:
+                await self._split(connection, batch, error)
+            return
+        except (TypeError, ValueError, OverflowError, asyncpg.DataError) as error:
+            await self._split(connection, batch, error)
+            return
+        for entry in batch:
+            if refused:
+                entry.verdicts.update({n: refused[n] for n in entry.names if n in refused})
+            entry.settle()
+
+    async def _split(self, connection: Any, batch: Sequence[Entry[R, V]], error: Exception) -> None:
+        """Write each tenant's rows apart, then halves, then rows: a bad row alone pays for it."""
+        tenants = {entry.tenant for entry in batch}
+        if len(tenants) > 1:
+            for tenant in tenants:
+                await self._write_or_split(
+                    connection, [one for one in batch if one.tenant == tenant]
+                )
+        elif len(batch) > 1:
+            half = len(batch) // 2
+            await self._write_or_split(connection, batch[:half])
+            await self._write_or_split(connection, batch[half:])
+        else:
+            await self._write_alone(connection, batch[0], error)
+
+    async def _write_alone(self, connection: Any, entry: Entry[R, V], error: Exception) -> None:
+        """Write the rows of a request one by one; those that cannot be written say so."""
+        if len(entry.rows) == 1:
+            _log.error("a row cannot be written: %r", error)
+            entry.verdicts[entry.names[0]] = error
+            entry.settle()
+        else:
+            await self._write_in_pieces(connection, entry, 1)
+
+    async def _write_in_pieces(self, connection: Any, entry: Entry[R, V], size: int) -> None:
+        """Write the rows of a request some at a time; what was written is not written again."""
+        loop = asyncio.get_running_loop()
+        while entry.done < len(entry.rows):
+            piece = slice(entry.done, entry.done + size)
+            some: Entry[R, V] = Entry(
+                entry.rows[piece], entry.names[piece], loop.create_future(), None
+            )
+            await self._write_or_split(connection, [some])
+            entry.verdicts.update(some.verdicts)
+            entry.done += len(some.rows)
+        entry.settle()
+
+
+def _is_outage(error: asyncpg.PostgresError) -> bool:
+    return (error.sqlstate or "XX").startswith(_OUTAGES)
