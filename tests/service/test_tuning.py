@@ -164,7 +164,7 @@ async def test_a_deadline_ends_it_and_nobody_waits_behind_it(serving, database, 
         statuses = {answer.status for answer in answers}
         assert statuses == {200, 503}
         refused = next(answer for answer in answers if answer.status == 503)
-        assert "4 evaluations wait already" in refused.body["detail"]
+        assert "4 evaluations of yours run or wait already" in refused.body["detail"]
         assert int(refused.headers["retry-after"]) >= 1
 
 

@@ -35,6 +35,7 @@ from steersman.service.searching import Searching, load_corpus
 from steersman.service.snapshots import Snapshots
 from steersman.service.status import StatusPage
 from steersman.service.tracing import Tracing
+from steersman.service.tuner_answers import AnswerSettings, Models
 from steersman.service.tuning import Tuning
 from steersman.service.units import Units
 from steersman.service.verified import Verified
@@ -82,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True):
         metrics_token: lets others than this machine read metrics.
         key_refresh_s: how often keys in use are verified.
         corpora_bytes: what the corpora in memory may take together, about.
+        answers: models that answer and judge for the RAG tuner; None: none.
     """
 
     process: str = "0"
@@ -89,6 +91,7 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_token: str | None = None
     key_refresh_s: float = 0.5
     corpora_bytes: int = _CORPORA_BYTES
+    answers: AnswerSettings | None = None
 
     @classmethod
     def from_environment(cls, process: str = "0", exchange: Path | None = None) -> Settings:
@@ -102,7 +105,9 @@ class Settings(msgspec.Struct, frozen=True):
             InputError: a number is none, or out of range.
         """
         token = os.environ.get("STEERSMAN_METRICS_TOKEN") or None
-        return cls(process, exchange, token, corpora_bytes=_bytes("STEERSMAN_CORPORA_BYTES"))
+        size = _bytes("STEERSMAN_CORPORA_BYTES")
+        answers = AnswerSettings.from_environment()
+        return cls(process, exchange, token, corpora_bytes=size, answers=answers)
 
 
 def _embedders(home: Path) -> Embedders:
@@ -129,6 +134,7 @@ class Service:
         verified: gives the bases of snapshots.
         beside: where what works beside the service leaves its counts.
         embedders: of corpora, by name; default: those of this machine.
+        models: that answer and judge; default: none.
 
     No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
@@ -142,6 +148,7 @@ class Service:
         verified: Verified,
         beside: Exchange | None = None,
         embedders: Embedders | None = None,
+        models: Models | None = None,
     ) -> None:
         self.database = database
         self.pool = pool
@@ -171,7 +178,10 @@ class Service:
         self.corpora = CorpusCache(
             partial(load_corpus, database, self.embedders), settings.corpora_bytes
         )
-        self.tuning = Tuning(self.pool, self.corpora, self.breakers["searching"])
+        self.tuning = Tuning(
+            *(database, pool, self.corpora, self.embedders, self.breakers["searching"]),
+            models or Models(None),
+        )
         self._settings = settings
         self._beside = beside
         self._exchange = (
@@ -376,7 +386,8 @@ async def assemble(
     verified = Verified(home)
     stack.callback(verified.close)
     beside = Exchange(home / BESIDE, "")
-    service = Service(database, pool, secret, settings, verified, beside, _embedders(home))
+    models = Models(settings.answers, home)
+    service = Service(database, pool, secret, settings, verified, beside, _embedders(home), models)
     service.start()
 
     async def close() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,33 +13,66 @@ from steersman.service.tuner_messages import (
     EvaluateRequest,
     Evaluation,
     ShownEstimate,
+    Spent,
 )
 from steersman.systems.rag_tuner import Configuration, Tuned, compare, load_policy_config
+from steersman.systems.rag_tuner.reward import GATED
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable, Sequence
 
     from steersman.retrieval import Opened
-    from steersman.systems.rag_tuner import Compared
+    from steersman.service.tuner_judging import Judgement
+    from steersman.service.tuner_line import Slices
+    from steersman.systems.rag_tuner import Compared, Flagged
     from steersman.systems.rag_tuner.comparing import Estimate
 
+    Judging: TypeAlias = Callable[[Sequence[Question], Sequence[Configuration], Tuned], Judgement]
+
 _LISTED = 100
+_AWAY = (
+    "for some questions a part of the search was away; they do not count for the configurations "
+    "that need it"
+)
 
 
-def evaluation(asked: EvaluateRequest, opened: Opened, stop: threading.Event) -> Evaluation:
+class Found(NamedTuple):
+    """What an evaluation found.
+
+    Attributes:
+        answer: that is sent.
+        flagged: for the review list.
+
+    No doctest: a value; `evaluation` makes it.
+    """
+
+    answer: Evaluation
+    flagged: Sequence[Flagged] = ()
+
+
+def evaluation(
+    asked: EvaluateRequest,
+    opened: Opened,
+    slices: Slices,
+    stop: threading.Event,
+    judging: Judging | None = None,
+) -> Found:
     """Return what configurations are worth on a corpus.
 
     Args:
         asked: by whom waits.
         opened: the corpus.
+        slices: of the core, taken question by question where passages are judged alone.
         stop: set it to begin no further question.
+        judging: has answers judged; None: passages are judged alone.
 
     Returns:
-        The answer.
+        The answer, and what detectors flagged.
 
     Raises:
-        Refused: no question can be answered from the corpus.
+        Refused: no question can be answered from the corpus, or answers cannot be judged here.
         InputError: a question or configuration that the searcher does not take.
         DataError: a part of the search was away for every question, or it was stopped.
 
@@ -53,22 +86,63 @@ def evaluation(asked: EvaluateRequest, opened: Opened, stop: threading.Event) ->
     if not findable:
         raise Refused.of("invalid", notes[0] + "; name documents of the corpus", field="questions")
     wanted = [_configuration(one) for one in asked.configurations]
-    found = compare(opened.searcher, findable, wanted, _tuned(asked), stopped=stop.is_set)
-    if any(one.degraded for one in found):
-        notes.append(
-            "for some questions a part of the search was away; they do not count for the "
-            "configurations that need it"
-        )
-    notes.append("F and R are recall and nDCG of gold documents: no answer was written or judged")
-    return Evaluation(
-        asked.corpus,
-        opened.loaded.place.revision,
-        list(found[0].batch.measures),
-        [_shown(one, told) for one, told in zip(asked.configurations, found, strict=True)],
-        len(findable),
-        missing[:_LISTED],
+    tuned = _tuned(asked)
+    answer = Evaluation(
+        *(asked.corpus, opened.loaded.place.revision, [], [], len(findable), missing[:_LISTED]),
         notes,
     )
+    if judging is not None:
+        return _judged(answer, asked, judging(findable, wanted, tuned))
+    with slices.turn():
+
+        def next_turn() -> bool:
+            slices.give()
+            slices.take()
+            return stop.is_set()
+
+        found = compare(opened.searcher, findable, wanted, tuned, stopped=next_turn)
+    if any(one.degraded for one in found):
+        notes.append(_AWAY)
+    notes.append("F and R are recall and nDCG of gold documents: no answer was written or judged")
+    answer.measures = list(found[0].batch.measures)
+    answer.configurations = [
+        _shown(one, told) for one, told in zip(asked.configurations, found, strict=True)
+    ]
+    return Found(answer)
+
+
+def _judged(answer: Evaluation, asked: EvaluateRequest, told: Judgement) -> Found:
+    if any(one.degraded for one in told.each):
+        answer.notes.append(_AWAY)
+    reasons = sorted({why for one in told.each for why in one.unjudged})
+    if reasons:
+        answer.notes.append(
+            f"some answers were not judged ({', '.join(reasons)}) and do not count; ask again to "
+            "go on: what was found is kept, and not paid again"
+        )
+    answer.notes.append(
+        "answers were written and judged by models; F and R leave out what could not be judged"
+    )
+    answer.measures = list(GATED)
+    for one, of in zip(asked.configurations, told.each, strict=True):
+        shown = (
+            EvaluatedConfiguration(
+                configuration=one, breaches=[], questions=0, degraded=of.degraded
+            )
+            if of.compared is None
+            else _shown(one, of.compared, judged=True)
+        )
+        shown.unjudged = of.unjudged
+        answer.configurations.append(shown)
+    answer.spent = Spent(
+        *told.by,
+        calls=told.calls,
+        cost_usd=told.cost_usd,
+        paid_before=told.paid_before,
+        flagged=len(told.flagged),
+        filed=0,
+    )
+    return Found(answer, told.flagged)
 
 
 def _tuned(asked: EvaluateRequest) -> Tuned:
@@ -113,12 +187,14 @@ def _configuration(asked: AskedConfiguration) -> Configuration:
     return Configuration.of(parts).canonical()
 
 
-def _shown(asked: AskedConfiguration, found: Compared) -> EvaluatedConfiguration:
-    took = found.batch.latency_ms
-    return EvaluatedConfiguration(
+def _shown(
+    asked: AskedConfiguration, found: Compared, *, judged: bool = False
+) -> EvaluatedConfiguration:
+    batch, took = found.batch, found.batch.latency_ms
+    names = GATED if judged else ("faithfulness_proxy", "relevancy_proxy")
+    shown = EvaluatedConfiguration(
         configuration=asked,
-        faithfulness_proxy=_estimate(found.quality[0]),
-        relevancy_proxy=_estimate(found.quality[1]),
+        coverage=found.reward.coverage if judged else None,
         latency=found.reward.latency,
         cost=found.reward.cost,
         penalty=found.reward.penalty,
@@ -126,13 +202,21 @@ def _shown(asked: AskedConfiguration, found: Compared) -> EvaluatedConfiguration
         breaches=list(found.reward.breaches),
         latency_p50_ms=float(np.quantile(took, 0.5)),
         latency_p95_ms=float(np.quantile(took, 0.95)),
-        questions=len(found.batch),
+        questions=len(batch),
         degraded=found.degraded,
-        ahead_of_first=None if found.ahead is None else _estimate(found.ahead),
+        failed=int(batch.failed.sum()),
+        violations=int(batch.violations.sum()),
+        unstable=int(batch.unstable.sum()),
+        ahead_of_first=_estimate(found.ahead),
     )
+    for name, one in zip(names, found.quality, strict=True):
+        setattr(shown, name, _estimate(one))
+    return shown
 
 
-def _estimate(found: Estimate) -> ShownEstimate:
+def _estimate(found: Estimate | None) -> ShownEstimate | None:
+    if found is None:
+        return None
     if found.interval is None:
         return ShownEstimate(found.value)
     return ShownEstimate(found.value, found.interval.low, found.interval.high)

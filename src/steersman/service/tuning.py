@@ -4,45 +4,68 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from steersman.errors import BackendError
 from steersman.retrieval import Place, find_place, one_view
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
 from steersman.service.searching import told
-from steersman.service.tuner_messages import MOST_SEARCHES, EvaluateRequest, Evaluation
+from steersman.service.tuner_line import Line, Slices
+from steersman.service.tuner_messages import (
+    MOST_ANSWERS,
+    MOST_SEARCHES,
+    EvaluateRequest,
+    Evaluation,
+)
+from steersman.store import as_tenant, file_for_review
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
     from asyncpg import Pool
 
-    from steersman.retrieval import Opened
+    from steersman.retrieval import Embedders, Opened
     from steersman.service.corpus_cache import CorpusCache
     from steersman.service.http import Request
-    from steersman.store import Breaker
+    from steersman.service.tuner_answers import Models
+    from steersman.service.tuner_evaluation import Found
+    from steersman.store import Breaker, Database
+    from steersman.systems.rag_tuner import Flagged
 
 _BYTES = 8 * 1024 * 1024
-_MOST_WAITING = 4
 
 
 class Tuning:
-    """Handler of ``POST /tuner/evaluate``; one evaluation runs at a time, beside decisions.
+    """Handler of ``POST /tuner/evaluate``: evaluations run in threads, beside decisions.
 
     Args:
+        database: holds the review list.
         pool: connections of role app.
         cache: corpora in memory.
+        embedders: of corpora, by name.
         breaker: around the store.
+        models: that answer and judge.
 
     No doctest: it needs a server; ``tests/service/test_tuning.py`` shows it.
     """
 
-    def __init__(self, pool: Pool[Any], cache: CorpusCache, breaker: Breaker) -> None:
-        self._pool, self._cache, self._breaker = pool, cache, breaker
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tuner")
-        self._waiting = 0
+    def __init__(
+        self,
+        database: Database,
+        pool: Pool[Any],
+        cache: CorpusCache,
+        embedders: Embedders,
+        breaker: Breaker,
+        models: Models,
+    ) -> None:
+        self._database, self._pool, self._cache = database, pool, cache
+        self._embedders, self._breaker, self._models = embedders, breaker, models
+        self._line, self._slices = Line(), Slices()
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes."""
@@ -50,7 +73,7 @@ class Tuning:
 
     def close(self) -> None:
         """Begin no further evaluation."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._line.close()
 
     async def evaluate(self, request: Request) -> Answer:
         """Answer ``POST /tuner/evaluate``.
@@ -63,33 +86,22 @@ class Tuning:
 
         Raises:
             Refused: there is no such corpus or snapshot, no question can be answered from it, it
-                is more than one request may ask, or it took too long.
+                is more than one request may ask, answers cannot be judged here, as many
+                evaluations wait as may, or it took too long.
         """
         asked: EvaluateRequest = converted(await read_json(request, _BYTES), EvaluateRequest)
-        size = len(asked.questions) if asked.slice is None else asked.slice.size
-        searches = len(asked.configurations) * min(size, len(asked.questions))
-        if searches > MOST_SEARCHES:
-            detail = f"{searches:,} searches; allowed are {MOST_SEARCHES:,}: fewer configurations, "
-            raise Refused.of("invalid", detail + "or a smaller slice", field="questions")
-        if self._waiting >= _MOST_WAITING:
-            detail = f"{self._waiting} evaluations wait already; try again later"
-            raise Refused.of("unavailable", detail, retry_after_s=5.0)
-        self._waiting += 1
-        stop = threading.Event()
-        try:
-            async with asyncio.timeout(asked.deadline_ms / 1e3):
-                return json_answer(await self._evaluated(request.key.tenant, asked, stop))
-        except TimeoutError:
-            detail = f"no answer within {asked.deadline_ms:g} ms; ask fewer questions at once, or "
-            detail += "give more deadline_ms"
-            raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
-        finally:
-            stop.set()  # whoever went away shall not hold up the next
-            self._waiting -= 1
+        _check_size(asked)
+        if asked.answers is not None:
+            self._models.check()
+        tenant = request.key.tenant
+        with self._line.place(tenant):
+            try:
+                async with asyncio.timeout(asked.deadline_ms / 1e3):
+                    return json_answer(await self._evaluated(tenant, asked))
+            except TimeoutError:
+                raise _late(asked) from None
 
-    async def _evaluated(
-        self, tenant: UUID, asked: EvaluateRequest, stop: threading.Event
-    ) -> Evaluation:
+    async def _evaluated(self, tenant: UUID, asked: EvaluateRequest) -> Evaluation:
         async def look() -> Place:
             async with self._pool.acquire() as connection, one_view(connection, tenant):
                 return await find_place(connection, tenant, asked.corpus, asked.snapshot)
@@ -97,12 +109,63 @@ class Tuning:
         with told(asked.corpus):
             place = await self._breaker.call(look)
             opened = await self._cache.get(tenant, place)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, _work, asked, opened, stop)
+            stop = threading.Event()
+            work = partial(self._work, tenant, asked, opened, stop)
+            try:
+                found = await self._line.run(tenant, work, stop)
+            except BackendError as error:
+                raise Refused.of("unavailable", str(error), retry_after_s=5.0) from error
+            if found.flagged and found.answer.spent is not None:
+                filed = await self._breaker.call(partial(self._file, tenant, found.flagged))
+                found.answer.spent.filed = filed
+        return found.answer
+
+    def _work(
+        self, tenant: UUID, asked: EvaluateRequest, opened: Opened, stop: threading.Event
+    ) -> Found:
+        # Whoever never asks for it does not pay for its imports.
+        from steersman.service.tuner_evaluation import evaluation  # noqa: PLC0415
+        from steersman.service.tuner_judging import judged  # noqa: PLC0415
+
+        judging = None
+        if asked.answers is not None:
+            judging = partial(
+                judged, self._models, tenant, opened, self._embedders, asked.answers, stop
+            )
+        return evaluation(asked, opened, self._slices, stop, judging)
+
+    async def _file(self, tenant: UUID, flagged: Sequence[Flagged]) -> int:
+        """Put what detectors found on the review list; return how many are new there."""
+        connection = await self._database.connect("owner")
+        try:
+            async with as_tenant(connection, tenant):
+                filed = [
+                    await file_for_review(
+                        connection, tenant, detector=one.detector, kinds=one.kinds, score=one.score,
+                        subject=one.subject, excerpt=one.excerpt, at=datetime.now(UTC),
+                    )
+                    for one in flagged
+                ]  # fmt: skip
+        finally:
+            await connection.close()
+        return sum(filed)
 
 
-def _work(asked: EvaluateRequest, opened: Opened, stop: threading.Event) -> Evaluation:
-    # Who serves must not wait until the tuner is imported.
-    from steersman.service.tuner_evaluation import evaluation  # noqa: PLC0415
+def _check_size(asked: EvaluateRequest) -> None:
+    size = len(asked.questions) if asked.slice is None else asked.slice.size
+    searches = len(asked.configurations) * min(size, len(asked.questions))
+    most, what = MOST_SEARCHES, "searches"
+    if asked.answers is not None:
+        most, what = MOST_ANSWERS, "answers to judge"
+    if searches > most:
+        detail = f"{searches:,} {what}; allowed are {most:,}: fewer configurations, "
+        raise Refused.of("invalid", detail + "or a smaller slice", field="questions")
 
-    return evaluation(asked, opened, stop)
+
+def _late(asked: EvaluateRequest) -> Refused:
+    detail = f"no answer within {asked.deadline_ms:g} ms; "
+    if asked.answers is not None:
+        detail += "what was found is kept and not paid again: ask the same again to go on"
+    else:
+        detail += "ask fewer questions at once, or give more deadline_ms"
+    return Refused.of("unavailable", detail, retry_after_s=1.0)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from steersman.errors import (
     InputError,
 )
 from steersman.llm import Faithfulness, JudgeCache, Prices, Rate, Relevancy, Retry
+from steersman.llm.detectors import Flag, Instability, PersonalData
 from steersman.retrieval import Question, Searcher
 from steersman.retrieval.documents import Document, Lineage, Passage
 from steersman.systems.rag_tuner import Configuration, broken, load_policy_config, reward_of
@@ -69,6 +71,16 @@ def test_the_budget_of_an_episode_ends_it_and_the_next_goes_on(tmp_path):
     assert not np.isnan(batch.quality).any()
     # Nothing twice; one of three judgements of relevancy is enough, as all answers are the same.
     assert (model.answers, model.judged) == (3, 7)
+
+
+class Bearings:
+    """A detector that will not have bearings talked of."""
+
+    name = "bearings"
+
+    def detect(self, text):
+        place = text.find("bearing")
+        return () if place < 0 else (Flag(self.name, "bearing", 1.0, place, place + 7),)
 
 
 class Away(HashedWords):
@@ -143,7 +155,7 @@ def test_what_is_kept_is_worth_what_it_is_when_it_is_read(tmp_path):
     kept, model = JudgeCache(tmp_path / "kept.sqlite"), Written()
     plain = evaluator(kept=kept, answers=answers(model, cost_ref_usd=0.02)).evaluate(WORDS, ALL)
     assert (plain.cost.tolist(), plain.violations.any()) == (pytest.approx([0.5] * 3), False)
-    strict = answers(model, cost_ref_usd=0.04, violates=lambda text: "bearing" in text)
+    strict = answers(model, cost_ref_usd=0.04, detectors=[Bearings()])
     found = evaluator(kept=kept, answers=strict).measure(WORDS, ALL)
     assert (found.paid_before, found.batch.cost.tolist()) == (3, pytest.approx([0.25] * 3))
     assert found.batch.violations.all()
@@ -268,10 +280,85 @@ def test_a_model_that_does_not_answer_is_a_failure_and_is_asked_again_later(tmp_
 
 
 def test_answers_that_hold_what_must_not_be_in_them_are_marked():
-    live = evaluator(answers=answers(Written(), violates=lambda text: "bearing" in text))
+    live = evaluator(answers=answers(Written(), detectors=[Bearings()]))
     assert live.evaluate(WORDS, ALL).violations.all()
     with pytest.raises(InputError, match="prompt is 'poem'"):
         live.evaluate(Configuration("bm25", k=2, prompt="poem"), ALL)
+
+
+def test_what_detectors_flag_is_charged_and_listed_masked():
+    class Telling(Written):
+        def complete(self, prompt, *, max_tokens, timeout_s):
+            said = super().complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+            return "Ask ann@example.org about it." if "PASSAGES" in prompt else said
+
+    tuned = load_policy_config()
+    live = evaluator(answers=answers(Telling(), detectors=[PersonalData(), Bearings()]))
+    found = live.measure(WORDS, ALL)
+    clean = evaluator(answers=answers(Telling())).measure(WORDS, ALL)
+    assert found.batch.violations.all()
+    charged = reward_of(found.batch, tuned).penalty - reward_of(clean.batch, tuned).penalty
+    assert charged == tuned.penalties.violation
+    listed = live.flagged(found)
+    assert [one.detector for one in listed] == ["personal_data"] * 3
+    assert listed[0].kinds == ("email",)
+    assert "Question: why does the pump hum" in listed[0].excerpt
+    assert "Ask [email] about it." in listed[0].excerpt
+    assert len({one.subject for one in listed}) == 3
+    assert listed == live.flagged(live.measure(WORDS, ALL))
+    assert evaluator().flagged(evaluator().measure(WORDS, ALL)) == []
+
+
+def test_answers_that_differ_from_time_to_time_are_charged_as_instability(tmp_path):
+    class Moody(Written):
+        def complete(self, prompt, *, max_tokens, timeout_s):
+            said = super().complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+            if "PASSAGES" not in prompt or "pump" not in prompt.split("QUESTION")[1]:
+                return said
+            return ("It is worn.", "Nobody can say.", "Call somebody.")[self.answers % 3]
+
+    model, tuned = Moody(), load_policy_config()
+    kept = JudgeCache(tmp_path / "kept.sqlite")
+    asked = answers(model, instability=Instability(), repeats=3, cost_ref_usd=0.02)
+    live = evaluator(kept=kept, answers=asked, limits=Limits(workers=1))
+    found = live.measure(WORDS, ALL)
+    assert model.answers == 9
+    assert found.batch.unstable.tolist() == [True, False, False]
+    assert not found.batch.violations.any()
+    assert found.batch.cost.tolist() == pytest.approx([0.5] * 3)  # of one answer
+    plain = replace(found.batch, unstable=np.zeros(3, bool))
+    charged = reward_of(found.batch, tuned).penalty - reward_of(plain, tuned).penalty
+    assert charged == tuned.penalties.instability
+    (one,) = live.flagged(found)
+    assert (one.detector, one.excerpt.count("Answer: ")) == ("instability", 3)
+    assert live.measure(WORDS, ALL).paid_before == 3
+    assert model.answers == 9
+    with pytest.raises(InputError, match="repeats is 1"):
+        answers(model, instability=Instability(), repeats=1)
+
+
+def test_stopped_it_begins_no_further_query_and_goes_on_later(tmp_path):
+    model = Written()
+    kept = JudgeCache(tmp_path / "kept.sqlite")
+    asked = answers(model)
+    live = evaluator(
+        kept=kept, answers=asked, limits=Limits(workers=1), stopped=lambda: model.answers >= 1
+    )
+    with pytest.raises(DataError, match="evaluate again to go on"):
+        live.measure(WORDS, ALL)
+    assert model.answers == 1
+    assert evaluator(kept=kept, answers=asked).measure(WORDS, ALL).paid_before == 1
+
+
+def test_several_evaluations_share_a_budget():
+    model = Written()
+    live = evaluator(answers=answers(model), limits=Limits(workers=1, max_calls=5))
+    episode = live.episode()
+    first = live.measure(WORDS, ALL[:1], episode=episode)
+    second = live.measure(WORDS, ALL[1:], episode=episode)
+    assert (first.calls, first.calls + second.calls) == (4, 5)
+    assert second.unjudged == {"budget": 2}
+    assert (first.cost_usd, second.cost_usd) == (pytest.approx(0.04), pytest.approx(0.01))
 
 
 KILLED = """

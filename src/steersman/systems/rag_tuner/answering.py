@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from steersman.llm import Backend, JudgeCache, Measure, Retry
+    from steersman.llm.detectors import Detector, Flag, Instability
     from steersman.systems.rag_tuner.asking import Searched
 
 PROMPTS: Mapping[str, str] = {
@@ -69,12 +70,17 @@ class Answers:
         timeout_s: Of one call.
         max_tokens: Of one answer, ≥ 1.
         prompts: Templates by id, with ``{passages}`` and ``{question}``.
-        violates: Says of an answer whether it holds what must not be in it; None: nothing does.
+        detectors: Say of an answer what must not be in it; one such answer is a violation.
+        instability: Says whether several answers to a question differ too much; None: each is
+            answered once.
+        repeats: How often a question is answered where there is `instability`, 2 to 10. The first
+            answer is judged, and is the one that latency and cost are of.
         cost_ref_usd: What one query may cost: the unit of cost, > 0.
         clock: Seconds that never run backwards.
 
     Raises:
-        InputError: There are not two measures, or `cost_ref_usd` is not above 0.
+        InputError: There are not two measures, `cost_ref_usd` is not above 0, or `repeats` is out
+            of its range.
 
     No doctest: it needs a model; ``tests/systems/rag_tuner/test_evaluating_answers.py`` shows it.
     """
@@ -92,7 +98,9 @@ class Answers:
         timeout_s: float = 60.0,
         max_tokens: int = 256,
         prompts: Mapping[str, str] = PROMPTS,
-        violates: Callable[[str], bool] | None = None,
+        detectors: Sequence[Detector] = (),
+        instability: Instability | None = None,
+        repeats: int = 3,
         cost_ref_usd: float = 1.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -100,7 +108,11 @@ class Answers:
         self.measures, self.cache = measures, cache
         self.prices, self.rate, self.retry = prices or Prices(), rate, retry
         self.timeout_s, self.max_tokens, self.prompts = timeout_s, max_tokens, prompts
-        self.violates, self.cost_ref_usd, self.clock = violates, cost_ref_usd, clock
+        self.cost_ref_usd, self.clock = cost_ref_usd, clock
+        self.detectors, self.instability = tuple(detectors), instability
+        self.repeats = 1 if instability is None else repeats
+        if instability is not None and not 2 <= repeats <= 10:
+            raise InputError(f"repeats is {repeats!r}; allowed are 2 to 10")
         if not cost_ref_usd > 0.0:
             raise InputError(f"cost_ref_usd is {cost_ref_usd!r}; allowed is above 0")
         named = list(measures(Judge(self._judge_backend)))
@@ -119,20 +131,38 @@ class Answers:
             sorted(self.prompts.items()),
             self._measured,
             [self.prices.prompt_usd, self.prices.answer_usd, self.prices.call_usd],
+            *([self.repeats] if self.repeats > 1 else []),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def valued(self, told: Told) -> Told:
-        """Return what a query gave with its cost, and whether its answer violates, as it is now.
+        """Return what a query gave with its cost, and what detectors say of its answers now.
 
         Args:
             told: By `Episode.judged`, now or earlier; a search that gave nothing cost nothing.
         """
-        violation = (
-            self.violates is not None and told.answer is not None and self.violates(told.answer)
+        flags = self.flags(told)
+        differs = "" if self.instability is None else self.instability.name
+        return msgspec.structs.replace(
+            told,
+            cost=told.cost_usd / self.cost_ref_usd,
+            violation=any(one[0].detector != differs for one in flags),
+            unstable=any(one[0].detector == differs for one in flags),
         )
-        cost = told.cost_usd / self.cost_ref_usd
-        return msgspec.structs.replace(told, cost=cost, violation=violation)
+
+    def flags(self, told: Told) -> list[tuple[Flag, ...]]:
+        """Return what detectors find in the answers to a query, each detector's flags together.
+
+        Args:
+            told: What the query gave.
+        """
+        found = [
+            tuple(flag for answer in told.said for flag in one.detect(answer))
+            for one in self.detectors
+        ]
+        if self.instability is not None and len(told.said) > 1:
+            found.append(self.instability.detect_among(told.said))
+        return [one for one in found if one]
 
     def episode(self, *, max_cost_usd: float | None, max_calls: int | None) -> Episode:
         """Return what answers and judges within a budget of its own.
@@ -186,6 +216,11 @@ class Episode:
         """What was spent so far."""
         return self._budget.cost_usd
 
+    @property
+    def calls(self) -> int:
+        """How many calls of models were begun so far."""
+        return self._budget.calls
+
     def answer(self, question: str, passages: Sequence[str], prompt: str) -> Answered:
         """Return the answer to a question.
 
@@ -219,13 +254,16 @@ class Episode:
             return Answered(None, 1e3 * self._meter.seconds, self._meter.cost_usd, why)
         return Answered(said, 1e3 * self._meter.seconds, self._meter.cost_usd)
 
-    def judged(self, question: str, found: Searched, answered: Answered) -> Told:
+    def judged(
+        self, question: str, found: Searched, answered: Answered, others: Sequence[Answered] = ()
+    ) -> Told:
         """Return what a query gave, judged by its answer; `Answers.valued` adds what it is worth.
 
         Args:
             question: What was asked.
             found: By the search.
             answered: From it.
+            others: When it was asked again, to see whether answers differ.
 
         Returns:
             A query whose model failed has failed; one that the budget ended before, or whose judge
@@ -242,7 +280,10 @@ class Episode:
         reasons = first.reason, second.reason
         why = next((one for one in reasons if one in PASSING), "") or first.reason or second.reason
         values = first.value, second.value
-        return Told(values, took, why=why, cost_usd=paid, answer=answered.text)
+        again = tuple(one.text for one in others if one.text is not None)
+        if not why and any(one.why == "budget" for one in others):
+            why = "budget"  # whether answers differ is not known yet
+        return Told(values, took, why=why, cost_usd=paid, answer=answered.text, others=again)
 
 
 class _Meter:

@@ -31,11 +31,13 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
         latency_ms: Of search and answer.
         cost: In units of the reference cost of one query; reckoned when it is read.
         failed: Whether there was no answer.
-        violation: Whether the answer held what must not be in it; found when it is read.
+        violation: Whether an answer held what must not be in it; found when it is read.
+        unstable: Whether several answers to it say different things; found when it is read.
         degraded: Parts of the search that did not answer: then it is no evidence.
         why: A measure is not defined, or there was no answer.
         cost_usd: Of the answer; judging is no cost of the configuration.
         answer: Its text; None: there is none.
+        others: What was answered when it was asked again.
     """
 
     quality: tuple[float | None, float | None]
@@ -43,10 +45,17 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: float = 0.0
     failed: bool = False
     violation: bool = False
+    unstable: bool = False
     degraded: tuple[str, ...] = ()
     why: str = ""
     cost_usd: float = 0.0
     answer: str | None = None
+    others: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """All answers."""
+        return () if self.answer is None else (self.answer, *self.others)
 
     @property
     def is_evidence(self) -> bool:

@@ -56,8 +56,8 @@ class Compared:
         batch: What each question gave; those that are no evidence are left out.
         degraded: Questions whose search had to do without a part of it: no evidence.
         reward: Of the batch.
-        quality: Both measures.
-        worth: The reward.
+        quality: Both measures; None: of no question.
+        worth: The reward; likewise.
         ahead: Of the first configuration, on the questions that both have; None of the first.
 
     No doctest: ``tests/systems/rag_tuner/test_comparing.py`` shows it.
@@ -67,8 +67,8 @@ class Compared:
     batch: Batch
     degraded: int
     reward: Reward
-    quality: tuple[Estimate, Estimate]
-    worth: Estimate
+    quality: tuple[Estimate | None, Estimate | None]
+    worth: Estimate | None
     ahead: Estimate | None
 
 
@@ -115,7 +115,7 @@ def compare(
     batches = [_batch(one, row) for one, row in zip(configurations, told, strict=True)]
     first = batches[0]
     return [
-        _compared(batch, len(questions), tuned, None if place == 0 else first)
+        compared(batch, tuned, degraded=len(questions) - len(batch), first=first if place else None)
         for place, batch in enumerate(batches)
     ]
 
@@ -140,13 +140,23 @@ def _batch(configuration: Configuration, told: Sequence[Told]) -> Batch:
     )
 
 
-def _compared(batch: Batch, asked: int, tuned: Tuned, first: Batch | None) -> Compared:
+def compared(batch: Batch, tuned: Tuned, *, degraded: int, first: Batch | None) -> Compared:
+    """Return what a batch says of its configuration.
+
+    Args:
+        batch: What questions gave.
+        tuned: Weights and gates.
+        degraded: Questions that do not count, since a part of the search was away.
+        first: What the first configuration gave; None: this is it, or there is nothing of it.
+
+    No doctest: it needs a batch; ``tests/systems/rag_tuner/test_comparing.py`` shows it.
+    """
     reward = reward_of(batch, tuned)
     penalty = tuned.reward_weights.penalty * reward.penalty
     return Compared(
         configuration=batch.configuration,
         batch=batch,
-        degraded=asked - len(batch),
+        degraded=degraded,
         reward=reward,
         quality=(estimate(batch.scored[:, 0]), estimate(batch.scored[:, 1])),
         worth=estimate(reward.per_query - penalty),
@@ -155,23 +165,25 @@ def _compared(batch: Batch, asked: int, tuned: Tuned, first: Batch | None) -> Co
 
 
 def _ahead(batch: Batch, first: Batch, tuned: Tuned) -> Estimate | None:
-    both, own, others = np.intersect1d(batch.queries, first.queries, return_indices=True)
-    if not len(both):
-        return None
+    _, own, others = np.intersect1d(batch.queries, first.queries, return_indices=True)
     mine, theirs = (reward_of(one, tuned).per_query for one in (batch, first))
     return estimate(mine[own] - theirs[others])
 
 
-def estimate(values: Floats) -> Estimate:
-    """Return the mean of some questions' values with its interval.
+def estimate(values: Floats) -> Estimate | None:
+    """Return the mean of some questions' values with its interval; None: none is defined.
 
     Args:
-        values: (n,), n ≥ 1; questions are independent draws from those that will come.
+        values: (n,), NaN where not defined; questions are independent draws from those that will
+            come.
 
     >>> found = estimate(np.array([0.0, 1.0, 1.0, 0.0]))
     >>> found.value, round(found.interval.low, 3), round(found.interval.high, 3)
     (0.5, -0.419, 1.419)
     """
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return None
     mean = float(values.mean())
     if len(values) < 2:
         return Estimate(mean, None)

@@ -25,11 +25,13 @@ import numpy as np
 
 from steersman.errors import DataError, InputError
 from steersman.llm import Rate
+from steersman.llm.detectors import PersonalData
 from steersman.llm.turns import Turns
 from steersman.systems.rag_tuner.answering import Answered
 from steersman.systems.rag_tuner.asking import PASSING, Asking, Searched, Told
 from steersman.systems.rag_tuner.limits import Limits, Line
 from steersman.systems.rag_tuner.recorded import COST_K, MEASURES
+from steersman.systems.rag_tuner.reviewing import Flagged, flagged
 from steersman.systems.rag_tuner.reward import GATED, Batch
 
 if TYPE_CHECKING:
@@ -50,16 +52,20 @@ class Measured:
     """What came of an evaluation.
 
     Args:
+        configuration: Of which.
         batch: Of those queries that are evidence; None: none is.
         told: By place of the query: all of them.
         paid_before: How many were known already.
         cost_usd: What was spent now.
+        calls: Of models, now.
     """
 
+    configuration: Configuration
     batch: Batch | None
     told: dict[int, Told] = field(repr=False)
     paid_before: int
     cost_usd: float
+    calls: int
 
     @property
     def degraded(self) -> tuple[int, ...]:
@@ -88,6 +94,7 @@ class LiveEvaluator:
         kept: Where results are kept; None: nowhere.
         limits: What evaluations may take.
         reranker: The one that "rerank: on" means.
+        stopped: Asked before every query; True: none is begun any more.
         clock: Seconds that never run backwards.
         sleep: Waits that many seconds.
 
@@ -107,14 +114,15 @@ class LiveEvaluator:
         kept: JudgeCache | None = None,
         limits: Limits | None = None,
         reranker: str = "cosine",
+        stopped: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if not questions:
             raise InputError("there are no questions; give those whose right passages are known")
         self.limits = limits or Limits()
-        self._questions = questions
-        self._answers, self._kept = answers, kept
+        self._questions, self._revision = questions, revision
+        self._answers, self._kept, self._stopped = answers, kept, stopped
         self._asking = Asking(searcher, reranker, self.limits, sleep)
         self._by = [revision, searcher.embedder, reranker, "" if answers is None else answers.name]
         self._turns = Turns()
@@ -169,12 +177,19 @@ class LiveEvaluator:
             )
         return found.batch
 
-    def measure(self, configuration: Configuration, queries: NDArray[np.intp]) -> Measured:
+    def measure(
+        self,
+        configuration: Configuration,
+        queries: NDArray[np.intp],
+        *,
+        episode: Episode | None = None,
+    ) -> Measured:
         """Return what a configuration gives on some queries, whatever came of each.
 
         Args:
             configuration: Any that the searcher can do.
             queries: (n,) places of the questions, n ≥ 1.
+            episode: Whose budget it takes from, where several share one; None: one of its own.
 
         Returns:
             A batch of those that are evidence, and what every query gave.
@@ -188,16 +203,47 @@ class LiveEvaluator:
         with self._line.turn():
             places = [int(place) for place in queries]
             known = {place: self._known(one, place) for place in dict.fromkeys(places)}
-            episode = self._begin()
+            episode = episode or self.episode()
+            before = (0.0, 0) if episode is None else (episode.cost_usd, episode.calls)
             found = self._all(one, [place for place, it in known.items() if it is None], episode)
         told = {place: found[place][0] if it is None else it for place, it in known.items()}
         told = {place: self._valued(it, one) for place, it in told.items()}
         paid_now = sum(now for _, now in found.values())
-        cost = 0.0 if episode is None else episode.cost_usd
+        after = (0.0, 0) if episode is None else (episode.cost_usd, episode.calls)
         batch = self._batch(one, [place for place in places if told[place].is_evidence], told)
-        return Measured(batch, told, len(told) - paid_now, cost)
+        return Measured(
+            one, batch, told, len(told) - paid_now, after[0] - before[0], after[1] - before[1]
+        )
 
-    def _begin(self) -> Episode | None:
+    def flagged(self, found: Measured) -> list[Flagged]:
+        """Return the answers that detectors flag, for the review list; personal data are masked.
+
+        Args:
+            found: As `measure` returned it.
+
+        Returns:
+            In the order of the queries, one detector's flags on one query together; the same
+            answers have the same subject.
+        """
+        if self._answers is None:
+            return []
+        personal, listed = PersonalData(), []
+        for place, told in found.told.items():
+            text = self._questions[place].text
+            of = hashlib.sha256(json.dumps([text, told.said]).encode()).hexdigest()[:16]
+            subject = f"tuner/{self._revision}/{found.configuration}/{of}"
+            listed += [
+                flagged(flags, subject, text, told.said, personal)
+                for flags in self._answers.flags(told)
+            ]
+        return listed
+
+    def episode(self) -> Episode | None:
+        """Return what answers and judges within the limits of one evaluation; None: nothing does.
+
+        Raises:
+            InputError: A cap on money without a price.
+        """
         if self._answers is None:
             return None
         return self._answers.episode(
@@ -229,6 +275,11 @@ class LiveEvaluator:
             if known is not None:
                 return known, False
             self._rate.wait()
+            if self._stopped():
+                raise DataError(
+                    "stopped before all queries were asked; what was found is kept: evaluate "
+                    "again to go on"
+                )
             found = self._asking.ask(self._questions[place], configuration)
             told = found.told
             if episode is not None and not told.degraded and not told.failed:
@@ -241,16 +292,35 @@ class LiveEvaluator:
     def _answered(
         self, configuration: Configuration, place: int, found: Searched, episode: Episode
     ) -> Told:
-        """Have a question answered from what was found, unless it was before, and judged."""
-        question, key = self._questions[place].text, self._key("answer", configuration, place)
+        """Have a question answered from what was found, as often as is wanted, and judged."""
+        assert self._answers is not None  # noqa: S101 (an episode is of answers)
+        answers: list[Answered] = []
+        for number in range(self._answers.repeats):
+            answers.append(self._said(configuration, place, found, episode, number))
+            if answers[-1].text is None:
+                break
+        question = self._questions[place].text
+        return episode.judged(question, found, answers[0], answers[1:])
+
+    def _said(
+        self,
+        configuration: Configuration,
+        place: int,
+        found: Searched,
+        episode: Episode,
+        number: int,
+    ) -> Answered:
+        """Return an answer: the one that is kept, or a new one."""
+        what = f"answer {number}" if number else "answer"
+        key = self._key(what, configuration, place)
         said = self._get(key)
         if said is None:
+            question = self._questions[place].text
             answered = episode.answer(question, found.passages, configuration.prompt)
-            if answered.text is not None:
-                said = self._keep(key, _text(answered))
-        if said is not None:
-            answered = msgspec.json.decode(said, type=Answered)
-        return episode.judged(question, found, answered)
+            if answered.text is None:
+                return answered
+            said = self._keep(key, _text(answered))
+        return msgspec.json.decode(said, type=Answered)
 
     def _valued(self, told: Told, configuration: Configuration) -> Told:
         """Return what a query gave with what that is worth now."""
@@ -273,6 +343,7 @@ class LiveEvaluator:
             cost=np.array([one.cost for one in each]),
             failed=np.array([one.failed for one in each]),
             violations=np.array([one.violation for one in each]),
+            unstable=np.array([one.unstable for one in each]),
             measures=self.measures,
         )
 

@@ -72,15 +72,30 @@ class Holdout:
             pass
         finally:
             part.unlink()
+        self.check(data, split, by)
         first = self.used(data, split)
-        if first is None or first.by != by:
-            raise DataError(
-                f"{file}: the split {split!r} judged {first.by if first else 'something'} on "
-                f"{first.at if first else 'an unknown day'}, and a holdout judges once: what is "
-                "chosen after its answer was seen fits it by luck. Collect new questions, or judge "
-                "on another split"
-            )
+        if first is None:
+            raise DataError(f"{file}: the record was removed just now; do not touch it")
         return first
+
+    def check(self, data: str, split: str, by: str) -> None:
+        """Refuse what a holdout may not judge any more, and write nothing.
+
+        Args:
+            data: What tells the data set from every other.
+            split: The split that would judge.
+            by: What would be judged.
+
+        Raises:
+            DataError: Something else was judged by it before, or the record is damaged.
+        """
+        first = self.used(data, split)
+        if first is not None and first.by != by:
+            raise DataError(
+                f"{self._file(data, split)}: the split {split!r} judged {first.by} on {first.at}, "
+                "and a holdout judges once: what is chosen after its answer was seen fits it by "
+                "luck. Collect new questions, or judge on another split"
+            )
 
     def used(self, data: str, split: str) -> Use | None:
         """Return the use of a holdout, if there was one.

@@ -64,7 +64,7 @@ def flagged_answers(
         for detector in detectors:
             flags = detector.detect(row["answer"])
             if flags:
-                yield _flagged(flags, subject, row, [row["answer"]], personal)
+                yield flagged(flags, subject, row["text"], [row["answer"]], personal)
     if instability is None:
         return
     answers: dict[tuple[str, str], list[str]] = {}
@@ -74,17 +74,29 @@ def flagged_answers(
     for key, several in answers.items():
         flags = instability.detect_among(several) if len(several) > 1 else ()
         if flags:
-            yield _flagged(flags, "/".join((file.parent.name, *key)), asked[key], several, personal)
+            subject = "/".join((file.parent.name, *key))
+            yield flagged(flags, subject, asked[key]["text"], several, personal)
 
 
-def _flagged(
+def flagged(
     flags: Sequence[Flag],
     subject: str,
-    row: dict[str, Any],
+    question: str,
     answers: Sequence[str],
     personal: PersonalData,
 ) -> Flagged:
-    shown = "\n".join([f"Question: {row['text']}", *(f"Answer: {one}" for one in answers)])
+    """Return what one detector flags as it stands on the review list.
+
+    Args:
+        flags: Of one detector, one or more.
+        subject: Where the answers come from.
+        question: What was asked.
+        answers: That are flagged.
+        personal: Masks what is shown.
+
+    No doctest: it needs flags; ``tests/systems/rag_tuner/test_reviewing.py`` shows it.
+    """
+    shown = "\n".join([f"Question: {question}", *(f"Answer: {one}" for one in answers)])
     return Flagged(
         detector=flags[0].detector,
         kinds=tuple(sorted({flag.kind for flag in flags})),

@@ -40,6 +40,7 @@ class Batch:
         cost: (n,) ≥ 0, in units of the reference cost of one query.
         failed: (n,) whether it got no answer.
         violations: (n,) whether its answer held what must not be in it.
+        unstable: (n,) whether several answers to it say different things; left out: nobody looked.
         measures: Names of the two measures. Gates on faithfulness and relevancy hold for measures
             of those names alone: a proxy passes no gate of another's name.
 
@@ -56,11 +57,14 @@ class Batch:
     cost: Floats
     failed: Flags
     violations: Flags
+    unstable: Flags = field(default_factory=lambda: np.zeros(0, np.bool_), kw_only=True)
     measures: tuple[str, str] = GATED
 
     def __post_init__(self) -> None:
         count = len(self.queries)
-        columns = (self.latency_ms, self.cost, self.failed, self.violations)
+        if not len(self.unstable):
+            object.__setattr__(self, "unstable", np.zeros(count, np.bool_))
+        columns = (self.latency_ms, self.cost, self.failed, self.violations, self.unstable)
         if not count or self.quality.shape != (count, 2):
             raise InputError(
                 f"quality has shape {self.quality.shape} for {count} queries; allowed is (n, 2) "
@@ -68,7 +72,9 @@ class Batch:
             )
         if any(column.shape != (count,) for column in columns):
             shapes = ", ".join(str(column.shape) for column in columns)
-            raise InputError(f"latency, cost, failed, violations are {shapes}; allowed ({count},)")
+            raise InputError(
+                f"latency, cost, failed, violations, unstable are {shapes}; allowed ({count},)"
+            )
         if not ((self.latency_ms >= 0).all() and (self.cost >= 0).all()):
             raise InputError("a latency or a cost is negative or NaN; allowed is 0 or more")
         if np.isinf(self.quality).any() or (self.quality < 0).any() or (self.quality > 1).any():
@@ -206,6 +212,7 @@ def pooled(batches: Sequence[Batch]) -> Batch:
         cost=np.concatenate([one.cost for one in batches]),
         failed=np.concatenate([one.failed for one in batches]),
         violations=np.concatenate([one.violations for one in batches]),
+        unstable=np.concatenate([one.unstable for one in batches]),
     )
 
 
@@ -236,5 +243,5 @@ def _penalty(batch: Batch, breached: tuple[str, ...], tuned: Tuned, recent: list
     return (
         penalties.breach * bool(breached)
         + penalties.violation * bool(batch.violations.any())
-        + penalties.instability * shaken
+        + penalties.instability * (shaken or bool(batch.unstable.any()))
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import fcntl
+import hashlib
 import json
 import os
 from contextlib import contextmanager
@@ -57,22 +58,49 @@ class RunFolder:
         Raises:
             DataError: Another run was begun in this folder.
         """
-        wanted = {"format": _FORMAT, **manifest}
-        file = self.folder / "manifest.json"
-        if file.exists():
-            begun = self.manifest()
-            differs = [n for n in {*begun, *wanted} if begun.get(n) != json_value(wanted.get(n))]
-            kept = (self.folder / "policy.yaml").read_text(encoding="utf-8")
-            if differs or kept != policy:
-                names = ", ".join(sorted(differs)) or "policy.yaml"
-                raise DataError(
-                    f"{self.folder} holds a run that differs in {names}; name another folder, or "
-                    "go on with what that one was begun with"
-                )
+        if self.check(manifest, policy):
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "policy.yaml").write_text(policy, encoding="utf-8")
-        _write_whole(file, json.dumps(wanted, indent=2))
+        _write_whole(self._manifest, _text_of(manifest))
+
+    def check(self, manifest: Mapping[str, Any], policy: str) -> bool:
+        """Return whether this run was begun here, and write nothing.
+
+        Args:
+            manifest: As for `begin`.
+            policy: Likewise.
+
+        Raises:
+            DataError: Another run was begun in this folder, or it can be none.
+        """
+        if not self._manifest.exists():
+            if self.folder.exists() and not self.folder.is_dir():
+                raise DataError(f"{self.folder} is a file; name a folder")
+            return False
+        begun, wanted = self.manifest(), json.loads(_text_of(manifest))
+        differs = [name for name in {*begun, *wanted} if begun.get(name) != wanted.get(name)]
+        kept = (self.folder / "policy.yaml").read_text(encoding="utf-8")
+        if differs or kept != policy:
+            names = ", ".join(sorted(differs)) or "policy.yaml"
+            raise DataError(
+                f"{self.folder} holds a run that differs in {names}; name another folder, or "
+                "go on with what that one was begun with"
+            )
+        return True
+
+    def identifier(self, manifest: Mapping[str, Any]) -> str:
+        """Return what tells a run from every other, whether or not it was begun.
+
+        Args:
+            manifest: As for `begin`.
+        """
+        found = hashlib.sha256(f"{_text_of(manifest)}\n".encode()).hexdigest()[:16]
+        return f"{self.folder.name} ({found})"
+
+    @property
+    def _manifest(self) -> Path:
+        return self.folder / "manifest.json"
 
     def manifest(self) -> dict[str, Any]:
         """Return what the run is.
@@ -80,7 +108,7 @@ class RunFolder:
         Raises:
             DataError: No run was begun here, or its manifest is damaged.
         """
-        file = self.folder / "manifest.json"
+        file = self._manifest
         try:
             found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -231,6 +259,10 @@ def json_value(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
+def _text_of(manifest: Mapping[str, Any]) -> str:
+    return json.dumps({"format": _FORMAT, **manifest}, indent=2)
+
+
 def _line(one: Evaluated) -> dict[str, Any]:
     batch, reward = one.batch, one.reward
     return {
@@ -253,6 +285,7 @@ def _line(one: Evaluated) -> dict[str, Any]:
             "cost": batch.cost.tolist(),
             "failed": batch.failed.tolist(),
             "violations": batch.violations.tolist(),
+            **({"unstable": batch.unstable.tolist()} if batch.unstable.any() else {}),
         },
     }
 
@@ -273,6 +306,7 @@ def _batch(line: Mapping[str, Any]) -> Batch:
         cost=np.array(told["cost"], float),
         failed=np.array(told["failed"], bool),
         violations=np.array(told["violations"], bool),
+        unstable=np.array(told.get("unstable", []), bool),
         measures=(first, second),
     )
 

@@ -135,6 +135,7 @@ def _once(batches: Sequence[Batch]) -> Batch:
         cost=together.cost[kept],
         failed=together.failed[kept],
         violations=together.violations[kept],
+        unstable=together.unstable[kept],
     )
 
 

@@ -1,0 +1,254 @@
+"""Which models answer and judge for ``POST /tuner/evaluate``, as the server's environment says."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.errors import DataError, InputError
+from steersman.retrieval import state_directory
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from uuid import UUID
+
+    from steersman.llm import Backend, JudgeCache, TextEmbedder
+    from steersman.llm.detectors import Detector
+    from steersman.retrieval import Opened
+    from steersman.service.tuner_messages import AskedAnswers
+    from steersman.systems.rag_tuner import Answers
+
+_log = logging.getLogger(__name__)
+_CACHE_BYTES = 256 << 20
+_PREFIX = "STEERSMAN_ANSWERS_"
+_NUMBERS = ("prompt_usd", "answer_usd", "call_usd", "max_usd", "per_s", "timeout_s")
+
+
+class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Models that answer and judge; each attribute is a variable ``STEERSMAN_ANSWERS_…``.
+
+    Attributes:
+        url: of a server of chat completions, such as ``http://127.0.0.1:8080/v1``.
+        model: that answers, as the server names it.
+        api_key: of that server; None: it wants none.
+        judge_url: of the server that judges; None: the same server, model and key.
+        judge_model: that judges.
+        judge_api_key: of that server.
+        prompt_usd: for 1,000 tokens of prompts, of both.
+        answer_usd: for 1,000 tokens of answers.
+        call_usd: for a call whose tokens are not told; None: they are estimated.
+        max_usd: the most that one request may spend, where there are prices.
+        max_calls: of models, in one request.
+        per_s: calls a second, of all tenants together; None: any number.
+        timeout_s: of one call.
+    """
+
+    url: str
+    model: str
+    api_key: str | None = None
+    judge_url: str | None = None
+    judge_model: str | None = None
+    judge_api_key: str | None = None
+    prompt_usd: float = 0.0
+    answer_usd: float = 0.0
+    call_usd: float | None = None
+    max_usd: float = 1.0
+    max_calls: int = 2_000
+    per_s: float | None = None
+    timeout_s: float = 30.0
+
+    def __repr__(self) -> str:  # without keys
+        return f"AnswerSettings(url={self.url!r}, model={self.model!r})"
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] | None = None
+    ) -> AnswerSettings | None:
+        """Return what the environment names; None: no model.
+
+        Args:
+            environment: default: of this process.
+
+        Raises:
+            InputError: a variable without the one it needs, or a number that is none.
+
+        >>> from_environment = AnswerSettings.from_environment
+        >>> from_environment({}) is None
+        True
+        >>> from_environment({"STEERSMAN_ANSWERS_URL": "http://127.0.0.1:8080/v1"})
+        Traceback (most recent call last):
+        steersman.errors.InputError: STEERSMAN_ANSWERS_MODEL is not set; name the model ...
+        """
+        given = os.environ if environment is None else environment
+        values: dict[str, Any] = {
+            name: given[_PREFIX + name.upper()]
+            for name in cls.__struct_fields__
+            if given.get(_PREFIX + name.upper())
+        }
+        if not values:
+            return None
+        for name, other in (("url", "model"), ("judge_url", "judge_model")):
+            for one, missing in ((name, other), (other, name)):
+                if (one in values or name == "url") and missing not in values:
+                    raise InputError(
+                        f"{_PREFIX}{missing.upper()} is not set; name the model and the server "
+                        "together, or neither"
+                    )
+        for name in (*_NUMBERS, "max_calls"):
+            if name in values:
+                values[name] = _number(name, values[name])
+        return cls(**values)
+
+
+def _number(name: str, said: str) -> float | int:
+    try:
+        value = int(said) if name == "max_calls" else float(said)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1e9:
+        raise InputError(f"{_PREFIX}{name.upper()} is {said!r:.40}; allowed is a number from 0 on")
+    return value
+
+
+class Models:
+    """The models of a server, and what they said, kept apart for each tenant and corpus.
+
+    Args:
+        settings: which models; None: none, and whoever asks for answers is told so.
+        home: directory of all state: what was paid for is kept there, and weights of detectors.
+
+    Raises:
+        InputError: a setting out of its range.
+
+    No doctest: it needs a server; ``tests/service/test_tuner_judging.py`` shows it.
+    """
+
+    def __init__(self, settings: AnswerSettings | None, home: Path | None = None) -> None:
+        self.settings = settings
+        self._home = home
+        self._folder = state_directory(home) / "tuner"
+        if settings is None:
+            return
+        # A service without models does not pay for these imports.
+        from steersman.llm import ChatBackend, Prices, Rate  # noqa: PLC0415
+
+        self._writer: Backend = ChatBackend(settings.url, settings.model, api_key=settings.api_key)
+        self._judge: Backend = self._writer
+        if settings.judge_url is not None and settings.judge_model is not None:
+            key = settings.judge_api_key
+            self._judge = ChatBackend(settings.judge_url, settings.judge_model, api_key=key)
+        self._prices = Prices(settings.prompt_usd, settings.answer_usd, settings.call_usd)
+        self._rate = Rate(settings.per_s)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Who answers and who judges, without their addresses: those are the operator's."""
+        if self.settings is None:
+            return "", ""
+        return self.settings.model, self.settings.judge_model or self.settings.model
+
+    def check(self) -> AnswerSettings:
+        """Return the settings.
+
+        Raises:
+            Refused: there is no model here.
+        """
+        if self.settings is None:
+            detail = "this server has no model that answers, so that no answers can be judged; "
+            detail += "leave answers out, or have its operator set STEERSMAN_ANSWERS_URL and _MODEL"
+            raise Refused.of("not_allowed", detail, field="answers")
+        return self.settings
+
+    def budget(self, asked: AskedAnswers) -> tuple[float | None, int]:
+        """Return the most money and calls of a request: what it asks for, and not more than may be.
+
+        Args:
+            asked: by it.
+        """
+        settings = self.check()
+        calls = min(asked.max_calls or settings.max_calls, settings.max_calls)
+        if not self._prices.estimate("x", max_tokens=1):
+            return None, calls  # nothing has a price, so nothing can be counted
+        usd = settings.max_usd if asked.max_cost_usd is None else asked.max_cost_usd
+        return min(usd, settings.max_usd), calls
+
+    def kept(self, tenant: UUID, opened: Opened) -> JudgeCache:
+        """Return where what is paid for a corpus is kept; what was before an erasure is deleted.
+
+        Args:
+            tenant: whose.
+            opened: the corpus.
+
+        Raises:
+            Refused: it cannot be used.
+        """
+        from steersman.llm import JudgeCache  # noqa: PLC0415 (as above)
+
+        corpus = opened.loaded.place.corpus
+        own = f"{tenant}-{corpus.id}-"
+        file = self._folder / f"{own}{corpus.erasures}.sqlite"
+        try:
+            for old in self._folder.glob(f"{own}*"):
+                number = old.name.removeprefix(own).partition(".")[0]
+                if number.isdigit() and int(number) < corpus.erasures:
+                    old.unlink(missing_ok=True)
+            return JudgeCache(file, max_bytes=_CACHE_BYTES)
+        except (DataError, OSError) as error:
+            _log.error("%s", error)
+            detail = "what was paid for cannot be kept; the log of the server says why"
+            raise Refused.of("unavailable", detail) from None
+
+    def answers(
+        self,
+        asked: AskedAnswers,
+        embedder: TextEmbedder,
+        kept: JudgeCache,
+        *,
+        cost_ref_usd: float,
+    ) -> Answers:
+        """Return the models as a request wants them.
+
+        Args:
+            asked: by it.
+            embedder: of questions, for relevancy.
+            kept: where judgements are.
+            cost_ref_usd: the unit of cost.
+
+        Raises:
+            DataError: a detector is not installed.
+        """
+        from steersman.llm import Faithfulness, Relevancy, Retry  # noqa: PLC0415 (as above)
+        from steersman.llm.detectors import Instability  # noqa: PLC0415
+        from steersman.systems.rag_tuner import Answers  # noqa: PLC0415
+
+        settings = self.check()
+        return Answers(
+            self._writer,
+            lambda judge: [Faithfulness(judge), Relevancy(judge, embedder)],
+            judge_backend=self._judge,
+            cache=kept,
+            prices=self._prices,
+            rate=self._rate,
+            retry=Retry(tries=2, longest_s=5.0),
+            timeout_s=settings.timeout_s,
+            max_tokens=asked.max_tokens,
+            detectors=self._detectors(asked),
+            instability=Instability() if "instability" in asked.detectors else None,
+            repeats=asked.repeats,
+            cost_ref_usd=cost_ref_usd,
+        )
+
+    def _detectors(self, asked: AskedAnswers) -> list[Detector]:
+        from steersman.llm.detectors import PersonalData  # noqa: PLC0415 (as above)
+        from steersman.systems.toxicity_model import toxicity  # noqa: PLC0415
+
+        known: dict[str, Callable[[], Detector]] = {
+            "personal_data": PersonalData,
+            "toxicity": lambda: toxicity(self._home),
+        }
+        return [make() for name, make in known.items() if name in asked.detectors]

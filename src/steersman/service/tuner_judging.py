@@ -1,0 +1,179 @@
+"""Configurations compared by judged answers, for ``POST /tuner/evaluate``.
+
+Questions go round: a few of them under every configuration, then the next few. So a budget that
+ends leaves all configurations with the same questions. What was paid for is kept, and who asks
+again goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from steersman.systems.rag_tuner import Limits, LiveEvaluator
+from steersman.systems.rag_tuner.comparing import compared
+from steersman.systems.rag_tuner.reward import pooled
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from steersman.llm import TextEmbedder
+    from steersman.retrieval import Embedders, Opened, Question
+    from steersman.service.tuner_answers import Models
+    from steersman.service.tuner_messages import AskedAnswers
+    from steersman.systems.rag_tuner import Compared, Configuration, Flagged, Measured, Tuned
+
+_ROUND = 8
+_WORKERS = 4
+_EMBEDDER_S = 10.0
+
+
+class JudgedOf(NamedTuple):
+    """What one configuration gave.
+
+    Attributes:
+        compared: with the first; None: nothing of it is evidence.
+        unjudged: questions that do not count, by reason.
+        degraded: questions that do not count, since a part of the search was away.
+
+    No doctest: a value; `judged` makes it.
+    """
+
+    compared: Compared | None
+    unjudged: dict[str, int]
+    degraded: int
+
+
+class Judgement(NamedTuple):
+    """What all configurations gave.
+
+    Attributes:
+        each: in their order.
+        flagged: what detectors found.
+        cost_usd: spent now.
+        calls: of models, now.
+        paid_before: questions of configurations that were known.
+        by: who answered, who judged, and the embedder of relevancy.
+
+    No doctest: a value; `judged` makes it.
+    """
+
+    each: list[JudgedOf]
+    flagged: list[Flagged]
+    cost_usd: float
+    calls: int
+    paid_before: int
+    by: tuple[str, str, str]
+
+
+def judged(
+    models: Models,
+    tenant: UUID,
+    opened: Opened,
+    embedders: Embedders,
+    asked: AskedAnswers,
+    stop: threading.Event,
+    questions: Sequence[Question],
+    configurations: Sequence[Configuration],
+    tuned: Tuned,
+) -> Judgement:
+    """Return what configurations are worth by judged answers.
+
+    Args:
+        models: that answer and judge.
+        tenant: whose.
+        opened: the corpus.
+        embedders: by name; the corpus's is that of relevancy.
+        asked: how to answer.
+        stop: set it to begin no further question.
+        questions: with their gold documents.
+        configurations: to compare.
+        tuned: weights and gates.
+
+    Returns:
+        What each gave, also where some questions could not be judged.
+
+    Raises:
+        Refused: there is no model here, the corpus has no embedder, or what was paid for cannot be
+            kept.
+        InputError: a configuration that the searcher does not take.
+        DataError: a detector is not installed, or it was stopped.
+
+    No doctest: it needs models; ``tests/service/test_tuner_judging.py`` shows it.
+    """
+    usd, calls = models.budget(asked)
+    name, embedder = embedder_of(opened, embedders)
+    kept = models.kept(tenant, opened)
+    place = opened.loaded.place
+    evaluator = LiveEvaluator(
+        opened.searcher,
+        questions,
+        revision=f"{tenant}/{place.corpus.name}@{place.revision}",
+        answers=models.answers(asked, embedder, kept, cost_ref_usd=tuned.thresholds.cost_ref_usd),
+        kept=kept,
+        limits=Limits(workers=_WORKERS, tries=2, max_cost_usd=usd, max_calls=calls),
+        stopped=stop.is_set,
+    )
+    episode = evaluator.episode()
+    rounds: list[list[Measured]] = [[] for _ in configurations]
+    for begin in range(0, len(questions), _ROUND):
+        some = np.arange(begin, min(begin + _ROUND, len(questions)))
+        for found, one in zip(rounds, configurations, strict=True):
+            found.append(evaluator.measure(one, some, episode=episode))
+    flagged = [it for found in rounds for one in found for it in evaluator.flagged(one)]
+    every = [one for found in rounds for one in found]
+    return Judgement(
+        _compared(rounds, tuned),
+        # They name no tenant: the list is the tenant's own.
+        [replace(it, subject=it.subject.replace(f"{tenant}/", "")) for it in flagged],
+        sum(one.cost_usd for one in every),
+        sum(one.calls for one in every),
+        sum(one.paid_before for one in every),
+        (*models.names, name),
+    )
+
+
+def _compared(rounds: Sequence[Sequence[Measured]], tuned: Tuned) -> list[JudgedOf]:
+    batches = [[one.batch for one in found if one.batch is not None] for found in rounds]
+    first = pooled(batches[0]) if batches[0] else None
+    each = []
+    for number, (found, some) in enumerate(zip(rounds, batches, strict=True)):
+        degraded = sum(len(one.degraded) for one in found)
+        unjudged: Counter[str] = Counter()
+        for one in found:
+            unjudged.update(one.unjudged)
+        worth = (
+            compared(pooled(some), tuned, degraded=degraded, first=first if number else None)
+            if some
+            else None
+        )
+        each.append(JudgedOf(worth, dict(unjudged), degraded))
+    return each
+
+
+def embedder_of(opened: Opened, embedders: Embedders) -> tuple[str, TextEmbedder]:
+    """Return the corpus's embedder, which relevancy compares questions by, and its name.
+
+    Args:
+        opened: the corpus.
+        embedders: by name.
+
+    Raises:
+        Refused: it has none.
+        DataError: it is not there yet.
+        BackendError: its server does not answer.
+
+    No doctest: it needs a corpus; ``tests/service/test_tuner_judging.py`` shows it.
+    """
+    name = opened.loaded.place.corpus.embedder
+    if not name:
+        detail = "answers are judged with the embedder of the corpus, and this one has none; "
+        detail += "make one with --embedder minilm, or leave answers out"
+        raise Refused.of("not_allowed", detail, field="answers")
+    return name, embedders.get(name, wait_s=_EMBEDDER_S)
