@@ -72,7 +72,7 @@ def test_no_gold_is_looked_at(tasks):
     assert {name: array.tobytes() for name, array in learned.items()} == {
         name: array.tobytes() for name, array in same.items()
     }
-    assert learned.keys() > scorer_state(exploring()).keys(), "something was learned"
+    assert learned.keys() != scorer_state(exploring()).keys(), "something was learned"
 
 
 def test_containment_alone_judges_rounds_by_containment_alone(tasks):

@@ -107,7 +107,7 @@ class _Pairs:
 
     def needed(self, model: _Model, least: float) -> dict[str, float]:
         """Return how likely each passage is in the pair, given what came back, by its name."""
-        if not len(self.rows):
+        if not len(self.rows):  # one passage is no pair
             return {}
         told = self.holds.max() >= least  # what never came out right says nothing of who holds
         right = model.prior(self.rows) * (self.holds if told else 1.0)
