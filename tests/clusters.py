@@ -24,6 +24,8 @@ from steersman.store import Database, migrate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_NEEDLESS = ("fsync", "full_page_writes", "autovacuum")
+"""Power stays on, and a server lives for minutes: what it would tidy goes away with it."""
 MIGRATED = "migrated"
 """A database of every copy that nobody connects to: a template for others."""
 
@@ -64,8 +66,8 @@ def stopped_cluster() -> Iterator[Path]:
 
 
 async def _fill(database: Database) -> None:
-    unflushed = [f"ALTER SYSTEM SET {name} = off" for name in ("fsync", "full_page_writes")]
-    await execute(database, *unflushed, "SELECT pg_reload_conf()")
+    needless = [f"ALTER SYSTEM SET {name} = off" for name in _NEEDLESS]
+    await execute(database, *needless, "SELECT pg_reload_conf()")
     await migrate(database)
     copy = f"CREATE DATABASE {MIGRATED} TEMPLATE postgres STRATEGY file_copy"
     await execute(on(database, "template1"), copy)

@@ -36,6 +36,16 @@ _LONGEST = {"test_demo.py", "test_kills.py", "test_run_to_its_end.py", "test_two
 """A minute or more each: they are never what all others wait for in the end."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let what tests and their programs leave in temporary directories end with the test process."""
+    where = tempfile.gettempdir()
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", where)  # pytest keeps its own of three runs
+    short = Path(tempfile.mkdtemp(prefix="st-", dir=where))  # sockets lie below: 107 bytes at most
+    short.chmod(0o711)  # the server's user goes through
+    tempfile.tempdir = os.environ["TMPDIR"] = str(short)
+    config.add_cleanup(lambda: shutil.rmtree(short, ignore_errors=True))
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave the folders whose every test needs a server unread where none of them is wanted."""
     expression = config.getoption("markexpr")
