@@ -37,7 +37,7 @@ _LONGEST = {"test_demo.py", "test_kills.py", "test_run_to_its_end.py", "test_two
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let what tests and their programs leave in temporary directories end with the test process."""
+    """Let all that tests leave in temporary directories end with the test process."""
     where = tempfile.gettempdir()
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", where)  # pytest keeps its own of three runs
     short = Path(tempfile.mkdtemp(prefix="st-", dir=where))  # sockets lie below: 107 bytes at most
