@@ -167,6 +167,6 @@ def test_the_examples_for_kubernetes_name_the_locked_ray_and_what_there_is(name)
         return
     command = main
     while isinstance(command, click.Group):
-        command = command.commands[words.pop(0)]
+        command = command.get_command(click.Context(command), words.pop(0))
     known = {one for option in command.params for one in option.opts}
     assert {one for one in words if one.startswith("--")} <= known

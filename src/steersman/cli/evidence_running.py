@@ -21,7 +21,7 @@ from steersman.systems.leadr.answering import Answerer
 from steersman.systems.leadr.contenders import BASELINE, CLONE, contenders
 from steersman.systems.leadr.evaluating import evaluate
 from steersman.systems.leadr.form_trial import compare_forms, tabulate
-from steersman.systems.leadr.page import write_page
+from steersman.systems.leadr.page import number, write_page
 from steersman.systems.leadr.preparing import prepare
 from steersman.systems.leadr.report import facts, figures, set_report
 from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation, write_log
@@ -29,11 +29,13 @@ from steersman.systems.leadr.sureness import Sureness, UntilSure
 from steersman.systems.mlflow_runs import Destination, code_commit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from steersman.retrieval import Embedder
     from steersman.systems.leadr.ablations import Ablated
     from steersman.systems.leadr.evaluating import Contender
+    from steersman.systems.leadr.paired import Estimate
     from steersman.systems.leadr.preparing import Prepared
     from steersman.systems.leadr.report import SetReport
 
@@ -100,7 +102,7 @@ def evaluated(
         done.told.append(f"MLflow: run {written.run} at {written.tracking_uri}{told}")
     done.facts = facts(reports) | {"missing": done.missing}
     for report in reports:
-        done.tables.append(_table(report))
+        done.tables += _tables(report)
         done.told += [f"{report.evaluation.name}: {policy} did not take part: {why}"
                       for policy, why in report.evaluation.absent.items()]  # fmt: skip
     done.told += [f"missing: {one}" for one in done.missing]
@@ -218,19 +220,33 @@ def asked_model(stack: ExitStack, asked: dict[str, Any]) -> Judge | None:
     return Judge(backend, cache=cache, budget=Budget(max_calls=asked["max_calls"]), timeout_s=300.0)
 
 
-def _table(report: SetReport) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+def _tables(report: SetReport) -> Iterator[tuple[list[dict[str, Any]], tuple[str, ...]]]:
+    name, gain = report.evaluation.name, "all gold over " + BASELINE
     shown = tuple(one for one in _SHOWN if one in report.measures)
     rows = []
     for policy, values in report.means.items():
-        row: dict[str, Any] = {"set": report.evaluation.name, "policy": policy}
-        row |= {one: round(values[one].value, 3) for one in shown}
+        row: dict[str, Any] = {"set": name, "policy": policy}
+        row |= {one: number(values[one].value) for one in shown}
         ahead = report.ahead.get(policy, {}).get("all_gold")
-        row["all gold over " + BASELINE] = (
-            "" if ahead is None
-            else f"{ahead.value:+.3f} ({ahead.low:+.3f} to {ahead.high:+.3f})"
-        )  # fmt: skip
-        rows.append(row)
-    return rows, ("set", "policy", *shown, "all gold over " + BASELINE)
+        rows.append(row | {gain: _signed(ahead)})
+    yield rows, ("set", "policy", *shown, gain)
+    if report.ablated:
+        rows = [
+            {"set": name, "changed": one.part, "to": one.variant,
+             "all gold": "not tried: " + one.why if one.figure is None else str(one.figure),
+             "less": one.over if one.ahead else "", "by": _signed(one.ahead)}
+            for one in report.ablated
+        ]  # fmt: skip
+        yield rows, ("set", "changed", "to", "all gold", "less", "by")
+    if report.forms is not None:
+        forms = {**report.forms.forms, "learned, held out": report.forms.learned}
+        rows = [{"set": name, "query form": form, "recall@5": str(one)}
+                for form, one in forms.items()]  # fmt: skip
+        yield rows, ("set", "query form", "recall@5")
+
+
+def _signed(one: Estimate | None) -> str:
+    return "" if one is None else f"{one.value:+.3f} ({one.low:+.3f} to {one.high:+.3f})"
 
 
 def progress_bar(*, quiet: bool) -> Progress:

@@ -6,9 +6,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from steersman.cli.options import for_tenant
 from steersman.cli.tune_running import split_of
 from steersman.errors import DataError
 from steersman.retrieval import state_directory
+from steersman.store import as_tenant
 from steersman.systems.mlflow_runs import code_commit
 from steersman.systems.rag_tuner import (
     Configuration,
@@ -16,6 +18,7 @@ from steersman.systems.rag_tuner import (
     export_run,
     load_policy_config,
 )
+from steersman.systems.rag_tuner.latencies import of_canary
 from steersman.systems.rag_tuner.page import facts, write_page
 from steersman.systems.rag_tuner.pictures import (
     episodes,
@@ -27,19 +30,25 @@ from steersman.systems.rag_tuner.pictures import (
 from steersman.systems.rag_tuner.report import compile_report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+    from uuid import UUID
 
+    from steersman.store import Database, Tenant
     from steersman.systems.rag_tuner import Recorded
+    from steersman.systems.rag_tuner.latencies import Latencies
 
 
-def reported(folder: Path, recorded: Recorded, out: Path) -> Mapping[str, Any]:
+def reported(
+    folder: Path, recorded: Recorded, out: Path, canary: Callable[[], Latencies] | None = None
+) -> Mapping[str, Any]:
     """Draw the report of a run, and return what it says.
 
     Args:
         folder: Of the run.
         recorded: What it was tuned on.
         out: Of the page and its pictures.
+        canary: Reads how long the decisions of a rollout took; None: there is none.
 
     Raises:
         DataError: The run is damaged, was not judged, or was of another recording.
@@ -57,20 +66,47 @@ def reported(folder: Path, recorded: Recorded, out: Path) -> Mapping[str, Any]:
     candidate, baseline = (Configuration.of(said[name]) for name in ("candidate", "baseline"))
     report = compile_report(
         recorded, tuned, held_out=split.held_out, candidate=candidate, baseline=baseline,
-        lines=lines,
+        lines=lines, canary=None if canary is None else canary(),
     )  # fmt: skip
     write_page(out / "report.html", report)
     pictures = {
         "frontier": frontier(report.places, report.marked, "Quality, cost and latency"),
         "episodes": episodes(lines),
         "shares": shares(lines),
-        "latencies": latencies(lines, report.gate_ms),
+        "latencies": latencies(report.latencies, report.gate_ms),
     }
+    if report.canary is not None:
+        drawn = latencies(report.canary, report.gate_ms, own="canary", each="episode")
+        pictures["canary"] = drawn
     for name, figure in pictures.items():
         write_png(figure, out / f"{name}.png")
     told = facts(report)
-    kept = ("verdict", "says", "candidate", "baseline")
+    kept = ("verdict", "says", "candidate", "baseline", "leakage", "latency", "canary")
     return {"page": str(out / "report.html"), **{name: told[name] for name in kept}}
+
+
+def canary_of(home: Path, tenant_name: str, rollout: UUID, queries: int) -> Latencies:
+    """Return how long the decisions of a rollout took.
+
+    Args:
+        home: Directory of all state.
+        tenant_name: Whose rollout it is.
+        rollout: Its id.
+        queries: Decisions of an episode.
+
+    Raises:
+        DataError: Nobody reported how long the candidate took.
+    """
+
+    async def work(database: Database, tenant: Tenant) -> Latencies:
+        connection = await database.connect("app")
+        try:
+            async with as_tenant(connection, tenant.id):
+                return await of_canary(connection, tenant.id, str(rollout), queries=queries)
+        finally:
+            await connection.close()
+
+    return for_tenant(home, tenant_name, work)
 
 
 def exported(

@@ -4,6 +4,7 @@ import math
 import pickle
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,7 +13,13 @@ from steersman.errors import BackendUnavailableError, DataError, InputError
 from steersman.llm import Budget, Judge, Retry
 from steersman.systems.leadr.answering import Answerer
 from steersman.systems.leadr.baselines import Oracle, TopK
-from steersman.systems.leadr.contenders import BASELINE, LinearlyCloned, contenders
+from steersman.systems.leadr.contenders import (
+    BASELINE,
+    NETWORK,
+    LinearlyCloned,
+    NeurallyCloned,
+    contenders,
+)
 from steersman.systems.leadr.environment import Environment, Limits, Selection
 from steersman.systems.leadr.evaluating import Fixed, _fold_of, evaluate, folds_of
 from steersman.systems.leadr.paired import mean_of
@@ -236,8 +243,23 @@ def test_contenders_are_named_the_baseline_first(prepared):
     names = [one.name for one in contenders("all")]
     assert names[0] == BASELINE
     assert {"+BC", "+BC+RAFT", "+BC+RAFT+PPO", "pointwise", "oracle"} <= {*names}
+    assert NETWORK not in names
+    assert [one.name for one in contenders([NETWORK])] == [BASELINE, NETWORK]
     with pytest.raises(InputError, match="each of another name"):
         evaluate("bands", prepared.pools, [Fixed(TopK("fused", FULL))] * 2, folds=2)
+
+
+@pytest.mark.slow
+def test_a_network_is_cloned_or_said_to_need_its_extra(prepared):
+    pytest.importorskip("lightgbm", reason="the extra evidence")
+    contender = NeurallyCloned("network", FULL.limits, updates=60, learning_rate=1e-2)
+    if find_spec("torch") is None:
+        with pytest.raises(DataError, match=r"steersman\[rl\]"):
+            contender.fitted(prepared.pools)
+        return
+    made = contender.fitted(prepared.pools[1:])
+    picked = made.select(prepared.pools[0], rng=np.random.default_rng(0)).picked
+    assert {"b0", "t0"} <= {*picked}
 
 
 # -- intervals ------------------------------------------------------------------------------------

@@ -14,6 +14,14 @@ from steersman.learn.selecting.judging import sequences_of
 from steersman.learn.selecting.raft import RaftSettings, raft
 from steersman.learn.selecting.rounds import Round, Sampler, Trained, split
 from steersman.learn.selecting.sampling import walks_over
+from steersman.learn.selecting.stored import (
+    StoredSelection,
+    StoredTask,
+    form_in,
+    judge_selections,
+    stored_selections,
+    walk_of,
+)
 from steersman.learn.selecting.task import (
     Expert,
     Options,
@@ -38,6 +46,8 @@ __all__ = [
     "RaftSettings",
     "Round",
     "Sampler",
+    "StoredSelection",
+    "StoredTask",
     "Taken",
     "Task",
     "Trained",
@@ -48,14 +58,18 @@ __all__ = [
     "causes",
     "choose",
     "clone",
+    "form_in",
     "grow",
+    "judge_selections",
     "keep",
     "raft",
     "sequences_of",
     "split",
+    "stored_selections",
     "stream",
     "visit",
     "walk",
+    "walk_of",
     "walks",
     "walks_over",
 ]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steersman.systems.leadr.baselines import LAMBDAS, TopK, greedily
-from steersman.systems.leadr.contenders import BASELINE, CLONE, PPO, RAFT, Cloned
+from steersman.systems.leadr.baselines import LAMBDAS, greedily
+from steersman.systems.leadr.contenders import BASELINE, CLONE, PPO, RAFT, STOPPING, Cloned
 from steersman.systems.leadr.environment import Environment, Limits, Selection
 from steersman.systems.leadr.evaluating import (
     Fixed,
@@ -113,11 +113,15 @@ def ablations(
     run = partial(_tried, evaluation, fold_of, seed, done)
     found = [_of(evaluation, "λ of MMR", f"λ {one:g}", f"MMR, λ {one:g}", BASELINE)
              for one in LAMBDAS]  # fmt: skip
-    found += [_of(evaluation, "candidates", f"as retrieved, {one}", one, one)
-              for one in (BASELINE, CLONE)]  # fmt: skip
+    found.append(_of(evaluation, "candidates", f"K {_largest(evaluation)}", CLONE, CLONE))
     found += run(wanted, address)
     found += run(reranked, None)
+    found.append(_of(evaluation, "stopping", "may stop", STOPPING, CLONE))
     return found + list(_steps(evaluation))
+
+
+def _largest(evaluation: Evaluation) -> int:
+    return max(len(pool) for pool in evaluation.pools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +140,10 @@ def _variants(
 ) -> list[_Variant]:
     full = replace(rules, expanding="always", may_stop=False)
     clone = Cloned(CLONE, full, seed=seed)
-    ranked = Fixed(TopK("fused", Environment(rules)))
     shaped = Cloned(PPO, full, seed=seed, improve=partial(raft_then_ppo, terms=SHAPED))
     return [
-        *(
-            _Variant("candidates", f"K {size}, {one.name}", one.name, one, of_size)
-            for size, of_size in by_size.items()
-            for one in (ranked, clone)
-        ),
+        *(_Variant("candidates", f"K {size}", CLONE, clone, of_size)
+          for size, of_size in by_size.items()),
         *(
             _Variant("expanding", name, CLONE, replace(clone, limits=changed), pools)
             for name, changed in (
@@ -151,8 +151,6 @@ def _variants(
                 ("as an action", replace(full, expanding="action")),
             )
         ),
-        _Variant("stopping", "may stop", CLONE,
-                 replace(clone, limits=replace(full, may_stop=True)), pools),
         _Variant("shaping of PPO", "information − redundancy", PPO, shaped, pools),
     ]  # fmt: skip
 

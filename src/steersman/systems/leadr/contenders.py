@@ -28,6 +28,9 @@ Train = Callable[[Sequence[EvidenceTask], Any, int], Any]
 BASELINE = "top-k, fused"
 CLONE, STOPPING = "+BC", "+BC, may stop"
 RAFT, PPO = "+BC+RAFT", "+BC+RAFT+PPO"
+NETWORK = "+BC, network"
+ONLY_BY_NAME = (NETWORK,)
+"""Take part where they are named: they train for longer than all others together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +106,56 @@ class LinearlyCloned:
         return ScoredSelector(self.name, scorer, environment)
 
 
+@dataclass(frozen=True, slots=True)
+class NeurallyCloned:
+    """A clone that is a network, trained on the states of the expert and of a clone of trees.
+
+    Args:
+        name: in reports.
+        limits: of a selection.
+        seed: of the training.
+        updates: of the network, ≥ 1.
+        learning_rate: of the network, > 0.
+
+    No doctest: it trains for minutes; ``tests/systems/leadr/test_evaluating.py`` shows it.
+    """
+
+    name: str
+    limits: Limits = field(default_factory=lambda: Limits(expanding="always", may_stop=False))
+    seed: int = 0
+    updates: int = 20_000
+    learning_rate: float = 3e-5
+
+    def fitted(self, pools: Sequence[Pool]) -> Selector:
+        """Return the selector that learned from some questions.
+
+        Args:
+            pools: of the questions it may learn from.
+
+        Raises:
+            InputError: none of them has its gold in reach.
+            DataError: the extra ``rl`` or ``evidence`` is not installed.
+        """
+        from steersman.learn.selecting.network import (  # noqa: PLC0415 - the extra rl
+            NetworkSettings,
+            clone_network,
+        )
+
+        how = NetworkSettings(updates=self.updates, learning_rate=self.learning_rate)
+        environment = Environment(self.limits)
+        tasks = [EvidenceTask(pool, environment) for pool in pools if pool.question.gold]
+        trees = clone(tasks, GoldExpert(), seed=self.seed)
+        scorer = clone_network(tasks, GoldExpert(), how, beside=trees, seed=self.seed)
+        return ScoredSelector(self.name, scorer, environment)
+
+
 def contenders(
     wanted: str | Sequence[str] = "all", *, limits: Limits | None = None, seed: int = 0
 ) -> list[Contender]:
     """Return the contenders of an evaluation; who lacks an extra is told when it is trained.
 
     Args:
-        wanted: ``all``, or names (as reports have them).
+        wanted: ``all`` but `ONLY_BY_NAME`, or names (as reports have them).
         limits: picks and tokens of everybody; None for `Limits`' defaults.
         seed: of what is trained.
 
@@ -124,7 +170,7 @@ def contenders(
     """
     every = _every(limits or Limits(), seed)
     if wanted == "all":
-        return list(every.values())
+        return [one for name, one in every.items() if name not in ONLY_BY_NAME]
     names = list(dict.fromkeys([BASELINE, *wanted]))
     unknown = [name for name in names if name not in every]
     if unknown:
@@ -156,6 +202,7 @@ def _every(limits: Limits, seed: int) -> dict[str, Contender]:
     found += [
         Cloned(RAFT, full, seed=seed, improve=raft),
         Cloned(PPO, full, seed=seed, improve=raft_then_ppo),
+        NeurallyCloned(NETWORK, full, seed=seed),
         Fixed(Oracle(Environment(full))),
     ]
     return {one.name: one for one in found}

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from steersman.errors import DataError
 from steersman.systems.leadr.contenders import BASELINE
 from steersman.systems.leadr.pictures import found_by_policy
-from steersman.systems.leadr.report import DIFFERENCES, LESS_IS_BETTER, PUBLISHED
+from steersman.systems.leadr.report import (
+    ABOUT_MEASURES,
+    ABOUT_POLICIES,
+    DIFFERENCES,
+    LESS_IS_BETTER,
+    PUBLISHED,
+)
 from steersman.systems.reporting import as_svg, write_html
 
 if TYPE_CHECKING:
@@ -45,6 +51,13 @@ KINDS = {
     "both found": "Found by both",
 }
 """Kind of a case -> how people read it."""
+ENDED = {
+    "steps": "as many passages as it may pick",
+    "stop": "it stopped",
+    "budget": "nothing more fits its tokens",
+    "confidence": "who answers is sure",
+}
+"""Why a selection ended -> how people read it."""
 
 
 def write_page(
@@ -97,9 +110,11 @@ def _set(report: SetReport) -> Iterator[str]:
     yield from _picture(report)
     yield "<h3>Figures</h3>"
     heads = ("policy", *(one.replace("_", " ") for one in report.measures))
-    rows = [(policy, *(_short(values[one]) for one in report.measures))
+    rows = [(escape(policy), *(_with_interval(values[one]) for one in report.measures))
             for policy, values in report.means.items()]  # fmt: skip
-    yield _table(heads, rows)
+    yield _raw_table(heads, rows)
+    told = "; ".join(f"{one.replace('_', ' ')}: {ABOUT_MEASURES[one]}" for one in report.measures)
+    yield f"<p><small>{escape(told)}.</small></p><p><small>{escape(ABOUT_POLICIES)}</small></p>"
     if report.ahead:
         yield f"<h3>Less {escape(BASELINE)}</h3>"
         yield _raw_table(heads, _differences(report))
@@ -120,7 +135,11 @@ def _set(report: SetReport) -> Iterator[str]:
             "have one start and one goal, cover together (Bonferroni).</p>"
         )
     if report.cases:
-        yield "<h3>Cases, drawn at random from each kind</h3>"
+        yield (
+            "<h3>Cases, drawn at random from each kind</h3><p>✓: the answer needs it. ⤷: a picked "
+            "passage led to it. Under each: what spoke most for it at that step, with what that "
+            "added to its score.</p>"
+        )
         yield from map(_case, report.cases)
 
 
@@ -143,8 +162,7 @@ def _differences(report: SetReport) -> Iterator[Sequence[str]]:
                 "better" if min(sign * one.low, sign * one.high) > 0
                 else "worse" if max(sign * one.low, sign * one.high) < 0 else ""
             )  # fmt: skip
-            told = f"{_number(one.value, '+')}<br><small>{_number(one.low)} to {_number(one.high)}"
-            cells.append(f'<span class="{kind}">{told}</small></span>')
+            cells.append(f'<span class="{kind}">{_with_interval(one, "+")}</span>')
         yield cells
 
 
@@ -207,16 +225,29 @@ def _side(side: Side) -> str:
     )
     answer = f"<p>answered: {escape(side.answer)}</p>" if side.answer else ""
     return (
-        f"<div><strong>{escape(side.policy)}</strong> <small>(ended by {escape(side.stopped)})"
-        f"</small><ol>{items}</ol>{missed}{answer}</div>"
+        f"<div><strong>{escape(side.policy)}</strong> "
+        f"<small>({escape(ENDED.get(side.stopped, side.stopped))})</small>"
+        f"<ol>{items}</ol>{missed}{answer}</div>"
     )
 
 
-def _short(one: Estimate) -> str:
-    return _number(one.value)
+def _with_interval(one: Estimate, sign: str = "") -> str:
+    if one.value == one.low == one.high:
+        return number(one.value, sign) if one.value else "0"
+    interval = f"{number(one.low, sign)} to {number(one.high, sign)}"
+    return f"{number(one.value, sign)}<br><small>{interval}</small>"
 
 
-def _number(value: float, sign: str = "") -> str:
+def number(value: float, sign: str = "") -> str:
+    """Return a figure as people read it.
+
+    Args:
+        value: any; a dash for NaN.
+        sign: ``+`` to show it of numbers above 0 as well.
+
+    >>> number(0.5), number(1234.5, "+"), number(float("nan"))
+    ('0.500', '+1,234', '–')
+    """
     if value != value:  # noqa: PLR0124 (NaN)
         return "–"
     return f"{value:{sign},.0f}" if abs(value) >= 100 else f"{value:{sign}.3f}"

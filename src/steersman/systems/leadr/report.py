@@ -38,9 +38,38 @@ Models (HippoRAG 2, 2025), passage recall; recall@2 as Bai et al., AutoSchemaKG 
 """
 DIFFERENCES = (
     "The published figures are of 1,000 questions over 9,811 (HotpotQA) and 11,656 (MuSiQue) "
-    "passages with models of 7 to 70 billion parameters. Here 300 questions of the same sets, 100 "
-    "of them from the training part, are asked over some 7,400 and 7,300 passages: fewer "
-    "distractors make finding easier, so the two do not compare as equals."
+    "passages with models of 7 to 70 billion parameters. Here up to 300 questions of the same "
+    "sets, a third of them from the training part, are asked over some 7,400 and 7,300 passages: "
+    "fewer distractors make finding easier, so the two do not compare as equals."
+)
+
+ABOUT_MEASURES = {
+    "recall": "share of the gold passages that was picked",
+    "ndcg": "the same, more for what is picked early",
+    "all_gold": "whether all of them were",
+    "holds_answer": "whether a picked passage holds a right answer, word for word",
+    "redundancy": "how near each passage is to the nearest before it",
+    "repetition": "share of the context's runs of four words that were said before in it",
+    "passages": "that were picked",
+    "tokens": "of the context",
+    "latency_ms": "of selecting, without retrieving",
+    "calls": "searches and followings of links",
+    "cost": "calls × tokens",
+    "em": "whether the model's answer is a right one",
+    "f1": "words that the answer shares with the nearest right one",
+    "answer_contained": "whether the answer holds a right one",
+    "citation_accuracy": "share of the passages it can be traced to that are gold",
+    "attributed": "whether any of them is",
+    "faithful": "whether what was shown bears the answer out",
+    "unanswered": "the model was not asked, or was away; counts in no figure of answers",
+}
+"""Measure -> what it is, for people."""
+ABOUT_POLICIES = (
+    "top-k: the best by one ranking. MMR: relevance against repetition, weighed by λ. pointwise: "
+    "trees that know the gold of other questions and see each candidate by itself. +BC: trees that "
+    "imitate, step by step, who knows the gold of other questions (behaviour cloning). +RAFT, "
+    "+PPO: what learning from feedback alone, whether an answer is there, makes of the one before. "
+    "oracle: knows the gold of this very question, and picks nothing else."
 )
 
 
