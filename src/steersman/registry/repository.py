@@ -9,31 +9,28 @@ later one reads again and adds its own.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from tuf.api.metadata import TargetFile, Targets
-
 from steersman.errors import InputError, MissingSnapshotError, VerificationError
 from steersman.registry.archive import Archive
-from steersman.registry.chain import DESCRIPTION, STATE, file_of, releases_of
-from steersman.registry.description import MAX_DESCRIPTION, Description
+from steersman.registry.chain import releases_of
 from steersman.registry.place import MAX_FILE
 from steersman.registry.reading import Trusting
 from steersman.registry.rotation import Rotation
 from steersman.registry.signing import at, first_root, root_signers, sign
 from steersman.registry.standings import STANDINGS, put_standing, standings_of
+from steersman.registry.uploading import Uploads, other_bytes
 from steersman.registry.versions import Version
 from steersman.registry.writing import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from tuf.api.metadata import Root
+    from tuf.api.metadata import Root, Targets
 
     from steersman.registry.chain import Chain, Release
+    from steersman.registry.description import Description
     from steersman.registry.keys import Keys, Role
     from steersman.registry.place import Place
     from steersman.registry.standings import Standing
@@ -90,6 +87,7 @@ class Publisher:
         self._keep = keep
         self._trusting = Trusting(place, keys)
         self._archive = Archive(place)
+        self._uploads = Uploads(place, self._archive)
         self._writer = Writer(self._trusting, self._archive, clock)
 
     def create(self, tenant: str, passphrase: str, *, roots: int = 1, threshold: int = 1) -> bytes:
@@ -154,11 +152,11 @@ class Publisher:
         _check_standing(standing)
         chain, _ = self._writer.read()
         self._check(chain, data, description)
-        there = self._published(chain, data, description)
+        there = self._uploads.published(chain.targets, data, description)
         if there is not None:  # whoever published it may have been killed right after
             self._archive.tidy(description.skill, description.point, chain.targets)
             return there
-        described, targets = self._upload(data, description)
+        described, targets = self._uploads.upload(data, description)
         path = targets[0].path
 
         def add(found: Targets) -> bool:
@@ -174,7 +172,7 @@ class Publisher:
         chain = self._writer.change(add)
         for target in targets:
             if chain.targets.targets[target.path].hashes != target.hashes:
-                raise _other_bytes(description)
+                raise other_bytes(description)
         self._archive.tidy(description.skill, description.point, chain.targets)
         return described
 
@@ -359,64 +357,13 @@ class Publisher:
             message = f"the snapshot has {len(data):,} bytes; allowed are 1 to {MAX_FILE:,}"
             raise VerificationError(message)
         if description.sha256 not in (None, sha256(data).hexdigest()):
-            raise _other_bytes(description)
+            raise other_bytes(description)
 
     def _same_tenant(self, root: Root, tenant: str) -> None:
         owner = root.unrecognized_fields.get("tenant")
         if tenant != owner:
             message = f"this is the registry of tenant {owner!r}, not of {tenant!r}; use its own"
             raise VerificationError(message)
-
-    def _published(self, chain: Chain, data: bytes, description: Description) -> Description | None:
-        """Return what was signed for this version before, if it is whole or archived."""
-        wanted = Version.of(description.version)
-        for it in releases_of(chain.targets, description.skill, description.point):
-            if it.version == wanted:
-                if it.state.hashes["sha256"] != sha256(data).hexdigest():
-                    raise _other_bytes(description)
-                return self._whole(it)
-        return self._archive.find(description, data)
-
-    def _whole(self, release: Release) -> Description | None:
-        """Return the description of a version whose files are both as they were signed."""
-        state = self.place.read(file_of(release.state))
-        text = self.place.read(file_of(release.description))
-        for held, target in ((state, release.state), (text, release.description)):
-            if held is None or sha256(held.data).hexdigest() != target.hashes["sha256"]:
-                return None
-        return Description.from_json(text.data) if text else None
-
-    def _upload(
-        self, data: bytes, description: Description
-    ) -> tuple[Description, list[TargetFile]]:
-        """Write both files of a version; nothing names them yet."""
-        folder = f"{description.skill}/{description.point}/{description.version}"
-        state = TargetFile.from_data(f"{folder}/{STATE}", data, ["sha256"])
-        tag = self._put(file_of(state), data)
-        described = replace(
-            description,
-            size=len(data),
-            sha256=state.hashes["sha256"],
-            url=file_of(state),
-            etag=tag,
-        )
-        text = msgspec.json.encode(described.to_json(), order="sorted")
-        if len(text) > MAX_DESCRIPTION:
-            message = f"the description has {len(text):,} bytes; allowed are {MAX_DESCRIPTION:,}"
-            raise VerificationError(f"{message}; shorten its evidence")
-        target = TargetFile.from_data(f"{folder}/{DESCRIPTION}", text, ["sha256"])
-        self._put(file_of(target), text)
-        return described, [state, target]
-
-    def _put(self, path: str, data: bytes) -> str:
-        """Write a file whose name holds its hash; whatever else is under this name is damaged."""
-        tag = self.place.write_new(path, data)
-        if tag is None:
-            held = self.place.read(path)
-            if held is not None and held.data == data:
-                return held.tag
-            tag = self.place.replace(path, data, expected_tag=None)
-        return str(tag)
 
     def _drop_old(
         self, targets: Targets, description: Description, new: str, needed: Collection[str]
@@ -453,9 +400,3 @@ def _check_standing(standing: Standing) -> None:
 
 def _take_out(targets: Targets, release: Release) -> None:
     del targets.targets[release.state.path], targets.targets[release.description.path]
-
-
-def _other_bytes(description: Description) -> VerificationError:
-    name = f"{description.skill}/{description.point} {description.version}"
-    message = f"{name} was published with other bytes; versions never change: take the next one"
-    return VerificationError(message)

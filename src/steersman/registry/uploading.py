@@ -1,0 +1,125 @@
+"""The files of a version: written before anything names them, and never changed after.
+
+Each lies under a name that holds its hash, so whoever was killed and publishes again writes the
+same bytes to the same places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+from tuf.api.metadata import TargetFile
+
+from steersman.errors import VerificationError
+from steersman.registry.chain import DESCRIPTION, STATE, file_of, releases_of
+from steersman.registry.description import MAX_DESCRIPTION, Description
+from steersman.registry.versions import Version
+
+if TYPE_CHECKING:
+    from tuf.api.metadata import Targets
+
+    from steersman.registry.archive import Archive
+    from steersman.registry.chain import Release
+    from steersman.registry.place import Place
+
+
+class Uploads:
+    """Writes the files of versions, and finds those that were written.
+
+    Args:
+        place: the tenant's own part of the registry.
+        archive: of what consumers find no more.
+
+    No doctest: it needs a registry; ``tests/registry/test_publishing.py`` shows it.
+    """
+
+    def __init__(self, place: Place, archive: Archive) -> None:
+        self._place = place
+        self._archive = archive
+
+    def published(
+        self, targets: Targets, data: bytes, description: Description
+    ) -> Description | None:
+        """Return what was signed for this version before, if it is whole or archived.
+
+        Args:
+            targets: as they are signed now.
+            data: of ``pack_snapshot``.
+            description: of its state.
+
+        Raises:
+            VerificationError: it was published with other bytes.
+            MissingSnapshotError: it was retracted.
+        """
+        wanted = Version.of(description.version)
+        for it in releases_of(targets, description.skill, description.point):
+            if it.version == wanted:
+                if it.state.hashes["sha256"] != sha256(data).hexdigest():
+                    raise other_bytes(description)
+                return self._whole(it)
+        return self._archive.find(description, data)
+
+    def upload(self, data: bytes, description: Description) -> tuple[Description, list[TargetFile]]:
+        """Write both files of a version; nothing names them yet.
+
+        Args:
+            data: of ``pack_snapshot``.
+            description: of its state.
+
+        Returns:
+            The description as it is to be signed, and both files as targets: the state first.
+
+        Raises:
+            VerificationError: the description is too long.
+            RegistryError: the place cannot be written.
+        """
+        folder = f"{description.skill}/{description.point}/{description.version}"
+        state = TargetFile.from_data(f"{folder}/{STATE}", data, ["sha256"])
+        tag = self._put(file_of(state), data)
+        described = replace(
+            description,
+            size=len(data),
+            sha256=state.hashes["sha256"],
+            url=file_of(state),
+            etag=tag,
+        )
+        text = msgspec.json.encode(described.to_json(), order="sorted")
+        if len(text) > MAX_DESCRIPTION:
+            message = f"the description has {len(text):,} bytes; allowed are {MAX_DESCRIPTION:,}"
+            raise VerificationError(f"{message}; shorten its evidence")
+        target = TargetFile.from_data(f"{folder}/{DESCRIPTION}", text, ["sha256"])
+        self._put(file_of(target), text)
+        return described, [state, target]
+
+    def _whole(self, release: Release) -> Description | None:
+        """Return the description of a version whose files are both as they were signed."""
+        state = self._place.read(file_of(release.state))
+        text = self._place.read(file_of(release.description))
+        for held, target in ((state, release.state), (text, release.description)):
+            if held is None or sha256(held.data).hexdigest() != target.hashes["sha256"]:
+                return None
+        return Description.from_json(text.data) if text else None
+
+    def _put(self, path: str, data: bytes) -> str:
+        """Write a file whose name holds its hash; whatever else is under this name is damaged."""
+        tag = self._place.write_new(path, data)
+        if tag is None:
+            held = self._place.read(path)
+            if held is not None and held.data == data:
+                return held.tag
+            tag = self._place.replace(path, data, expected_tag=None)
+        return str(tag)
+
+
+def other_bytes(description: Description) -> VerificationError:
+    """Return the error that a version is there already, and is another.
+
+    Args:
+        description: of the one that was to be published.
+    """
+    name = f"{description.skill}/{description.point} {description.version}"
+    message = f"{name} was published with other bytes; versions never change: take the next one"
+    return VerificationError(message)
