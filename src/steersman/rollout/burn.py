@@ -89,13 +89,13 @@ def burn_windows(budget: PlannedBudget) -> tuple[BurnWindow, ...]:
     Source:
         Beyer et al. (2018), The Site Reliability Workbook, chapter 5, table 5-8.
     """
-    rates = (
+    rates: tuple[tuple[int, float, Worse], ...] = (
         (720, budget.fast_burn, "roll_back"),
         (120, budget.medium_burn, "roll_back"),
         (10, budget.slow_burn, "hold"),
     )
     return tuple(
-        BurnWindow(budget.period_s / part, budget.period_s / part / _SHORT, rate, worse)  # type: ignore[arg-type]
+        BurnWindow(budget.period_s / part, budget.period_s / part / _SHORT, rate, worse)
         for part, rate, worse in rates
     )
 

@@ -178,7 +178,8 @@ class RolloutPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RolloutPlan:

@@ -35,7 +35,8 @@ def json_schema() -> dict[str, Any]:
     >>> sorted(json_schema()["required"])[:3]
     ['actions', 'decision', 'fallback']
     """
-    return json.loads(json.dumps(_schema()))  # type: ignore[no-any-return]
+    copy: dict[str, Any] = json.loads(json.dumps(_schema()))
+    return copy
 
 
 def published() -> str:
@@ -54,11 +55,12 @@ def names_at(
         schema: JSON Schema of the document; default: that of a decision point.
     """
     schema = schema or _schema()
-    node, here = _resolve(schema, root, schema), root
+    here: Any = root
+    node = _resolve(schema, root, schema)
     for part in path:
         node = node.get("items", {}) if isinstance(part, int) else _entry(node, part)
         try:
-            here = here[part]  # type: ignore[index]
+            here = here[part]
         except (KeyError, IndexError, TypeError):
             here = None
         node = _resolve(node, here, schema)

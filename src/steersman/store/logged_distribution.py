@@ -73,5 +73,6 @@ class LoggedDistribution:
             distributions: (K,) each.
         """
         if not self._columns:
-            return np.array(distributions, dtype=np.float32).tolist()  # type: ignore[no-any-return]
+            every: list[list[float]] = np.array(distributions, dtype=np.float32).tolist()
+            return every
         return [self.of(one).tolist() for one in distributions]

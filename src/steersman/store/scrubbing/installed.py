@@ -7,7 +7,7 @@ declaration can only name what is installed.
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from steersman.errors import InputError
 from steersman.spec import CUSTOM
@@ -76,4 +76,4 @@ def installed_scrubber(kind: str) -> Scrubber:
             "something that can be called with a text; correct its package"
         )
         raise InputError(message)
-    return scrubber  # type: ignore[no-any-return]
+    return cast("Scrubber", scrubber)

@@ -44,8 +44,10 @@ def compile_report(
     """
     names = {"learned": "learned", "rules": "rules", "best_fixed": trial.best_fixed}
     names["oracle"] = "oracle"
-    policies = {label: trial.figures(name) for label, name in names.items()}
-    policies["best_fixed"] |= {"name": trial.best_fixed}  # type: ignore[dict-item]
+    policies: dict[str, dict[str, Any]] = {
+        label: {**trial.figures(name)} for label, name in names.items()
+    }
+    policies["best_fixed"]["name"] = trial.best_fixed
     use = {label: trial.by_use(name) for label, name in names.items()}
     learned = policies["learned"]
     rivals = [name for name in trial.orders[0].sets if name == "beta_tools"]

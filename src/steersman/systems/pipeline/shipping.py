@@ -164,8 +164,9 @@ async def latest_rollout(database: Database, row: PointRow) -> RolloutRow | None
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, row.tenant):
-            options = {"skill": row.skill, "point": row.point}
-            found = await rollouts_of(connection, row.tenant, **options, limit=1)  # type: ignore[arg-type]
+            found = await rollouts_of(
+                connection, row.tenant, skill=row.skill, point=row.point, limit=1
+            )
     finally:
         await connection.close()
     return found[0] if found else None
