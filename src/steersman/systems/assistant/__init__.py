@@ -39,7 +39,7 @@ from steersman.systems.assistant.recording import Recording, provenance, record
 from steersman.systems.assistant.replay import replay
 from steersman.systems.assistant.requests import Catalogue, Request, Tool, load_catalogue
 from steersman.systems.assistant.routers import RouterWorld, load_router
-from steersman.systems.assistant.routes import ROUTES, WORTHS, Deep
+from steersman.systems.assistant.routes import ROUTES, Deep
 from steersman.systems.assistant.stream import Glance, Stream, draw_stream
 from steersman.systems.assistant.world import World
 
@@ -49,7 +49,6 @@ __all__ = [
     "REUSE",
     "ROUTES",
     "TOOL_FEATURES",
-    "WORTHS",
     "Answered",
     "CacheTiers",
     "Catalogue",

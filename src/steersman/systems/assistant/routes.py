@@ -16,12 +16,10 @@ from typing import Self
 
 from steersman.errors import InputError
 
-__all__ = ["CORE_HOUR_USD", "ROUTES", "WORTHS", "Deep", "compute_cost_usd", "guardian_flag"]
+__all__ = ["CORE_HOUR_USD", "ROUTES", "Deep", "compute_cost_usd", "guardian_flag"]
 
 ROUTES = ("micro", "planner", "deep")
 """From the cheapest to the dearest."""
-WORTHS = (0.5, 0.7)
-"""The worths of an escalation that reports sweep."""
 CORE_HOUR_USD = 0.04
 """Price of one processor core for an hour: the order of what public clouds charge on demand."""
 
