@@ -175,7 +175,7 @@ def _pairs(pool: Pool, causes: Mapping[str, float], most: int) -> _Pairs:
     holds = np.array([causes[name] for name in names])
     kept = np.sort(np.argsort(-(wide.fused[places] + 2.0 * holds), kind="stable")[:most])
     names, places, holds = [names[one] for one in kept.tolist()], places[kept], holds[kept]
-    alone = features.rows(State(wide))[np.ix_(places, _COLUMNS)]
+    alone = features.rows(State(wide))[places][:, _COLUMNS]
     answers, supports = np.nonzero(~np.eye(len(places), dtype=np.bool_))
     rows = np.concatenate(
         [alone[answers], alone[supports], _together(wide, places)[answers, supports]], axis=1
