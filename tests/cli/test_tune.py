@@ -1,5 +1,6 @@
 """``steersman tune``: a recording is tuned on, judged once and swept; runs go on."""
 
+import importlib.util
 import json
 import shutil
 from dataclasses import replace
@@ -24,8 +25,8 @@ def recording(tmp_path_factory):
 
 def run(*arguments, status=0):
     done = CliRunner().invoke(main, ["tune", *map(str, arguments)])
-    assert done.exit_code == status, done.output
-    return done.output
+    assert status is None or done.exit_code == status, done.output
+    return done.stdout if status == 0 else done.output
 
 
 def configurations(folder):
@@ -127,6 +128,7 @@ def test_a_question_that_is_asked_twice_is_recorded_once(tmp_path):
     file = tmp_path / "handbook.npz"
     said = json.loads(run("record", "handbook", "--data", tmp_path, "--out", file, "--json"))
     assert (said["questions"], said["repeats_left_out"]) == (2, 1)
+    assert said["repeats_across_splits"] == 0
     assert load_recorded(file).queries == ("a", "c")
 
 
@@ -171,6 +173,95 @@ def test_what_is_best_under_other_weights(recording):
 )
 def test_what_cannot_be_tuned(recording, tmp_path, more, says):
     assert says in run("run", recording, "--out", tmp_path / "run", *more, status=1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_refused_is_refused_before_anything_is_written(recording, tmp_path):
+    """Whoever mends it shall not find a folder that holds another run."""
+    recording = shutil.copy(recording, tmp_path)
+    out, first = tmp_path / "run", tmp_path / "first"
+    held = ("--baseline", "variant=bm25,k=32,rerank=on")
+    run("run", recording, "--out", first, "--strategy", "random", "--evaluations", 2, *held)
+    refused = [
+        (("--strategy", "halving", "--holdout", "dev"), "has the splits"),
+        (("--baseline", "variant=bm25,k=99"), "was not recorded"),
+        (("--after", tmp_path / "none"), "holds no evaluations"),
+        (("--after", first, "--seed", 5), "differs in seed"),
+    ]
+    if importlib.util.find_spec("torch"):
+        refused.append((("--strategy", "ppo", "--after", first), "learns from what it draws"))
+    for more, says in refused:
+        said = " ".join(run("run", recording, "--out", out, *more, status=1).split())
+        assert says in said
+        assert not out.exists()
+    wide = tmp_path / "wide.yaml"
+    shipped = (first / "policy.yaml").read_text(encoding="utf-8")
+    assert shipped.count("max: 32") == 1
+    wide.write_text(shipped.replace("max: 32", "max: 64"), encoding="utf-8")
+    said = run("run", recording, "--out", out, "--policy", wide, status=1)
+    assert "was not recorded" in " ".join(said.split())
+    assert not out.exists()
+    (tmp_path / "file").write_text("x")
+    assert "is a file" in run("run", recording, "--out", tmp_path / "file", status=2)
+
+
+def test_a_question_on_both_sides_is_refused(tmp_path):
+    made = world(queries=120)
+    file = tmp_path / "twice.npz"
+    replace(made, queries=("q",) * 120).save(file)
+    said = " ".join(run("run", file, "--out", tmp_path / "run", status=1).split())
+    assert "questions stand on both sides of the split" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_recorded(tmp_path):
+    run("record", "none", "--data", tmp_path, "--out", tmp_path, status=2)
+    (tmp_path / "file").write_text("x")
+    said = run("record", "none", "--data", tmp_path, "--out", tmp_path / "file" / "x.npz", status=1)
+    assert "cannot be written" in said
+
+
+def test_whether_there_are_enough_questions_is_said_beforehand(recording, tmp_path):
+    held = ("--baseline", "variant=bm25,k=32,rerank=on", "--evaluations", 2, "--strategy", "random")
+    told = json.loads(run("run", recording, "--out", tmp_path / "a", *held, "--json"))
+    assert "60 held-out queries show a gain of" in told["beforehand"]
+    assert "too few" in told["beforehand"]
+    much = json.loads(
+        run("run", recording, "--out", tmp_path / "b", *held, "--effect", 0.9, "--json")
+    )
+    assert "they are enough" in much["beforehand"]
+    done = CliRunner().invoke(
+        main, ["tune", "run", str(recording), "--out", str(tmp_path / "c"), *map(str, held)]
+    )
+    assert "Beforehand: 60 held-out" in done.stderr
+
+
+def test_a_log_says_what_choosing_otherwise_would_bring(recording, tmp_path):
+    out = tmp_path / "run"
+    held = ("--baseline", "variant=bm25,k=32,rerank=on")
+    run("run", recording, "--out", out, "--strategy", "random", "--evaluations", 400, *held)
+    rows = json.loads(run("estimate", out, "--among", "rerank=off", "--json"))
+    assert {row["estimator"] for row in rows} == {"ips", "snips", "dr"}
+    assert all(row["low"] < row["value"] < row["high"] for row in rows)
+    said = run("estimate", out, "--among", "variant=bm25,k=5", status=1)
+    assert "the log cannot tell" in said
+    assert "there is no part 'size'" in run("estimate", out, "--among", "size=3", status=1)
+    halving = tmp_path / "halving"
+    run("run", recording, "--out", halving, "--strategy", "halving", "--evaluations", 3, *held,
+        status=None)  # fmt: skip
+    assert "chooses and does not draw" in " ".join(run("estimate", halving, status=1).split())
+
+
+def test_whether_questions_leak_is_told(recording, tmp_path):
+    held = ("--baseline", "variant=bm25,k=32,rerank=on", "--evaluations", 2)
+    told = json.loads(run("run", recording, "--out", tmp_path / "a", *held, "--json"))
+    assert "was not checked" in told["leakage"]
+    checked = {"repeats_left_out": 3, "repeats_across_splits": 1, "repeats_near": 0.8}
+    clean = tmp_path / "clean.npz"
+    made = world(queries=120)
+    replace(made, about={**made.about, **checked}).save(clean)
+    told = json.loads(run("run", clean, "--out", tmp_path / "b", *held, "--json"))
+    assert told["leakage"].startswith("No question stands on both sides: 3 that repeat another")
 
 
 def test_what_is_no_recording(tmp_path):
@@ -195,7 +286,7 @@ def test_a_holdout_judges_one_run_and_no_other(tmp_path):
     told = run("run", file, "--out", tmp_path / "two", *asked, "--seed", 1, *held, status=1)
     assert "judges once" in told
     assert "the run one" in told
-    assert not (tmp_path / "two" / "verdict.json").exists()
+    assert not (tmp_path / "two").exists()
     other = (*asked[:-1], "dev")
     assert "has the splits" in run("run", file, "--out", tmp_path / "x", *other, *held, status=1)
 
@@ -209,6 +300,7 @@ def test_a_run_is_drawn_from_its_folder(recording, tmp_path):
     verdict = json.loads((out / "verdict.json").read_text(encoding="utf-8"))
     assert (told["verdict"], told["says"]) == (verdict["state"], verdict["says"])
     assert told["candidate"] == verdict["candidate"]
+    assert [len(told["latency"][name]) for name in ("p95_ms", "baseline_p95_ms")] == [4, 4]
     page = (out / "report" / "report.html").read_text(encoding="utf-8")
     assert verdict["says"].split(",")[0] in page
     for heading in ("Evaluations", "Other weights", "What each part is good for"):

@@ -88,8 +88,10 @@ def _catalogue(questions: int, tuned: Tuned, seed: int) -> Recorded:
     from steersman.retrieval import CosineReranker, Searcher, link_titles  # noqa: PLC0415 (slow)
     from steersman.systems.rag_tuner import record  # noqa: PLC0415
     from steersman.systems.rag_tuner.catalogue import catalogue_collection  # noqa: PLC0415
+    from steersman.systems.rag_tuner.hygiene import ready_to_split  # noqa: PLC0415
 
-    collection, vectors = catalogue_collection(most=questions, seed=seed)
+    drawn, vectors = catalogue_collection(most=questions, seed=seed)
+    collection, hygiene = ready_to_split(drawn)
     searcher = Searcher(
         collection.passages,
         embedder=vectors,
@@ -97,11 +99,14 @@ def _catalogue(questions: int, tuned: Tuned, seed: int) -> Recorded:
         rerankers={"cosine": CosineReranker(vectors)},
     )
     with _bar() as bar:
-        task = bar.add_task("every configuration, every question", total=questions)
+        task = bar.add_task("every configuration, every question", total=len(collection.questions))
         return record(
-            searcher, collection, tuned.space,
-            about={"embedder": vectors.name}, done=lambda count: bar.advance(task, count),
-        )  # fmt: skip
+            searcher,
+            collection,
+            tuned.space,
+            about={"embedder": vectors.name, **hygiene},
+            done=lambda count: bar.advance(task, count),
+        )
 
 
 def _run(recorded: Recorded, tuned: Tuned, folder: Path, seed: int) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,7 @@ from steersman.cli.options import close, home_option, run
 from steersman.cli.registries import publisher_of, registry_location
 from steersman.cli.signing import git_commit
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
+from steersman.cli.tune_gates import gate_options, gate_sources
 from steersman.learn import ShippingSettings, run_shipping
 from steersman.registry import open_place
 from steersman.rollout import PrometheusSource, Source, run_controller
@@ -43,14 +44,17 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="How often what was learned is published, of tenants with keys.",
 )
+@gate_options
 @click.option("--supervised", is_flag=True, hidden=True)
 def run_command(
-    home: Path, prometheus: str | None, stale_s: float, publish_s: float, *, supervised: bool
-) -> None:
+    home: Path, prometheus: str | None, stale_s: float, publish_s: float, *, supervised: bool,
+    **gates: Any,
+) -> None:  # fmt: skip
     """Control rollouts until stopped by Ctrl-C or SIGTERM; publish what was learned every hour.
 
     Any number may run, on any machine: each rollout is moved by one of them. One of them publishes,
-    refreshes signed timestamps, and anchors the audit.
+    refreshes signed timestamps, and anchors the audit. With --gates, rollouts of these points are
+    held until the RAG tuner's hard gates held in so many batches of decisions.
     """
     from steersman.service import (  # noqa: PLC0415 (for one command)
         ControllerMetrics,
@@ -59,7 +63,7 @@ def run_command(
     )
 
     configure_logging()
-    sources: list[Source] = []
+    sources: list[Source] = gate_sources(**gates)
     if prometheus:
         sources.append(PrometheusSource(prometheus, stale_s=stale_s))
     database = Database.open(home)

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import track
 
-from steersman.cli.options import json_option, ray_option
+from steersman.cli.options import home_option, json_option, ray_option, tenant_option
 from steersman.cli.showing import show, show_rows
-from steersman.errors import DataError
+from steersman.cli.tune_reading import (
+    check_writable,
+    opened,
+    parts_of,
+    policy_of,
+    read_parts,
+    shown,
+)
 from steersman.spec.reading import shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Mapping
     from typing import TypeVar
+    from uuid import UUID
 
-    from steersman.systems.rag_tuner import Recorded, Tuned, Verdict
+    from steersman.systems.rag_tuner import Verdict
+    from steersman.systems.rag_tuner.slices import Beforehand
 
     T = TypeVar("T")
 
 _COLUMNS = ("gamma", "delta", "best", "reward", "ahead", "quality", "latency_ms", "cost")
+_ESTIMATED = ("estimator", "value", "low", "high", "evaluations", "effective")
 _file = click.Path(path_type=Path, dir_okay=False)
 _folder = click.Path(path_type=Path, file_okay=False)
 recording_argument = click.argument("recording", type=_file)
@@ -92,6 +102,7 @@ def record_command(
     from steersman.cli.tune_recording import recorded_collection  # noqa: PLC0415 (slow)
 
     out = out or Path(f"{name}.npz")
+    check_writable(out)  # it may take minutes until there is something to write
     done = recorded_collection(data / name, policy_of(policy_file), home, progress=not as_json)
     done.save(out)
     about = {"file": str(out), "questions": len(done), "rankings": len(done.keys)}
@@ -116,6 +127,10 @@ def record_command(
 @held_out_option
 @click.option("--holdout", default=None, metavar="SPLIT",
               help="Split that judges, in place of a share: once, whoever asks.")  # fmt: skip
+@click.option(
+    "--effect", type=click.FloatRange(0, min_open=True), default=0.005, show_default=True,
+    help="Gain of reward that is sought: whether held-out queries can show it is said beforehand.",
+)  # fmt: skip
 @seed_option
 @baseline_option
 @policy_option
@@ -134,6 +149,7 @@ def run_command(
     recording.
     """
     from steersman.cli.tune_running import Asked, tuned_run  # noqa: PLC0415 (slow)
+    from steersman.systems.rag_tuner.hygiene import leakage_said  # noqa: PLC0415
 
     recorded, tuned = opened(recording), policy_of(policy_file)
     text = (policy_file or shipped("rl/policy.defaults.yaml")).read_text(encoding="utf-8")
@@ -144,8 +160,15 @@ def run_command(
     def progress(rows: Iterable[T], total: int) -> Iterable[T]:
         return shown(rows, total, "evaluating", as_json=as_json)
 
-    verdict = tuned_run(recorded, tuned, text, out, wanted, progress)
-    _tell(verdict, out, as_json=as_json)
+    told = {"leakage": leakage_said(recorded.about)}
+
+    def say(found: Beforehand) -> None:
+        told["beforehand"] = str(found)
+        if not as_json:
+            click.echo(f"Beforehand: {found}", err=True)
+
+    verdict = tuned_run(recorded, tuned, text, out, wanted, progress, say)
+    _tell(verdict, out, told, as_json=as_json)
 
 
 @command.command("sweep")
@@ -185,16 +208,33 @@ def sweep_command(
 @click.argument("run", type=_folder)
 @recording_argument
 @click.option("--out", type=_folder, default=None, help="Of the report.  [default: RUN/report]")
+@click.option(
+    "--rollout",
+    type=click.UUID,
+    default=None,
+    help="Rollout of what was tuned: its canary's latency is drawn over the baseline's.",
+)
+@click.option(
+    "--episode", type=click.IntRange(10), default=100, show_default=True,
+    help="Decisions of the canary that make an episode.",
+)  # fmt: skip
+@tenant_option
+@home_option
 @json_option
-def report_command(run: Path, recording: Path, out: Path | None, *, as_json: bool) -> None:
+def report_command(
+    run: Path, recording: Path, out: Path | None, rollout: UUID | None, episode: int,
+    tenant_name: str, home: Path, *, as_json: bool,
+) -> None:  # fmt: skip
     """Draw what became of RUN, a folder of `tune run`, on its RECORDING: a page and pictures.
 
-    Nothing is tuned and no verdict is made: the page says what was judged when the run ended.
-    Needs the extra `demo`.
+    Nothing is tuned and no verdict is made: the page says what was judged when the run ended. With
+    --rollout of --tenant, the store of --home is asked how long decisions took. Needs the extra
+    `demo`.
     """
-    from steersman.cli.tune_reporting import reported  # noqa: PLC0415 (slow)
+    from steersman.cli.tune_reporting import canary_of, reported  # noqa: PLC0415 (slow)
 
-    show(reported(run, opened(recording), out or run / "report"), as_json=as_json)
+    canary = None if rollout is None else partial(canary_of, home, tenant_name, rollout, episode)
+    show(reported(run, opened(recording), out or run / "report", canary), as_json=as_json)
 
 
 @command.command("export")
@@ -238,7 +278,49 @@ def export_command(run: Path, home: Path | None, *, as_json: bool, **asked: Any)
     show(exported(run, home, **asked), as_json=as_json)
 
 
-def _tell(verdict: Verdict, out: Path, *, as_json: bool) -> None:
+@command.command("estimate")
+@click.argument("run", type=_folder)
+@click.option(
+    "--among", default="", metavar="PARTS",
+    help="Parts that are held, as name=value,…; each of the others is drawn by itself.",
+)  # fmt: skip
+@json_option
+def estimate_command(run: Path, among: str, *, as_json: bool) -> None:
+    """Estimate from the log of RUN, a folder of `tune run`, what choosing otherwise would bring.
+
+    Nothing is evaluated: rewards are weighted by the exact probabilities with which the run drew.
+    Exit status 1 when the log cannot tell; it says why.
+    """
+    from steersman.cli.tune_reporting import estimates  # noqa: PLC0415 (slow)
+
+    rows, reasons = estimates(run, read_parts(among) if among else {})
+    show_rows(rows, _ESTIMATED, as_json=as_json, none="the log cannot tell: " + "; ".join(reasons))
+    if reasons:
+        raise click.exceptions.Exit(1)
+
+
+@command.command("canary")
+@policy_option
+@json_option
+def canary_command(policy_file: Path | None, *, as_json: bool) -> None:
+    """Print what a rollout of a tuned configuration asks for, as options of `rollout start`.
+
+    A 95 % interval of the reward above zero before the canary is left, errors within the gates'
+    rate, and no gated number shown to be worse:
+
+        steersman rollout start rag retrieval VERSION $(steersman tune canary)
+    """
+    from steersman.systems.rag_tuner.canary import canary_plan  # noqa: PLC0415 (slow)
+
+    plan = canary_plan(policy_of(policy_file))
+    if as_json:
+        click.echo(json.dumps(plan))
+        return
+    compact = {name: json.dumps(value, separators=(",", ":")) for name, value in plan.items()}
+    click.echo(" ".join(f"--set {name}={value}" for name, value in compact.items()))
+
+
+def _tell(verdict: Verdict, out: Path, more: Mapping[str, str], *, as_json: bool) -> None:
     from steersman.systems.rag_tuner import RunFolder  # noqa: PLC0415 (slow)
 
     reused = RunFolder(out).verdict().get("reused")
@@ -251,6 +333,7 @@ def _tell(verdict: Verdict, out: Path, *, as_json: bool) -> None:
             "gain": verdict.gain,
             "low": verdict.low,
             "high": verdict.high,
+            **more,
             **({"reused": reused} if reused else {}),
             "run": str(out),
         },
@@ -258,77 +341,3 @@ def _tell(verdict: Verdict, out: Path, *, as_json: bool) -> None:
     )
     if verdict.state != "gain":
         raise click.exceptions.Exit(1)
-
-
-def opened(file: Path) -> Recorded:
-    """Return a recording.
-
-    Args:
-        file: Of `steersman tune record`.
-
-    Raises:
-        DataError: There is none, or it is damaged.
-    """
-    from steersman.systems.rag_tuner import load_recorded  # noqa: PLC0415 (slow)
-
-    return load_recorded(file)
-
-
-def policy_of(file: Path | None) -> Tuned:
-    """Return a policy configuration.
-
-    Args:
-        file: ``None`` for the shipped one.
-
-    Raises:
-        SpecError: It is wrong.
-    """
-    from steersman.systems.rag_tuner import load_policy_config  # noqa: PLC0415 (slow)
-
-    return load_policy_config(file)
-
-
-def parts_of(text: str) -> Any:
-    """Return the configuration of parts as people write them.
-
-    Args:
-        text: Such as ``variant=hybrid,k=8,rerank=on``.
-
-    Raises:
-        DataError: A part has no value, or one that is none of its own.
-    """
-    from steersman.systems.rag_tuner import Configuration  # noqa: PLC0415 (slow)
-
-    read: dict[str, Callable[[str], Any]] = {
-        "k": int,
-        "fusion_weight": float,
-        "rerank": _switch,
-        "expansion": _switch,
-    }
-    parts: dict[str, Any] = {}
-    for one in text.split(","):
-        name, _, value = one.strip().partition("=")
-        try:
-            parts[name] = read.get(name, str)(value)
-        except (ValueError, KeyError):
-            message = f"baseline has {one.strip()!r}; write parts as variant=rrf,k=10,rerank=off"
-            raise DataError(message) from None
-    return Configuration.of(parts)
-
-
-def _switch(value: str) -> bool:
-    return {"on": True, "off": False}[value]
-
-
-def shown(rows: Iterable[T], total: int, what: str, *, as_json: bool) -> Iterable[T]:
-    """Return rows that show how far they are, to people at a terminal.
-
-    Args:
-        rows: What is gone through.
-        total: How many.
-        what: Is done.
-        as_json: Show nothing.
-    """
-    if as_json or not sys.stderr.isatty():
-        return rows
-    return track(rows, total=total, description=what, console=Console(stderr=True))

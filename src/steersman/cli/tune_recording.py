@@ -17,7 +17,9 @@ from steersman.retrieval import (
     load_judged,
     state_directory,
 )
-from steersman.systems.rag_tuner import check, cleaned, load_manifest, record
+from steersman.systems.rag_tuner import check, load_manifest, record
+from steersman.systems.rag_tuner.hygiene import ready_to_split
+from steersman.systems.rag_tuner.recording import check_space
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,10 +46,11 @@ def recorded_collection(
     Raises:
         DataError: The collection cannot be read, or is not what its manifest says, or the extra
             `rag` is missing.
+        InputError: Such a space cannot be recorded.
     """
+    check_space(tuned.space)  # before texts are embedded, which may take long
     asked, named = _asked(folder)
-    collection = cleaned(asked)
-    repeats = len(asked.questions) - len(collection.questions)
+    collection, hygiene = ready_to_split(asked)
     with CachedEmbedder(MiniLM(home), state_directory(home) / "embeddings.sqlite") as embedder:
         searcher = Searcher(
             collection.passages,
@@ -62,7 +65,7 @@ def recorded_collection(
                 searcher,
                 collection,
                 tuned.space,
-                about={"embedder": embedder.name, "repeats_left_out": repeats, **named},
+                about={"embedder": embedder.name, **hygiene, **named},
                 done=lambda count: bar.advance(task, count),
             )
 

@@ -19,6 +19,7 @@ from steersman.systems.rag_tuner import (
     load_policy_config,
 )
 from steersman.systems.rag_tuner.latencies import of_canary
+from steersman.systems.rag_tuner.off_policy import estimated, holding
 from steersman.systems.rag_tuner.page import facts, write_page
 from steersman.systems.rag_tuner.pictures import (
     episodes,
@@ -30,7 +31,7 @@ from steersman.systems.rag_tuner.pictures import (
 from steersman.systems.rag_tuner.report import compile_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from uuid import UUID
 
@@ -107,6 +108,35 @@ def canary_of(home: Path, tenant_name: str, rollout: UUID, queries: int) -> Late
             await connection.close()
 
     return for_tenant(home, tenant_name, work)
+
+
+def estimates(folder: Path, parts: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Sequence[str]]:
+    """Return what the log of a run says of holding some parts and drawing the others.
+
+    Args:
+        folder: Of the run.
+        parts: Value by name of those that are held.
+
+    Returns:
+        A row for each estimator, or why there is none.
+
+    Raises:
+        DataError: The run is damaged, or its strategy does not draw.
+        InputError: No configuration has these parts, or no evaluation has a reward.
+    """
+    run = RunFolder(folder)
+    run.manifest()
+    space = load_policy_config(folder / "policy.yaml").space
+    report = estimated(run.episodes(), holding(space, parts))
+    if report.refused:
+        return [], report.reasons
+    return [
+        {
+            "estimator": name, "value": one.value, "low": one.low, "high": one.high,
+            "evaluations": report.diagnostics.n, "effective": report.ess,
+        }
+        for name, one in report.estimates.items()
+    ], ()  # fmt: skip
 
 
 def exported(

@@ -19,20 +19,28 @@ from steersman.systems.rag_tuner import (
     build_strategy,
     judge,
     retell,
+    reward_of,
     rotating,
     stratified,
     tune,
 )
+from steersman.systems.rag_tuner.run_folder import json_value
+from steersman.systems.rag_tuner.slices import beforehand
+from steersman.systems.rag_tuner.verdict import LEAST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from steersman.systems.rag_tuner import Batch, Recorded, Tuned, Verdict
+    from numpy.typing import NDArray
+
+    from steersman.systems.rag_tuner import Batch, Recorded, Strategy, Tuned, Verdict
+    from steersman.systems.rag_tuner.slices import Beforehand
 
 _SAME = ("recorded", "seed", "held_out", "holdout")
 """What two runs must have alike to tune on the same questions."""
 _DRAWN = "drawn by a seed"
+_SAMPLED = 100  # configurations, of which it is looked how they differ from the baseline
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,7 @@ class Asked:
     after: Path | None = None
     holdout: str | None = None
     holdouts: Path | None = None
+    effect: float = LEAST
 
 
 def tuned_run(
@@ -57,6 +66,7 @@ def tuned_run(
     folder: Path,
     asked: Asked,
     progress: Callable[[Iterable[Any], int], Iterable[Any]],
+    say: Callable[[Beforehand], None] = lambda _: None,
 ) -> Verdict:
     """Return what held-out queries say of what a strategy found.
 
@@ -67,6 +77,7 @@ def tuned_run(
         folder: Of the run.
         asked: By whom, how much, on what.
         progress: Shows how far it is.
+        say: Told what held-out queries can show, before anything is evaluated.
 
     Raises:
         DataError: The folder holds another run, or one that was judged after fewer evaluations, or
@@ -74,29 +85,63 @@ def tuned_run(
             questions; or the holdout judged another.
         InputError: No configuration holds the gates.
     """
-    run = RunFolder(folder)
-    run.begin(_manifest(recorded, asked), policy)
+    run, manifest = RunFolder(folder), _manifest(recorded, asked)
+    # Whatever refuses, refuses before anything is written.
+    run.check(manifest, policy)
+    split = split_of(recorded, asked.seed, asked.held_out, asked.holdout)
+    holdout = _Holding.of(recorded, split, run.identifier(manifest), asked)
+    holdout.check()
+    strategy = build_strategy(asked.strategy, tuned, queries=len(recorded), seed=asked.seed)
+    if asked.after is not None:
+        retell(strategy, _paid(asked.after, manifest), tuned, evaluator=recorded)
+    _check_recorded(recorded, tuned, asked.baseline)
+    say(_beforehand(recorded, tuned, split, asked))
+    run.begin(manifest, policy)
     with run.owned():
-        return _gone_on(run, recorded, tuned, asked, progress)
+        _tune_to_the_end(run, recorded, tuned, strategy, split, asked, progress)
+        reused = holdout.use()
+        found, base = (
+            recorded.evaluate(one, split.held_out) for one in (strategy.recommend(), asked.baseline)
+        )
+        verdict = judge(found, base, tuned)
+        run.finish(verdict, reused=reused)
+    return verdict
 
 
-def _gone_on(
+def _check_recorded(recorded: Recorded, tuned: Tuned, baseline: Configuration) -> None:
+    """Refuse to tune over what was not recorded: it would be asked for sooner or later."""
+    for one in (baseline, *tuned.space.all):
+        if not recorded.holds(one):
+            recorded.evaluate(one, np.arange(1))  # which says what to do
+
+
+def _beforehand(recorded: Recorded, tuned: Tuned, split: Split, asked: Asked) -> Beforehand:
+    """Return what held-out queries can show, by how others differ on those that are tuned on."""
+
+    def rewards(one: Configuration) -> NDArray[np.float64]:
+        return reward_of(recorded.evaluate(one, split.tuning), tuned).per_query
+
+    base = rewards(asked.baseline)
+    tried = list(tuned.space.all)
+    some = tried[:: max(1, len(tried) // _SAMPLED)]
+    return beforehand([rewards(one) - base for one in some], len(split.held_out), asked.effect)
+
+
+def _tune_to_the_end(
     run: RunFolder,
     recorded: Recorded,
     tuned: Tuned,
+    strategy: Strategy,
+    split: Split,
     asked: Asked,
     progress: Callable[[Iterable[Any], int], Iterable[Any]],
-) -> Verdict:
-    """Tune to the end, and judge."""
+) -> None:
+    """Evaluate as often as was asked for, what was evaluated before among it."""
     if run.judged_after not in {None, asked.evaluations}:
         raise DataError(
             f"{run.folder} was judged after {run.judged_after} evaluations, and held-out queries "
             "judge once; begin another run with another --seed, or ask for as many evaluations"
         )
-    split = split_of(recorded, asked.seed, asked.held_out, asked.holdout)
-    strategy = build_strategy(asked.strategy, tuned, queries=len(recorded), seed=asked.seed)
-    if asked.after is not None:
-        retell(strategy, _paid(asked.after, run.manifest()), tuned, evaluator=recorded)
     slices = rotating(split.tuning, asked.size, np.random.default_rng([asked.seed, 6]))
     known = run.batches()[: asked.evaluations]
     told = tune(
@@ -106,19 +151,12 @@ def _gone_on(
     for one in progress(told, asked.evaluations):
         if one.number > len(known):
             run.append(one)
-    reused = _take_the_last_word(recorded, split, run, asked)
-    found, base = (
-        recorded.evaluate(one, split.held_out) for one in (strategy.recommend(), asked.baseline)
-    )
-    verdict = judge(found, base, tuned)
-    run.finish(verdict, reused=reused)
-    return verdict
 
 
 def _paid(earlier: Path, manifest: dict[str, Any]) -> list[Batch]:
     """Return what an earlier run evaluated; none of it is of questions that judge this one."""
-    of = RunFolder(earlier).manifest()
-    differs = [name for name in _SAME if of.get(name) != manifest.get(name)]
+    of, own = RunFolder(earlier).manifest(), json_value(manifest)
+    differs = [name for name in _SAME if of.get(name) != own.get(name)]
     if differs:
         raise DataError(
             f"{earlier} differs in {', '.join(differs)}, so that it may have seen questions that "
@@ -127,28 +165,50 @@ def _paid(earlier: Path, manifest: dict[str, Any]) -> list[Batch]:
     return RunFolder(earlier).batches()
 
 
-def _take_the_last_word(recorded: Recorded, split: Split, run: RunFolder, asked: Asked) -> str:
-    """Write down that the held-out queries judge this run, before they do.
+@dataclass(frozen=True)
+class _Holding:
+    """The held-out queries of a run, and the record of whom they judged."""
 
-    A holdout that judged another run is refused. Of queries that were drawn it is told: they are
-    the same for each run with this seed, so that one after the other can be tried on them.
-    """
-    if asked.holdouts is None:
-        return ""
-    ids = sorted(recorded.queries[place] for place in split.held_out)
-    # Of the questions and not of the recording: recorded again, they are the same questions.
-    data = hashlib.sha256(json.dumps([recorded.collection, ids]).encode()).hexdigest()
-    what = hashlib.sha256((run.folder / "manifest.json").read_bytes()).hexdigest()[:16]
-    by = f"the run {run.folder.name} ({what}) after {asked.evaluations} evaluations"
-    holdout, name = Holdout(asked.holdouts), asked.holdout or _DRAWN
-    first = holdout.used(data, name)
-    if asked.holdout is not None or first is None or first.by == by:
-        holdout.use(data, name, by, at=datetime.now(UTC))
-        return ""
-    return (
-        f"these held-out queries judged {first.by} before, on {first.at}: if that verdict led to "
-        "this run, this one is too good to believe; --holdout names queries that judge once"
-    )
+    holdout: Holdout | None
+    data: str
+    name: str
+    by: str
+    once: bool
+
+    @classmethod
+    def of(cls, recorded: Recorded, split: Split, run: str, asked: Asked) -> _Holding:
+        """Return the holding; `run` names what is judged."""
+        ids = sorted(recorded.queries[place] for place in split.held_out)
+        return cls(
+            None if asked.holdouts is None else Holdout(asked.holdouts),
+            # Of the questions and not of the recording: recorded again, they are the same ones.
+            hashlib.sha256(json.dumps([recorded.collection, ids]).encode()).hexdigest(),
+            asked.holdout or _DRAWN,
+            f"the run {run} after {asked.evaluations} evaluations",
+            asked.holdout is not None,
+        )
+
+    def check(self) -> None:
+        """Refuse a holdout that judged another run, without writing anything."""
+        if self.holdout is not None and self.once:
+            self.holdout.check(self.data, self.name, self.by)
+
+    def use(self) -> str:
+        """Write down that the held-out queries judge this run, before they do.
+
+        A holdout that judged another run is refused. Of queries that were drawn it is told: they
+        are the same for each run with this seed, so that one after the other can be tried on them.
+        """
+        if self.holdout is None:
+            return ""
+        first = self.holdout.used(self.data, self.name)
+        if self.once or first is None or first.by == self.by:
+            self.holdout.use(self.data, self.name, self.by, at=datetime.now(UTC))
+            return ""
+        return (
+            f"these held-out queries judged {first.by} before, on {first.at}: if that verdict led "
+            "to this run, this one is too good to believe; --holdout names queries that judge once"
+        )
 
 
 def split_of(recorded: Recorded, seed: int, held_out: float, holdout: str | None = None) -> Split:
@@ -161,7 +221,7 @@ def split_of(recorded: Recorded, seed: int, held_out: float, holdout: str | None
         holdout: The split that judges instead.
 
     Raises:
-        DataError: There is no such split, or nothing beside it.
+        DataError: There is no such split, nothing beside it, or a question on both sides.
     """
     if holdout is not None:
         judges = np.array([split == holdout for split in recorded.splits])
@@ -171,8 +231,23 @@ def split_of(recorded: Recorded, seed: int, held_out: float, holdout: str | None
                 f"the recording of {recorded.collection} has the splits {known}; --holdout names "
                 "one of two or more"
             )
-        return Split(np.flatnonzero(~judges), np.flatnonzero(judges))
-    return stratified(recorded.categories, np.random.default_rng([seed, 5]), held_out)
+        return _apart(recorded, Split(np.flatnonzero(~judges), np.flatnonzero(judges)))
+    drawn = stratified(recorded.categories, np.random.default_rng([seed, 5]), held_out)
+    return _apart(recorded, drawn)
+
+
+def _apart(recorded: Recorded, split: Split) -> Split:
+    """Refuse a split with a question on two sides; near repeats were left out when recording."""
+    tuning, judging = (
+        {recorded.queries[place] for place in side} for side in (split.tuning, split.held_out)
+    )
+    both = sorted(tuning & judging)
+    if both:
+        raise DataError(
+            f"{recorded.collection}: {len(both)} questions stand on both sides of the split, such "
+            f"as {both[0]!r:.80}; record it again with each question once"
+        )
+    return split
 
 
 def _manifest(recorded: Recorded, asked: Asked) -> dict[str, Any]:

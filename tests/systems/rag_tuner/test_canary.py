@@ -12,7 +12,7 @@ from steersman.rollout import plan_of
 from steersman.spec import load
 from steersman.spec.reading import shipped
 from steersman.systems.rag_tuner import load_policy_config
-from steersman.systems.rag_tuner.canary import GateSource, canary_plan
+from steersman.systems.rag_tuner.canary import Gates, GateSource, canary_plan
 from tests.rollout.world import another, check_history, world
 
 TUNED = load_policy_config()
@@ -161,5 +161,10 @@ async def test_other_points_and_other_tenants_are_let_alone(database, tenant):
         assert (foreign.alive, foreign.candidate[0].total) == (False, 0.0)
         elsewhere = GateSource(TUNED, "rag", "retrieval", queries=20)
         assert (await elsewhere.read(connection, canaries[1], (DAY,), now)).alive
+        both = Gates([elsewhere, mine])
+        assert await both.read(connection, canaries[0], (DAY,), now) == own
+        assert (await both.read(connection, canaries[1], (DAY,), now)).reason == foreign.reason
+        one = Gates([elsewhere])
+        assert (await one.read(connection, canaries[1], (DAY,), now)).alive
     finally:
         await connection.close()

@@ -6,6 +6,7 @@ from steersman.errors import DataError, InputError
 from steersman.retrieval import JudgedCollection, Question
 from steersman.retrieval.documents import Document, Lineage, Passage
 from steersman.systems.rag_tuner import check_leakage, cleaned, repeated
+from steersman.systems.rag_tuner.hygiene import leakage_said, ready_to_split
 
 LONG = "which pressure must the second valve of the cold pump hold while the plant is idle"
 
@@ -53,3 +54,17 @@ def test_questions_that_share_some_words_are_not_alike():
     assert not repeated(made)
     with pytest.raises(InputError, match="near is 2"):
         repeated(made, near=2)
+
+
+def test_what_is_ready_to_split_says_what_was_left_out():
+    made = collection(
+        ("a", LONG, "train"), ("b", f"{LONG} today", "test"), ("c", "Why?", "test"),
+        ("d", "why", "test"),
+    )  # fmt: skip
+    clean, about = ready_to_split(made)
+    assert [one.id for one in clean.questions] == ["b", "c"]
+    check_leakage(clean)
+    said = leakage_said({"embedder": "x", **about})
+    assert "2 that repeat another" in said
+    assert "1 of them stood on another side" in said
+    assert "was not checked" in leakage_said({"embedder": "x", "repeats_left_out": 2})

@@ -1,6 +1,7 @@
 """The report of a run: what it says, and that the page is whole and the same each time."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ pytest.importorskip("matplotlib")
 
 from steersman.systems.rag_tuner.ablation import ablations
 from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.latencies import Latencies
 from steersman.systems.rag_tuner.page import facts, write_page
 from steersman.systems.rag_tuner.pictures import frontier, write_png
 from steersman.systems.rag_tuner.report import compile_report
@@ -57,6 +59,22 @@ def test_the_page_is_whole_and_the_same_each_time(report, tmp_path):
     assert page.count("<svg") == 4
     assert str(report.verdict).split(":")[0] in page
     assert not re.search(r'(src|href)="https?:', page)  # it needs nothing else
+
+
+def test_latency_is_told_by_episode_over_the_baseline_and_of_a_canary(report, tmp_path):
+    told = facts(report)
+    assert [len(told["latency"][name]) for name in ("p50_ms", "baseline_p95_ms")] == [12, 12]
+    assert told["canary"] is None
+    assert "was not checked" in told["leakage"]
+    canary = Latencies.of([([10.0] * 10, [5.0] * 90), ([11.0] * 4, [])])
+    told = facts(replace(report, canary=canary))
+    assert told["canary"]["p50_ms"] == [10.0, 11.0]
+    assert told["canary"]["baseline_p95_ms"] == [5.0, None]
+    write_page(tmp_path / "c.html", replace(report, canary=canary))
+    page = (tmp_path / "c.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 5
+    assert "under the canary, and under the baseline meanwhile" in page
+    assert "was not checked" in page
 
 
 def test_the_picture_is_a_png(report, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.slices import enough, rotating, stratified, temporal
+from steersman.systems.rag_tuner.slices import beforehand, enough, rotating, stratified, temporal
 
 
 @given(
@@ -68,3 +68,16 @@ def test_no_split(share):
 def test_no_slice():
     with pytest.raises(InputError, match="0 queries"):
         next(rotating(np.arange(0), 3, np.random.default_rng(0)))
+
+
+def test_what_so_many_queries_can_show_is_said_beforehand():
+    halves = np.array([0.25, -0.25] * 50)
+    few = beforehand([halves, halves, np.zeros(100)], 500, 0.03)
+    assert (few.queries, few.is_enough) == (500, False)
+    assert few.least == pytest.approx(0.0315, abs=2e-4)
+    assert few.needed > 547
+    assert f"it would take {few.needed:,}" in str(few)
+    assert beforehand([halves], few.needed, 0.03).is_enough
+    assert beforehand([np.zeros(5)], 2, 0.01).is_enough
+    with pytest.raises(InputError, match="effect 0"):
+        beforehand([halves], 500, 0.0)

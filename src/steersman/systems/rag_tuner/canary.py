@@ -84,6 +84,9 @@ class GateSource:
         batches: That must hold, one after the other, 1 or more.
         coverage: The least share of a batch's decisions that report each gated number, in (0, 1].
 
+    Attributes:
+        about: Skill and point.
+
     Raises:
         InputError: A number out of its range.
 
@@ -110,7 +113,7 @@ class GateSource:
         if not 0.0 < coverage <= 1.0:
             raise InputError(f"coverage is {coverage!r}; allowed is above 0, up to 1")
         self._gates, self._coverage = tuned.thresholds, coverage
-        self._about = skill, point
+        self.about = skill, point
         self._queries, self._batches = queries, batches
 
     async def read(
@@ -127,7 +130,7 @@ class GateSource:
         Returns:
             Alive, with nothing to say, of other points and in the shadow, where nobody is served.
         """
-        if (row.skill, row.point) != self._about or row.stage == "shadow":
+        if (row.skill, row.point) != self.about or row.stage == "shadow":
             return SourceEvidence(self.name)
         async with as_tenant(connection, row.tenant):
             rows = await connection.fetch(
@@ -211,3 +214,35 @@ class GateSource:
             total += within
             bad += within if gates else 0
         return Counts(length, float(bad), float(total))
+
+
+class Gates:
+    """The gates of several decision points as one source.
+
+    Args:
+        sources: one for each point.
+
+    No doctest: it needs a server; ``tests/systems/rag_tuner/test_canary.py`` shows it.
+    """
+
+    name = GateSource.name
+    tells_tenants_apart = True
+
+    def __init__(self, sources: Sequence[GateSource]) -> None:
+        self._sources = {one.about: one for one in sources}
+
+    async def read(
+        self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
+    ) -> SourceEvidence:
+        """Return what the gates of the rollout's point say; nothing where it has none.
+
+        Args:
+            connection: of role worker, not within a transaction.
+            row: the rollout.
+            stretches: lengths in seconds, above 0.
+            now: where they end.
+        """
+        source = self._sources.get((row.skill, row.point))
+        if source is None:
+            return SourceEvidence(self.name)
+        return await source.read(connection, row, stretches, now)

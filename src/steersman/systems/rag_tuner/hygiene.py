@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError
 from steersman.retrieval.documents import Document, Lineage, Passage, unique
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from steersman.retrieval.documents import Repeat
 
 NEAR = 0.8
+_LEFT_OUT, _ACROSS, _NEAR = "repeats_left_out", "repeats_across_splits", "repeats_near"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,57 @@ def cleaned(collection: JudgedCollection, *, near: float = NEAR) -> JudgedCollec
     drop = {one.question for one in repeated(collection, near=near)}
     kept = tuple(one for one in collection.questions if one.id not in drop)
     return replace(collection, questions=kept)
+
+
+def ready_to_split(
+    collection: JudgedCollection, *, near: float = NEAR
+) -> tuple[JudgedCollection, dict[str, Any]]:
+    """Return a collection that may be split any way without a question on two sides.
+
+    Args:
+        collection: With questions of all splits.
+        near: As for `repeated`.
+
+    Returns:
+        The collection in which each question is asked once, checked by `check_leakage`; and what is
+        kept with a recording of it: how many were left out, and how many of them stood on another
+        side than what they repeat. `leakage_said` puts it into words.
+
+    Raises:
+        DataError: A question still stands on two sides.
+        InputError: `near` out of its range.
+
+    No doctest: it needs a collection; ``tests/systems/rag_tuner/test_hygiene.py`` shows it.
+    """
+    found = repeated(collection, near=near)
+    clean = cleaned(collection, near=near)
+    check_leakage(clean, near=near)
+    across = sum(one.leaks for one in found)
+    about = {_LEFT_OUT: len(found), _ACROSS: across, _NEAR: near}
+    return clean, about
+
+
+def leakage_said(about: Mapping[str, Any]) -> str:
+    """Return in words whether what is tuned on can have judged.
+
+    Args:
+        about: Of a recording, with or without what `ready_to_split` told.
+
+    >>> leakage_said({"repeats_left_out": 3, "repeats_across_splits": 1, "repeats_near": 0.8})[:52]
+    'No question stands on both sides: 3 that repeat anot'
+    >>> leakage_said({})[:40]
+    'Whether questions repeat each other was '
+    """
+    if not {_LEFT_OUT, _ACROSS, _NEAR} <= about.keys():
+        return (
+            "Whether questions repeat each other was not checked when this was recorded, so that "
+            "some may stand on both sides; record it again with `steersman tune record`."
+        )
+    return (
+        f"No question stands on both sides: {about[_LEFT_OUT]} that repeat another, to "
+        f"{about[_NEAR]:g} of their words or more, were left out when it was recorded; "
+        f"{about[_ACROSS]} of them stood on another side."
+    )
 
 
 def check_leakage(collection: JudgedCollection, *, near: float = NEAR) -> None:

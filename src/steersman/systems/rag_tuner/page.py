@@ -45,6 +45,7 @@ def write_page(file: Path, report: Report) -> None:
         f"<h1>{escape(title)}</h1>",
         f'<p class="verdict">{escape(str(report.verdict))}</p>',
         f"<p>{escape(report.about)}</p>",
+        f"<p>{escape(report.leakage)}</p>",
         _figure(
             frontier(report.places, report.marked, "Quality, cost and latency, held-out queries"),
             "Every configuration of the space on the queries that nobody tuned on; its colour says "
@@ -56,7 +57,11 @@ def write_page(file: Path, report: Report) -> None:
         "<h2>Evaluations</h2>",
         _figure(episodes(report.lines), "The reward of every evaluation, penalties included."),
         _figure(shares(report.lines), "What was tried, and the mean reward it had."),
-        _figure(latencies(report.lines, report.gate_ms), "How long its queries took."),
+        _figure(
+            latencies(report.latencies, report.gate_ms),
+            "How long its queries took, and how long the same queries took under the baseline.",
+        ),
+        *_canary(report),
         "<h2>Other weights</h2>",
         ("<p>The best configuration, in hindsight on all queries, under other weights of latency "
         "(γ) and cost (δ). They decide more than tuning does.</p>"),
@@ -67,6 +72,14 @@ def write_page(file: Path, report: Report) -> None:
         _table(("without", "the best then", "loss", "95 %"), _ablated(report)),
     ]  # fmt: skip
     write_html(file, title, _STYLE, parts)
+
+
+def _canary(report: Report) -> list[str]:
+    if report.canary is None:
+        return []
+    picture = latencies(report.canary, report.gate_ms, own="canary", each="episode")
+    caption = "How long queries took under the canary, and under the baseline meanwhile."
+    return ["<h2>Canary</h2>", _figure(picture, caption)]
 
 
 def _marked(report: Report) -> Iterable[Sequence[str]]:
@@ -116,5 +129,8 @@ def facts(report: Report) -> Mapping[str, Any]:
         "candidate": verdict.candidate.parts(),
         "baseline": verdict.baseline.parts(),
         "frontier": [one.configuration.parts() for one in report.places if one.best],
+        "leakage": report.leakage,
+        "latency": report.latencies.told(),
+        "canary": None if report.canary is None else report.canary.told(),
         "ablations": {one.without: one.loss for one in report.ablated},
     }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from steersman.systems.rag_tuner.configuration import Configuration
     from steersman.systems.rag_tuner.frontier import Place
+    from steersman.systems.rag_tuner.latencies import Latencies
 
 # Colours that people with any colour vision can tell apart (Okabe and Ito).
 _BLUE, _ORANGE, _GREEN, _GREY, _RED = "#0072b2", "#e69f00", "#009e73", "#999999", "#d55e00"
@@ -106,21 +107,32 @@ def shares(lines: Sequence[Mapping[str, Any]]) -> Any:
     return figure
 
 
-def latencies(lines: Sequence[Mapping[str, Any]], gate_ms: float) -> Any:
-    """Return the picture of how long the queries of each evaluation took.
+def latencies(
+    found: Latencies, gate_ms: float, *, own: str = "tried", each: str = "evaluation"
+) -> Any:
+    """Return the picture of how long queries took in each episode, over the baseline.
 
     Args:
-        lines: Of `RunFolder.episodes`.
+        found: Of what was tried and of the baseline.
         gate_ms: The 95th percentile that is allowed.
+        own: What is not the baseline.
+        each: What an episode is.
     """
-    figure, axes = new_axes("evaluation", "milliseconds")
-    numbers = np.arange(1, len(lines) + 1)
-    p95 = np.array([one["latency_p95_ms"] for one in lines])
-    axes.plot(numbers, [one["latency_p50_ms"] for one in lines], color=_BLUE, label="median")
-    axes.plot(numbers, p95, color=_ORANGE, label="95th percentile")
-    if gate_ms < 3 * p95.max():
+    figure, axes = new_axes(each, "milliseconds")
+    numbers = np.arange(1, len(found.p50) + 1)
+    lines = [
+        (found.p50, _BLUE, "-", f"{own}, median"),
+        (found.p95, _ORANGE, "-", f"{own}, 95th percentile"),
+        (found.baseline_p50, _BLUE, "--", "baseline, median"),
+        (found.baseline_p95, _ORANGE, "--", "baseline, 95th percentile"),
+    ]
+    for values, colour, style, label in lines:
+        # A single episode is a point, of which a line shows nothing.
+        marker = "o" if len(numbers) < 3 else ""
+        axes.plot(numbers, values, style, color=colour, marker=marker, linewidth=1.2, label=label)
+    if gate_ms < 3 * np.nanmax([*found.p95, *found.baseline_p95]):
         axes.axhline(gate_ms, color=_RED, linestyle=":", label="the gate")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, fontsize=8, ncols=2)
     return figure
 
 

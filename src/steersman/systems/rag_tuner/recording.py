@@ -52,11 +52,7 @@ def record(
 
     No doctest: it needs a searcher; ``tests/systems/rag_tuner/test_recording.py`` shows it.
     """
-    if len(space.prompts) != 1:
-        raise InputError(
-            f"prompts are {', '.join(space.prompts)}; one can be recorded: what is found does not "
-            "depend on it, and answers are not judged here"
-        )
+    check_space(space)
     keys, depth = rankings_of(space, extra=_baselines(space)), max(space.ks)
     settings = [_settings(key, depth, reranker) for key in keys]
     count = len(collection.questions)
@@ -82,6 +78,24 @@ def record(
         latency_ms=latency,
         about={"reranker": reranker, "machine": platform.machine(), **about},
     )
+
+
+def check_space(space: Space) -> None:
+    """Refuse a space that cannot be recorded.
+
+    Args:
+        space: What may be chosen.
+
+    Raises:
+        InputError: It has several prompts.
+
+    No doctest: ``tests/systems/rag_tuner/test_recording.py`` shows it.
+    """
+    if len(space.prompts) != 1:
+        raise InputError(
+            f"prompts are {', '.join(space.prompts)}; one can be recorded: what is found does not "
+            "depend on it, and answers are not judged here"
+        )
 
 
 def rankings_of(space: Space, extra: Sequence[Configuration] = ()) -> tuple[Key, ...]:

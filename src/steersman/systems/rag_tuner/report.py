@@ -10,6 +10,8 @@ import numpy as np
 from steersman.systems.rag_tuner.ablation import ablations
 from steersman.systems.rag_tuner.configuration import Configuration
 from steersman.systems.rag_tuner.frontier import places
+from steersman.systems.rag_tuner.hygiene import leakage_said
+from steersman.systems.rag_tuner.latencies import of_run
 from steersman.systems.rag_tuner.sweep import sweep
 from steersman.systems.rag_tuner.verdict import judge
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from steersman.systems.rag_tuner.ablation import Ablated
     from steersman.systems.rag_tuner.frontier import Place
+    from steersman.systems.rag_tuner.latencies import Latencies
     from steersman.systems.rag_tuner.policy_config import Tuned
     from steersman.systems.rag_tuner.recorded import Recorded
     from steersman.systems.rag_tuner.sweep import Swept
@@ -42,6 +45,9 @@ class Report:
         gate_ms: The 95th percentile of latency that is allowed.
         swept: The best under other weights, on all queries.
         ablated: What each part is good for, on all queries.
+        latencies: Of every evaluation, and of the baseline on the same queries.
+        canary: Of a rollout's candidate, and of its control meanwhile; None: there is none.
+        leakage: Whether a question may stand on both sides.
     """
 
     collection: str
@@ -53,6 +59,9 @@ class Report:
     gate_ms: float
     swept: tuple[Swept, ...]
     ablated: tuple[Ablated, ...]
+    latencies: Latencies
+    canary: Latencies | None
+    leakage: str
 
 
 def manual_baselines() -> dict[str, Configuration]:
@@ -72,6 +81,7 @@ def compile_report(
     candidate: Configuration,
     baseline: Configuration,
     lines: Sequence[Mapping[str, Any]],
+    canary: Latencies | None = None,
 ) -> Report:
     """Return the report of a run on a recording.
 
@@ -82,6 +92,7 @@ def compile_report(
         candidate: What was recommended.
         baseline: What serves.
         lines: Of the run's folder.
+        canary: Of the rollout of what was recommended, where there was one.
 
     Raises:
         InputError: Something was not recorded.
@@ -107,4 +118,7 @@ def compile_report(
         gate_ms=tuned.thresholds.p95_latency_ms,
         swept=tuple(swept),
         ablated=tuple(ablations(recorded, tuned, everything)),
+        latencies=of_run(lines, recorded, baseline),
+        canary=canary,
+        leakage=leakage_said(recorded.about),
     )

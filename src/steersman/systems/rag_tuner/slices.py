@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.stats import minimum_detectable_effect
+from steersman.stats import minimum_detectable_effect, required_sample_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Places = NDArray[np.intp]
+    Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -144,3 +145,65 @@ def enough(queries: int, sd: float, effect: float, *, power: float = 0.8) -> tup
     """
     least = minimum_detectable_effect(queries, sd, power=power, paired=True)
     return least <= effect, least
+
+
+@dataclass(frozen=True)
+class Beforehand:
+    """What held-out queries can show, said before anybody asks them.
+
+    Args:
+        queries: That will judge.
+        sd: Of the reward's difference on one query, by the queries tuned on.
+        effect: The gain that is sought.
+        least: The least gain that they show with 80 % power.
+        needed: Queries that would show `effect`.
+    """
+
+    queries: int
+    sd: float
+    effect: float
+    least: float
+    needed: int
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether they can show what is sought."""
+        return self.least <= self.effect
+
+    def __str__(self) -> str:
+        said = f"{self.queries} held-out queries show a gain of {self.least:.4f} or more"
+        if self.is_enough:
+            return f"{said}; {self.effect:g} is sought, so they are enough."
+        return (
+            f"{said}; {self.effect:g} is sought, so they are too few: it would take "
+            f"{self.needed:,}, or a smaller gain may stay unseen."
+        )
+
+
+def beforehand(differences: Sequence[Floats], queries: int, effect: float) -> Beforehand:
+    """Return what so many queries can show.
+
+    Args:
+        differences: Of several configurations to the baseline, query by query, on queries that do
+            not judge; their median standard deviation counts.
+        queries: That judge, 2 or more.
+        effect: The gain that is sought, > 0.
+
+    Raises:
+        InputError: A number out of its range, or no difference.
+
+    >>> halves = np.array([0.25, -0.25] * 50)
+    >>> str(beforehand([halves], 500, 0.03))[:65]
+    '500 held-out queries show a gain of 0.0315 or more; 0.03 is sough'
+    """
+    known = [one[~np.isnan(one)] for one in differences]
+    spreads = [float(one.std(ddof=1)) for one in known if len(one) > 1]
+    sd = float(np.median(spreads)) if spreads else 0.0
+    if not effect > 0 or queries < 2:
+        message = f"effect {effect!r}, {queries} queries"
+        raise InputError(f"{message}; allowed are above 0, and 2 or more")
+    if not sd > 0:
+        return Beforehand(queries, 0.0, effect, 0.0, 2)
+    _, least = enough(queries, sd, effect)
+    wanted = required_sample_size(effect, sd, power=0.8, paired=True)
+    return Beforehand(queries, sd, effect, least, wanted)
