@@ -228,4 +228,7 @@ async def test_the_oldest_supported_server_too(database_15, tmp_path):
     made = await backup(database_15, tmp_path / "all.backup")
     before = await contents(database_15)
     await restore(database_15, made.file, replace=True)
-    assert await contents(database_15) == before
+    after = await contents(database_15)
+    assert before.items() <= after.items()
+    # Past midnight there is a table more, for a day to come.
+    assert {rows for name, rows in after.items() if name not in before} <= {(0, None)}
