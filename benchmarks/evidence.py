@@ -10,9 +10,9 @@ measured in `benchmarks.evidence_answers`.
 
 Without gold, what is learned from are logged selections of two passages by an exploring policy,
 with their propensities and whether an answer stands in them: nothing else is told of any passage,
-and no gold is looked at when something is learned, tuned or stopped. How credit is passed on was
-developed with the gold of two folds of five in sight; the questions of the other three, which were
-not looked at meanwhile, have rows of their own. RAFT is the row to go by.
+and no gold is looked at when something is learned, tuned or stopped. How it is done was chosen by
+the gold of two folds of five; the questions of the other three have rows of their own (of these, a
+third had been looked at once, to see what used to go wrong). RAFT is the row to go by.
 ``start`` is a clone of what a search along links ranks best: what one has before any feedback.
 """
 
@@ -79,7 +79,7 @@ START_SHARE = 0.6
 CLONE = CloneSettings(rounds=3, trees=TreeSettings(trees=100, learning_rate=0.1))
 START = CloneSettings(rounds=2, trees=TreeSettings(trees=60, learning_rate=0.1))
 LOOKED_AT = (0, 1)
-"""Folds whose gold was looked at while learning without gold was developed."""
+"""Folds by whose gold it was chosen how to learn without gold."""
 CREDITED = 0.25
 """How surely a passage must be needed to count as credited."""
 RAFT, PPO = "RAFT, no gold", "RAFT + PPO, no gold"
