@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from steersman.cli.evidence_log import grow_command, weigh_command
 from steersman.cli.options import json_option, ray_option
 from steersman.cli.showing import show, show_rows
 
@@ -52,6 +53,10 @@ form_option = click.option(
 @click.group()
 def command() -> None:
     """Select passages one after the other; measure, train and use who selects."""
+
+
+command.add_command(grow_command)
+command.add_command(weigh_command)
 
 
 @command.command("evaluate")

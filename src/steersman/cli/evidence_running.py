@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _SHOWN = ("all_gold", "recall", "ndcg", "holds_answer", "f1", "attributed", "unanswered",
           "redundancy", "tokens", "latency_ms")  # fmt: skip
 _KEY = "STEERSMAN_LLM_KEY"
+_OPTIONS = {"at_most": "passages", "words_alone": "words", "ray_address": "ray", "uri": "mlflow"}
+"""Argument -> its option, where they differ."""
 
 
 @dataclass
@@ -88,7 +90,10 @@ def evaluated(
                 done.missing.append(f"{name}: {absent}")
     if not reports:
         raise DataError("; ".join(done.missing) or "no set was named; name one with --sets")
-    about = {"sets": names, **{one: str(value) for one, value in asked.items() if value}}
+    about = {"sets": names} | {
+        _OPTIONS.get(one, one.replace("_", "-")): str(value)
+        for one, value in asked.items() if value or one == "seed"
+    }  # fmt: skip
     if page is not None:
         write_page(page, reports, about, missing=done.missing)
         done.told.append(f"report: {page}")

@@ -289,6 +289,21 @@ def test_intervals_of_a_family_cover_all_together():
         mean_of(np.arange(9.0), family=5, resamples=400)
 
 
+def test_where_all_are_alike_the_interval_covers_as_often_as_it_says():
+    """A share of 5 % that fails is missed by twelve questions often; it is not ruled out."""
+    rng = np.random.default_rng(0)
+    hits = 0
+    for trial in range(300):
+        values = rng.binomial(1, 0.95, size=12).astype(float)
+        found = mean_of(values, within=(0.0, 1.0), resamples=300, seed=trial)
+        hits += found.low <= 0.95 <= found.high
+    assert hits / 300 >= 0.9
+    same = mean_of(np.zeros(20), within=(-1.0, 1.0))
+    assert (round(same.low, 3), round(same.high, 3)) == (-0.139, 0.139)
+    assert mean_of(np.zeros(20), within=(-1.0, 1.0), family=4).high > same.high
+    assert mean_of(np.zeros(20)).high == 0.0
+
+
 def test_turns_of_one_conversation_count_together():
     values = np.repeat([0.0, 1.0, 1.0, 0.0, 1.0, 0.0], 10)
     groups = [f"c{place // 10}" for place in range(60)]

@@ -10,6 +10,7 @@ from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import CloneSettings, clone, visit
 from steersman.learn.selecting.credit import causes, keep
 from steersman.learn.selecting.examples import Examples
+from steersman.learn.selecting.growing import apart, grown
 from steersman.learn.selecting.judging import sequences_of
 from steersman.learn.selecting.raft import RaftSettings, raft
 from steersman.learn.selecting.rounds import Round, Sampler, Trained, split
@@ -55,11 +56,13 @@ __all__ = [
     "TreesOnTop",
     "Tuner",
     "Walk",
+    "apart",
     "causes",
     "choose",
     "clone",
     "form_in",
     "grow",
+    "grown",
     "judge_selections",
     "keep",
     "raft",

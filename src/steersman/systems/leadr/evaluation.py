@@ -38,6 +38,10 @@ was away; such a question has no value of the answer, and no pair of it counts. 
 has none of it: no passage holds a yes or a no, and none can be traced."""
 
 
+COUNTED = frozenset({"redundancy", "passages", "tokens", "latency_ms", "calls", "cost"})
+"""Measures that are no share: a cosine, and what is counted or timed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One policy on one question.
@@ -97,7 +101,8 @@ class Evaluation:
             policy: one of `rows`.
             measure: one of `MEASURES`.
         """
-        return mean_of(self.column(policy, measure), self._groups(policy), seed=self.seed)
+        column, within = self.column(policy, measure), _range_of(measure)
+        return mean_of(column, self._groups(policy), within=within, seed=self.seed)
 
     def difference(self, policy: str, other: str, measure: str, *, family: int = 1) -> Estimate:
         """Return the mean of one policy less another's on the same questions, with its interval.
@@ -109,7 +114,9 @@ class Evaluation:
             family: how many policies are compared with the other for the same goal, see `mean_of`.
         """
         paired = self.column(policy, measure) - self.column(other, measure)
-        return mean_of(paired, self._groups(policy), family=family, seed=self.seed)
+        within = None if (known := _range_of(measure)) is None else (-known[1], known[1])
+        groups = self._groups(policy)
+        return mean_of(paired, groups, family=family, within=within, seed=self.seed)
 
     def ceiling(self) -> tuple[float, int]:
         """Return the share of gold that is in the pools as retrieved, and how often some is not.
@@ -126,3 +133,7 @@ class Evaluation:
 
     def _groups(self, policy: str) -> list[str]:
         return [row.group for row in self.rows[policy]]
+
+
+def _range_of(measure: str) -> tuple[float, float] | None:
+    return None if measure in COUNTED else (0.0, 1.0)

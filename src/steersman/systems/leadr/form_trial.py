@@ -226,7 +226,7 @@ def _compared(table: FormTable, taken: Floats, seed: int) -> FormsCompared:
     found, groups = table.found, table.groups
     learned = (taken * found).sum(axis=1)
     means = {
-        name: mean_of(found[:, column], groups, seed=seed)
+        name: mean_of(found[:, column], groups, within=(0.0, 1.0), seed=seed)
         for column, name in enumerate(table.names)
     }
     best = max(means, key=lambda name: means[name].value)
@@ -234,10 +234,10 @@ def _compared(table: FormTable, taken: Floats, seed: int) -> FormsCompared:
     whole = found[:, places.get("history", 0)] - found[:, places["last"]]
     return FormsCompared(
         forms=means,
-        learned=mean_of(learned, groups, seed=seed),
+        learned=mean_of(learned, groups, within=(0.0, 1.0), seed=seed),
         best=best,
-        ahead=mean_of(learned - found[:, places[best]], groups, seed=seed),
-        history_costs=mean_of(-whole, groups, seed=seed),
+        ahead=mean_of(learned - found[:, places[best]], groups, within=(-1.0, 1.0), seed=seed),
+        history_costs=mean_of(-whole, groups, within=(-1.0, 1.0), seed=seed),
         hindsight=float(found.max(axis=1).mean()),
         shares=dict(zip(table.names, taken.mean(axis=0).tolist(), strict=True)),
     )

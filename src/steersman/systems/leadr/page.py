@@ -78,7 +78,7 @@ def write_page(
     """
     parts = [
         "<h1>Evidence selection</h1>",
-        _table(("asked", ""), [(name, value) for name, value in about.items()]),
+        f"<p>Asked: {escape('; '.join(f'{name} {told}' for name, told in about.items()))}.</p>",
         ("<p>Every figure is over held-out questions. Intervals are of a bootstrap and cover in 95 "
          "%; differences are paired on the same questions, whole conversations resampled where "
          "there are any.</p>"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _AT_ONCE = 500
+_ALIKE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def mean_of(
     groups: Sequence[str] | None = None,
     *,
     family: int = 1,
+    within: tuple[float, float] | None = None,
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Estimate:
@@ -61,6 +63,9 @@ def mean_of(
         groups: (n,) the conversation of each: resampled as a whole, since its turns are alike.
             None: each question for itself.
         family: of estimates that are compared for the same goal, this one among them, ≥ 1.
+        within: the least and the most that a value can be. Where all groups are alike, resampling
+            sees no spread; then the interval leaves room for the share of other groups that so many
+            would miss with 5 %. None: it has no width there.
         resamples: 100 or more, and 100 for each of the family.
         seed: of the resampling.
 
@@ -73,6 +78,8 @@ def mean_of(
     >>> found = mean_of(np.array([0.0, 1.0, 1.0, np.nan]))
     >>> found.count, round(found.value, 3), found.low < 0.67 < found.high
     (3, 0.667, True)
+    >>> print(mean_of(np.ones(12), within=(0.0, 1.0)))
+    1.000 (0.779 to 1.000)
 
     Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 8.6. It
     assumes that groups are independent, and undercovers with fewer than about twenty of them.
@@ -93,6 +100,10 @@ def mean_of(
     count = len(known)
     if len(sums) < 2:
         return Estimate(float(known.mean()), nan, nan, count, family)
+    if within is not None and np.ptp(sums / counts) < _ALIKE:
+        unseen, mean = 1.0 - (0.05 / family) ** (1.0 / len(sums)), float(known.mean())
+        below, above = unseen * (mean - within[0]), unseen * (within[1] - mean)
+        return Estimate(mean, mean - below, mean + above, count, family)
     tail = 0.025 / family
     low, high = np.quantile(_resampled(sums, counts, resamples, seed), [tail, 1.0 - tail])
     return Estimate(float(known.mean()), float(low), float(high), count, family)

@@ -69,7 +69,7 @@ ABOUT_POLICIES = (
     "trees that know the gold of other questions and see each candidate by itself. +BC: trees that "
     "imitate, step by step, who knows the gold of other questions (behaviour cloning). +RAFT, "
     "+PPO: what learning from feedback alone, whether an answer is there, makes of the one before. "
-    "oracle: knows the gold of this very question, and picks nothing else."
+    "oracle: knows the gold of this very question, and picks it first."
 )
 
 
