@@ -9,7 +9,8 @@ from uuid import UUID
 import numpy as np
 
 from steersman.service.arms import Label
-from steersman.service.drawing import Drawn, draw_many
+from steersman.service.drawing import draw_many
+from steersman.service.drawn import Drawn
 from steersman.service.records import sign, verify
 from steersman.service.rows import Wanted, to_row
 from steersman.service.turns import Drew
@@ -43,8 +44,10 @@ def test_every_column_is_in_its_place() -> None:
     assert len(row.x) == 8
     assert (row.idempotency_key, row.body_hash, row.traceparent) == (None, b"hash", "trace")
     assert (row.at, row.window_ends > AT) == (AT, True)
-    start = DecisionRow._fields.index("eligible")
-    assert DecisionRow._fields[start : start + len(Drawn._fields)] == Drawn._fields
+    start, later = DecisionRow._fields.index("eligible"), Drawn._fields[-2:]
+    assert DecisionRow._fields[start : start + len(Drawn._fields) - 2] == Drawn._fields[:-2]
+    assert DecisionRow._fields[-2:] == later == ("links", "steps")
+    assert (row.links, row.steps) == (None, None)
 
 
 def test_a_record_gives_the_same_numbers_back() -> None:

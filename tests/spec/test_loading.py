@@ -100,7 +100,45 @@ def test_sequences_fall_back_on_the_first_candidate():
     text = text.replace("action: planner", "action: first").replace(
         "otherwise: micro", "otherwise: first"
     )
+    text = text.replace("{algorithm: lin_ucb, alpha: 0.5}", "{algorithm: sequence_linear}")
     assert isinstance(loads(text).actions, Sequence)
+
+
+SELECT = """
+format: 1
+skill: evidence
+decision: select
+actions: {kind: sequence, max_steps: 5, features: [score], vector: 2}
+policy: {algorithm: sequence_linear, start: {score: 0.5, linked: 0.1}}
+floor: 0.1
+fallback: {otherwise: first}
+reward: {terms: {success: {weight: 1.0}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("sequence_linear, start", "lin_ts, start", "start"),
+        ("sequence_linear, start: {score: 0.5, linked: 0.1}", "fixed, action: first", "fixed"),
+        ("linked: 0.1", "linkd: 0.1", "did you mean linked"),
+        ("features: [score]", "features: [score, hop]", "there for every sequence"),
+        ("otherwise: first", "otherwise: best", "unknown action"),
+        ("sequence_linear", "sequence_trees", "learning.mode"),
+        ("kind: sequence, max_steps: 5, features", "kind: choice, open: true, features", "vector"),
+        ("floor: 0.1", "floor: 0", "may never be tried"),
+    ],
+)
+def test_what_does_not_fit_a_sequence_is_told(before, after, message):
+    assert loads(SELECT).policy.start == {"score": 0.5, "linked": 0.1}
+    assert before in SELECT
+    with pytest.raises(SpecError, match=message):
+        loads(SELECT.replace(before, after))
+
+
+def test_trees_are_declared_frozen():
+    frozen = SELECT.replace("sequence_linear", "sequence_trees") + "learning: {mode: frozen}\n"
+    assert loads(frozen).policy.algorithm == "sequence_trees"
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def test_every_policy_can_be_declared():
 
 
 MIXED = steersman.spec.Mixed(kind="mixed", parts={"on": BooleanPart(type="boolean")})
+SEQUENCE = steersman.spec.Sequence(kind="sequence", max_steps=2, features=("score",))
 REQUIRED = {"fixed": {"action": "a"}, "rules": {"otherwise": "a"}}
 
 
@@ -90,7 +91,8 @@ def test_declared_defaults_are_those_of_the_policies(algorithm):
             continue
         if name == "rules":
             continue
-        assert taken[name].default == value, name
+        default = taken[name].default
+        assert (value or None if default is None else value) == default, name
 
 
 @pytest.mark.parametrize("end", ["minimum", "maximum"])
@@ -103,5 +105,7 @@ def test_what_may_be_declared_can_be_built(algorithm, end):
         policy = model(algorithm=algorithm, **REQUIRED.get(algorithm, {}), **{name: field[end]})
         if algorithm == "factored_ts":
             build(policy, MIXED.names, dim=2, floor=0.0, mixed=MIXED)
+        elif algorithm.startswith("sequence_"):
+            build(policy, (), dim=0, floor=0.0, sequence=SEQUENCE)
         else:
             build(policy, ["a", "b"], dim=2, floor=0.0)

@@ -133,8 +133,8 @@ async def test_listeners_and_the_audit_hear_of_it(database, tenant):
         (
             "{kind: choice, names: [shallow, deep]}",
             "{kind: sequence, max_steps: 3}",
-            InputError,
-            "no policy yet",
+            SpecError,
+            "does not choose among sequence actions",
         ),
     ],
 )

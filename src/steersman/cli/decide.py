@@ -43,6 +43,7 @@ class JsonObject(click.ParamType[dict[str, Any]]):
 @click.option("--context", type=JsonObject(), default="{}", help="What is known, by field name.")
 @click.option("--eligible", multiple=True, help="An action that is allowed; again for more.")
 @click.option("--features", type=JsonObject(), help="A list of numbers for each eligible action.")
+@click.option("--links", type=JsonObject(), help="By candidate, what picking it brings in.")
 @click.option("--episode", help="What this decision belongs to with others.")
 @click.option("--unit", help="What stays on one arm of a rollout.")
 @click.option("--default", help="The action to take if no service answers.")
@@ -62,6 +63,7 @@ def command(
     context: dict[str, Any],
     eligible: tuple[str, ...],
     features: dict[str, Any] | None,
+    links: dict[str, Any] | None,
     episode: str | None,
     unit: str | None,
     default: str | None,
@@ -79,6 +81,7 @@ def command(
             context,
             eligible=eligible or None,
             features=features,
+            links=links,
             episode=episode,
             unit=unit,
             default=default,

@@ -30,6 +30,7 @@ class Ask:
         unit: what must stay on one arm of a rollout.
         default: the action to take when no service answers; None: raise then.
         parent: the decision this one follows from.
+        links: of a sequence: by candidate, the candidates that picking it brings in.
     """
 
     skill: str
@@ -39,8 +40,9 @@ class Ask:
     features: Mapping[str, Sequence[float]] | None = None
     episode: str | None = None
     unit: str | None = None
-    default: str | None = None
+    default: str | Sequence[str] | None = None
     parent: wire.Decision | UUID | str | None = None
+    links: Mapping[str, Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
         given: object = self.context
@@ -49,7 +51,9 @@ class Ask:
             raise InputError(f"context is a mapping from field names to values, got {kind}")
         if self.default is None or self.eligible is None:
             return
-        if self.default not in self.eligible:
+        chosen = [self.default] if isinstance(self.default, str) else self.default
+        known = {*self.eligible, *(name for names in (self.links or {}).values() for name in names)}
+        if not known.issuperset(chosen):
             raise InputError(
                 f"default must be one of the eligible actions, got {self.default!r}; "
                 "add it to eligible, or leave default out"
@@ -68,6 +72,7 @@ def request_of(ask: Ask, timeout_s: float) -> wire.DecideRequest:
         context=dict(ask.context),
         eligible=None if ask.eligible is None else list(ask.eligible),
         features=None if ask.features is None else _plain(ask.features),
+        links=None if ask.links is None else {k: list(v) for k, v in ask.links.items()},
         episode_id=ask.episode,
         parent_id=None if ask.parent is None else decision_id(ask.parent),
         unit=ask.unit,
@@ -109,23 +114,27 @@ def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
     if ask.default is None:
         raise InputError("there is no default to answer with")
     identifier = wire.new_id()
+    picked = None if isinstance(ask.default, str) else list(ask.default)
+    action = ask.default if isinstance(ask.default, str) else wire.selection_name(ask.default)
     decision = wire.Decision(
         decision_id=identifier,
-        action=ask.default,
+        action=action,
         propensity=1.0,
-        distribution={ask.default: 1.0},
+        distribution={action: 1.0} if picked is None else {},
         snapshot="",
         update_seq=0,
         stage="live",
         arm="control",
         logged=False,
         degraded=True,
+        picked=picked,
+        steps=None if picked is None else [],
     )
     record = wire.LocalDecision(
         decision_id=identifier,
         skill=ask.skill,
         decision=ask.decision,
-        action=ask.default,
+        action=action,
         context=dict(ask.context),
         episode_id=ask.episode,
         parent_id=None if ask.parent is None else decision_id(ask.parent),

@@ -95,12 +95,14 @@ class AsyncClient(Base):
         features: Mapping[str, Sequence[float]] | None = None,
         episode: str | None = None,
         unit: str | None = None,
-        default: str | None = None,
+        default: str | Sequence[str] | None = None,
         timeout_ms: float | None = None,
         parent: Decision | UUID | str | None = None,
+        links: Mapping[str, Sequence[str]] | None = None,
     ) -> Decision:
         ask = Ask(
-            skill, decision, context or {}, eligible, features, episode, unit, default, parent
+            *(skill, decision, context or {}, eligible, features, episode, unit, default, parent),
+            links,
         )
         return await self._run(self._core.decide(ask, self._timeout_s(timeout_ms)))
 

@@ -79,9 +79,10 @@ class Client(Base):
         features: Mapping[str, Sequence[float]] | None = None,
         episode: str | None = None,
         unit: str | None = None,
-        default: str | None = None,
+        default: str | Sequence[str] | None = None,
         timeout_ms: float | None = None,
         parent: Decision | UUID | str | None = None,
+        links: Mapping[str, Sequence[str]] | None = None,
     ) -> Decision:
         """Return what to do now.
 
@@ -97,6 +98,8 @@ class Client(Base):
                 ``degraded``, and is delivered later so that events about it are known.
             timeout_ms: for this call, instead of the client's.
             parent: the decision this one follows from.
+            links: of a sequence: by candidate, the candidates that picking it brings in; they have
+                features too. Its ``default`` is a list of picks.
 
         Returns:
             The decision; ``decision_id`` names it for ever.
@@ -109,7 +112,8 @@ class Client(Base):
             InputError: something cannot be sent as JSON.
         """
         ask = Ask(
-            skill, decision, context or {}, eligible, features, episode, unit, default, parent
+            *(skill, decision, context or {}, eligible, features, episode, unit, default, parent),
+            links,
         )
         return self._run(self._core.decide(ask, self._timeout_s(timeout_ms)))
 

@@ -15,7 +15,7 @@ from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.learn.relearning import Relearning
 from steersman.registry import pack_state
-from steersman.spec import loads
+from steersman.spec import Sequence, loads
 from steersman.store import (
     add_snapshot,
     exclude_decisions,
@@ -164,4 +164,6 @@ def _check_comparable(old: DecisionPoint, new: DecisionPoint) -> None:
 
 def _actions(spec: DecisionPoint) -> tuple[Any, ...]:
     actions = spec.actions
+    if isinstance(actions, Sequence):
+        return (actions,)
     return actions.kind, getattr(actions, "open", False), sorted(getattr(actions, "names", ()))

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -29,14 +29,15 @@ from steersman.ope import LoggedData, drawn_or_another
 from steersman.policies import withdraw
 from steersman.registry import off_policy_delta
 from steersman.spec import Mixed
-from steersman.store import encode, hold_out, learned_of
+from steersman.spec import Sequence as SequenceActions
+from steersman.store import done_in, encode, hold_out, learned_of, offered_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from steersman.policies import ChoicePolicy
+    from steersman.policies import ChoicePolicy, SequencePolicy
     from steersman.spec import DecisionPoint
     from steersman.store import HeldOut, Learned, Point
 
@@ -224,6 +225,9 @@ class _Decided(NamedTuple):
 
 
 def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _Decided:
+    if isinstance(state.spec.actions, SequenceActions):
+        drawn = [_whole(row, state) for row in rows]
+        return _Decided([0] * len(rows), drawn_or_another(drawn), [None] * len(rows))
     features = FeatureMap(state.spec.context)
     found = [_distribution(row, state, features) for row in rows]
     contexts = [x for _, _, x in found]
@@ -239,6 +243,12 @@ def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _D
         target[place, [columns[place].index(name) for name in names]] = distribution
     places = [names.index(row.action) for row, names in zip(rows, columns, strict=True)]
     return _Decided(places, target, contexts)
+
+
+def _whole(row: HeldOut, state: Judged) -> float:
+    """Return the probability of a whole selection."""
+    offered = offered_of(row.eligible, row.links, row.features)
+    return cast("SequencePolicy", state.policy).chance(offered, done_in(row.steps))
 
 
 def _mass(policy: ChoicePolicy, distribution: Floats, action: str) -> float:

@@ -9,9 +9,11 @@ that waits, with its bytes, and signs these before anything newer.
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from steersman.errors import InputError
 from steersman.learn.candidates import Origin, declared_as, relearn
 from steersman.learn.guarding import Made, available, judge
 from steersman.learn.releasing import read_known
@@ -36,6 +38,7 @@ from steersman.store import (
     hold_point,
     hold_snapshots,
     hold_view,
+    initial_policy,
     last_update,
     mark_published,
     record,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from steersman.learn.guarding import Reason
+    from steersman.policies import ChoicePolicy
     from steersman.registry import Standing
     from steersman.store import Database, Point, PointRow, SnapshotRow
 
@@ -78,9 +82,18 @@ class Signer(Protocol):
 
 
 async def publish(
-    database: Database, row: PointRow, signer: Signer, reason: Reason, *, spec: str | None = None
+    database: Database,
+    row: PointRow,
+    signer: Signer,
+    reason: Reason,
+    *,
+    spec: str | None = None,
+    trained: ChoicePolicy | None = None,
 ) -> Description:
     """Publish what a decision point has learned, or would have learned under another declaration.
+
+    Or what was trained elsewhere from its log, such as trees: under the declaration in force, as a
+    candidate; what the line itself holds stays as it is.
 
     Without anything new since the last version, that one is returned. What waits to be published
     since a publisher was stopped is published first, and returned.
@@ -91,13 +104,15 @@ async def publish(
         signer: of the tenant's repository.
         reason: why and by whom.
         spec: YAML of a candidate's declaration; None: that of the serving line.
+        trained: a policy as the point declares it; None: what the line holds.
 
     Returns:
         What was signed.
 
     Raises:
         GuardError: the guard refused it; nothing was published, and no version was given out.
-        InputError: a candidate that cannot be compared with what serves.
+        InputError: a candidate that cannot be compared with what serves, or something trained that
+            is not as the point declares.
         SpecError: the candidate's declaration is wrong.
         RaceError: another process publishes this point and takes longer than a minute.
         RegistryError: it could not be signed; the version waits for the next call.
@@ -107,14 +122,16 @@ async def publish(
     """
     point = row.tenant, row.skill, row.point
     wanted = row if spec is None else declared_as(row, spec)
+    if trained is not None:
+        _check_declared(row, trained)
     connection = await database.connect("worker")
     try:
         async with alone(connection, point):
             found = await _waiting(connection, row, wanted)
-            if found is None:
+            if found is None and trained is None:
                 found = await _latest(connection, row, wanted)
             if found is None:
-                found = await _reserve(connection, row, wanted, spec, reason)
+                found = await _reserve(connection, row, wanted, spec, reason, trained)
             if found.published_at is not None:
                 return Description.from_json(found.description or {})
             return await _sign(connection, point, found, signer, reason)
@@ -152,6 +169,8 @@ async def _latest(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotR
             same = origin is not None and (origin.line, origin.seq) == (held.snapshot, seq)
             if same and one.spec_hash == wanted.spec_hash:
                 return one
+        elif (one.description or {}).get("evidence", {}).get("trained"):
+            continue  # it is not what the line holds
         elif (one.line, one.line_seq) == (held.snapshot, seq) or (
             seq == 0 and one.version == held.snapshot
         ):
@@ -160,13 +179,21 @@ async def _latest(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotR
 
 
 async def _reserve(
-    connection: Any, row: PointRow, wanted: PointRow, spec: str | None, reason: Reason
+    connection: Any,
+    row: PointRow,
+    wanted: PointRow,
+    spec: str | None,
+    reason: Reason,
+    trained: ChoicePolicy | None,
 ) -> SnapshotRow:
     """Make the state, let the guard look at it, and give it a version: all or nothing."""
     point = row.tenant, row.skill, row.point
     async with as_tenant(connection, row.tenant):
         row = await hold_snapshots(connection, point)
-        if spec is None:
+        if trained is not None:
+            made = Made(row, trained, await last_update(connection, point))
+            reason = replace(reason, evidence={**(reason.evidence or {}), "trained": True})
+        elif spec is None:
             replica = await load(connection, row)
             made = Made(row, replica.policy, replica.seq)
         else:
@@ -176,6 +203,20 @@ async def _reserve(
         evidence = await judge(connection, made, reason)
         await hold_point(connection, point)
         return await _frozen(connection, made, evidence, reason)
+
+
+def _check_declared(row: PointRow, trained: ChoicePolicy) -> None:
+    """Refuse what was trained for another declaration."""
+    declared, given = (
+        json.loads(policy.state()["meta"].tobytes())
+        for policy in (initial_policy(row.spec), trained)
+    )
+    same = all(declared[name] == given[name] for name in ("algorithm", "version", "config"))
+    if not same or row.spec.learning.mode != "frozen":
+        raise InputError(
+            f"what was trained is not what {row.skill}/{row.point} declares ({given['algorithm']}, "
+            f"{given['config']!r:.200}), or the point learns online; declare it, frozen"
+        )
 
 
 async def _frozen(

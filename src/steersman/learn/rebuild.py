@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from steersman.errors import InputError
 from steersman.learn.conditions import matching
 from steersman.learn.relearning import Relearning
 from steersman.registry import pack_state
@@ -75,7 +76,8 @@ async def rebuild(
         The new snapshot, and what became of the updates.
 
     Raises:
-        InputError: a condition that is not one expression, or does not work.
+        InputError: a condition that is not one expression, or does not work; or a point whose
+            policy is trees, which are grown and not relearned.
         StateError: there is no such point.
         RolloutError: a rollout of it is under way; roll it back first, it learned the same.
         StoreError: the server does not answer.
@@ -89,6 +91,7 @@ async def rebuild(
         async with connection.transaction():
             row = await hold_point(connection, point)
             await check_settled(connection, point)
+            _check_relearnable(row)
             made, policy = await _relearned(connection, row, unwanted, until)
             await _serve(connection, row, made, policy)
             detail = {
@@ -105,6 +108,14 @@ async def rebuild(
     finally:
         await connection.close()
     return made
+
+
+def _check_relearnable(row: PointRow) -> None:
+    if row.spec.policy.algorithm == "sequence_trees":
+        raise InputError(
+            f"{row.skill}/{row.point} serves trees, which are grown from the log and not relearned "
+            "update by update; grow them anew with `steersman evidence grow`"
+        )
 
 
 async def _relearned(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import InputError
+from steersman.spec import Sequence
 
 if TYPE_CHECKING:
     from steersman.learn.replica import Replica
@@ -29,6 +30,8 @@ def sees(spec: DecisionPoint, feature_hash: bytes) -> tuple[Any, ...]:
     policy = spec.policy
     if policy.algorithm.startswith("joint_"):
         return "joint", getattr(spec.actions, "features", ())
+    if isinstance(spec.actions, Sequence):
+        return "sequence", spec.actions.features
     if policy.algorithm == "beta_thompson":
         return "key", policy.key
     if policy.algorithm in {"fixed", "rules"} or getattr(policy, "contextual", None) is False:
@@ -56,7 +59,7 @@ def seen(
     No doctest: it needs a server; ``tests/learn/test_other_features.py`` shows it.
     """
     row = replica.row
-    joint = row.spec.policy.algorithm.startswith("joint_")
+    joint = row.spec.policy.algorithm.startswith(("joint_", "sequence_"))
     if decided.p_kind == "exact" or joint:
         same = decided.spec_hash == row.spec_hash
         if same or sees(spec, decided.feature_hash) == sees(row.spec, row.feature_hash):

@@ -27,10 +27,12 @@ from steersman.registry import (
 from steersman.store import (
     as_tenant,
     base_state,
+    done_in,
     encode,
     find_snapshot,
     hold_out,
     learned_of,
+    offered_of,
     spec_of,
     tenant_name,
 )
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.policies import ChoicePolicy
+    from steersman.policies import ChoicePolicy, Offered
     from steersman.registry import Diff
     from steersman.spec import DecisionPoint
     from steersman.store import Database, HeldOut, Point
@@ -133,7 +135,7 @@ def _reference(both: Sequence[_Version], rows: Sequence[HeldOut]) -> Reference:
         propensities=[row.p for row in rows],
         rewards=[row.reward for row in rows],
         eligible=[row.eligible for row in rows],
-        features=[_features(row, names[0]) for row in rows],
+        features=[_offered(row) or _features(row, names[0]) for row in rows],
         units=[row.unit for row in rows],
     )
 
@@ -145,6 +147,13 @@ def _seen(spec: DecisionPoint, rows: Sequence[HeldOut]) -> Sequence[Any] | NDArr
     if found[0][0] is not None:
         return np.array([x for x, _ in found])
     return [row.context if key is None else key for row, (_, key) in zip(rows, found, strict=True)]
+
+
+def _offered(row: HeldOut) -> tuple[Offered, list[str]] | None:
+    """Return what a selection was made from, and what was done; None: it is none."""
+    if row.steps is None:
+        return None
+    return offered_of(row.eligible, row.links, row.features), done_in(row.steps)
 
 
 def _features(row: HeldOut, names: Sequence[str]) -> dict[str, NDArray[np.float64]] | None:

@@ -1,11 +1,12 @@
-"""Policies for choice and mixed actions: pure, seeded, exact propensities, mergeable states.
+"""Policies for all kinds of actions: pure, seeded, exact propensities, mergeable states.
 
 One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`KernelUCB`, :class:`LinTS`,
 :class:`EpsilonGreedy`, and :class:`BetaThompson` per key. One model over per-action features, for
 candidates that change:
 :class:`JointSquareCB`, :class:`JointLinTS`. One model of the parts of mixed actions:
-:class:`FactoredTS`. Sequences of steps: :class:`StepRule` over the scores of
-:class:`TreeScorer` or :class:`NetworkScorer`. Nothing learned: :class:`Fixed`, :class:`Rules`.
+:class:`FactoredTS`. Selections from what a request offers: :class:`SequenceLinear` and
+:class:`SequenceTrees`, by a :class:`StepRule`; scorers of steps: :class:`TreeScorer`,
+:class:`NetworkScorer`. Nothing learned: :class:`Fixed`, :class:`Rules`.
 """
 
 from steersman.policies.base import ChoicePolicy
@@ -28,6 +29,7 @@ from steersman.policies.network_scorer import (
     scorer_from_state,
     scorer_state,
 )
+from steersman.policies.offered import Offered, Progress, SequenceForm, offered_names
 from steersman.policies.sequence import (
     Step,
     StepRule,
@@ -35,6 +37,9 @@ from steersman.policies.sequence import (
     sequence_propensity,
     step_distribution,
 )
+from steersman.policies.sequence_linear import SequenceLinear
+from steersman.policies.sequence_trees import SequenceTrees
+from steersman.policies.sequential import Foreseen, Selected, SequencePolicy
 from steersman.policies.tree_scorer import Scorer, TreeScorer
 from steersman.policies.withdrawing import withdraw
 
@@ -47,14 +52,22 @@ __all__ = [
     "EpsilonGreedy",
     "FactoredTS",
     "Fixed",
+    "Foreseen",
     "JointLinTS",
     "JointSquareCB",
     "KernelUCB",
     "LinTS",
     "LinUCB",
     "NetworkScorer",
+    "Offered",
+    "Progress",
     "Rules",
     "Scorer",
+    "Selected",
+    "SequenceForm",
+    "SequenceLinear",
+    "SequencePolicy",
+    "SequenceTrees",
     "Step",
     "StepRule",
     "SummedScorer",
@@ -65,6 +78,7 @@ __all__ = [
     "draw_step",
     "gaussian_choice_probabilities",
     "load_policy",
+    "offered_names",
     "scorer_from_state",
     "scorer_state",
     "sequence_propensity",

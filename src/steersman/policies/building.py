@@ -16,6 +16,8 @@ from steersman.policies.joint import JointLinTS, JointSquareCB
 from steersman.policies.kernel_ucb import KernelUCB
 from steersman.policies.lints import LinTS
 from steersman.policies.linucb import BoundedLinUCB, LinUCB
+from steersman.policies.sequence_linear import SequenceLinear
+from steersman.policies.sequence_trees import SequenceTrees
 from steersman.policies.states import algorithm_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from steersman.policies.base import ChoicePolicy
     from steersman.spec import Mixed, Policy
+    from steersman.spec import Sequence as SequenceActions
 
 CLASSES: dict[str, type[ChoicePolicy]] = {
     cls.algorithm: cls
@@ -38,6 +41,8 @@ CLASSES: dict[str, type[ChoicePolicy]] = {
         JointSquareCB,
         JointLinTS,
         FactoredTS,
+        SequenceLinear,
+        SequenceTrees,
     )
 }
 _NEED_DIM = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts", "joint_squarecb", "joint_lin_ts"}
@@ -50,6 +55,7 @@ def build(
     dim: int,
     floor: float,
     mixed: Mixed | None = None,
+    sequence: SequenceActions | None = None,
 ) -> ChoicePolicy:
     """Return the policy that a decision point declares.
 
@@ -59,6 +65,7 @@ def build(
         dim: number of context features, or of per-action features for a joint model.
         floor: ``point.floor``; a point that says ``explore: none`` has 0.
         mixed: ``point.actions`` where they are mixed; ``actions`` are its names then.
+        sequence: ``point.actions`` where they are a sequence; ``actions`` are () then.
 
     Returns:
         A policy that has learned nothing.
@@ -87,6 +94,10 @@ def build(
         declared["parts"] = grids
         declared["scales"] = {name: scale for name, scale in scales.items() if scale}
         declared["barred"] = mixed.exactly_barred
+    if (sequence is None) == algorithm.startswith("sequence_"):
+        raise InputError(f"{algorithm} and these actions are not of one kind; declare another")
+    if sequence is not None:
+        declared |= sequence.model_dump(include={"features", "vector", "max_steps", "stop"})
     if declared.pop("contextual", False) or algorithm in _NEED_DIM:
         declared["dim"] = dim
     return CLASSES[algorithm](actions, floor=floor, **declared)

@@ -9,7 +9,7 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.ope import LoggedData
-from steersman.policies import are_configurations, load_policy
+from steersman.policies import SequencePolicy, are_configurations, load_policy
 from steersman.registry.changes import Changed, Shift, Traffic
 from steersman.registry.headers import state_header
 from steersman.registry.paired import OffPolicyDelta, off_policy_delta
@@ -118,7 +118,7 @@ def diff(first: Described, second: Described, reference: Reference | None = None
     Returns:
         With a reference log, also how traffic shifts and what the log says about the value of
         both: doubly robust over named actions, self-normalised weights over open candidates and
-        mixed actions. Of mixed ones, thousands, no traffic is told.
+        mixed actions. Of mixed ones, thousands, and of selections no traffic is told.
 
     Raises:
         InputError: snapshots of different decision points, or a log that does not fit them.
@@ -185,7 +185,8 @@ def _compared(
             "be compared on one log"
         )
         raise InputError(message)
-    mixed = are_configurations(policies[0].actions)
+    sequences = isinstance(policies[0], SequencePolicy)
+    mixed = sequences or are_configurations(policies[0].actions)
     columns = tuple(dict.fromkeys((*policies[0].actions, *policies[1].actions)))
     columns = () if mixed else columns
     before = decided(policies[0], reference, columns)

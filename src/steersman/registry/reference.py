@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from steersman.errors import InputError
 from steersman.ope import drawn_or_another
-from steersman.policies import JointLinTS, JointSquareCB, are_configurations
+from steersman.policies import JointLinTS, JointSquareCB, SequencePolicy, are_configurations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,8 @@ class Reference:
         other_contexts: n contexts as the second snapshot's policy takes them; None: the same.
         eligible: n lists of names that could be chosen; None, also for one request: all.
         features: n sets of per-action features for joint models: by name, or in the order of
-            ``eligible`` (of the policy's actions where that is None).
+            ``eligible`` (of the policy's actions where that is None). Of selections: pairs of what
+            was offered and what was done.
         units: n labels of users, sessions or episodes whose rows may depend on each other.
         adaptive: whether the logging policy learned from these rewards.
         reward_range: smallest and largest reward that can occur.
@@ -166,6 +167,11 @@ def decided(
     for row in range(len(reference)):
         eligible = None if reference.eligible is None else reference.eligible[row]
         features = None if reference.features is None else reference.features[row]
+        if isinstance(policy, SequencePolicy):  # what was drawn, and anything else
+            names.append((reference.actions[row], _ANOTHER))
+            offered, done = features or _no_offer(row)
+            rows.append(drawn_or_another([policy.chance(offered, done)])[0])
+            continue
         known, rows_of = _known(policy, eligible, features)
         try:
             distribution = policy.distribution(contexts[row], eligible=known, features=rows_of)
@@ -183,6 +189,11 @@ def decided(
         names.append(policy.actions or tuple(known or ()))
         rows.append(distribution)
     return Decided(columns, names, rows)
+
+
+def _no_offer(row: int) -> NoReturn:
+    message = f"row {row} of the reference log does not tell what was offered; leave it out"
+    raise InputError(message)
 
 
 def _known(

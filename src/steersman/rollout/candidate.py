@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from steersman.errors import InputError, RolloutError
 from steersman.features import FeatureMap
-from steersman.store import encode, find_snapshot, spec_of
+from steersman.spec import Sequence as SequenceActions
+from steersman.store import done_in, encode, find_snapshot, offered_of, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn import Bases
-    from steersman.policies import ChoicePolicy
+    from steersman.policies import ChoicePolicy, SequencePolicy
     from steersman.spec import DecisionPoint
     from steersman.store import PointRow, SnapshotRow
 
@@ -37,6 +38,8 @@ class LoggedChoice(NamedTuple):
         action: what was drawn.
         p: with which probability.
         reward: 0 to 1; None if it has none.
+        links: of a selection: what picking a candidate brings in.
+        steps: of a selection: what was done.
 
     No doctest: a value; ``tests/rollout/test_evidence.py`` shows where it is made.
     """
@@ -49,6 +52,8 @@ class LoggedChoice(NamedTuple):
     action: str
     p: float
     reward: float | None
+    links: Any = None
+    steps: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +91,7 @@ class Candidate:
         return tuple(getattr(self.spec.actions, "names", ()))
 
     def mass(self, logged: LoggedChoice) -> float:
-        """Return the probability with which it would have drawn what was drawn.
+        """Return the probability with which it would have drawn what was drawn; all of a selection.
 
         Args:
             logged: the decision; what it does not know, or no longer, it would never draw.
@@ -94,6 +99,9 @@ class Candidate:
         Raises:
             SteersmanError: it cannot decide this one.
         """
+        if isinstance(self.spec.actions, SequenceActions):
+            offered = offered_of(logged.eligible, logged.links, logged.features)
+            return cast("SequencePolicy", self.policy).chance(offered, done_in(logged.steps))
         distribution, _ = self.distribution(logged)
         names = list(self.names(logged))
         return float(distribution[names.index(logged.action)]) if logged.action in names else 0.0

@@ -15,6 +15,7 @@ import numpy as np
 from steersman.rollout.candidate import LoggedChoice
 from steersman.rollout.counted import OffPolicyEvidence, ShadowEvidence
 from steersman.spec import Mixed
+from steersman.spec import Sequence as SequenceActions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -170,7 +171,7 @@ async def logged_choices(
     """
     rows = await connection.fetch(
         "SELECT d.id, coalesce(d.unit, d.episode, d.id::text), d.context, d.eligible, d.features, "
-        "d.action, d.p, r.value FROM decision AS d LEFT JOIN LATERAL ("
+        "d.action, d.p, r.value, d.links, d.steps FROM decision AS d LEFT JOIN LATERAL ("
         "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
         "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
         "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.p_kind = 'exact' "
@@ -191,7 +192,7 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
 
     Returns:
         One row for each; with contexts where all actions share them. Of mixed actions, of which
-        there are thousands, what was drawn and anything else.
+        there are thousands, and of selections, what was drawn and anything else.
 
     Raises:
         SteersmanError: the candidate cannot decide one of them.
@@ -200,7 +201,7 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
     """
     from steersman.ope import LoggedData, drawn_or_another  # noqa: PLC0415 (likewise)
 
-    if isinstance(candidate.spec.actions, Mixed):
+    if isinstance(candidate.spec.actions, Mixed | SequenceActions):
         return LoggedData(
             actions=np.zeros(len(logged), np.int64),
             rewards=np.array([one.reward for one in logged], dtype=np.float64),

@@ -14,7 +14,7 @@ import logging
 import time
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from steersman.errors import SteersmanError
 from steersman.service.drawing import GUARDIAN, draw_many, fall_back
 from steersman.service.gathering import Gathering
 from steersman.service.http import converted
+from steersman.service.on_its_way import OnItsWay, key_conflict, same_request, waiting_of
 from steersman.service.records import sign
 from steersman.service.rows import Wanted, declared, to_answer, to_row
 from steersman.service.turns import Drew, take_turns
@@ -35,40 +36,13 @@ if TYPE_CHECKING:
     from asyncpg import Pool
 
     from steersman.service.drawing import Served
+    from steersman.service.on_its_way import Begun
     from steersman.service.replicas import Replicas
     from steersman.service.turns import Asked, OnArm
-    from steersman.spec import DecisionPoint
     from steersman.store import DecisionRow, GroupCommit
-
-    Waiting = asyncio.Future[dict[Hashable, Taken | Exception] | Expired]
 
 _log = logging.getLogger(__name__)
 _TOGETHER = 512  # rows that share a wait: as many as a flush holds
-
-
-class _Asked:
-    """A decision on its way: what to answer, for how long to wait, and on what."""
-
-    __slots__ = ("arm", "read_at", "row", "spec", "waiting", "within_s")
-
-    def __init__(
-        self,
-        row: DecisionRow,
-        spec: DecisionPoint,
-        within_s: float,
-        read_at: float,
-        arm: str = "",
-    ) -> None:
-        self.row = row
-        self.arm = arm  # whose turn it was, while a rollout is under way
-        self.spec = spec  # it was made under
-        self.within_s = within_s
-        self.read_at = read_at  # from then on it waits
-        self.waiting: Waiting | None = None
-
-
-Begun: TypeAlias = _Asked | Decision | Exception
-"""What became of a request: on its way, answered, or refused."""
 
 
 class Deciding:
@@ -119,8 +93,8 @@ class Deciding:
         self._replaying = replaying or Breaker("store", time.monotonic)
         self._rng = rng or np.random.default_rng()
         self._clock = clock
-        self._asked: dict[tuple[UUID, str], _Asked] = {}
-        self._gathering: Gathering[Wanted, Begun] = Gathering(self._begin, _waiting)
+        self._asked: dict[tuple[UUID, str], OnItsWay] = {}
+        self._gathering: Gathering[Wanted, Begun] = Gathering(self._begin, waiting_of)
 
     async def decide(
         self, tenant: UUID, body: Mapping[str, Any], *, traceparent: str | None = None
@@ -203,7 +177,7 @@ class Deciding:
             if key is not None:
                 asked = self._asked.get((one.tenant, key))
                 if asked is not None:
-                    begun[place] = _same(asked, one)
+                    begun[place] = same_request(asked, one)
                     continue
                 if first.setdefault((one.tenant, key), place) != place:
                     twins.append((place, first[one.tenant, key]))
@@ -214,12 +188,12 @@ class Deciding:
             begun.update(zip(places, asking, strict=True))
         for place, original in twins:
             other = begun[original]
-            if isinstance(other, _Asked):
-                begun[place] = _same(other, wanted[place])
+            if isinstance(other, OnItsWay):
+                begun[place] = same_request(other, wanted[place])
             else:  # that one came to nothing
                 (begun[place],) = self._begin([wanted[place]])
         answers = [begun[place] for place in range(len(wanted))]
-        self._submit([one for one in answers if isinstance(one, _Asked)])
+        self._submit([one for one in answers if isinstance(one, OnItsWay)])
         return answers
 
     def _ask_apart(self, served: Served, wanted: Sequence[Wanted]) -> Sequence[Begun]:
@@ -253,16 +227,16 @@ class Deciding:
                 continue
             deadline = request.deadline_ms
             within_s = served.deadline_s if deadline is None else deadline / 1000
-            begun.append(_Asked(row, spec, within_s, one.read_at, result.arm))
+            begun.append(OnItsWay(row, spec, within_s, one.read_at, result.arm))
         return begun
 
-    def _submit(self, asked: Sequence[_Asked]) -> None:
+    def _submit(self, asked: Sequence[OnItsWay]) -> None:
         """Hand over to the store; those without a key that wait alike share their wait.
 
         Keys are remembered here and not before: what is remembered is forgotten when it is settled.
         """
         now = time.monotonic()
-        together: dict[tuple[UUID, float], list[_Asked]] = {}
+        together: dict[tuple[UUID, float], list[OnItsWay]] = {}
         for one in asked:
             if one.waiting is not None:
                 continue
@@ -280,7 +254,7 @@ class Deciding:
             for start in range(0, len(alike), _TOGETHER):
                 self._submit_together(alike[start : start + _TOGETHER], now)
 
-    def _submit_together(self, group: Sequence[_Asked], now: float) -> None:
+    def _submit_together(self, group: Sequence[OnItsWay], now: float) -> None:
         tried = [one for one in group if one.arm]
         waiting = self._commits.submit(
             [one.row for one in group],
@@ -292,7 +266,7 @@ class Deciding:
             one.waiting = waiting
 
     def _settle(
-        self, asked: Sequence[_Asked], verdicts: Mapping[Hashable, Taken | Exception]
+        self, asked: Sequence[OnItsWay], verdicts: Mapping[Hashable, Taken | Exception]
     ) -> None:
         """Remember keys no longer than needed; count what an arm drew and no row will tell of.
 
@@ -367,7 +341,7 @@ class Deciding:
         self._on_fallback(reason)
         return Drew(fall_back(served, request, context), served, stored=stored)
 
-    async def _finish(self, asked: _Asked) -> Decision:
+    async def _finish(self, asked: OnItsWay) -> Decision:
         waiting = asked.waiting
         assert waiting is not None  # noqa: S101 (submitted before)
         # Others share the wait, and one whose caller has gone must not end it for all.
@@ -382,7 +356,7 @@ class Deciding:
             detail = f"this decision cannot be stored: {type(verdict).__name__}; change the request"
             raise Refused.of("invalid", detail) from verdict
         if verdict.body_hash != asked.row.body_hash:
-            raise _conflict(asked.row.idempotency_key)
+            raise key_conflict(asked.row.idempotency_key)
         return await self._earlier(asked.row.tenant, verdict.earlier)
 
     async def _earlier(self, tenant: UUID, identifier: UUID) -> Decision:
@@ -403,25 +377,9 @@ class Deciding:
         return row, document
 
 
-def _waiting(begun: Begun) -> Waiting | None:
-    return begun.waiting if isinstance(begun, _Asked) else None
-
-
 def _problem(error: Exception) -> Problem:
     """Return what one request of a batch is told; the others have their own answers."""
     if isinstance(error, Refused):
         return error.problem
     _log.error("a decision of a batch cannot be made", exc_info=error)
     return Problem.of("internal", "this decision could not be made; its error was logged")
-
-
-def _same(asked: _Asked, wanted: Wanted) -> _Asked | Refused:
-    """Return the request on its way that has the same key, if it is the same request."""
-    if asked.row.body_hash == wanted.body_hash:
-        return asked
-    return _conflict(asked.row.idempotency_key)
-
-
-def _conflict(key: str | None) -> Refused:
-    detail = f"idempotency key {key!r} was used with another body; use a new key for a new request"
-    return Refused.of("idempotency_conflict", detail, field="idempotency_key")

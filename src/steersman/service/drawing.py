@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steersman.errors import ActionError, InputError
 from steersman.policies import Configurations
+from steersman.service.drawn import Drawn
+from steersman.service.selecting import draw_selection, first_candidates
 from steersman.spec import Mixed, compile_rule
+from steersman.spec import Sequence as SequenceActions
 from steersman.store import (
     LoggedDistribution,
     as_stored,
@@ -59,6 +62,7 @@ class Served:
         self.names: tuple[str, ...] = tuple(getattr(self.spec.actions, "names", ()))
         self.logged = LoggedDistribution(self.spec.actions)
         self.feature_count = len(getattr(self.spec.actions, "features", ()))
+        self.selects = isinstance(self.spec.actions, SequenceActions)
         self.wants_guardian = GUARDIAN in self.spec.context.fields
         self.reads_vector = reads_vector(self.spec) and not self.feature_count
         self.scrubbing = scrubbing_of(self.spec)
@@ -84,8 +88,10 @@ class Served:
 
         Returns:
             The eligible action of the first rule that holds, or of `otherwise`; where that is not
-            eligible, the first that is.
+            eligible, the first that is. Of a sequence, the first candidates.
         """
+        if isinstance(self.spec.actions, SequenceActions):
+            return first_candidates(eligible, self.spec.actions)
         names = self._allowed(eligible) if eligible else self.names
         for holds, action in self._rules:
             target = names[0] if names and action == _FIRST and self.open else action
@@ -106,38 +112,6 @@ class Served:
             with suppress(ActionError):
                 allowed |= self._configurations.with_values(name)
         return [self.names[place] for place in np.flatnonzero(allowed)] or self.names
-
-
-class Drawn(NamedTuple):
-    """What a request got: the columns of its row that a draw fills, in their order.
-
-    Attributes:
-        eligible: the names allowed for the request; None: every declared one.
-        distribution: probabilities as they are stored, over the declared actions; over
-            ``eligible`` where candidates are open or the fallback answered; of every value of
-            every part where actions are mixed.
-        action: what to do.
-        p: the exact probability of the draw.
-        p_kind: exact or fallback.
-        x: what the policy saw for the action drawn, as it is stored.
-        key: likewise, for policies that learn apart by key.
-        features: of the eligible actions, row after row.
-        u: the uniform of the draw; None where nothing was drawn.
-        degraded: whether the fallback answered.
-        weight: 0 where nothing may be learned from it.
-    """
-
-    eligible: list[str] | None
-    distribution: list[float]
-    action: str
-    p: float
-    p_kind: str
-    x: Sequence[float] | None
-    key: str | None
-    features: Sequence[float] | None
-    u: float | None
-    degraded: bool = False
-    weight: float = 1.0
 
 
 def draw_many(
@@ -161,7 +135,7 @@ def draw_many(
     results: dict[int, Drawn | Exception] = {}
     together: list[int] = []
     for place, (request, context) in enumerate(asked):
-        if served.reads_vector and request.eligible is None:
+        if served.reads_vector and request.eligible is None and request.links is None:
             together.append(place)
         else:
             results[place] = _draw_or_error(served, request, context, rng)
@@ -204,6 +178,10 @@ def _draw_or_error(
 def _draw(
     served: Served, request: DecideRequest, context: Mapping[str, Any], rng: np.random.Generator
 ) -> Drawn:
+    if served.selects:
+        return draw_selection(served.replica, request, context, rng)
+    if request.links is not None:
+        raise Refused.of("invalid", "links are for points of kind sequence alone", field="links")
     eligible = request.eligible
     if eligible is not None and not eligible:
         return fall_back(served, request, context)

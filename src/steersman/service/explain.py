@@ -8,7 +8,7 @@ and texts that are no ids get the same answer.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import numpy as np
@@ -20,19 +20,24 @@ from steersman.service.app import Route
 from steersman.service.explanation import (
     ExplainedEvent,
     ExplainedReward,
+    ExplainedStep,
     Explanation,
     Recomputed,
 )
 from steersman.service.http import Answer, json_answer
 from steersman.service.rows import declared, over, parts_of, probabilities
+from steersman.service.selecting import picked_in
 from steersman.spec import Mixed
+from steersman.spec import Sequence as SequenceActions
 from steersman.store import (
     DecisionRow,
     LoggedDistribution,
     PointRow,
     as_tenant,
+    done_in,
     encode,
     find_snapshot,
+    offered_of,
 )
 from steersman.wire import Refused
 
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn import Bases
-    from steersman.policies import ChoicePolicy
+    from steersman.policies import ChoicePolicy, SequencePolicy
     from steersman.service.http import Request
     from steersman.spec import DecisionPoint
     from steersman.store import Breaker
@@ -149,6 +154,8 @@ class Explain:
         async with self._pool.acquire() as connection, as_tenant(connection, row.tenant):
             bases = _OrFromLog(self._bases)
             policy = await state_at(connection, point, row.snapshot, row.update_seq, bases=bases)
+        if isinstance(spec.actions, SequenceActions):
+            return _compared_steps(row, cast("SequencePolicy", policy))
         x, key = encode(spec, FeatureMap(spec.context), row.context)
         names = over(row, spec)
         seen: Any = x if x is not None else key if key is not None else row.context
@@ -204,8 +211,38 @@ def _compared(row: DecisionRow, spec: DecisionPoint, distribution: Floats) -> Re
     return Recomputed(exact <= _PLAIN and largest <= _SINGLE, values, max(exact, largest))
 
 
+def _compared_steps(row: DecisionRow, policy: SequencePolicy) -> Recomputed:
+    """Return each step's distribution in the state of that time, beside what was stored."""
+    offered = offered_of(row.eligible, row.links, row.features)
+    found = policy.along(offered, done_in(row.steps))
+    told, exact, largest = [], abs(policy.chance(offered, done_in(row.steps)) - (row.p or 0.0)), 0.0
+    same = True
+    for step, stored in zip(found, _steps(row), strict=True):
+        values = dict(zip(step.eligible, step.distribution.tolist(), strict=True))
+        told.append(ExplainedStep(list(step.eligible), stored.action, step.chance, values))
+        same = same and step.eligible == tuple(stored.eligible)
+        exact = max(exact, abs(step.chance - stored.p))
+        gaps = [abs(p - stored.distribution.get(name, 0.0)) for name, p in values.items()]
+        largest = max([largest, *gaps])
+    same = same and exact <= _PLAIN and largest <= _SINGLE
+    return Recomputed(same, {}, max(exact, largest), steps=told)
+
+
+def _steps(row: DecisionRow) -> list[ExplainedStep]:
+    """Return a row's steps, each with its part of the stored distribution."""
+    found, start = [], 0
+    for step in row.steps or ():
+        names = step["eligible"]
+        values = dict(zip(names, row.distribution[start : start + len(names)], strict=True))
+        values[step["action"]] = step["p"]
+        found.append(ExplainedStep(names, step["action"], step["p"], values))
+        start += len(names)
+    return found
+
+
 def _explanation(row: DecisionRow, document: str) -> Explanation:
     spec = declared(document)
+    selects = isinstance(spec.actions, SequenceActions)
     return Explanation(
         decision_id=row.id,
         skill=row.skill,
@@ -216,6 +253,9 @@ def _explanation(row: DecisionRow, document: str) -> Explanation:
         propensity_kind=row.p_kind,
         distribution=probabilities(row, spec),
         parts=parts_of(row, spec),
+        picked=picked_in(row) if selects else None,
+        steps=_steps(row) if selects else None,
+        links=row.links,
         uniform=row.u,
         eligible=row.eligible,
         context=row.context,

@@ -52,6 +52,22 @@ class ExplainedEvent(msgspec.Struct, omit_defaults=True):
     body: Any = None
 
 
+class ExplainedStep(msgspec.Struct, omit_defaults=True):
+    """One step of a selection.
+
+    Attributes:
+        eligible: what could be drawn.
+        action: what was.
+        p: with which exact probability.
+        distribution: by action; stored as float32 but for that of the action drawn.
+    """
+
+    eligible: list[str]
+    action: str
+    p: float
+    distribution: dict[str, float]
+
+
 class Recomputed(msgspec.Struct, omit_defaults=True):
     """What the state of that time gives today.
 
@@ -60,12 +76,14 @@ class Recomputed(msgspec.Struct, omit_defaults=True):
         distribution: by action.
         largest_difference: of any probability; stored ones are float32 but for the action's own.
         reason: why it could not be recomputed.
+        steps: of a selection.
     """
 
     same: bool
     distribution: dict[str, float] = {}
     largest_difference: float | None = None
     reason: str = ""
+    steps: list[ExplainedStep] | None = None
 
 
 class Explanation(msgspec.Struct, omit_defaults=True):
@@ -82,6 +100,9 @@ class Explanation(msgspec.Struct, omit_defaults=True):
         propensity_kind: exact, fallback, client, imported or none.
         distribution: by action; of every value of every part where actions are mixed.
         parts: of a mixed action, by name.
+        picked: of a selection: candidates in the order of picking.
+        steps: of a selection: each with its distribution.
+        links: of a selection: what picking a candidate brings in.
         uniform: the random number of the draw.
         eligible: the actions allowed; absent: all that were declared.
         context: what was known.
@@ -113,6 +134,9 @@ class Explanation(msgspec.Struct, omit_defaults=True):
     propensity_kind: str = ""
     distribution: dict[str, float] = {}
     parts: dict[str, Any] | None = None
+    picked: list[str] | None = None
+    steps: list[ExplainedStep] | None = None
+    links: Any = None
     uniform: float | None = None
     eligible: list[str] | None = None
     context: Any = None

@@ -6,7 +6,9 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from steersman.service.selecting import picked_in, steps_in
 from steersman.spec import Mixed, loads
+from steersman.spec import Sequence as SequenceActions
 from steersman.store import DecisionRow
 from steersman.wire import Decision
 
@@ -71,9 +73,10 @@ def to_row(
         *(replica.snapshot, replica.seq),
         *(replica.row.spec_hash, replica.row.feature_hash),
         context,
-        *drew.drawn,
+        *drew.drawn[:-2],
         *(request.idempotency_key, wanted.body_hash, wanted.traceparent),
         *(at, at + served.window),
+        *drew.drawn[-2:],  # the columns that selections were given later
     )
     return DecisionRow._make(columns)
 
@@ -94,6 +97,7 @@ def to_answer(
 
     No doctest: it needs a row; ``tests/service/test_deciding_together.py`` shows it.
     """
+    selects = isinstance(spec.actions, SequenceActions)
     distribution = probabilities(row, spec)
     narrower = row.eligible is not None and len(row.eligible) < len(distribution)
     if narrower and not isinstance(spec.actions, Mixed):
@@ -111,6 +115,8 @@ def to_answer(
         row.degraded,
         record,
         parts_of(row, spec),
+        picked_in(row) if selects else None,
+        steps_in(row) if selects else None,
     )
 
 
@@ -139,8 +145,13 @@ def probabilities(row: DecisionRow, spec: DecisionPoint) -> dict[str, float]:
         row: the decision.
         spec: the declaration it was made under.
 
+    Returns:
+        Of a selection, nothing: each of its steps has a distribution of its own.
+
     No doctest: it needs a row; ``tests/service/test_mixed.py`` shows it.
     """
+    if isinstance(spec.actions, SequenceActions):
+        return {}
     distribution = dict(zip(over(row, spec), row.distribution, strict=True))
     if row.p is not None and (row.action in distribution or not isinstance(spec.actions, Mixed)):
         distribution[row.action] = row.p

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from steersman.service.arms import Arms, Label, Turn
-    from steersman.service.drawing import Drawn, Served
+    from steersman.service.drawing import Served
+    from steersman.service.drawn import Drawn
     from steersman.wire import DecideRequest
 
     Asked: TypeAlias = Sequence[tuple[DecideRequest, dict[str, Any]]]

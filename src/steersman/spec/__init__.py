@@ -47,6 +47,8 @@ if TYPE_CHECKING:
         LinUCBPolicy,
         Policy,
         RulesPolicy,
+        SequenceLinearPolicy,
+        SequenceTreesPolicy,
     )
     from steersman.spec.privacy import CUSTOM, KINDS, Privacy
     from steersman.spec.reward import MissingValue, Reward, Term
@@ -104,6 +106,8 @@ __all__ = [
     "RuleList",
     "RulesPolicy",
     "Sequence",
+    "SequenceLinearPolicy",
+    "SequenceTreesPolicy",
     "Stage",
     "Term",
     "TextField",
@@ -126,7 +130,7 @@ _HOMES = {
     "point": "DecisionPoint",
     "policy": "BetaThompsonPolicy BoundedLinUCBPolicy EpsilonGreedyPolicy FactoredTSPolicy "
     "FixedPolicy JointLinTSPolicy JointSquareCBPolicy KernelUCBPolicy LinTSPolicy LinUCBPolicy "
-    "Policy RulesPolicy",
+    "Policy RulesPolicy SequenceLinearPolicy SequenceTreesPolicy",
     "privacy": "CUSTOM KINDS Privacy",
     "reward": "MissingValue Reward Term",
     "rollout": "ErrorBudget Guardrail Objective Rollout Stage guardrail_name",

@@ -20,6 +20,7 @@ from steersman.spec.base import (
     repeats,
 )
 from steersman.spec.parts import Part, Value  # noqa: TC001 (pydantic reads them)
+from steersman.spec.standing import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +30,8 @@ MOST_CONFIGURATIONS = 10_000
 MOST_CHARACTERS = 1_000
 """Of the name of a combination."""
 FIRST_ELIGIBLE = "first"
-"""In rules over open candidates: the first eligible one, in the order the request gave them."""
+"""In rules over open candidates: the first eligible one, in the order the request gave them; of a
+sequence: the first `max_steps` of them."""
 
 
 class Choice(Declared):
@@ -209,14 +211,22 @@ class Sequence(Declared):
     max_steps: Annotated[int, Field(ge=1, le=100)]
     """The most picks in one decision."""
     candidates: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """The most candidates that are looked at in one step."""
+    """The most candidates of one request, those that others lead to included."""
     stop: bool = True
     """Whether the policy may stop before `max_steps`."""
     features: Identifiers = ()
     """Names of the features every candidate carries, in order."""
+    vector: Annotated[int, Field(ge=0, le=1024)] = 0
+    """How many numbers follow the features: a vector of the candidate, from which its novelty
+    beside what is picked is known; 0 for none."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeats("features", self.features)
+        for place, name in enumerate(self.features):
+            if name in STANDING:
+                allowed = f"none of {', '.join(STANDING)}"
+                what = "a column of this name is there for every sequence"
+                yield Problem(("features", place), what, name, allowed, "name it otherwise")
 
 
 Actions = Annotated[Choice | Mixed | Sequence, Field(discriminator="kind")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steersman.spec.actions import FIRST_ELIGIBLE, Actions, Choice, Mixed
+from steersman.spec.actions import FIRST_ELIGIBLE, Actions, Choice, Mixed, Sequence
 from steersman.spec.base import Problem, nearest
 from steersman.spec.expressions import compile_rule
 from steersman.spec.policy import (
@@ -16,16 +16,26 @@ from steersman.spec.policy import (
     FixedPolicy,
     Policy,
     RulesPolicy,
+    SequenceLinearPolicy,
+    SequenceTreesPolicy,
 )
+from steersman.spec.standing import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from steersman.spec.context import Context
+    from steersman.spec.operation import Learning
     from steersman.spec.privacy import Privacy
     from steersman.spec.rules import RuleList, Target
 
 Path = tuple[str | int, ...]
+_ANY = "any"
+_KINDS = {
+    "factored_ts": "mixed",
+    "sequence_linear": "sequence",
+    "sequence_trees": "sequence",
+}
 
 
 def crosscheck(sections: Mapping[str, object]) -> Iterator[Problem]:
@@ -53,12 +63,15 @@ def _floor(explore: str, floor: float) -> Iterator[Problem]:
 
 
 def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
+    if _kind_of(policy) not in {actions.kind, _ANY if actions.kind != "sequence" else ""}:
+        yield from _of_another_kind(actions, policy)
+        return
     if isinstance(policy, FixedPolicy):
         yield from _unknown_action(actions, ("policy", "action"), policy.action)
     if isinstance(policy, RulesPolicy):
         yield from _rule_actions(actions, ("policy",), policy)
-    if isinstance(actions, Mixed) != (policy.algorithm == "factored_ts"):
-        yield from _of_another_kind(actions, policy)
+    if isinstance(policy, SequenceLinearPolicy | SequenceTreesPolicy):
+        yield from _start(actions, policy)
     if policy.algorithm.startswith("joint_") and not getattr(actions, "features", ()):
         yield Problem(
             ("policy", "algorithm"),
@@ -69,18 +82,55 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
         )
 
 
-def _of_another_kind(actions: Actions, policy: Policy) -> Iterator[Problem]:
-    """Yield that a policy is not for actions of this kind; fixed and rules are for all."""
+def _kind_of(policy: Policy) -> str:
+    """Return the kind of actions that a policy is for."""
     if policy.algorithm in {"fixed", "rules"}:
-        return
-    mixed = isinstance(actions, Mixed)
+        return _ANY
+    return _KINDS.get(policy.algorithm, "choice")
+
+
+def _of_another_kind(actions: Actions, policy: Policy) -> Iterator[Problem]:
+    """Yield that a policy is not for actions of this kind."""
+    own = [algorithm for algorithm, kind in _KINDS.items() if kind == actions.kind]
+    others = ", ".join(_KINDS)
+    allowed = {
+        "choice": f"any but {others}",
+        "mixed": f"{', '.join(own)}, fixed or rules",
+        "sequence": ", ".join(own),
+    }
     yield Problem(
         ("policy", "algorithm"),
         f"this policy does not choose among {actions.kind} actions",
         policy.algorithm,
-        "factored_ts, fixed or rules" if mixed else "any other; factored_ts is for mixed actions",
+        allowed[actions.kind],
         "name another policy, or declare actions of another kind",
     )
+
+
+def _start(
+    actions: Actions, policy: SequenceLinearPolicy | SequenceTreesPolicy
+) -> Iterator[Problem]:
+    columns = [*(actions.features if isinstance(actions, Sequence) else ()), *STANDING]
+    for name, weight in policy.start.items():
+        if name not in columns:
+            yield Problem(
+                ("policy", "start", name),
+                "no column of this name",
+                weight,
+                ", ".join(columns),
+                nearest(name, columns),
+            )
+
+
+def _policy_learning(policy: Policy, learning: Learning) -> Iterator[Problem]:
+    if isinstance(policy, SequenceTreesPolicy) and learning.mode != "frozen":
+        yield Problem(
+            ("learning", "mode"),
+            "trees are grown from the log and published, and learn nothing while they serve",
+            learning.mode,
+            "frozen",
+            "set learning: {mode: frozen}, or use sequence_linear",
+        )
 
 
 def _fallback_actions(actions: Actions, fallback: RuleList) -> Iterator[Problem]:
@@ -169,6 +219,7 @@ def _privacy_fields(context: Context, privacy: Privacy) -> Iterator[Problem]:
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[..., Iterator[Problem]]], ...] = (
     (("explore", "floor"), _floor),
     (("actions", "policy"), _policy_actions),
+    (("policy", "learning"), _policy_learning),
     (("actions", "fallback"), _fallback_actions),
     (("context", "policy"), _policy_names),
     (("context", "fallback"), _fallback_names),

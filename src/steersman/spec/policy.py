@@ -179,6 +179,43 @@ class FactoredTSPolicy(Declared):
     """Seed of the draws."""
 
 
+Weights = dict[Identifier, Annotated[float, Field(ge=-1e9, le=1e9)]]
+Leading = Annotated[int, Field(ge=1, le=1_000)]
+Temperature = Annotated[float, Field(ge=0, le=100)]
+
+
+class SequenceLinearPolicy(Declared):
+    """One Bayesian regression: what each pick, and stopping, adds to the reward of a selection."""
+
+    algorithm: Literal["sequence_linear"]
+    """Which policy this is."""
+    start: Weights = Field(default_factory=dict)
+    """What a unit of a column is worth before anything is seen, in units of the reward."""
+    leading: Leading = 8
+    """How many candidates may be drawn at each step, the best by what they are worth."""
+    temperature: Temperature = 0.05
+    """Of the softmax over what actions are worth; 0 takes the best."""
+    prior_var: Positive = 1.0
+    """Variance of what a unit of a column is worth before anything is seen."""
+    noise_var: Positive = 0.1
+    """Variance of a reward around its mean."""
+    forget: Forget = 1.0
+    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+
+
+class SequenceTreesPolicy(Declared):
+    """Boosted trees over every action's columns; they come with a published snapshot."""
+
+    algorithm: Literal["sequence_trees"]
+    """Which policy this is."""
+    start: Weights = Field(default_factory=dict)
+    """Weight of each column in the score, to which the trees add."""
+    leading: Leading = 8
+    """How many candidates may be drawn at each step, the best by score."""
+    temperature: Temperature = 1.0
+    """Of the softmax over scores; 0 takes the best."""
+
+
 Policy = Annotated[
     LinUCBPolicy
     | BoundedLinUCBPolicy
@@ -190,6 +227,8 @@ Policy = Annotated[
     | RulesPolicy
     | JointSquareCBPolicy
     | JointLinTSPolicy
-    | FactoredTSPolicy,
+    | FactoredTSPolicy
+    | SequenceLinearPolicy
+    | SequenceTreesPolicy,
     Field(discriminator="algorithm"),
 ]

@@ -157,6 +157,7 @@ from steersman.store.rollout_moves import (
 from steersman.store.rollouts import RolloutRow, active_rollouts, find_rollout, rollouts_of
 from steersman.store.row_arrays import connect_writer
 from steersman.store.secret import hash_key, load_secret
+from steersman.store.selections import done_in, offered_of
 from steersman.store.snapshots import (
     Frozen,
     SnapshotRow,
@@ -277,6 +278,7 @@ __all__ = [
     "decisions_to_credit",
     "declare",
     "describe_reserved",
+    "done_in",
     "drop_corpus",
     "drop_corpus_snapshot",
     "drop_hnsw",
@@ -341,6 +343,7 @@ __all__ = [
     "migrate",
     "move_rollout",
     "newest_checkpoint",
+    "offered_of",
     "open_incident",
     "pack_event",
     "pin_point",

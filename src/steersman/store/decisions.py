@@ -33,15 +33,18 @@ class DecisionRow(NamedTuple):
         spec_hash: 32 bytes.
         feature_hash: 32 bytes.
         context: what was known; JSON.
-        eligible: names allowed for the request; None: every declared one.
+        eligible: names allowed for the request; None: every declared one. Of a selection: the
+            candidates that are there from the start.
         distribution: float32 probabilities over the declared actions; over ``eligible`` if open;
-            of every value of every part where they are mixed.
+            of every value of every part where they are mixed; of each step's eligible actions,
+            one step after the other, where they are a sequence.
         action: what was drawn.
         p: the exact probability of the draw; None if it was never known (imported logs).
         p_kind: exact, fallback, client, imported or none.
         x: what the policy saw for the action drawn.
         key: likewise, for policies that learn apart by key.
-        features: of all eligible actions, one row after the other.
+        features: of all eligible actions, one row after the other; of a selection also of those
+            that others lead to.
         u: the uniform of the draw.
         degraded: whether a fallback answered.
         weight: how many observations it counts for when learned; 0: never learned.
@@ -50,6 +53,8 @@ class DecisionRow(NamedTuple):
         traceparent: W3C trace context of the request.
         at: when it was made.
         window_ends: when its reward is final.
+        links: of a selection: what picking a candidate brings in, as the request says it.
+        steps: of a selection: {eligible, action, p} of each step; the product of p is the row's.
 
     No doctest: a mere row; ``tests/store/test_row_arrays.py`` writes some.
     """
@@ -85,6 +90,8 @@ class DecisionRow(NamedTuple):
     traceparent: str | None
     at: datetime
     window_ends: datetime
+    links: Any = None
+    steps: Any = None
 
 
 class Taken(NamedTuple):

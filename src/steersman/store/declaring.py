@@ -53,8 +53,8 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
 
     Raises:
         SpecError: the document is wrong.
-        InputError: it cannot be served: a sequence has no policy yet, mixed parts have too many
-            values, numbers of the context have no statistics, or a scrubber is not installed.
+        InputError: it cannot be served: mixed parts have too many values, numbers of the context
+            have no statistics, or a scrubber is not installed.
         RolloutError: a rollout of the point is under way, whose arms could not be compared then.
         StoreError: the server does not answer.
 

@@ -25,6 +25,8 @@ class HeldOut(NamedTuple):
         action: what was drawn.
         p: with which probability.
         reward: 0 to 1.
+        links: of a selection: what picking a candidate brings in.
+        steps: of a selection: what was done.
 
     No doctest: a value; ``tests/learn/test_held_out.py`` shows where it is made.
     """
@@ -37,6 +39,8 @@ class HeldOut(NamedTuple):
     action: str
     p: float
     reward: float
+    links: Any
+    steps: Any
 
 
 async def hold_out(connection: Any, point: Point, *, share: float, newest: int) -> list[HeldOut]:
@@ -58,7 +62,8 @@ async def hold_out(connection: Any, point: Point, *, share: float, newest: int) 
     No doctest: it needs a server; ``tests/learn/test_held_out.py`` shows it.
     """
     rows = await connection.fetch(
-        "SELECT d.id, d.name, d.context, d.eligible, d.features, d.action, d.p, r.value FROM ("
+        "SELECT d.id, d.name, d.context, d.eligible, d.features, d.action, d.p, r.value, "
+        "d.links, d.steps FROM ("
         "  SELECT *, coalesce(unit, episode, id::text) AS name FROM decision WHERE tenant = $1 "
         "  AND skill = $2 AND point = $3 ORDER BY id DESC LIMIT $4) AS d, LATERAL ("
         "  SELECT * FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "

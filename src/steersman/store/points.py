@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import InputError, RolloutError, SpecError
+from steersman.errors import RolloutError, SpecError
 from steersman.policies import build
 from steersman.registry import Ingredients
-from steersman.spec import Choice, DecisionPoint, Mixed, loads
+from steersman.spec import DecisionPoint, Mixed, Sequence, loads
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -154,13 +154,14 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
     """Return the policy that a declaration names, with nothing learned.
 
     Args:
-        spec: a decision point with choice or mixed actions.
+        spec: a decision point.
 
     Returns:
-        A policy over the context's vector, or over the actions' features where it is a joint one.
+        A policy over the context's vector, or over the actions' features where it is a joint one
+        or that of a sequence.
 
     Raises:
-        InputError: a sequence, for which there is no policy yet, or parts with too many values.
+        InputError: parts with too many values.
 
     >>> from steersman.spec import loads
     >>> spec = loads('''
@@ -180,12 +181,8 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
         mixed = spec.actions
         dim = spec.context.dim
         return build(spec.policy, mixed.names, dim=dim, floor=spec.floor, mixed=mixed)
-    if not isinstance(spec.actions, Choice):
-        message = (
-            f"{spec.skill}/{spec.decision} has {spec.actions.kind} actions, and there is no policy "
-            "yet; allowed are kind: choice and kind: mixed"
-        )
-        raise InputError(message)
+    if isinstance(spec.actions, Sequence):
+        return build(spec.policy, (), dim=0, floor=spec.floor, sequence=spec.actions)
     joint = spec.policy.algorithm.startswith("joint_")
     dim = len(spec.actions.features) if joint else spec.context.dim
     names = () if spec.actions.open and joint else spec.actions.names

@@ -17,6 +17,8 @@ from steersman.wire.messages import (
     EventResult,
     EventType,
     LocalDecision,
+    Step,
+    selection_name,
 )
 from steersman.wire.problems import CODES, Problem, Refused
 from steersman.wire.strict_json import canonical_hash, read, write
@@ -34,9 +36,11 @@ __all__ = [
     "LocalDecision",
     "Problem",
     "Refused",
+    "Step",
     "canonical_hash",
     "id_time",
     "new_id",
     "read",
+    "selection_name",
     "write",
 ]

@@ -6,6 +6,8 @@ declaration); the client builds and reads the same types.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable  # noqa: TC003 (msgspec resolves this module's names)
 from typing import Annotated, Any, Literal
 from uuid import UUID  # noqa: TC003 (msgspec reads it)
 
@@ -21,6 +23,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$
 `$` would let a line feed follow.)"""
 Actions = Annotated[list[ActionName], Meta(min_length=1, max_length=10_000)]
 Features = dict[ActionName, Annotated[list[float], Meta(max_length=16_384)]]
+Links = dict[ActionName, Annotated[list[ActionName], Meta(max_length=10_000)]]
 Outcomes = Annotated[dict[Name, float | bool], Meta(max_length=64)]
 EventType = Literal["interaction.create", "interaction.output", "feedback.submit", "task_result"]
 
@@ -42,8 +45,11 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
         context: what is known, by declared field name.
         eligible: the actions allowed for this request; absent: all that are declared. Open
             candidate sets need it. Where actions are mixed, the JSON of some parts allows all
-            configurations that have these values.
-        features: one list of numbers per eligible action, where the point declares features.
+            configurations that have these values. Where actions are a sequence: the candidates
+            that are there from the start, which is needed.
+        features: one list of numbers per eligible action, where the point declares features; of a
+            sequence also for every candidate that others lead to.
+        links: of a sequence: by candidate, the candidates that picking it brings in.
         episode_id: what this decision belongs to with others (a conversation, a task).
         parent_id: the decision this one follows from.
         unit: what must stay on one arm of a rollout: user, session, episode.
@@ -57,6 +63,7 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     context: dict[str, Any] = {}
     eligible: Actions | None = None
     features: Features | None = None
+    links: Links | None = None
     episode_id: Key | None = None
     parent_id: UUID | None = None
     unit: Key | None = None
@@ -74,16 +81,32 @@ class BatchRequest(msgspec.Struct, forbid_unknown_fields=True):
     requests: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=MAX_BATCH)]
 
 
+class Step(msgspec.Struct, frozen=True):
+    """One step of a selection.
+
+    Attributes:
+        eligible: what could be drawn: the leading candidates, best first, and ``stop`` if it may.
+        action: what was drawn.
+        p: with which exact probability.
+    """
+
+    eligible: list[str]
+    action: str
+    p: float
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to one `DecideRequest`.
 
     Attributes:
         decision_id: names this decision for ever; give it with every event about it.
-        action: what to do; a mixed one is the JSON of its parts.
-        propensity: the exact probability with which it was drawn.
+        action: what to do; a mixed one is the JSON of its parts, a selection the JSON list of what
+            was picked.
+        propensity: the exact probability with which it was drawn; of a selection, the product of
+            its steps'.
         distribution: probability by action, of those eligible. Stored as float32, except for
             that of the action drawn, which is `propensity`. Where actions are mixed: of every
-            value of every part, as ``part=value``.
+            value of every part, as ``part=value``. Empty where they are a sequence: see `steps`.
         snapshot: the policy state it was drawn from: this snapshot ...
         update_seq: ... and this many updates after it.
         stage: ``live`` unless a rollout is going on.
@@ -93,6 +116,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
         degraded: the declared fallback answered; never learned from, never evidence.
         record: signed; whoever holds it can have this decision stored later.
         parts: of a mixed action, by name.
+        picked: of a selection: candidates in the order of picking.
+        steps: of a selection: what was drawn, among what; empty where the fallback answered.
     """
 
     decision_id: UUID
@@ -107,6 +132,20 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     degraded: bool
     record: str | None = None
     parts: dict[str, Any] | None = None
+    picked: list[str] | None = None
+    steps: list[Step] | None = None
+
+
+def selection_name(picked: Iterable[str]) -> str:
+    """Return the name of a selection as an action: the JSON list of what was picked.
+
+    Args:
+        picked: names of candidates, in the order of picking.
+
+    >>> selection_name(["p7", "p2"])
+    '["p7","p2"]'
+    """
+    return json.dumps(list(picked), separators=(",", ":"), ensure_ascii=False)
 
 
 class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

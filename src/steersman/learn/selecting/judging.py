@@ -31,6 +31,7 @@ def sequences_of(
     folds: int | None = 5,
     ridge: float = 1.0,
     seed: int = 0,
+    units: Sequence[str] | None = None,
 ) -> LoggedSequences:
     """Return logged selections with what a target policy would have done at each step.
 
@@ -48,6 +49,8 @@ def sequences_of(
         folds: of questions, ≥ 2, at most as many as there are; None: no model, and no ``dr``.
         ridge: of each fit, over rows brought to one scale, > 0.
         seed: of the folds.
+        units: what each selection belongs to, where that is more than its question: a user's, or an
+            episode's, belong together then, and folds are of these; None: its question.
 
     Returns:
         What `steersman.ope.evaluate_sequences` takes.
@@ -63,7 +66,10 @@ def sequences_of(
     evaluation; folds by question as cross-fitting: Chernozhukov et al. (2018), Double/debiased
     machine learning.
     """
-    names, which = np.unique([one.task for one in log], return_inverse=True)
+    if units is not None and len(units) != len(log):
+        raise InputError(f"{len(units)} units of {len(log)} selections; name one for each")
+    named = [one.task for one in log] if units is None else list(units)
+    names, which = np.unique(named, return_inverse=True)
     if not log or (folds is not None and not 2 <= folds <= len(names)) or ridge <= 0.0:
         raise InputError(
             f"{len(log)} selections of {len(names)} questions, folds {folds!r}, ridge {ridge!r}; "

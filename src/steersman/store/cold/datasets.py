@@ -128,7 +128,7 @@ DECISION = Dataset(
         "id:uuid skill point episode parent:uuid unit rollout stage arm snapshot update_seq:int64 "
         "spec_hash:hex feature_hash:hex context:json eligible:texts distribution:floats action "
         "p:double p_kind x:floats key features:floats u:double degraded:bool weight:float "
-        "idempotency_key body_hash:hex traceparent at:time window_ends:time"
+        "idempotency_key body_hash:hex traceparent at:time window_ends:time links:json steps:json"
     ),
     key=1,
     decision="id",

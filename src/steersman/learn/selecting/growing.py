@@ -1,0 +1,120 @@
+"""Trees grown from a point's own log: what came out better than usual is made likelier."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.learn.selecting.examples import Examples
+from steersman.learn.selecting.stored import walk_of
+from steersman.learn.selecting.trees import TreeSettings, grow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.learn.selecting.stored import StoredSelection
+    from steersman.policies import SequenceTrees
+
+FEWEST = 100
+SETTINGS = TreeSettings(trees=60, learning_rate=0.1, least=20, ridge=5.0)
+"""As RAFT's trees on top of a policy."""
+
+
+def grown(
+    declared: SequenceTrees,
+    log: Sequence[StoredSelection],
+    *,
+    settings: TreeSettings = SETTINGS,
+    seed: int = 0,
+) -> SequenceTrees:
+    """Return a policy whose trees make likelier what came out better than usual.
+
+    Every step of a selection counts by what its reward has beyond the mean; what came out worse is
+    left out. The trees add to the declared start weights, whatever trees served before.
+
+    Trap: a selection is compared with those of other requests, since each request was served once.
+    Where some are far easier than others the comparison is noise. Weigh the result on selections
+    that it was not grown from before it serves.
+
+    Args:
+        declared: as the point is declared, with or without trees.
+        log: its selections with rewards, 100 or more.
+        settings: how trees are grown.
+        seed: of the columns that a tree looks at.
+
+    Raises:
+        InputError: too few selections, all came out alike, or a temperature other than 1.
+        DataError: selections of other rules, or the extra ``evidence`` is not installed.
+
+    No doctest: it needs an extra; ``tests/learn/selecting/test_growing.py`` shows it.
+
+    Source: Peters & Schaal, Reinforcement Learning by Reward-Weighted Regression (2007); Dong et
+    al., RAFT (2023), with one selection of each question.
+    """
+    if declared.rule.temperature != 1.0:
+        raise InputError(
+            f"temperature is {declared.rule.temperature:g}; trees are grown for a softmax of 1: "
+            "declare that, and give start weights in units of its scores"
+        )
+    rewards = np.array([one.reward for one in log])
+    if len(log) < FEWEST or np.ptp(rewards) == 0.0:
+        raise InputError(
+            f"{len(log)} selections, rewards from {rewards.min(initial=1.0):g} to "
+            f"{rewards.max(initial=0.0):g}; needed are {FEWEST} or more that came out differently"
+        )
+    beyond = np.maximum(rewards - rewards.mean(), 0.0)
+    weights = beyond / beyond[beyond > 0.0].mean()
+    parts = []
+    for one, weight in zip(log, weights.tolist(), strict=True):
+        if weight == 0.0:
+            continue
+        for taken in walk_of(one, declared.form).taken:
+            right = np.zeros(len(taken.rows))
+            right[taken.chosen] = 1.0
+            parts.append(Examples.step(taken.rows, right, weight))
+    start = _Start(declared)
+    return declared.holding(
+        grow(Examples.joined(parts), settings, start=start, loss="softmax", seed=seed)
+    )
+
+
+class _Start:
+    """Scores actions by the start weights alone."""
+
+    def __init__(self, policy: SequenceTrees) -> None:
+        self._policy = policy
+
+    def scores(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self._policy.starting(rows)
+
+
+def apart(
+    log: Sequence[StoredSelection], *, share: float = 0.2, seed: int = 0
+) -> tuple[list[StoredSelection], list[StoredSelection]]:
+    """Return selections to learn from, and others, of other units, to judge by.
+
+    Args:
+        log: selections.
+        share: of the units that judge, in (0, 1).
+        seed: of the split.
+
+    Raises:
+        InputError: fewer than two units, or a share out of its range.
+
+    No doctest: ``tests/learn/selecting/test_growing.py`` shows it.
+    """
+    units = sorted({one.unit for one in log})
+    if len(units) < 2 or not 0.0 < share < 1.0:
+        raise InputError(
+            f"{len(units)} units and a share of {share!r}; needed are two units, and 0 < share < 1"
+        )
+    drawn = np.random.default_rng([seed, 26]).permutation(len(units))
+    judging = {units[place] for place in drawn[: max(1, round(share * len(units)))]}
+    parts: tuple[list[StoredSelection], list[StoredSelection]] = ([], [])
+    for one in log:
+        parts[one.unit in judging].append(one)
+    return parts

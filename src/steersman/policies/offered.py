@@ -1,0 +1,247 @@
+"""What a request offers to select from, and a selection in the making.
+
+A request names the candidates that are there from the start and says what picking one of them
+leads to; so the set grows within one decision, and every step is a function of the request and of
+what was picked. What a scorer sees of a candidate is what the request says of it, and where the
+selection stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from steersman.errors import ActionError, InputError
+from steersman.policies.sequence import STOP
+from steersman.spec.standing import STANDING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+class SequenceForm(NamedTuple):
+    """The rules of a point of kind sequence, as its declaration has them.
+
+    Attributes:
+        features: names of what the request says of each candidate, in order.
+        vector: so many numbers follow them, which are a vector of the candidate.
+        max_steps: most picks, ≥ 1.
+        stop: whether a selection may stop before.
+
+    >>> SequenceForm(("score",), 0, 3, True).columns[:2]
+    ('score', 'hop')
+    """
+
+    features: tuple[str, ...]
+    vector: int
+    max_steps: int
+    stop: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of what a scorer sees of an action."""
+        return (*self.features, *STANDING)
+
+
+def offered_names(start: Sequence[str], links: Mapping[str, Sequence[str]] | None) -> list[str]:
+    """Return every candidate of a request in the order of its rows.
+
+    Args:
+        start: those that are there from the start.
+        links: what picking a candidate brings in, by its name.
+
+    Returns:
+        `start`, then what these lead to, then what that leads to: the order does not depend on
+        that of the mapping.
+
+    Raises:
+        InputError: a name stands twice or is that of stop, or links of what nothing leads to.
+
+    >>> offered_names(["a", "b"], {"c": ["d"], "b": ["c", "a"]})
+    ['a', 'b', 'c', 'd']
+    """
+    found = dict.fromkeys(start)
+    if len(found) < len(start):
+        twice = next(name for place, name in enumerate(start) if name in start[:place])
+        raise InputError(f"candidate {twice!r:.80} stands twice; name every candidate once")
+    names = list(found)
+    if links:
+        for name in names:  # which grows meanwhile
+            fresh = [other for other in links.get(name, ()) if other not in found]
+            found.update(dict.fromkeys(fresh))
+            names += dict.fromkeys(fresh)
+        unknown = [name for name in links if name not in found]
+        if unknown:
+            raise InputError(
+                f"links are given of {unknown[0]!r:.80}, which is no candidate and which nothing "
+                "leads to; leave them out"
+            )
+    if STOP in found:
+        raise InputError(f"{STOP!r} ends a selection and names no candidate; rename it")
+    return names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offered:
+    """What one request offers.
+
+    Args:
+        names: of all n candidates, as `offered_names` returns them.
+        rows: (n, features + vector) float64, finite.
+        start: so many of them are there from the start, ≥ 1.
+        leads: n tuples of places: what picking each one brings in.
+    """
+
+    names: tuple[str, ...]
+    rows: Floats
+    start: int
+    leads: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(
+        cls, start: Sequence[str], links: Mapping[str, Sequence[str]] | None, rows: Floats
+    ) -> Offered:
+        """Return what a request offers.
+
+        Args:
+            start: names of the candidates that are there from the start.
+            links: what picking a candidate brings in, by its name; None: nothing ever.
+            rows: (n, d) what is said of each, in the order of `offered_names`.
+
+        Raises:
+            InputError: no candidate, or names or rows that do not fit.
+
+        >>> Offered.of(["a"], {"a": ["b"]}, np.zeros((2, 1))).leads
+        ((1,), ())
+        """
+        names = offered_names(start, links)
+        if not names or rows.ndim != 2 or len(rows) != len(names):
+            raise InputError(
+                f"{len(names)} candidates have rows {rows.shape}; allowed is one row for each of "
+                "one candidate or more"
+            )
+        place = {name: number for number, name in enumerate(names)}
+        given = links or {}
+        leads = tuple(
+            tuple(place[other] for other in dict.fromkeys(given.get(name, ()))) for name in names
+        )
+        return cls(tuple(names), rows, len(start), leads)
+
+
+class Progress:
+    """A selection in the making; it changes as candidates are picked.
+
+    Args:
+        offered: by the request.
+        form: the rules.
+
+    Raises:
+        InputError: rows of another width than declared.
+
+    >>> offered = Offered.of(["a", "b"], {"b": ["c"]}, np.array([[0.1], [0.9], [0.5]]))
+    >>> begun = Progress(offered, SequenceForm(("score",), 0, 2, True))
+    >>> begun.take(1)
+    >>> begun.places.tolist(), begun.names
+    ([0, 2], ['a', 'c', 'stop'])
+    >>> begun.rows[:, :4].tolist()  # score, hop, linked, linked_last
+    [[0.1, 0.0, 0.0, 0.0], [0.5, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
+    """
+
+    def __init__(self, offered: Offered, form: SequenceForm) -> None:
+        count, own = len(offered.names), len(form.features)
+        if offered.rows.shape[1] != own + form.vector:
+            raise InputError(
+                f"candidates have {offered.rows.shape[1]} numbers each; declared are {own} "
+                f"features and a vector of {form.vector}"
+            )
+        self.offered, self.form = offered, form
+        self.picked: list[int] = []
+        self.stopped = False
+        self._open = np.zeros(count, np.bool_)
+        self._open[: offered.start] = True
+        self._seen = self._open.copy()
+        self._matrix = np.zeros((count + 1, own + len(STANDING)))
+        self._matrix[:count, :own] = offered.rows[:, :own]
+        self._column = dict(zip(STANDING, self._matrix[:, own:].T, strict=True))
+        self._column["novelty"][:count] = self._column["is_pick"][:count] = 1.0
+        self._column["is_stop"][count] = 1.0
+        self._unit = _unit(offered.rows[:, own:]) if form.vector else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be done any more."""
+        return self.stopped or len(self.picked) >= self.form.max_steps or not self._open.any()
+
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """Places of the candidates that can be picked now."""
+        return np.flatnonzero(self._open)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all that can be done now: candidates, then stop if it may."""
+        own = [self.offered.names[place] for place in self.places.tolist()]
+        return [*own, STOP] if self.form.stop else own
+
+    @property
+    def rows(self) -> Floats:
+        """(k, columns) what a scorer sees of each of `names`."""
+        places = self.places
+        return self._matrix[np.append(places, len(self._open)) if self.form.stop else places]
+
+    def place(self, action: str) -> int:
+        """Return the place of what can be done now, in `names`.
+
+        Args:
+            action: a candidate's name, or stop.
+
+        Raises:
+            ActionError: it cannot be done now.
+        """
+        names = [] if self.ended else self.names
+        if action not in names:
+            raise ActionError(
+                f"step {len(self.picked) + 1} cannot be {action!r:.80}; there are "
+                f"{names[:5]!r:.200}"
+            )
+        return names.index(action)
+
+    def take(self, place: int) -> None:
+        """Pick a candidate or stop.
+
+        Args:
+            place: of it, in `names`.
+        """
+        places = self.places
+        if place >= len(places):
+            self.stopped = True
+            return
+        one = int(places[place])
+        targets = list(self.offered.leads[one])
+        fresh = [other for other in targets if not self._seen[other]]
+        column, count = self._column, len(self._open)
+        self.picked.append(one)
+        self._open[one] = False
+        self._open[fresh] = self._seen[fresh] = True
+        column["hop"][fresh] = column["hop"][one] + 1.0
+        column["linked"][targets] += 1.0
+        column["linked_last"][:] = 0.0
+        column["linked_last"][targets] = 1.0
+        column["picked"][:count] += 1.0
+        column["stop_after"][count] += 1.0
+        if self._unit is not None:
+            new = 1.0 - self._unit @ self._unit[one]
+            np.minimum(column["novelty"][:count], new, out=column["novelty"][:count])
+
+
+def _unit(vectors: Floats) -> Floats:
+    """Return vectors of length 1; a vector of zeros stays one, and is like nothing."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    found: Floats = vectors / np.where(lengths > 0.0, lengths, 1.0)[:, None]
+    return found

@@ -1,0 +1,131 @@
+"""A policy of kind sequence that learns online: a linear model of the whole selection's reward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steersman.policies import inputs
+from steersman.policies.linear import LinearPolicy
+from steersman.policies.sequence import StepRule
+from steersman.policies.sequential import SequencePolicy, form_of
+from steersman.spec.standing import STANDING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from steersman.policies.states import Sums
+
+    Floats = NDArray[np.float64]
+
+
+class SequenceLinear(SequencePolicy, LinearPolicy):
+    """Scores an action by what it is worth in a linear model of the whole selection's reward.
+
+    A selection earns r ≈ w₀ + Σ_t wᵀφ(a_t | s_t): every step adds its share. So x = (Σ_t φ_t, 1) is
+    all that is learned of a selection, by exact sums as in every linear policy, and wᵀφ is the
+    score of a step. Trap: a candidate that earns nothing itself and only leads to one that does is
+    given no credit for it, since the latter explains the reward alone.
+
+    Args:
+        actions: none: candidates come with each request.
+        features: names of what the request says of each candidate.
+        max_steps: most picks, 1 to 100.
+        vector: so many numbers follow the features, 0 to 1,024.
+        stop: whether a selection may stop before.
+        leading: how many candidates may be drawn at each step, 1 to 1,000.
+        temperature: of the softmax, in units of the reward; or 0: greedy.
+        start: weights by column, in units of the reward: the mean of w beforehand.
+        prior_var: variance of each weight beforehand, in [1e-9, 1e9].
+        noise_var: variance of a reward around its mean, in [1e-9, 1e9].
+        floor: mass of each step in [0, 1) spread evenly over its eligible actions.
+        forget: factor in (0, 1] by which older updates weigh less, per time bucket.
+
+    Raises:
+        InputError: an argument out of its range.
+
+    >>> import numpy as np
+    >>> policy = SequenceLinear(features=["score"], max_steps=1, stop=False, temperature=0.1)
+    >>> for _ in range(20):
+    ...     policy.learn([1.0, *[0.0] * 4, 0.0, 1.0, 0.0, 0.0, 1.0], "any", 1.0)
+    >>> policy.scores(np.array([[1.0] + [0.0] * 8])).round(2)
+    array([0.33])
+
+    Source: a linear model of a set's reward with feedback for the whole set: Dani, Hayes & Kakade,
+    Stochastic Linear Optimization under Bandit Feedback (2008); Cesa-Bianchi & Lugosi,
+    Combinatorial Bandits (2012). Here the set is drawn step by step.
+    """
+
+    algorithm = "sequence_linear"
+
+    def __init__(
+        self,
+        actions: Sequence[str] = (),
+        *,
+        features: Sequence[str],
+        max_steps: int,
+        vector: int = 0,
+        stop: bool = True,
+        leading: int = 8,
+        temperature: float = 0.05,
+        start: Mapping[str, float] | None = None,
+        prior_var: float = 1.0,
+        noise_var: float = 0.1,
+        floor: float = 0.0,
+        forget: float = 1.0,
+    ) -> None:
+        form = form_of(actions, features, max_steps, vector, stop=stop)
+        self.prior_var = inputs.parameter("prior_var", prior_var, 1e-9, 1e9)
+        self.noise_var = inputs.parameter("noise_var", noise_var, 1e-9, 1e9)
+        super().__init__(
+            (),
+            len(form.columns) + 1,
+            prior_precision=1.0 / self.prior_var,
+            noise_var=self.noise_var,
+            floor=floor,
+            forget=forget,
+            shared=True,
+        )
+        self._declare(form, StepRule(leading, float(temperature), self.floor), start or {})
+
+    def scores(self, rows: Floats) -> Floats:
+        """Return what each action is worth: wᵀφ.
+
+        Args:
+            rows: (k, columns) what is seen of each.
+        """
+        found: Floats = rows @ (self._arms.theta[0][:-1] + self._start)
+        return found
+
+    def _beyond(self, x: Any, reward: Any) -> float:
+        """Return what a reward has beyond what the start expects: the sums are of that."""
+        return inputs.reward(reward) - float(self._vector(x)[:-1] @ self._start)
+
+    def _learn(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        super()._learn(x, index, self._beyond(x, reward), weight, bucket)
+
+    def _learn_batch(
+        self,
+        rows: Any,
+        indexes: NDArray[np.intp],
+        rewards: Any,
+        weights: Floats,
+        buckets: Sequence[int] | None,
+    ) -> None:
+        beyond = [self._beyond(x, reward) for x, reward in zip(rows, rewards, strict=True)]
+        super()._learn_batch(rows, indexes, beyond, weights, buckets)
+
+    def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
+        super()._withdraw(x, index, self._beyond(x, reward), weight, bucket)
+
+    def _config(self) -> dict[str, Any]:
+        own = {"prior_var": self.prior_var, "noise_var": self.noise_var, "forget": self.forget}
+        return {**self._shape(), **own}
+
+    @classmethod
+    def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
+        names = config.get("features")
+        size = len(names) + len(STANDING) + 1 if isinstance(names, list) else 0
+        super()._check_size({**config, "dim": size}, sums)

@@ -1,0 +1,267 @@
+"""What policies of kind sequence share: a selection drawn one step after the other.
+
+Each step's distribution is over the leading candidates and stop (`steersman.policies.sequence`), so
+the propensity of a selection is exact. A subclass says how it scores and what it learns.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from steersman.errors import ActionError, InputError
+from steersman.policies import inputs
+from steersman.policies.base import ChoicePolicy
+from steersman.policies.offered import Progress, SequenceForm
+from steersman.policies.sequence import (
+    Step,
+    StepRule,
+    draw_step,
+    leading,
+    sequence_propensity,
+    step_distribution,
+)
+from steersman.spec.standing import STANDING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies.offered import Offered
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected:
+    """A selection that was drawn.
+
+    Args:
+        picked: names of candidates, in the order of picking.
+        steps: as they are logged.
+        propensity: of all of them together, Π p_t.
+        distributions: for each step, float64 over its eligible actions.
+        x: (columns + 1,) the sum of the rows of what was done, and 1: what is learned from.
+    """
+
+    picked: tuple[str, ...]
+    steps: tuple[Step, ...]
+    propensity: float
+    distributions: tuple[Floats, ...]
+    x: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Foreseen:
+    """What a policy would have drawn one step of a logged selection from.
+
+    Args:
+        eligible: what it might have done.
+        distribution: float64 over these.
+        chance: of what was done; 0 where it would not have let it lead.
+    """
+
+    eligible: tuple[str, ...]
+    distribution: Floats
+    chance: float
+
+
+class SequencePolicy(ChoicePolicy):
+    """Selects from what a request offers; a subclass scores actions, and calls `_declare`.
+
+    Attributes:
+        form: the rules.
+        rule: how scores become the distribution of a step.
+        start: weights of columns by name: how actions are scored before anything is learned.
+
+    No doctest: ``tests/policies/test_sequential.py`` shows it; so do its subclasses.
+    """
+
+    form: SequenceForm
+    rule: StepRule
+    start: dict[str, float]
+    _start: Floats
+
+    def _declare(self, form: SequenceForm, rule: StepRule, start: Mapping[str, float]) -> None:
+        columns = form.columns
+        unknown = [name for name in start if name not in columns]
+        if unknown:
+            raise InputError(
+                f"start has a weight of {unknown[0]!r}; allowed are {', '.join(columns)}"
+            )
+        self.form, self.rule, self.start = form, rule, dict(start)
+        found = [inputs.parameter(name, start.get(name, 0.0), -1e9, 1e9) for name in columns]
+        self._start = np.array(found)
+
+    def starting(self, rows: Floats) -> Floats:
+        """Return the score of each action by the start weights alone.
+
+        Args:
+            rows: (k, columns) what is seen of each.
+        """
+        found: Floats = rows @ self._start
+        return found
+
+    @abstractmethod
+    def scores(self, rows: Floats) -> Floats:
+        """Return the score of each action.
+
+        Args:
+            rows: (k, columns) what is seen of each.
+        """
+
+    def select(self, offered: Offered, *, rng: np.random.Generator) -> Selected:
+        """Return a selection, drawn with one uniform for each step.
+
+        Args:
+            offered: by the request.
+            rng: the only source of randomness.
+
+        Raises:
+            InputError: rows of another width than declared, or too large for a score.
+
+        >>> from steersman.policies import Offered, SequenceLinear
+        >>> policy = SequenceLinear(features=["score"], max_steps=2, start={"score": 1.0})
+        >>> offered = Offered.of(["a", "b"], {"b": ["c"]}, np.array([[0.1], [0.9], [0.5]]))
+        >>> policy.select(offered, rng=np.random.default_rng(0)).picked
+        ('b', 'c')
+        """
+        progress = Progress(offered, self.form)
+        steps, distributions = [], []
+        x: Floats = np.zeros(len(self.form.columns) + 1)
+        x[-1] = 1.0
+        while not progress.ended:
+            names, rows, places, scores = self._leading(progress)
+            distributions.append(step_distribution(scores, self.rule))
+            number, step = draw_step(names, scores, self.rule, rng=rng)
+            steps.append(step)
+            x[:-1] += rows[number]
+            progress.take(int(places[number]))
+        picked = tuple(offered.names[place] for place in progress.picked)
+        return Selected(picked, tuple(steps), sequence_propensity(steps), tuple(distributions), x)
+
+    def along(self, offered: Offered, actions: Sequence[str]) -> list[Foreseen]:
+        """Return what this policy would have drawn each step of a logged selection from.
+
+        Args:
+            offered: by the request of that selection.
+            actions: what was done at each step: names of candidates, and stop at the end.
+
+        Raises:
+            ActionError: something that cannot be done under these rules.
+
+        >>> from steersman.policies import Offered, SequenceLinear
+        >>> policy = SequenceLinear(features=["score"], max_steps=1, leading=1, stop=False)
+        >>> offered = Offered.of(["a", "b"], None, np.zeros((2, 1)))
+        >>> [step.chance for step in policy.along(offered, ["b"])]
+        [0.0]
+        """
+        progress = Progress(offered, self.form)
+        found = []
+        for action in actions:
+            place = progress.place(action)
+            names, _, places, scores = self._leading(progress)
+            distribution = step_distribution(scores, self.rule)
+            chance = float(distribution[places == place].sum())
+            found.append(Foreseen(names, distribution, chance))
+            progress.take(place)
+        return found
+
+    def chance(self, offered: Offered, actions: Sequence[str]) -> float:
+        """Return the probability of a whole logged selection.
+
+        Args:
+            offered: by the request of that selection.
+            actions: what was done at each step.
+
+        Returns:
+            In [0, 1]; 0 for what cannot be done under these rules.
+        """
+        progress = Progress(offered, self.form)
+        try:
+            for action in actions:
+                progress.take(progress.place(action))
+        except ActionError:
+            return 0.0
+        if not progress.ended:  # it would have gone on
+            return 0.0
+        return math.prod(step.chance for step in self.along(offered, actions))
+
+    def _leading(
+        self, progress: Progress
+    ) -> tuple[tuple[str, ...], Floats, NDArray[np.intp], Floats]:
+        """Return names, rows, places and scores of what may be drawn now."""
+        names, rows = progress.names, progress.rows
+        with np.errstate(over="ignore", invalid="ignore"):  # refused where it is drawn from
+            scores = self.scores(rows)
+        candidates = len(names) - self.form.stop
+        first = leading(scores[:candidates], self.rule.leading)
+        places = np.append(first, candidates) if self.form.stop else first
+        return tuple(names[place] for place in places), rows[places], places, scores[places]
+
+    # -- what a policy of kind choice does and this one does not -----------------------------------
+
+    def _decide(self, x: Any, eligible: Any, features: Any) -> NoReturn:
+        raise InputError(
+            f"{self.algorithm} selects one step after the other; call select with what is offered"
+        )
+
+    def _score(self, x: Any, mask: Mask | None, features: Any) -> NoReturn:
+        self._decide(x, None, features)
+
+    def index(self, action: str) -> int:
+        """Return 0 for the name of any selection: there is one model for all."""
+        return 0 if inputs.is_text(action) else super().index(action)
+
+    def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> NoReturn:
+        """Refuse: candidates come with each request."""
+        raise InputError("candidates come with each request; there is nothing to add")
+
+    def remove_action(self, name: str) -> NoReturn:
+        """Refuse: candidates come with each request."""
+        raise InputError("candidates come with each request; there is nothing to remove")
+
+    def _shape(self) -> dict[str, Any]:
+        """Return the constructor's arguments that every sequence policy has."""
+        return {
+            "features": list(self.form.features),
+            "vector": self.form.vector,
+            "max_steps": self.form.max_steps,
+            "stop": self.form.stop,
+            "leading": self.rule.leading,
+            "temperature": self.rule.temperature,
+            "start": self.start,
+        }
+
+
+def form_of(
+    actions: Sequence[str], features: Sequence[str], max_steps: int, vector: int, *, stop: bool
+) -> SequenceForm:
+    """Return the rules that a constructor was given, checked.
+
+    Args:
+        actions: none may be named.
+        features: different names.
+        max_steps: 1 to 100.
+        vector: 0 to 1,024.
+        stop: whether a selection may stop before.
+
+    Raises:
+        InputError: an argument out of its range.
+
+    >>> form_of((), ["score"], 3, 0, stop=True).max_steps
+    3
+    """
+    if actions:
+        raise InputError(f"actions are {actions!r:.80}; a sequence's come with each request")
+    names = inputs.names(features)
+    if taken := set(names) & set(STANDING):
+        raise InputError(f"features named {sorted(taken)} are there already; name them otherwise")
+    steps = inputs.whole("max_steps", max_steps, 1, 100)
+    return SequenceForm(names, inputs.whole("vector", vector, 0, 1024), steps, bool(stop))

@@ -1,0 +1,168 @@
+"""Drawing a selection: from a request's candidates to the row of a whole sequence of picks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.policies import Offered, offered_names
+from steersman.service.drawn import Drawn
+from steersman.store import as_stored, encode, rounded
+from steersman.wire import Refused, Step, selection_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.learn import Replica
+    from steersman.policies import SequencePolicy
+    from steersman.spec import Sequence as SequenceActions
+    from steersman.store import DecisionRow
+    from steersman.wire import DecideRequest
+
+
+def draw_selection(
+    replica: Replica,
+    request: DecideRequest,
+    context: Mapping[str, Any],
+    rng: np.random.Generator,
+) -> Drawn:
+    """Return a selection from the candidates of a request.
+
+    Args:
+        replica: of a point of kind sequence.
+        request: names the candidates, their features, and what they lead to.
+        context: of the request, completed.
+        rng: gives one uniform for each step.
+
+    Returns:
+        The draw; its probability is the product over the steps.
+
+    Raises:
+        Refused: no candidates, too many, twice the same, features that are missing or not finite,
+            links of what is no candidate, or a context that is not as declared.
+
+    No doctest: it needs a replica; ``tests/service/test_selections.py`` shows it.
+    """
+    spec = replica.row.spec
+    offered = offered_in(request, cast("SequenceActions", spec.actions))
+    try:
+        encode(spec, replica.features, context)
+    except InputError as error:
+        raise Refused.of("invalid", str(error), field="context") from None
+    policy = cast("SequencePolicy", replica.policy)
+    try:
+        found = policy.select(offered, rng=rng)
+        x = rounded(found.x)
+    except InputError as error:
+        raise Refused.of("invalid", str(error), field="features") from None
+    return Drawn(
+        request.eligible,
+        np.concatenate(found.distributions).astype(np.float32).tolist(),
+        selection_name(found.picked),
+        found.propensity,
+        "exact",
+        as_stored(x),
+        None,
+        as_stored(offered.rows),
+        None,
+        links=request.links,
+        steps=[
+            {"eligible": list(step.eligible), "action": step.action, "p": step.p}
+            for step in found.steps
+        ],
+    )
+
+
+def first_candidates(eligible: Sequence[str] | None, actions: SequenceActions) -> str:
+    """Return the fallback's selection: the first candidates, in the order of the request.
+
+    Args:
+        eligible: of the request, as it came.
+        actions: as declared.
+
+    >>> from steersman.spec import Sequence
+    >>> first_candidates(["a", "b", "c"], Sequence(kind="sequence", max_steps=2))
+    '["a","b"]'
+    """
+    return selection_name(list(dict.fromkeys(eligible or ()))[: actions.max_steps])
+
+
+def offered_in(request: DecideRequest, actions: SequenceActions) -> Offered:
+    """Return what a request offers, its features rounded as they are stored.
+
+    Args:
+        request: names the candidates.
+        actions: as declared.
+
+    Raises:
+        Refused: see `draw_selection`.
+
+    No doctest: ``tests/service/test_selections.py`` shows it.
+    """
+    if not request.eligible:
+        detail = "name the candidates that are there from the start as eligible, one or more"
+        raise Refused.of("invalid", detail, field="eligible")
+    try:
+        names = offered_names(request.eligible, request.links)
+    except InputError as error:
+        raise Refused.of("invalid", str(error), field="eligible") from None
+    if len(names) > actions.candidates:
+        detail = f"{len(names)} candidates; declared are at most {actions.candidates}: offer fewer"
+        raise Refused.of("invalid", detail, field="eligible")
+    return Offered.of(request.eligible, request.links, _rows(request, names, actions))
+
+
+def _rows(
+    request: DecideRequest, names: Sequence[str], actions: SequenceActions
+) -> NDArray[np.float64]:
+    width, given = len(actions.features) + actions.vector, request.features or {}
+    if not width and request.features is None:
+        return np.zeros((len(names), 0))
+    missing = [name for name in names if name not in given]
+    if missing:
+        detail = f"no features for {missing[:3]!r:.200}; give {width} numbers for each candidate"
+        raise Refused.of("invalid", detail, field="features")
+    if len(given) > len(names):
+        extra = sorted(set(given) - set(names))
+        detail = f"features are given of {extra[:3]!r:.200}, which nothing leads to; name them as "
+        raise Refused.of("invalid", detail + "eligible or in links", field="features")
+    wrong = [name for name in names if len(given[name]) != width]
+    if wrong:
+        detail = f"{wrong[0]!r:.80} has {len(given[wrong[0]])} numbers; declared are {width}: "
+        detail += f"{len(actions.features)} features and a vector of {actions.vector}"
+        raise Refused.of("invalid", detail, field="features")
+    try:
+        return rounded([given[name] for name in names])
+    except InputError as error:
+        raise Refused.of("invalid", str(error), field="features") from None
+
+
+def picked_in(row: DecisionRow) -> list[str]:
+    """Return what a row's selection picked, in order; of a client's own answer, what it says.
+
+    Args:
+        row: a decision of kind sequence.
+
+    No doctest: it needs a row; ``tests/service/test_selections.py`` shows it.
+    """
+    try:
+        found = json.loads(row.action)
+    except ValueError:
+        return [row.action]  # what a client answered with its own default may be anything
+    return [str(one) for one in found] if isinstance(found, list) else [row.action]
+
+
+def steps_in(row: DecisionRow) -> list[Step]:
+    """Return the steps of a row's selection; none: nothing was drawn.
+
+    Args:
+        row: a decision of kind sequence.
+
+    No doctest: it needs a row; ``tests/service/test_selections.py`` shows it.
+    """
+    return [Step(step["eligible"], step["action"], float(step["p"])) for step in row.steps or ()]

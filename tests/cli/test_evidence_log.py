@@ -1,0 +1,107 @@
+"""``steersman evidence weigh``: what a point's own log says of another selector."""
+
+import asyncio
+import time
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from steersman.policies import Offered
+from steersman.store import (
+    RewardRow,
+    append_rewards,
+    as_stored,
+    as_tenant,
+    declare,
+    find_tenant,
+    initial_policy,
+    log_decisions,
+)
+from steersman.wire import selection_name
+from tests.store.rows import decision_of
+
+SELECT = """
+format: 1
+skill: evidence
+decision: select
+actions: {kind: sequence, max_steps: 2, candidates: 6, features: [good]}
+policy: {algorithm: sequence_linear, start: {good: 0.1}, leading: 3, temperature: 0.1}
+floor: 0.3
+fallback: {otherwise: first}
+reward: {terms: {answered: {weight: 1}}, window_s: 60}
+"""
+POINT = ("evidence", "select")
+
+
+@pytest.fixture(scope="module")
+def logged(command, database):
+    name = f"t-{uuid4().hex[:12]}"
+    command("tenant", "create", name)
+    asyncio.run(_log(database, name))
+    return name
+
+
+async def _log(database, name):
+    """Five hundred selections of two hours ago; only what is good earns."""
+    tenant = await find_tenant(database, name)
+    row = await declare(database, tenant.id, SELECT, actor="test")
+    policy, rng, at = initial_policy(row.spec), np.random.default_rng(0), time.time() - 7200
+    rows, rewards = [], []
+    for number in range(500):
+        offered = Offered.of(["a", "b", "c", "d"], {"d": ["e"]}, rng.random((5, 1)).round(2))
+        found = policy.select(offered, rng=rng)
+        one = decision_of(
+            row, {}, selection_name(found.picked), at=at + number,
+            eligible=["a", "b", "c", "d"], links={"d": ["e"]},
+            steps=[{"eligible": list(s.eligible), "action": s.action, "p": s.p}
+                   for s in found.steps],
+            distribution=np.concatenate(found.distributions).tolist(), p=found.propensity,
+            x=as_stored(found.x), features=as_stored(offered.rows), u=None,
+        )  # fmt: skip
+        rows.append(one)
+        good = sum(float(offered.rows[offered.names.index(it), 0]) for it in found.picked)
+        rewards.append(RewardRow(one.id, 1, row.spec_hash, good / 2, "scored", {}, True))
+    connection = await database.connect("app")
+    await log_decisions(connection, rows)
+    await connection.close()
+    connection = await database.connect("worker")
+    async with as_tenant(connection, tenant.id):
+        await append_rewards(connection, tenant.id, rewards)
+    await connection.close()
+
+
+def test_another_declaration_is_weighed_on_the_log(command, logged, tmp_path):
+    own, better = tmp_path / "own.yaml", tmp_path / "better.yaml"
+    own.write_text(SELECT)
+    better.write_text(SELECT.replace("start: {good: 0.1}", "start: {good: 0.3, is_stop: -0.2}"))
+    same, other = (
+        command.json("evidence", "weigh", *POINT, "--spec", file, "--tenant", logged)
+        for file in (own, better)
+    )
+    assert same["selections"] == other["selections"] == 500
+    assert same["effective_sample_size"] == pytest.approx(500)
+    assert not other["refused"], other["reasons"]
+    assert other["dr"]["low"] > same["dr"]["value"]
+    assert other["effective_sample_size"] < 500
+
+
+def test_what_cannot_be_told_is_refused_with_reasons(command, logged, tmp_path):
+    far = tmp_path / "far.yaml"
+    far.write_text(SELECT.replace("start: {good: 0.1}", "start: {good: -9}"))
+    told = command.json(
+        "evidence", "weigh", *POINT, "--spec", far, "--tenant", logged, "--newest", 120, status=1
+    )
+    assert (told["refused"], told["dr"]) == (True, None)
+    assert told["reasons"]
+
+
+def test_bad_usage_is_told(command, logged, tmp_path):
+    wide = tmp_path / "wide.yaml"
+    wide.write_text(SELECT.replace("max_steps: 2", "max_steps: 3"))
+    end = ("--tenant", logged)
+    assert "one of them" in command("evidence", "weigh", *POINT, *end, status=2)
+    said = command("evidence", "weigh", *POINT, "--spec", wide, *end, status=1)
+    assert "declare the same" in said
+    said = command("evidence", "weigh", *POINT, "--version", "0.1.0", *end, status=1)
+    assert "no selection made after 0.1.0" in " ".join(said.split())

@@ -1,0 +1,253 @@
+"""Selections: propensities are exact whatever was offered; states learn, revise, come back."""
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steersman.errors import ActionError, InputError, MergeError, StateError
+from steersman.policies import (
+    Offered,
+    Progress,
+    SequenceForm,
+    SequenceLinear,
+    SequenceTrees,
+    TreeScorer,
+    load_policy,
+    offered_names,
+    withdraw,
+)
+
+FEATURES = ("good", "cheap")
+FORM = {"features": list(FEATURES), "vector": 2, "max_steps": 3, "leading": 3}
+
+
+def offered(count=5, *, links=None, seed=0, start=None):
+    rng = np.random.default_rng(seed)
+    names = offered_names([f"c{n}" for n in range(start or count)], links)
+    return Offered.of(names[: start or count], links, rng.random((len(names), 4)).round(3))
+
+
+def linear(**more):
+    return SequenceLinear(**{**FORM, "temperature": 0.1, "floor": 0.2, **more})
+
+
+@st.composite
+def requests(draw):
+    count = draw(st.integers(1, 7))
+    names = [f"c{n}" for n in range(count)]
+    starting = draw(st.integers(1, count))
+    links = draw(st.dictionaries(st.sampled_from(names), st.lists(st.sampled_from(names))))
+    known = offered_names(names[:starting], {k: v for k, v in links.items() if k in names[:1]})
+    links = {k: v for k, v in links.items() if k == names[0]}
+    number = st.floats(-3, 3, width=32)
+    rows = draw(
+        st.lists(st.lists(number, min_size=4, max_size=4), min_size=len(known), max_size=len(known))
+    )
+    return Offered.of(names[:starting], links, np.array(rows))
+
+
+@settings(max_examples=60, deadline=None)
+@given(request=requests(), seed=st.integers(0, 2**32), stop=st.booleans(), leads=st.integers(1, 4))
+def test_a_selection_has_the_product_of_its_steps_entries(request, seed, stop, leads):
+    policy = linear(stop=stop, leading=leads, start={"good": 0.3, "linked": 0.2})
+    found = policy.select(request, rng=np.random.default_rng(seed))
+    for step, distribution in zip(found.steps, found.distributions, strict=True):
+        assert distribution.sum() == pytest.approx(1.0)
+        assert step.p == distribution[step.eligible.index(step.action)] >= 0.2 / (leads + stop)
+        assert len(step.eligible) <= leads + stop
+    assert found.propensity == math.prod(step.p for step in found.steps)
+    done = [step.action for step in found.steps]
+    assert found.picked == tuple(name for name in done if name != "stop")
+    assert len(set(found.picked)) == len(found.picked) <= 3
+    along = policy.along(request, done)
+    assert [step.chance for step in along] == [step.p for step in found.steps]
+    assert [step.eligible for step in along] == [step.eligible for step in found.steps]
+    assert policy.chance(request, done) == found.propensity
+
+
+def test_selections_come_with_just_their_propensity():
+    policy, request = linear(max_steps=2), offered(3, links={"c0": ["d"]}, start=2)
+    rng = np.random.default_rng(3)
+    draws = [policy.select(request, rng=rng) for _ in range(4_000)]
+    exact = {(*one.picked, len(one.steps)): one.propensity for one in draws}
+    seen = Counter((*one.picked, len(one.steps)) for one in draws)
+    assert sum(exact.values()) == pytest.approx(1.0), "all of them together"
+    for name, p in exact.items():
+        assert abs(seen[name] / 4_000 - p) < 4.5 * math.sqrt(p * (1 - p) / 4_000), name
+
+
+def test_what_is_picked_brings_in_what_it_leads_to_and_the_columns_tell():
+    request = offered(2, links={"c1": ["d", "c0"], "d": ["e"]})
+    progress = Progress(request, SequenceForm(FEATURES, 2, 4, True))
+    assert progress.names == ["c0", "c1", "stop"]
+    progress.take(progress.place("c1"))
+    assert progress.names == ["c0", "d", "stop"]
+    progress.take(progress.place("d"))
+    assert progress.names == ["c0", "e", "stop"]
+    of = dict(zip(SequenceForm(FEATURES, 2, 4, True).columns, progress.rows.T, strict=True))
+    assert of["hop"].tolist() == [0, 2, 0]
+    assert of["linked"].tolist() == [1, 1, 0]
+    assert of["linked_last"].tolist() == [0, 1, 0]
+    assert of["picked"].tolist() == [2, 2, 0]
+    assert of["is_stop"].tolist() == [0, 0, 1]
+    assert of["stop_after"].tolist() == [0, 0, 2]
+    vectors = request.rows[:, 2:] / np.linalg.norm(request.rows[:, 2:], axis=1)[:, None]
+    near = vectors @ vectors[[1, request.names.index("d")]].T
+    wanted = 1.0 - near.max(axis=1)[[0, request.names.index("e")]]
+    assert of["novelty"][:2] == pytest.approx(wanted)
+    with pytest.raises(ActionError, match="cannot be 'c1'"):
+        progress.place("c1")
+
+
+def test_a_policy_gives_nothing_to_what_it_would_not_have_done():
+    policy, request = linear(stop=False), offered(5)
+    names = list(request.names)
+    assert policy.chance(request, names[:2]) == 0.0, "it would have gone on"
+    assert policy.chance(request, [*names[:1], "stop"]) == 0.0
+    assert policy.chance(request, [names[0], names[0], names[1]]) == 0.0
+    assert policy.chance(request, ["nobody"]) == 0.0
+    best = linear(leading=1, start={"good": 1.0}, stop=False, floor=0.0)
+    order = sorted(names, key=lambda name: -request.rows[names.index(name), 0])
+    assert best.chance(request, order[:3]) == 1.0
+    assert best.chance(request, [order[1], order[0], order[2]]) == 0.0
+
+
+def test_it_learns_what_each_pick_adds():
+    """Truth: a good one earns .3, a cheap one nothing; each pick costs .05."""
+    policy = linear(vector=0, temperature=0.02, floor=0.3)
+    rng = np.random.default_rng(0)
+    for number in range(400):
+        request = Offered.of(
+            [f"c{n}" for n in range(6)], None, (rng.random((6, 2)) < 0.5).astype(float)
+        )
+        found = policy.select(request, rng=rng)
+        rows = [request.rows[request.names.index(name)] for name in found.picked]
+        reward = sum(0.3 * row[0] for row in rows) - 0.05 * len(rows)
+        policy.learn(found.x, "any", reward + 0.05 * rng.standard_normal(), bucket=number)
+    greedy = SequenceLinear.from_state(policy.state())
+    first = Offered.of(["bad", "good"], None, np.array([[0.0, 1.0], [1.0, 0.0]]))
+    (step, *_) = greedy.along(first, ["good"])
+    assert dict(zip(step.eligible, step.distribution, strict=True))["good"] > 0.79, (
+        "the most that a floor of .3 leaves"
+    )
+    nothing = Offered.of(["bad", "worse"], None, np.array([[0.0, 1.0], [0.0, 1.0]]))
+    (step, *_) = greedy.along(nothing, ["stop"])
+    assert step.chance > 0.6, "nothing good is left, so it stops"
+
+
+def test_revisions_and_withdrawals_are_exact_and_the_start_is_where_it_starts():
+    rng = np.random.default_rng(1)
+    policy = linear(start={"good": 0.4, "is_stop": -0.1})
+    rows = [policy.select(offered(seed=n), rng=rng).x for n in range(6)]
+    told = dict(zip(policy.form.columns, policy.scores(np.eye(10)), strict=True))
+    assert {name: worth for name, worth in told.items() if worth} == {"good": 0.4, "is_stop": -0.1}
+    for x in rows:
+        policy.learn(x, "s", 0.5)
+    twin = SequenceLinear.from_state(policy.state())
+    batch = linear(start={"good": 0.4, "is_stop": -0.1})
+    batch.learn_batch(np.array(rows), ["s"] * 6, [0.5] * 6)
+    assert batch.state()["moment"] == pytest.approx(policy.state()["moment"])
+    before = policy.state()
+    policy.revise(rows[0], "s", 0.25)
+    policy.revise(rows[0], "s", -0.25)
+    policy.learn(rows[1], "t", 0.9)
+    withdraw(policy, rows[1], "t", 0.9)
+    for name in ("gram", "moment", "count"):
+        assert policy.state()[name] == pytest.approx(before[name], abs=1e-12)
+    twin.learn(rows[0], "s", 1.0)
+    policy.merge([twin.delta(id="one")])
+    assert policy.updates == 7
+
+
+def test_trees_come_with_a_state_and_are_never_summed():
+    policy = SequenceTrees(**FORM, start={"good": 1.0})
+    request = offered(5)
+    columns = len(policy.form.columns)
+    rng = np.random.default_rng(0)
+    assert policy.scores(np.eye(columns)).tolist() == [1.0] + [0.0] * (columns - 1)
+    grown = policy.holding(TreeScorer.of_stumps(columns, [(1, 0.5, -4.0, 4.0)]))
+    back = load_policy(grown.state())
+    assert back.select(request, rng=np.random.default_rng(2)).steps == (
+        grown.select(request, rng=np.random.default_rng(2)).steps
+    )
+    assert back.state().keys() == grown.state().keys() >= {"places", "values"}
+    assert json.loads(back.state()["meta"].tobytes())["trees"] == 1
+    cheap = request.rows[:, 1] > 0.5
+    first = grown.select(request, rng=rng).picked[0]
+    assert cheap[request.names.index(first)]
+    with pytest.raises(StateError, match="columns"):
+        policy.holding(TreeScorer.of_stumps(3, [(0, 0.5, 0.0, 1.0)]))
+    with pytest.raises(MergeError, match="not summed"):
+        back.delta()
+    damaged = {**grown.state(), "kept": np.full((1, 15), 0.5)}
+    del damaged["values"]
+    with pytest.raises(StateError):
+        SequenceTrees.from_state(damaged)
+
+
+@pytest.mark.parametrize(
+    ("start", "links", "message"),
+    [
+        (["a", "a"], None, "twice"),
+        (["a", "stop"], None, "rename"),
+        (["a"], {"a": ["stop"]}, "rename"),
+        (["a"], {"b": ["a"]}, "nothing leads to"),
+        ([], None, "one candidate or more"),
+    ],
+)
+def test_offers_that_make_no_sense_are_refused(start, links, message):
+    with pytest.raises(InputError, match=message):
+        Offered.of(start, links, np.zeros((len(start), 1)))
+
+
+def test_candidates_alike_share_what_there_is_and_huge_ones_are_refused():
+    request = Offered.of(["a", "b", "c", "d"], None, np.ones((4, 4)))
+    (step, *_) = linear(floor=0.1).along(request, ["a"])
+    assert step.eligible == ("a", "b", "c", "stop")
+    assert len(set(step.distribution[:3].tolist())) == 1
+    huge = Offered.of(["a", "b"], None, np.full((2, 4), 3e38))
+    policy = linear(start={"good": 1e9})
+    policy.select(huge, rng=np.random.default_rng(0))  # alike, so still a draw
+    policy.learn(np.ones(11), "s", 1.0)
+    with pytest.raises(InputError, match="must have shape"):
+        policy.learn(np.ones(4), "s", 1.0)
+    with pytest.raises(InputError, match="declared are 2 features"):
+        policy.select(Offered.of(["a"], None, np.ones((1, 3))), rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_steps": 0},
+        {"vector": -1},
+        {"features": ["hop"]},
+        {"features": ["a", "a"]},
+        {"leading": 0},
+        {"temperature": -1.0},
+        {"start": {"speed": 1.0}},
+        {"start": {"good": math.nan}},
+        {"floor": 1.0},
+    ],
+)
+def test_arguments_out_of_their_range_are_refused(wrong):
+    for make in (SequenceLinear, SequenceTrees):
+        with pytest.raises(InputError):
+            make(**{**FORM, **wrong})
+    with pytest.raises(InputError, match="come with each request"):
+        SequenceLinear(["a"], **FORM)
+
+
+def test_what_a_policy_of_choices_does_it_says_it_does_not():
+    policy = linear()
+    with pytest.raises(InputError, match="call select"):
+        policy.decide(None, rng=np.random.default_rng(0), eligible=["a"])
+    with pytest.raises(InputError, match="call select"):
+        policy.distribution(None)
+    for change in (policy.add_action, policy.remove_action):
+        with pytest.raises(InputError, match="come with each request"):
+            change("a")
