@@ -81,6 +81,15 @@ def test_prompts_that_all_agree_are_worth_no_more_than_they_are():
     assert all(map(math.isnan, one.length_bias))
 
 
+def test_values_that_are_all_alike_are_not_certain_beyond_what_was_seen():
+    found = agreement([Verdicts(1, 1, 2, LONG_FIRST)] * 10)
+    unseen = 1 - 0.025**0.1
+    assert tuple(found.position_bias) == pytest.approx((0.5 - unseen, 0.5))
+    assert all(map(math.isnan, found.length_bias))
+    even = agreement([Verdicts(1, 1, 1, LONG_FIRST)] * 10)
+    assert tuple(even.length_bias) == pytest.approx((-unseen, unseen))
+
+
 def test_nothing_to_count_is_nan_and_no_number():
     found = agreement([Verdicts(1, None, None, LONG_FIRST)])
     assert (found.judged, found.unread) == (0, 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.stats import Interval
+from steersman.stats import Interval, all_alike_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Places = NDArray[np.intp]
 
 _Z = 1.959963984540054
+_ALIKE = 1e-18
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +136,10 @@ def agreement(verdicts: Sequence[Verdicts]) -> Agreement:
         kappa=_kappa(judged),
         consistent=len(judged) / len(both) if both else nan,
         first_shown=float(first.mean()) if len(first) else nan,
-        position_bias=_mean_interval(first - 0.5, _clusters([one for one, _ in shown])),
+        position_bias=_mean_interval(first - 0.5, _clusters([one for one, _ in shown]), -0.5, 0.5),
         longer_judge=float(of_judge.mean()) if decided else nan,
         longer_human=float(of_human.mean()) if decided else nan,
-        length_bias=_mean_interval(of_judge - of_human, _clusters(decided)),
+        length_bias=_mean_interval(of_judge - of_human, _clusters(decided), -1.0, 1.0),
     )
 
 
@@ -194,8 +195,12 @@ def _wilson(hits: Floats, clusters: Places) -> Interval:
     return Interval(float(middle - half), float(middle + half))
 
 
-def _mean_interval(values: Floats, clusters: Places) -> Interval:
+def _mean_interval(values: Floats, clusters: Places, low: float, high: float) -> Interval:
+    """Return the interval of a mean over clusters, of values that are in [low, high]."""
     if not len(values) or not clusters.max():
         return Interval(nan, nan)
-    half = _Z * np.sqrt(_variance(values, clusters))
-    return Interval(float(values.mean() - half), float(values.mean() + half))
+    mean, variance = float(values.mean()), _variance(values, clusters)
+    if variance < _ALIKE:
+        return all_alike_interval(mean, int(clusters.max()) + 1, low=low, high=high)
+    half = _Z * np.sqrt(variance)
+    return Interval(mean - float(half), mean + float(half))

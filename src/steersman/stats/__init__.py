@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steersman.stats.all_alike import all_alike_interval
 from steersman.stats.bca import bca_interval
 from steersman.stats.bernstein import bernstein_half_width, empirical_bernstein
 from steersman.stats.comparisons import (
@@ -36,6 +37,7 @@ __all__ = [
     "SampleRatio",
     "SurvivalCurve",
     "achieved_power",
+    "all_alike_interval",
     "asymptotic_confidence_sequence",
     "bca_interval",
     "bernstein_half_width",
