@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from importlib.util import find_spec
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _MEASURES = ("all_gold", "recall", "holds_answer", "redundancy", "tokens")
 _WIDE = 100
+_TITLE, _QUESTION = 56, 400
+"""Characters that are shown; the page has all of them."""
 
 
 def shown(**asked: Any) -> dict[str, Any]:
@@ -118,7 +121,8 @@ def _told(
 def _show_case(console: Console, case: Case) -> None:
     right = f"\nright: {', '.join(case.answers[:3])}" if case.answers else ""
     console.print(f"\n[bold]{KINDS[case.kind]}[/bold]")
-    console.print(f"{case.question}{right}", markup=False, highlight=False)
+    question = shorten(case.question, _QUESTION, placeholder=" …")
+    console.print(f"{question}{right}", markup=False, highlight=False)
     width = max(40, min(console.width, 160) // len(case.sides) - 2)
     panels = [Panel(_side(side), title=side.policy, width=width) for side in case.sides]
     console.print(Columns(panels))
@@ -131,7 +135,7 @@ def _side(side: Side) -> Table:
     for step, one in enumerate(side.picked, 1):
         mark = "[green]✓[/green]" if one.gold else " "
         by = "  ⤷ by a link" if one.brought else ""
-        name = one.title or one.excerpt[:60]
+        name = one.title or shorten(one.excerpt, _TITLE, placeholder=" …")
         table.add_row(f"{step} {mark}", f"[bold]{_plain(name)}[/bold]{by}")
         if one.why:
             table.add_row("", f"[dim]{_plain(one.why)}[/dim]")

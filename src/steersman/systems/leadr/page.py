@@ -13,6 +13,7 @@ from steersman.systems.leadr.report import (
     ABOUT_POLICIES,
     DIFFERENCES,
     LESS_IS_BETTER,
+    NEUTRAL,
     PUBLISHED,
 )
 from steersman.systems.reporting import as_svg, write_html
@@ -157,7 +158,7 @@ def _differences(report: SetReport) -> Iterator[Sequence[str]]:
         cells = [escape(policy)]
         for measure in report.measures:
             one = values[measure]
-            sign = -1 if measure in LESS_IS_BETTER else 1
+            sign = -1 if measure in LESS_IS_BETTER else 0 if measure in NEUTRAL else 1
             kind = (
                 "better" if min(sign * one.low, sign * one.high) > 0
                 else "worse" if max(sign * one.low, sign * one.high) < 0 else ""
@@ -170,10 +171,12 @@ def _published(report: SetReport) -> Iterator[str]:
     if not report.retrieval:
         return
     own = report.retrieval
-    rows = [("here: BM25 and MiniLM fused", *(f"{100 * own[one]:.1f}" for one in own))]
+    collection = report.evaluation.pools[0].collection
+    engines = "BM25" if collection.vectors is None else "BM25 and vectors, fused"
+    rows = [(f"here: {engines}", *(f"{100 * own[one]:.1f}" for one in own))]
     known = PUBLISHED.get(report.evaluation.name, {})
     rows += [(f"{name} (published)", *map(str, values)) for name, values in known.items()]
-    yield "<h3>Retrieval beside published figures</h3>"
+    yield f"<h3>Retrieval{' beside published figures' if known else ''}</h3>"
     yield _table(("", *own), rows)
     if known:
         yield f"<p>{escape(DIFFERENCES)}</p>"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.stats import all_alike_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +65,8 @@ def mean_of(
             None: each question for itself.
         family: of estimates that are compared for the same goal, this one among them, ≥ 1.
         within: the least and the most that a value can be. Where all groups are alike, resampling
-            sees no spread; then the interval leaves room for the share of other groups that so many
-            would miss with 5 %. None: it has no width there.
+            sees no spread; then the interval is that of `all_alike_interval`. None: it has no
+            width there.
         resamples: 100 or more, and 100 for each of the family.
         seed: of the resampling.
 
@@ -79,7 +80,7 @@ def mean_of(
     >>> found.count, round(found.value, 3), found.low < 0.67 < found.high
     (3, 0.667, True)
     >>> print(mean_of(np.ones(12), within=(0.0, 1.0)))
-    1.000 (0.779 to 1.000)
+    1.000 (0.735 to 1.000)
 
     Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 8.6. It
     assumes that groups are independent, and undercovers with fewer than about twenty of them.
@@ -101,9 +102,11 @@ def mean_of(
     if len(sums) < 2:
         return Estimate(float(known.mean()), nan, nan, count, family)
     if within is not None and np.ptp(sums / counts) < _ALIKE:
-        unseen, mean = 1.0 - (0.05 / family) ** (1.0 / len(sums)), float(known.mean())
-        below, above = unseen * (mean - within[0]), unseen * (within[1] - mean)
-        return Estimate(mean, mean - below, mean + above, count, family)
+        mean = float(np.clip(known.mean(), *within))
+        low, high = all_alike_interval(
+            mean, len(sums), low=within[0], high=within[1], level=1.0 - 0.05 / family
+        )
+        return Estimate(mean, low, high, count, family)
     tail = 0.025 / family
     low, high = np.quantile(_resampled(sums, counts, resamples, seed), [tail, 1.0 - tail])
     return Estimate(float(known.mean()), float(low), float(high), count, family)

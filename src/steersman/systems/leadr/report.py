@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LESS_IS_BETTER = frozenset(
     {"redundancy", "repetition", "tokens", "latency_ms", "calls", "cost", "unanswered"}
 )
+NEUTRAL = frozenset({"passages"})
+"""Neither more nor less of it is better."""
 
 PUBLISHED = {
     "hotpotqa": {"HippoRAG 2": (83.5, 96.3), "NV-Embed-v2": (84.1, 94.5), "BM25": (57.3, 74.8)},
