@@ -57,10 +57,11 @@ def _bytes(trained):
     return {name: array.tobytes() for name, array in scorer_state(trained.scorer).items()}
 
 
-def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path):
+@pytest.mark.parametrize("credit", ["selection", "action"])
+def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path, credit):
     """A process that dies between two rounds; another goes on in its folder."""
-    tasks = made_up(30, seed=1)
-    whole = raft(tasks, START, FEW, tune=SMALL, seed=4)
+    tasks, few = made_up(30, seed=1), replace(FEW, credit=credit)
+    whole = raft(tasks, START, few, tune=SMALL, seed=4)
     calls = []
 
     def dying(*args, **kwargs):
@@ -71,7 +72,7 @@ def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path):
 
     pid = os.fork()
     if pid == 0:
-        raft(tasks, START, FEW, tune=SMALL, seed=4, folder=tmp_path, sample=dying)
+        raft(tasks, START, few, tune=SMALL, seed=4, folder=tmp_path, sample=dying)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
     assert list(tmp_path.glob("round-*.safetensors"))
@@ -81,11 +82,11 @@ def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path):
         asked.append(1)
         return walks(*args, **kwargs)
 
-    resumed = raft(tasks, START, FEW, tune=SMALL, seed=4, folder=tmp_path, sample=counting)
+    resumed = raft(tasks, START, few, tune=SMALL, seed=4, folder=tmp_path, sample=counting)
     assert len(asked) < 7, "rounds that were finished are not done again"
     assert _bytes(resumed) == _bytes(whole)
     assert resumed.rounds == whole.rounds
-    again = raft(tasks, START, FEW, tune=SMALL, seed=4, folder=tmp_path)
+    again = raft(tasks, START, few, tune=SMALL, seed=4, folder=tmp_path)
     assert _bytes(again) == _bytes(whole)
 
 
