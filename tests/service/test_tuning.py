@@ -168,6 +168,26 @@ async def test_a_deadline_ends_it_and_nobody_waits_behind_it(serving, database, 
         assert int(refused.headers["retry-after"]) >= 1
 
 
+async def test_one_tenant_keeps_no_other_waiting(serving, database, tenant):
+    async with serving() as s:
+        await fill(database, tenant, s)
+        other = await create_tenant(database, f"{tenant.name}-other", actor="test")
+        await corpora(database, other.id).add("manuals", texts(), embedder="hashed", chunking=SMALL)
+        _, key = await s.new_key(database, other)
+        assert (await evaluate(s, key=key)).status == 200  # its corpus is loaded
+        many = [{"text": f"worn bearing {n}", "gold": ["pumps.md"]} for n in range(1000)]
+        long = [asyncio.create_task(evaluate(s, questions=many)) for _ in range(6)]
+        # The fifth and sixth have no place.
+        await asyncio.wait(long, return_when=asyncio.FIRST_COMPLETED)
+        for _ in range(3):
+            assert (await evaluate(s, key=key)).status == 200
+        left = [one for one in long if not one.done()]
+        assert left  # theirs was done while others of the first were still to come
+        answers = await asyncio.gather(*long)
+        assert sorted(one.status for one in answers) == [200] * 4 + [503] * 2
+        assert all(int(one.headers["retry-after"]) >= 1 for one in answers if one.status == 503)
+
+
 async def test_another_tenants_corpus_is_not_there(serving, database, tenant):
     async with serving() as s:
         await fill(database, tenant, s)

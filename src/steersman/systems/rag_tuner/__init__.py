@@ -31,6 +31,7 @@ from steersman.systems.rag_tuner.manifest import (
 )
 from steersman.systems.rag_tuner.mlflow_export import export_run
 from steersman.systems.rag_tuner.policy_config import Tuned, load_policy_config
+from steersman.systems.rag_tuner.predictions import write_predictions
 from steersman.systems.rag_tuner.recorded import Recorded, load_recorded
 from steersman.systems.rag_tuner.recording import record
 from steersman.systems.rag_tuner.reviewing import Flagged, flagged_answers
@@ -109,4 +110,5 @@ __all__ = [
     "tune",
     "write_answers",
     "write_manifest",
+    "write_predictions",
 ]

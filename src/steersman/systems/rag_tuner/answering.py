@@ -283,7 +283,15 @@ class Episode:
         again = tuple(one.text for one in others if one.text is not None)
         if not why and any(one.why == "budget" for one in others):
             why = "budget"  # whether answers differ is not known yet
-        return Told(values, took, why=why, cost_usd=paid, answer=answered.text, others=again)
+        return Told(
+            values,
+            took,
+            why=why,
+            cost_usd=paid,
+            answer=answered.text,
+            others=again,
+            contexts=found.told.contexts,
+        )
 
 
 class _Meter:

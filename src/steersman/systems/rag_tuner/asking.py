@@ -38,6 +38,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
         cost_usd: Of the answer; judging is no cost of the configuration.
         answer: Its text; None: there is none.
         others: What was answered when it was asked again.
+        contexts: Ids of the passages that were found, best first.
     """
 
     quality: tuple[float | None, float | None]
@@ -51,6 +52,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     cost_usd: float = 0.0
     answer: str | None = None
     others: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -171,7 +173,8 @@ def judged_by_passages(found: Found, gains: Mapping[str, float], k: int) -> Told
     ids = list(dict.fromkeys(hit.passage.doc_id for hit in found.hits))
     quality = recall_at(ids, gains, k), ndcg_at(ids, gains, min(k, _NDCG_K))
     took = sum(found.timings_ms.values())
-    return Told(quality, took, k / COST_K, degraded=tuple(found.degraded))
+    contexts = tuple(hit.passage.id for hit in found.hits)
+    return Told(quality, took, k / COST_K, degraded=tuple(found.degraded), contexts=contexts)
 
 
 def settings_of(configuration: Configuration, reranker: str) -> SearchSettings:

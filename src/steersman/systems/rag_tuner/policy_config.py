@@ -138,7 +138,7 @@ class Penalties(Declared):
     violation: Weight = 1.0
     """An answer with personal data or toxic words in it."""
     instability: Weight = 0.5
-    """Quality that scatters more from batch to batch than the band."""
+    """Quality that scatters more from batch to batch than the band, or answers that differ."""
     instability_band: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Standard deviation of the quality of a configuration's batches."""
 

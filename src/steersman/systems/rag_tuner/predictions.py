@@ -1,0 +1,76 @@
+"""What live evaluations answered, and from what, written into the folder of a run.
+
+``predictions.jsonl`` and ``contexts.jsonl`` are exported with the run, and `steersman review scan`
+reads the first.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import DataError
+from steersman.retrieval.documents import passage_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from steersman.retrieval import Question
+    from steersman.retrieval.documents import Passage
+    from steersman.systems.rag_tuner.evaluating import Measured
+
+
+def write_predictions(
+    folder: Path,
+    questions: Sequence[Question],
+    passages: Iterable[Passage],
+    found: Sequence[Measured],
+) -> int:
+    """Write the answers of live evaluations.
+
+    Args:
+        folder: Of a run; made if it is not there.
+        questions: That were evaluated.
+        passages: Of the corpus.
+        found: Of `LiveEvaluator.measure`; queries without an answer are left out.
+
+    Returns:
+        How many answers were written.
+
+    Raises:
+        DataError: It cannot be written.
+
+    No doctest: it writes files; ``tests/systems/rag_tuner/test_predictions.py`` shows it.
+    """
+    rows = list(_rows(questions, found))
+    used = dict.fromkeys(name for row in rows for name in row["contexts"])
+    texts = {one.id: passage_text(one) for one in passages if one.id in used}
+    contexts = [{"id": name, "text": texts[name]} for name in used if name in texts]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, lines in (("predictions", rows), ("contexts", contexts)):
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = f"{folder} cannot be written: {error.strerror}; name another folder"
+        raise DataError(message) from None
+    return len(rows)
+
+
+def _rows(questions: Sequence[Question], found: Sequence[Measured]) -> Iterator[dict[str, Any]]:
+    for one in found:
+        for place, told in one.told.items():
+            question = questions[place]
+            for answer in told.said:
+                yield {
+                    "question": question.id,
+                    "text": question.text,
+                    "prompt": one.configuration.prompt,
+                    "configuration": str(one.configuration),
+                    "contexts": list(told.contexts),
+                    "answer": answer,
+                    "quality": list(told.quality),
+                    "latency_ms": told.latency_ms,
+                    "cost_usd": told.cost_usd,
+                }
