@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.errors import InputError
-from steersman.learn import Reason, publish, rebuild
+from steersman.errors import InputError, StateError
+from steersman.learn import Reason, publish, rebuild, reproduce
 from steersman.policies import TreeScorer
 from steersman.store import declare, initial_policy
 from tests.service.shipping import Shipping
@@ -53,6 +53,8 @@ async def test_trees_are_published_promoted_served_and_explained(serving, databa
         (one,) = await decide(s)
         assert one["snapshot"] == made.version
     row = await point_of(database, tenant)
+    with pytest.raises(StateError, match="trained from the log as a whole"):
+        await reproduce(database, tenant.id, "evidence", "select", made.version)
     with pytest.raises(InputError, match="grown from the log"):
         await rebuild(database, row, actor="test")
 

@@ -11,7 +11,7 @@ import pytest
 
 from steersman.learn import load, rebuild, replay, verify
 from steersman.ope import evaluate
-from steersman.policies import build
+from steersman.policies import Offered, build
 from steersman.rollout.candidate import Candidate
 from steersman.rollout.evidence import Shadow, logged_choices, logged_data, off_policy, shadow
 from steersman.spec import loads
@@ -22,6 +22,7 @@ from steersman.store import (
     declare,
     done_in,
     find_declared,
+    initial_policy,
     offered_of,
 )
 from tests.learn.world import bits, learn_all
@@ -92,6 +93,13 @@ async def reward(s, decided, worth):
 def bridge(picked):
     """What only p5 can answer."""
     return 0.9 if "p5" in picked else 0.2
+
+
+def bridges(policy):
+    """How often a policy finds p5."""
+    offered = Offered.of(NAMES, ASK["links"], np.array([FEATURES[f"p{n}"] for n in range(1, 6)]))
+    rng = np.random.default_rng(0)
+    return np.mean(["p5" in policy.select(offered, rng=rng).picked for _ in range(2_000)])
 
 
 async def rows_of(database, tenant):
@@ -235,9 +243,9 @@ async def test_it_learns_explains_and_is_the_same_to_the_byte_everywhere(serving
         await reward(s, decided, bridge)
         await learn_all(database)
         await s.until(lambda: s.replica("evidence", "select").seq == 120)
-        later = await decide(s, 60)
-        with_bridge = np.mean(["p5" in one["picked"] for one in later])
-        assert with_bridge > 2 * np.mean(["p5" in one["picked"] for one in decided])
+        later = await decide(s, 3)
+        learned = s.replica("evidence", "select").policy
+        assert bridges(learned) > bridges(initial_policy(row.spec)) + 0.03
         for one in (decided[0], later[0]):
             told = await explained(s, one["decision_id"])
             assert told["recomputed"]["same"] is True, told["recomputed"]
@@ -292,7 +300,8 @@ async def test_its_log_judges_another_selector(serving, database, tenant):
         policy = build(other.policy, (), dim=0, floor=0.2, sequence=other.actions)
         candidate = Candidate.of(policy, other)
         data = logged_data(candidate, logged)
-        report = evaluate(data, estimators=("ips", "snips"))
+        # What a service draws has no seed: at .95 one run in twenty would miss the truth.
+        report = evaluate(data, estimators=("ips", "snips"), level=0.9999)
         offered = offered_of(logged[0].eligible, logged[0].links, logged[0].features)
         rng = np.random.default_rng(0)
         truth = np.mean([bridge(policy.select(offered, rng=rng).picked) for _ in range(4000)])

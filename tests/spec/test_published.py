@@ -9,9 +9,9 @@ from typing import get_args
 import pytest
 
 import steersman.spec
-from steersman.policies import build
+from steersman.policies import build, offered
 from steersman.policies.building import CLASSES
-from steersman.spec import BooleanPart, Policy, json_schema, loads
+from steersman.spec import BooleanPart, Policy, json_schema, loads, standing
 from steersman.spec.reference import refreshed
 from steersman.spec.schema import SCHEMA_FILE, main, published
 
@@ -78,6 +78,10 @@ def test_every_policy_can_be_declared():
 
 
 MIXED = steersman.spec.Mixed(kind="mixed", parts={"on": BooleanPart(type="boolean")})
+def test_columns_of_sequences_are_those_that_policies_keep():
+    assert standing.STANDING == offered.STANDING
+
+
 SEQUENCE = steersman.spec.Sequence(kind="sequence", max_steps=2, features=("score",))
 REQUIRED = {"fixed": {"action": "a"}, "rules": {"otherwise": "a"}}
 

@@ -46,8 +46,8 @@ async def reproduce(
         sums may differ in their last digits, and another zstd may compress otherwise.
 
     Raises:
-        StateError: there is no such snapshot, or updates that it stands on are gone: those of
-            erased decisions are removed once another snapshot serves.
+        StateError: there is no such snapshot, it was trained elsewhere, or updates that it stands
+            on are gone: those of erased decisions are removed once another snapshot serves.
         StoreError: the server does not answer.
 
     No doctest: it needs a server; ``tests/learn/test_reproduce.py`` shows it.
@@ -83,8 +83,18 @@ async def replayed(connection: Any, point: Point, snapshot: str, seq: int) -> Ch
     first = await find_snapshot(connection, point, line[0].snapshot)
     policy = initial_policy(await spec_of(connection, first.spec_hash))
     for stretch in line:
+        await _check_summed(connection, point, stretch.snapshot)
         await _apply(connection, point, policy, stretch)
     return policy
+
+
+async def _check_summed(connection: Any, point: Point, snapshot: str) -> None:
+    found = await find_snapshot(connection, point, snapshot)
+    if ((found.description or {}).get("evidence") or {}).get("trained"):
+        raise StateError(
+            f"{point[1]}/{point[2]} {snapshot} was trained from the log as a whole and not update "
+            "by update, so it cannot be made again from updates; its bytes are in the registry"
+        )
 
 
 async def _apply(connection: Any, point: Point, policy: ChoicePolicy, stretch: Stretch) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 
 from steersman.errors import ActionError, InputError
 from steersman.policies.sequence import STOP
-from steersman.spec.standing import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +22,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+
+STANDING = (
+    *("hop", "linked", "linked_last", "novelty", "picked", "is_pick", "is_stop", "stop_after"),
+)
+"""Columns that tell where a selection stands, of every sequence; `steersman.spec.standing` has the
+same names, and says what each is."""
 
 
 class SequenceForm(NamedTuple):

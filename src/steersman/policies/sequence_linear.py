@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.policies import inputs
 from steersman.policies.linear import LinearPolicy
+from steersman.policies.offered import STANDING
 from steersman.policies.sequence import StepRule
 from steersman.policies.sequential import SequencePolicy, form_of
-from steersman.spec.standing import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -46,6 +46,8 @@ class SequenceTrees(SequencePolicy, UnlearningPolicy):
     >>> stump = TreeScorer.of_stumps(9, [(0, 0.4, -1.0, 3.0)])
     >>> policy.holding(stump).scores(np.array([[0.5] + [0.0] * 8])).tolist()
     [4.0]
+
+    Source: sums of regression trees: Friedman, Greedy Function Approximation (2001).
     """
 
     algorithm = "sequence_trees"

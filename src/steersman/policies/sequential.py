@@ -16,7 +16,7 @@ import numpy as np
 from steersman.errors import ActionError, InputError
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
-from steersman.policies.offered import Progress, SequenceForm
+from steersman.policies.offered import STANDING, Progress, SequenceForm
 from steersman.policies.sequence import (
     Step,
     StepRule,
@@ -25,7 +25,6 @@ from steersman.policies.sequence import (
     sequence_propensity,
     step_distribution,
 )
-from steersman.spec.standing import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -216,15 +215,35 @@ class SequencePolicy(ChoicePolicy):
         self._decide(x, None, features)
 
     def index(self, action: str) -> int:
-        """Return 0 for the name of any selection: there is one model for all."""
+        """Return 0 for the name of any selection: there is one model for all.
+
+        Args:
+            action: the JSON list of what was picked, or any other text.
+        """
         return 0 if inputs.is_text(action) else super().index(action)
 
     def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> NoReturn:
-        """Refuse: candidates come with each request."""
+        """Refuse: candidates come with each request.
+
+        Args:
+            name: of anything.
+            explore: likewise.
+            share: likewise.
+
+        Raises:
+            InputError: always.
+        """
         raise InputError("candidates come with each request; there is nothing to add")
 
     def remove_action(self, name: str) -> NoReturn:
-        """Refuse: candidates come with each request."""
+        """Refuse: candidates come with each request.
+
+        Args:
+            name: of anything.
+
+        Raises:
+            InputError: always.
+        """
         raise InputError("candidates come with each request; there is nothing to remove")
 
     def _shape(self) -> dict[str, Any]:

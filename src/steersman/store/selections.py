@@ -49,6 +49,9 @@ def done_in(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     Args:
         steps: the row's.
 
+    Returns:
+        Names of candidates, and ``stop`` where it stopped.
+
     >>> done_in([{"eligible": ["a", "stop"], "action": "a", "p": 0.5}])
     ['a']
     """

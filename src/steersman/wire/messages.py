@@ -142,6 +142,9 @@ def selection_name(picked: Iterable[str]) -> str:
     Args:
         picked: names of candidates, in the order of picking.
 
+    Returns:
+        Without spaces.
+
     >>> selection_name(["p7", "p2"])
     '["p7","p2"]'
     """

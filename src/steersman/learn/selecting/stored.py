@@ -148,6 +148,9 @@ def walk_of(stored: StoredSelection, form: SequenceForm) -> Walk:
         stored: the selection.
         form: the rules that it was logged under.
 
+    Returns:
+        Its steps with the rows of what could be drawn.
+
     Raises:
         DataError: it was logged under other rules.
 

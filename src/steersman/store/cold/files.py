@@ -100,12 +100,16 @@ def read_rows(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
         dataset: whose it is.
         erased: what must not be kept.
 
+    Yields:
+        Values in the order of today's columns; None in those that the file is older than.
+
     Raises:
         DataError: the file is damaged.
     """
-    for row in _rows(path, [column.name for column in dataset.columns]):
+    names = [column.name for column in dataset.columns]
+    for row in _rows(path, names):
         if not _is_gone(dataset, row, erased):
-            yield tuple(row.values())
+            yield tuple(row.get(name) for name in names)
 
 
 def read_keys(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:

@@ -1,0 +1,63 @@
+"""Trees grown from logged selections earn more than what logged them, without any gold."""
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.learn.selecting import StoredSelection, apart, grown, judge_selections
+from steersman.policies import Offered, SequenceTrees, offered_names
+
+pytest.importorskip("lightgbm")
+
+DECLARED = SequenceTrees(
+    features=["score", "names"], max_steps=2, stop=False, start={"score": 1.0}, floor=0.2
+)
+
+
+def question(rng):
+    """Of three, one `names` another: picked, it brings in the one that the answer is in."""
+    names = [f"c{n}" for n in range(3)]
+    leads = names[rng.integers(3)]
+    every = offered_names(names, {leads: ["answer"]})
+    rows = np.column_stack([rng.random(4), [float(name == leads) for name in every]])
+    return Offered.of(names, {leads: ["answer"]}, rows)
+
+
+def logged(count, policy, seed):
+    rng, found = np.random.default_rng(seed), []
+    for number in range(count):
+        offered = question(rng)
+        one = policy.select(offered, rng=rng)
+        steps = [{"eligible": list(s.eligible), "action": s.action, "p": s.p} for s in one.steps]
+        reward = 0.9 if "answer" in one.picked else 0.1
+        found.append(StoredSelection(str(number), f"u{number % 400}", offered, steps, reward))
+    return found
+
+
+def test_what_came_out_better_becomes_likelier():
+    log = logged(1_600, DECLARED, seed=0)
+    learned, judged = apart(log)
+    assert len(judged) == 320
+    assert not {one.unit for one in learned} & {one.unit for one in judged}
+    policy = grown(DECLARED, learned)
+    truth = float(np.mean([one.reward for one in logged(1_000, policy, seed=5)]))
+    before = float(np.mean([one.reward for one in log]))
+    assert truth > before + 0.15
+    found = judge_selections(policy, judged)
+    assert found.refused or found["wpdis"].low < truth < found["wpdis"].high
+    again = grown(DECLARED, learned)
+    for name, array in policy.state().items():
+        assert np.array_equal(array, again.state()[name]), name
+
+
+def test_what_tells_nothing_is_refused():
+    log = logged(120, DECLARED, seed=1)
+    with pytest.raises(InputError, match="100 or more"):
+        grown(DECLARED, log[:50])
+    with pytest.raises(InputError, match="came out differently"):
+        grown(DECLARED, [one._replace(reward=0.5) for one in log])
+    cold = SequenceTrees(features=["score", "names"], max_steps=2, stop=False, temperature=0.5)
+    with pytest.raises(InputError, match="softmax of 1"):
+        grown(cold, log)
+    with pytest.raises(InputError, match="two units"):
+        apart(log[:1])
