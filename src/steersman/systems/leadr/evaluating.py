@@ -264,7 +264,8 @@ def _fold_of(
         selector = contender.fitted(
             [pools[place] for place in np.flatnonzero(fold_of != fold).tolist()]
         )
-    except (DataError, InputError) as refused:  # an extra is missing, or too few to learn from
+    except (DataError, InputError, FloatingPointError) as refused:
+        # An extra is missing, there are too few to learn from, or a loss was no number.
         return str(refused)
     found = []
     for place in np.flatnonzero(fold_of == fold).tolist():
