@@ -17,10 +17,10 @@ from steersman.errors import DataError
 from steersman.learn.selecting import FreshTrees, RaftSettings, TreeSettings, walks
 from steersman.learn.selecting import raft as raft_rounds
 from steersman.policies import NetworkScorer, StepRule
-from steersman.systems.leadr.answers import in_words
+from steersman.systems.leadr.answers import contains, in_words
 from steersman.systems.leadr.chains import Chains
 from steersman.systems.leadr.features import FEATURES
-from steersman.systems.leadr.reward import RewardTerms, contains_answer
+from steersman.systems.leadr.reward import RewardTerms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ def _holds_answer(task: EvidenceTask, action: str) -> bool:
         return False
     one = collection.candidates[collection.place_of[action]]
     right = in_words(task.pool.question.answers)
-    return contains_answer(right, [f"{one.title} {one.text}"])
+    return contains(f"{one.title} {one.text}", right)
 
 
 def improved(

@@ -7,52 +7,16 @@ potential of the first state, the same for every policy, so no optimum moves.
 
 from __future__ import annotations
 
-import re
-import string
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.systems.leadr.answers import in_words
+from steersman.systems.leadr.answers import contains, in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from steersman.systems.leadr.environment import State
-
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_MARKS = str.maketrans(dict.fromkeys(string.punctuation))
-
-
-def normalised(text: str) -> str:
-    """Return a text as answers are compared: lower case, without marks, articles, double blanks.
-
-    Args:
-        text: any text.
-
-    >>> normalised("The  Beatles!")
-    'beatles'
-
-    Source: Rajpurkar et al., SQuAD (2016), the published evaluation script.
-    """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
-
-
-def contains_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
-    """Return whether any of some texts contains any of some answers, both normalised.
-
-    Args:
-        answers: texts that answer the question.
-        texts: of passages.
-
-    >>> contains_answer(["the Rush"], ["A band called Rush."])
-    True
-    """
-    wanted = [one for one in (f" {normalised(answer)} " for answer in answers) if one.strip()]
-    padded = [f" {normalised(text)} " for text in texts]
-    return any(one in text for one in wanted for text in padded)
 
 
 class Final(Protocol):
@@ -77,8 +41,8 @@ def containment(state: State) -> float:
     No doctest: it needs a pool; ``tests/systems/leadr/test_reward.py`` shows it.
     """
     picked = [state.pool.candidates[place] for place in state.picked]
-    texts = [f"{one.title} {one.text}" for one in picked]
-    return float(contains_answer(in_words(state.question.answers), texts))
+    right = in_words(state.question.answers)
+    return float(any(contains(f"{one.title} {one.text}", right) for one in picked))
 
 
 def completeness(state: State) -> float:
