@@ -159,7 +159,7 @@ class Relearning:
         known = self._known.get(update.decision)
         if known is not None and update.weight_change <= 0:  # it enters where the reward did
             return update._replace(x=known.x, key=known.key, bucket=known.bucket)
-        joint = self._row.spec.policy.algorithm.startswith("joint_")
+        joint = self._row.spec.policy.algorithm.startswith(("joint_", "sequence_"))
         if context is None or joint:  # other features of actions cannot be known afterwards
             self.lost += 1
             return None

@@ -199,7 +199,7 @@ async def stored_selections(
     Raises:
         InputError: a point of another kind.
 
-    No doctest: it needs a server; ``tests/service/test_selections_judged.py`` shows it.
+    No doctest: it needs a server; ``tests/cli/test_evidence_log.py`` shows it.
     """
     form_in(row.spec)
     point = row.tenant, row.skill, row.point
