@@ -248,13 +248,15 @@ def _investigate(
 
 
 def _shown(ready: _Ready, done: Investigation, answerer: Answerer) -> dict[str, Any]:
+    from steersman.systems.interrogator import LLMAnswerer  # noqa: PLC0415 (slow)
+
     print_investigation(ready.console, done)
     told = as_json(done)
-    if fallbacks := getattr(answerer, "fallbacks", None):
-        times = ", ".join(f"{number} × {name}" for name, number in fallbacks.items())
-        ready.console.print(f"answered without the language model: {times}", highlight=False)
-    if hasattr(answerer, "fallbacks"):
-        told["llm"] = {"asked": answerer.asked, "fallbacks": dict(answerer.fallbacks)}  # type: ignore[attr-defined]
+    if isinstance(answerer, LLMAnswerer):
+        if answerer.fallbacks:
+            times = ", ".join(f"{number} × {name}" for name, number in answerer.fallbacks.items())
+            ready.console.print(f"answered without the language model: {times}", highlight=False)
+        told["llm"] = {"asked": answerer.asked, "fallbacks": dict(answerer.fallbacks)}
     return told
 
 

@@ -36,7 +36,8 @@ def local_model(home: Path | None = None, *, context_tokens: int = 4096) -> Loca
 
     Args:
         home: directory of the caches, see `steersman.retrieval.state_directory`.
-        context_tokens: of prompt and answer together, 256 to 8192.
+        context_tokens: of prompt and answer together, 256 to 131,072; it was trained with 8,192,
+            and more is of no use.
 
     Returns:
         A running backend; close it, or use it in a ``with``.
