@@ -23,12 +23,14 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 async def filed(database, tenant, subject="run/a/1/q1", at=NOW, **changes):
-    given = {"detector": "personal_data", "kinds": ["card", "email", "card"], "score": 1.0}
-    given["excerpt"] = "My card is [card]"
+    given = {
+        "detector": "personal_data",
+        "kinds": ["card", "email", "card"],
+        "score": 1.0,
+        "excerpt": "My card is [card]",
+    } | changes
     async with connected(database, "owner", tenant) as connection:
-        return await file_for_review(
-            connection, tenant, subject=subject, at=at, **{**given, **changes}
-        )  # fmt: skip
+        return await file_for_review(connection, tenant, subject=subject, at=at, **given)
 
 
 async def listed(database, tenant, **options):
