@@ -114,6 +114,8 @@ async def test_answers_are_judged_paid_for_once_and_what_they_cost_is_told(
         assert said.answered + said.judged == calls
         assert (again["spent"]["calls"], again["spent"]["paid_before"]) == (0, 4)
         assert again["configurations"] == told["configurations"]
+        text = (await s.ask("GET", "/metrics")).body.decode()
+        assert f'steersman_tuner_model_calls_total{{process="0"}} {float(calls)}' in text
 
 
 async def test_without_a_model_it_is_refused_and_nothing_is_asked(serving, database, tenant):

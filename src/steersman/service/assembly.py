@@ -178,9 +178,11 @@ class Service:
         self.corpora = CorpusCache(
             partial(load_corpus, database, self.embedders), settings.corpora_bytes
         )
+        models = models or Models(None)
+        models.on_spent = self.metrics.models
         self.tuning = Tuning(
             *(database, pool, self.corpora, self.embedders, self.breakers["searching"]),
-            models or Models(None),
+            models,
         )
         self._settings = settings
         self._beside = beside

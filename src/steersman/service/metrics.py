@@ -94,6 +94,8 @@ class Metrics:
         self.search_seconds = Histogram(SECONDS)
         self._searches: Counter[tuple[str, ...]] = Counter(dict.fromkeys(_SEARCHES, 0))
         self._degraded: Counter[tuple[str, ...]] = Counter({("dense",): 0, ("rerank",): 0})
+        self._asked_of_models: Counter[tuple[str, ...]] = Counter({(): 0})
+        self._paid_to_models: Any = Counter({(): 0.0})  # dollars have parts
         self._under_way: Callable[[], Iterable[tuple[str, str]]] = tuple
         self._gauges: dict[str, tuple[str, tuple[str, ...], Callable[[], Any]]] = {}
         self._process = ProcessCollector(registry=None)
@@ -172,6 +174,16 @@ class Metrics:
         self._degraded.update((part,) for part in degraded)
         if seconds is not None:
             self.search_seconds.observe((), seconds)
+
+    def models(self, calls: int, cost_usd: float) -> None:
+        """Count what answering and judging for the tuner took.
+
+        Args:
+            calls: of models.
+            cost_usd: what they cost.
+        """
+        self._asked_of_models[()] += calls
+        self._paid_to_models[()] += cost_usd
 
     def fallback(self, reason: str) -> None:
         """Count an answer by the fallback.
@@ -254,6 +266,8 @@ class Metrics:
             ("searches", "Searches of corpora", ("result",), self._searches),
             ("search_degraded", "Searches without a part", ("part",), self._degraded),
             ("flush_failures", "Flushes without an answer", ("kind",), self._flush_failures),
+            ("tuner_model_calls", "Calls of models by the tuner", (), self._asked_of_models),
+            ("tuner_model_usd", "Dollars paid for them", (), self._paid_to_models),
         ):
             yield Family(name, "counter", about, labels, list(counter.items()))
 

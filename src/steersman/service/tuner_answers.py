@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -121,6 +122,7 @@ class Models:
     Args:
         settings: which models; None: none, and whoever asks for answers is told so.
         home: directory of all state: what was paid for is kept there, and weights of detectors.
+        on_spent: told calls and dollars of each evaluation, also of one that was broken off.
 
     Raises:
         InputError: a setting out of its range.
@@ -128,8 +130,14 @@ class Models:
     No doctest: it needs a server; ``tests/service/test_tuner_judging.py`` shows it.
     """
 
-    def __init__(self, settings: AnswerSettings | None, home: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: AnswerSettings | None,
+        home: Path | None = None,
+        on_spent: Callable[[int, float], None] = lambda _calls, _usd: None,
+    ) -> None:
         self.settings = settings
+        self.on_spent, self._counting = on_spent, threading.Lock()
         self._home = home
         self._folder = state_directory(home) / "tuner"
         if settings is None:
@@ -151,6 +159,16 @@ class Models:
         if self.settings is None:
             return "", ""
         return self.settings.model, self.settings.judge_model or self.settings.model
+
+    def spent(self, calls: int, cost_usd: float) -> None:
+        """Count what an evaluation took; threads may do so at once.
+
+        Args:
+            calls: of models.
+            cost_usd: what they cost.
+        """
+        with self._counting:
+            self.on_spent(calls, cost_usd)
 
     def check(self) -> AnswerSettings:
         """Return the settings.

@@ -122,10 +122,14 @@ def judged(
     )
     episode = evaluator.episode()
     rounds: list[list[Measured]] = [[] for _ in configurations]
-    for begin in range(0, len(questions), _ROUND):
-        some = np.arange(begin, min(begin + _ROUND, len(questions)))
-        for found, one in zip(rounds, configurations, strict=True):
-            found.append(evaluator.measure(one, some, episode=episode))
+    try:
+        for begin in range(0, len(questions), _ROUND):
+            some = np.arange(begin, min(begin + _ROUND, len(questions)))
+            for found, one in zip(rounds, configurations, strict=True):
+                found.append(evaluator.measure(one, some, episode=episode))
+    finally:
+        if episode is not None:
+            models.spent(episode.calls, episode.cost_usd)
     flagged = [it for found in rounds for one in found for it in evaluator.flagged(one)]
     every = [one for found in rounds for one in found]
     return Judgement(
