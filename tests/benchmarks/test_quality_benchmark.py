@@ -40,6 +40,8 @@ def test_pairs_are_of_one_split_and_as_many_of_each_label(tmp_path):
     found = quality._pairs(tmp_path, "test", 1)
     assert [label for label, _, _ in found] == ["SUPPORT", "CONTRADICT", "none"]
     assert found[0][1:] == ("claim 0", "abstract")
+    every = quality._pairs(tmp_path, "test")
+    assert sorted(label for label, _, _ in every) == ["CONTRADICT", "SUPPORT", "none", "none"]
 
 
 def test_personal_data_are_counted_on_odd_templates_alone(tmp_path):

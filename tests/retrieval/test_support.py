@@ -5,6 +5,7 @@ import pytest
 
 from steersman.errors import DataError, InputError
 from steersman.retrieval import Entailment, EntailmentSupport, MiniLM, gold_recall
+from steersman.retrieval.denial import denial_of
 from tests.retrieval.hashed_words import HashedWords
 
 
@@ -24,7 +25,7 @@ FOR = "The museum opens at nine every morning."
 AGAINST = "The museum never opens before the noon."
 BESIDE = "Bananas are yellow when they are ripe."
 SAID = "The museum opens at nine."
-DENIED = "It is not true that the museum opens at nine."
+DENIED = denial_of(SAID)
 
 
 @pytest.fixture
@@ -45,6 +46,35 @@ def test_long_texts_are_read_by_their_closest_sentences(support):
     asked = [premise for premise, _ in support._entailment.asked]
     assert len(asked) == 12
     assert asked.count(FOR) == 2
+
+
+def test_closer_sentences_count_more():
+    """Two sentences are alike, and the one that is close denies what the other one says."""
+    close, far = (
+        "The museum opens at nine in spring.",
+        "Museums of the north open at ten or at nine.",
+    )
+    found = [
+        EntailmentSupport(Reading({(one, DENIED): 0.99, (other, SAID): 0.99}), HashedWords())
+        .scores(SAID, [f"{close} {far}"])[0]
+        for one, other in ((close, far), (far, close))
+    ]  # fmt: skip
+    assert found[0] > found[1]
+
+
+@pytest.mark.parametrize(
+    ("said", "denied"),
+    [
+        ("Valves are not stuck.", "Valves are stuck."),
+        ("Pumps cannot freeze.", "Pumps can freeze."),
+        ("Higher doses help.", "Lower doses help."),
+        ("Tea without sugar tires.", "Tea with sugar tires."),
+        ("Tea with sugar was served.", "Tea with sugar was not served."),
+        ("Tea tires.", "It is not true that tea tires."),
+    ],
+)
+def test_a_statement_is_denied(said, denied):
+    assert denial_of(said) == denied
 
 
 def test_the_share_of_statements_that_some_text_bears_out(support):

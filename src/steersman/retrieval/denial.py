@@ -1,0 +1,70 @@
+"""The opposite of a statement, in words that a model of contradictions reads well."""
+
+from __future__ import annotations
+
+import re
+
+_NOT = re.compile(
+    r"\b(is|are|was|were|can|could|may|does|do|did|has|have|had|will|should|would) not\b"
+)
+_CANNOT = re.compile(r"\bcannot\b")
+_AUXILIARY = re.compile(r"\b(is|are|was|were|can|could|may|will|should|would|has|have)\b")
+_WORDS = re.compile(r"(\W+)")
+_PAIRS = """
+increase decrease, increases decreases, increased decreased, increasing decreasing,
+higher lower, high low, more less, greater smaller, longer shorter, better worse, stronger weaker,
+strong weak, promotes prevents, promote prevent, causes prevents, cause prevent,
+activates inhibits, activate inhibit, activation inhibition, induces suppresses, induce suppress,
+enhances reduces, enhance reduce, enhanced reduced, improves worsens, improve worsen,
+raises lowers, protects harms, positive negative, positively negatively,
+upregulates downregulates, upregulated downregulated, up-regulated down-regulated,
+effective ineffective, beneficial harmful, present absent, presence absence
+"""
+_ONE_WAY = {"without": "with", "no": "all"}
+"""Their opposites stand in most sentences for something else."""
+
+
+def _opposites() -> dict[str, str]:
+    found = dict(_ONE_WAY)
+    for pair in _PAIRS.split(","):
+        one, other = pair.split()
+        found.setdefault(one, other)
+        found.setdefault(other, one)
+    return found
+
+
+_OPPOSITES = _opposites()
+
+
+def denial_of(statement: str) -> str:
+    """Return a statement that denies another one.
+
+    The first of these that can be done: a negation is dropped; the first word of direction, such
+    as *increases*, becomes its opposite; the first auxiliary verb is negated; *it is not true that*
+    is put before all of it.
+
+    Args:
+        statement: one English sentence, not empty.
+
+    Returns:
+        Its denial; English that is not quite right now and then, meant for a model to read.
+
+    >>> denial_of("Aspirin lowers the risk.")
+    'Aspirin raises the risk.'
+    >>> denial_of("Valves are not stuck.")
+    'Valves are stuck.'
+    >>> denial_of("The museum opens at nine.")
+    'It is not true that the museum opens at nine.'
+    """
+    for pattern, instead in ((_NOT, r"\1"), (_CANNOT, "can")):
+        if pattern.search(statement):
+            return pattern.sub(instead, statement, count=1)
+    words = _WORDS.split(statement)
+    for place, word in enumerate(words):
+        opposite = _OPPOSITES.get(word.lower())
+        if opposite is not None:
+            words[place] = opposite.capitalize() if word[0].isupper() else opposite
+            return "".join(words)
+    if _AUXILIARY.search(statement):
+        return _AUXILIARY.sub(r"\1 not", statement, count=1)
+    return f"It is not true that {statement[0].lower()}{statement[1:]}"
