@@ -180,7 +180,7 @@ class Features:
         self.names = tuple(name for group in self.groups for name in named[group])
         self.scaled = np.array(
             [group in {"quality", "latency", "cost", "weights"} or name in {"log_k", "age"}
-             or (group == "belief" and not name.startswith("best_step"))
+             or (group == "belief" and not name.startswith(("best_step", "towards")))
              for group in self.groups for name in named[group]]
         )  # fmt: skip
 

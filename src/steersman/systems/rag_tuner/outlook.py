@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 STEPS_K = (-16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16)
 STEPS_WEIGHT = (-8, -4, -2, -1, 0, 1, 2, 4, 8)
 """In places of the grid of weights."""
+STEPS = {"k": STEPS_K, "fusion_weight": STEPS_WEIGHT}
 
 
 class _Around(NamedTuple):
@@ -39,11 +40,16 @@ class _Around(NamedTuple):
 
 
 class Outlook:
-    """What is believed of the configurations that one part away from the running one.
+    """What is believed of the configurations one part away from the running one, and of the best.
 
     Of k and of the fusion weight: the step with the greatest expected gain (-1 for the longest
     down to 1 for the longest up), that gain, and how unsure it is. Of every other value of the
     other parts: the gain of choosing it, and how unsure that is.
+
+    Part by part, a climb ends where no part alone is worth changing, though two together would be.
+    So there is also where the best of all configurations lies, whatever else it changes: the step
+    towards its k and its weight, which switches it turns, which variant and prompt it has, and how
+    much better it is.
 
     Args:
         space: What may be chosen.
@@ -65,6 +71,8 @@ class Outlook:
         self._chosen = tuple(
             (name, value) for name, of in others.items() if len(of) > 1 for value in of
         )
+        self._switches = tuple(dict.fromkeys(n for n, of in self._chosen if isinstance(of, bool)))
+        self._named_ones = tuple((n, of) for n, of in self._chosen if not isinstance(of, bool))
         self.names = self._named()
         self._around: dict[Configuration, list[_Around]] = {}
 
@@ -87,26 +95,41 @@ class Outlook:
         around = self._around.get(running)
         if around is None:
             around = self._around[running] = self._looked_at(running)
-        lead = np.concatenate([one.places for one in around])
-        mean, deviation = belief.ahead(self._space.index[running], lead, rng)
+        drawn = belief.drawn(rng)
+        best = belief.best(drawn)
+        lead = np.concatenate([*(one.places for one in around), [best]])
+        mean, deviation = belief.ahead(self._space.index[running], lead, drawn)
         found, start = [log1p(len(belief))], 0
         for one in around[: len(self._stepped)]:
             end = start + len(one.places)
             found += _best(mean[start:end], deviation[start:end], one.still)
             start = end
-        return [*found, *np.stack([mean[start:], deviation[start:]], axis=1).ravel().tolist()]
+        found += np.stack([mean[start:], deviation[start:]], axis=1).ravel().tolist()
+        return [*found, *self._towards(running, self._space.all[best])]
+
+    def _towards(self, running: Configuration, best: Configuration) -> list[float]:
+        found = []
+        for name in self._stepped:
+            middle, wanted = len(STEPS[name]) // 2, getattr(best, name)
+            reads = name == "k" or best.variant == FUSED
+            led = [stepped(self._space, name, getattr(running, name), one) for one in STEPS[name]]
+            # Of steps that lead equally near, as at the bounds, the shortest.
+            order = sorted(range(len(led)), key=lambda one: abs(one - middle))
+            step = min(order, key=lambda one: abs(led[one] - wanted)) if reads else middle
+            found.append((step - middle) / middle)
+        found += [float(getattr(best, name) != getattr(running, name)) for name in self._switches]
+        return [*found, *(float(getattr(best, name) == value) for name, value in self._named_ones)]
 
     def _looked_at(self, running: Configuration) -> list[_Around]:
-        steps = {"k": STEPS_K, "fusion_weight": STEPS_WEIGHT}
         found = []
         for name in self._stepped:
             reads = name == "k" or running.variant == FUSED
             led = [
                 replace(running, **{name: stepped(self._space, name, getattr(running, name), one)})
                 if reads else running
-                for one in steps[name]
+                for one in STEPS[name]
             ]  # fmt: skip
-            found.append(_Around(self._places(led), steps[name].index(0)))
+            found.append(_Around(self._places(led), STEPS[name].index(0)))
         chosen = [replace(running, **{name: value}) for name, value in self._chosen]
         return [*found, _Around(self._places(chosen), 0)]
 
@@ -119,7 +142,9 @@ class Outlook:
             found += [f"best_step_{name}", f"gain_{name}", f"unsure_{name}"]
         for name, value in self._chosen:
             found += [f"gain_{name}={value}", f"unsure_{name}={value}"]
-        return tuple(found)
+        found += ["gain_best", "unsure_best"]
+        found += [f"towards_{name}" for name in (*self._stepped, *self._switches)]
+        return (*found, *(f"towards_{name}={value}" for name, value in self._named_ones))
 
 
 def stepped(space: Space, name: str, now: Any, step: int) -> Any:

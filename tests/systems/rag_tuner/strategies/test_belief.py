@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from steersman.systems.rag_tuner.actions import Moves
 from steersman.systems.rag_tuner.configuration import Configuration
 from steersman.systems.rag_tuner.outlook import STEPS_K, Outlook, on_grid
 from steersman.systems.rag_tuner.reward import reward_of
@@ -71,6 +72,37 @@ def test_the_outlook_points_to_the_best_of_each_part():
     assert found["gain_rerank=True"] == pytest.approx(mean[index[again]] - here, abs=1e-9)
     assert found["gain_rerank=False"] == found["unsure_rerank=False"] == 0
     assert found["told"] == pytest.approx(np.log(41))
+
+
+def test_the_outlook_points_to_the_best_of_all_whatever_else_it_changes():
+    """Followed over and over, the moves come to rest there, from wherever they begin."""
+    outlook, belief, moves = Outlook(SPACE), told(CHEAP, evaluations=40), Moves(SPACE)
+    best = SPACE.all[belief.best()]
+    assert belief.best() == belief.mean().argmax()
+    for running in (Configuration("bm25", k=3, rerank=True), Configuration("hybrid", k=32)):
+        first = dict(zip(outlook.names, outlook.of(belief, running), strict=True))
+        gain = belief.mean()[belief.best()] - belief.mean()[SPACE.index[running]]
+        assert first["gain_best"] == pytest.approx(gain, abs=1e-9)
+        at = running
+        for _ in range(6):
+            seen = dict(zip(outlook.names, outlook.of(belief, at), strict=True))
+            at = moves.apply(at, [followed(part, seen) for part in moves.parts])
+        assert at == best
+
+
+def followed(part, seen):
+    if part.ordered:
+        middle = part.size // 2
+        return round(middle + middle * seen[f"towards_{part.name}"])
+    if part.name == "variant":
+        return 1 + [seen[f"towards_variant={one}"] for one in SPACE.variants].index(1)
+    return int(seen[f"towards_{part.name}"])
+
+
+def test_a_drawn_world_has_a_best_of_its_own():
+    belief = told(CHEAP)
+    found = {belief.best(belief.drawn(np.random.default_rng(seed))) for seed in range(20)}
+    assert len(found) > 3
 
 
 def test_where_no_weight_is_used_no_step_of_it_leads_anywhere():

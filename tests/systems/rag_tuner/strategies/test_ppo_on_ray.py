@@ -33,13 +33,13 @@ def test_it_begins_with_the_policy_that_training_here_begins_with():
     environment = simulator()
     here = train_sequential([environment], updates=0).agent.state()
     agent = PPO(environment.moves.parts, len(environment.features))
-    agent.start_from(_guess(environment, scaling_of(environment)))
+    agent.start_from(_guess(environment))
     assert all((here[name] == of).all() for name, of in agent.state().items())
 
 
 def test_without_belief_there_is_nothing_to_guess_from():
     environment = simulator(features=Features(TUNED.space, without=("belief",)))
-    assert _guess(environment, scaling_of(environment)) is None
+    assert _guess(environment) is None
 
 
 @pytest.mark.parametrize(

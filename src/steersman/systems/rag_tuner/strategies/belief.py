@@ -114,20 +114,37 @@ class Belief:
         """
         return self.quality.draws(count, rng) - self._spent.mean()[:, None]
 
+    def drawn(self, rng: np.random.Generator | None = None) -> Floats:
+        """Return one world that may be, for `best` and `ahead`.
+
+        Args:
+            rng: Draws it from the posterior; what is expected unless given.
+        """
+        return self.quality.drawn(rng)
+
+    def best(self, drawn: Floats | None = None) -> int:
+        """Return the place of the configuration that is worth the most.
+
+        Args:
+            drawn: The world it is looked for in, of `drawn`; what is expected unless given.
+        """
+        weights = self.quality.drawn() if drawn is None else drawn
+        return int((self.quality.worth(weights) - self._spent.mean()).argmax())
+
     def ahead(
-        self, place: int, others: NDArray[np.intp], rng: np.random.Generator | None = None
+        self, place: int, others: NDArray[np.intp], drawn: Floats | None = None
     ) -> tuple[Floats, Floats]:
         """Return how much better than one configuration others are.
 
         Args:
             place: Of the one.
             others: (n,) places of the others.
-            rng: Draws from the posterior; its means unless given.
+            drawn: The world they are compared in, of `drawn`; what is expected unless given.
 
         Returns:
-            Posterior mean, or joint draw, and standard deviation of each difference, (n,) each.
+            Difference in that world, and its posterior standard deviation, (n,) each.
         """
-        mean, deviation = self.quality.ahead(place, others, rng)
+        mean, deviation = self.quality.ahead(place, others, drawn)
         return mean - self._spent.ahead(place, others)[0], deviation
 
     def _learn(self, batch: Batch, reward: Reward, penalty: float) -> None:

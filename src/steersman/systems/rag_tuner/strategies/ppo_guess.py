@@ -12,30 +12,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn.ppo import Part
-    from steersman.systems.rag_tuner.features import Features, Scaling
+    from steersman.systems.rag_tuner.features import Features
 
     Floats = NDArray[np.float64]
     Guess = tuple[Floats, Floats]
 
-_TEMPERATURE = 0.01
-"""A gain of so much makes a move e times as likely as standing still."""
-_STILL = 2.0
+_SURE = 4.0
+"""Log odds of making, or not making, a move that leads towards what is believed to be the best."""
 _TOWARDS = 0.72
 """Takes the mean of an ordered part's distribution, 1.5 tanh of it, about to the step itself."""
 _NARROW = -3.2
 """Gives an ordered part's distribution a width of .2: one or two neighbours."""
 
 
-def first_guess(features: Features, scaling: Scaling, parts: Sequence[Part]) -> list[Guess]:
+def first_guess(features: Features, parts: Sequence[Part]) -> list[Guess]:
     """Return, for each part, the linear map from scaled features that PPO starts from.
 
-    Steps go where the gain is believed to be the greatest, other moves are as likely as the gain
-    of each says, and standing still is likelier where nothing is known. From a random start, most
-    of the training went into learning that much.
+    All parts move at once towards what is believed to be the best of all configurations: in a drawn
+    world while it explores, which is Thompson sampling, in the expected one otherwise. Where
+    nothing is known, it stands still. From a random start, most of the training went into learning
+    that much; from one that looked part by part, policies stuck where parts depend on each other.
 
     Args:
         features: What is seen; without the group ``belief`` there is nothing to follow.
-        scaling: Of them.
         parts: Of the moves of the same space.
 
     Returns:
@@ -51,22 +50,18 @@ def first_guess(features: Features, scaling: Scaling, parts: Sequence[Part]) -> 
         weights, biases = np.zeros((part.outputs, len(features))), np.zeros(part.outputs)
         if part.ordered:
             biases[1] = _NARROW
-            weights[0, place[f"best_step_{part.name}"]] = _TOWARDS
+            weights[0, place[f"towards_{part.name}"]] = _TOWARDS
         else:
-            biases[0] = _STILL
-            for value, names in enumerate(_gains(features, part), 1):
-                for name in names:
-                    column = place[name]
-                    weights[value, column] = scaling.spread[column] / _TEMPERATURE
-                    biases[value] += scaling.median[column] / _TEMPERATURE
+            for value, name in enumerate(_values(features, part), 1):
+                weights[value, place[name]] = 2 * _SURE
+                biases[value] = -_SURE
         found.append((weights, biases))
     return found
 
 
-def _gains(features: Features, part: Part) -> list[list[str]]:
-    """Of each value but standing still, the features that add up to its gain."""
+def _values(features: Features, part: Part) -> list[str]:
+    """Of each value but standing still, the feature that says whether the best has it."""
     named = {"variant": features.space.variants, "prompt": features.space.prompts}
     if part.name in named:
-        return [[f"gain_{part.name}={value}"] for value in named[part.name]]
-    # A switch is turned: one of the two is as it is, with no gain.
-    return [[f"gain_{part.name}={value}" for value in (False, True)]]
+        return [f"towards_{part.name}={value}" for value in named[part.name]]
+    return [f"towards_{part.name}"]  # a switch is turned

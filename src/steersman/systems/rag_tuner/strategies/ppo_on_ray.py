@@ -75,7 +75,7 @@ def train_on_ray(
         episodes=episodes,
         runners=runners,
         seed=seed,
-        guess=_guess(environment, scaling),
+        guess=_guess(environment),
         about=_about(environment, scaling),
         checkpoint=checkpoint,
         done=done,
@@ -83,12 +83,12 @@ def train_on_ray(
     return SequentialPolicy(agent, environment.features, scaling, environment.window)
 
 
-def _guess(environment: TuningEnvironment, scaling: Scaling) -> list[tuple[Floats, Floats]] | None:
+def _guess(environment: TuningEnvironment) -> list[tuple[Floats, Floats]] | None:
     """Return what `train_sequential` begins with."""
     features = environment.features
     if "belief" not in features.groups:
         return None
-    return first_guess(features, scaling, environment.moves.parts)
+    return first_guess(features, environment.moves.parts)
 
 
 def _about(environment: TuningEnvironment, scaling: Scaling) -> dict[str, Floats]:

@@ -24,16 +24,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn.ppo import Update
-    from steersman.systems.rag_tuner.configuration import Configuration, Space
+    from steersman.systems.rag_tuner.configuration import Configuration
     from steersman.systems.rag_tuner.environment import TuningEnvironment
     from steersman.systems.rag_tuner.policy_config import Tuned
     from steersman.systems.rag_tuner.reward import Batch, Reward
 
     Floats = NDArray[np.float64]
 
-_FORMAT = 2
-_FOLLOWED = 8
-"""Moves to what is recommended, at the most."""
+_FORMAT = 3
 _FITTED_ON = 16
 """Episodes of random moves that the scaling is fitted on."""
 
@@ -123,10 +121,8 @@ class SequentialPolicy:
 class SequentialPpo:
     """A trained policy at work; it learns no further.
 
-    What it recommends is where its likeliest moves lead, one after the other, until they lead
-    nowhere else: each part is moved as if the others stayed, so that one move may miss. Where that
-    was never evaluated, or broke a gate, it is the nearest that was and holds every gate: nobody
-    knows whether what was never evaluated does.
+    What it recommends is what is believed to be worth the most, of all that was evaluated and holds
+    every gate: nobody knows whether what was never evaluated does.
 
     It is told of each change: of the reward weights (`retune`), after which all that was paid for
     is told again under the new ones, and of the collection (`begin_anew`), after which it believes
@@ -229,39 +225,26 @@ class SequentialPpo:
         self._tuned, self._belief = tuned, self._belief.retold(tuned)
 
     def recommend(self) -> Configuration:
-        """Return what was evaluated and holds every gate, nearest to where the moves lead.
+        """Return the greatest posterior mean of those evaluated that hold every hard gate.
 
         Raises:
             InputError: Nothing was told yet, or all that was evaluated breaks a gate.
         """
-        known = self._ledger.configurations
-        mean = self._ledger.mean
-        held = [one for one in known if not self._ledger.breaches(one) and isfinite(mean(one))]
+        known, index = self._ledger.configurations, self._space.index
+        held = [
+            index[one]
+            for one in known
+            if one in index and not self._ledger.breaches(one) and isfinite(self._ledger.mean(one))
+        ]
         if not held:
             raise InputError(nothing_holds(len(known)))
-        to = self._running
-        for _ in range(_FOLLOWED):
-            before, to = to, self._moves.apply(to, self._policy.agent.best(self._state(at=to)))
-            if to == before:
-                break
-        return min(held, key=lambda one: (_apart(one, to, self._space), -mean(one)))
+        return self._space.all[held[int(self._belief.mean()[held].argmax())]]
 
-    def _state(
-        self, rng: np.random.Generator | None = None, *, at: Configuration | None = None
-    ) -> Floats:
+    def _state(self, rng: np.random.Generator | None = None) -> Floats:
         situation = Situation(
-            self._observed, at or self._running, self._tuned, self.age_days, self._belief
+            self._observed, self._running, self._tuned, self.age_days, self._belief
         )
         return self._policy.state(situation, rng)
-
-
-def _apart(one: Configuration, other: Configuration, space: Space) -> float:
-    """Return how far apart two are: 1 for each part that is another, less for a number near by."""
-    (first, second), found = (each.parts() for each in (one, other)), 0.0
-    for name, values in (("k", space.ks), ("fusion_weight", space.weights)):
-        span = values[-1] - values[0]
-        found += abs(first.pop(name) - second.pop(name)) / span if span else 0.0
-    return float(found + sum(first[name] != second[name] for name in first))
 
 
 def train_sequential(
@@ -294,7 +277,7 @@ def train_sequential(
     scaling = fitted_scaling(first, np.random.default_rng([seed, 0]))
     agent = PPO(first.moves.parts, len(first.features), settings=settings, seed=seed)
     if "belief" in first.features.groups:
-        agent.start_from(first_guess(first.features, scaling, first.moves.parts))
+        agent.start_from(first_guess(first.features, first.moves.parts))
     for number in range(1, updates + 1):
         steps = _episodes(environments, agent, scaling, [seed, number])
         update = agent.learn(steps)

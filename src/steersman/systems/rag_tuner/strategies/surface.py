@@ -173,28 +173,48 @@ class Surface:
             @ (weights[:, None] + solve_triangular(lower, normal, trans="T", lower=True))
         )
 
+    def drawn(self, rng: np.random.Generator | None = None) -> Floats:
+        """Return weights of the features: one draw from the posterior.
+
+        Args:
+            rng: Draws; the posterior mean unless given.
+
+        Returns:
+            (features,) for `worth` and `ahead`.
+        """
+        weights, lower = self._posterior()
+        if rng is None:
+            return weights
+        normal = rng.standard_normal(len(weights))
+        return np.asarray(
+            weights + solve_triangular(lower, normal, trans="T", lower=True, check_finite=False)
+        )
+
+    def worth(self, weights: Floats) -> Floats:
+        """Return every configuration's reward under some weights, (configurations,).
+
+        Args:
+            weights: (features,) as `drawn` returns them.
+        """
+        return np.asarray(self._design @ weights)
+
     def ahead(
-        self, place: int, others: NDArray[np.intp], rng: np.random.Generator | None = None
+        self, place: int, others: NDArray[np.intp], weights: Floats | None = None
     ) -> tuple[Floats, Floats]:
         """Return how much greater than one configuration's reward others' are.
 
         Args:
             place: Of the one.
             others: (n,) places of the others.
-            rng: Draws from the posterior; its means unless given.
+            weights: (features,) as `drawn` returns them; their mean unless given.
 
         Returns:
-            Posterior mean, or joint draw, and standard deviation of each difference, (n,) each.
+            Difference under these weights, and its posterior standard deviation, (n,) each.
         """
-        weights, lower = self._posterior()
+        mean, lower = self._posterior()
         rows = self._design[others] - self._design[place]
         spread = solve_triangular(lower, rows.T, lower=True, check_finite=False)
-        if rng is not None:
-            normal = rng.standard_normal(len(weights))
-            weights = weights + solve_triangular(
-                lower, normal, trans="T", lower=True, check_finite=False
-            )
-        return rows @ weights, np.sqrt((spread**2).sum(axis=0))
+        return rows @ (mean if weights is None else weights), np.sqrt((spread**2).sum(axis=0))
 
     def _posterior(self) -> tuple[Floats, Floats]:
         """Return the weights' mean, and the lower Cholesky factor of their precision."""
