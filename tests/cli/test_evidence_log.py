@@ -19,6 +19,7 @@ from steersman.store import (
     log_decisions,
 )
 from steersman.wire import selection_name
+from tests.learn.shipping_world import PASSPHRASE
 from tests.store.rows import decision_of
 
 SELECT = """
@@ -32,23 +33,28 @@ fallback: {otherwise: first}
 reward: {terms: {answered: {weight: 1}}, window_s: 60}
 """
 POINT = ("evidence", "select")
+TREES = (
+    SELECT.replace("sequence_linear, start: {good: 0.1}, leading: 3, temperature: 0.1",
+                   "sequence_trees, start: {good: 1.0}, leading: 5")
+    + "learning: {mode: frozen}\n"
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def logged(command, database):
     name = f"t-{uuid4().hex[:12]}"
     command("tenant", "create", name)
-    asyncio.run(_log(database, name))
+    asyncio.run(_log(database, name, SELECT, 500))
     return name
 
 
-async def _log(database, name):
-    """Five hundred selections of two hours ago; only what is good earns."""
+async def _log(database, name, document, count):
+    """Selections of two hours ago; only what is good earns."""
     tenant = await find_tenant(database, name)
-    row = await declare(database, tenant.id, SELECT, actor="test")
+    row = await declare(database, tenant.id, document, actor="test")
     policy, rng, at = initial_policy(row.spec), np.random.default_rng(0), time.time() - 7200
     rows, rewards = [], []
-    for number in range(500):
+    for number in range(count):
         offered = Offered.of(["a", "b", "c", "d"], {"d": ["e"]}, rng.random((5, 1)).round(2))
         found = policy.select(offered, rng=rng)
         one = decision_of(
@@ -105,3 +111,36 @@ def test_bad_usage_is_told(command, logged, tmp_path):
     assert "declare the same" in said
     said = command("evidence", "weigh", *POINT, "--version", "0.1.0", *end, status=1)
     assert "no selection made after 0.1.0" in " ".join(said.split())
+
+
+def test_versions_are_compared_by_whole_selections(command, logged):
+    both = ("0.1.0", "0.1.0")
+    told = command.json("snapshot", "diff", *POINT, *both, "--share", 1, "--tenant", logged)
+    assert told["traffic"] is None
+    assert told["off_policy"]["delta"] == pytest.approx(0.0)
+    assert told["off_policy"]["ess"] == pytest.approx([500, 500])
+
+
+def test_trees_are_grown_weighed_and_published(command, database):
+    pytest.importorskip("lightgbm")
+    command.environment["STEERSMAN_ROOT_PASSPHRASE"] = PASSPHRASE
+    name = f"t-{uuid4().hex[:12]}"
+    command("tenant", "create", name)
+    command("snapshot", "keys", "init", "--tenant", name)
+    asyncio.run(_log(database, name, TREES, 1_200))
+    grow = ("evidence", "grow", *POINT, "--tenant", name)
+    told = command.json(*grow)
+    assert (told["grown_from"], told["selections"]) == (960, 240)
+    assert told["wpdis"]["low"] > told["earned"]
+    assert (told["better"], told["version"]) == (True, None)
+    told = command.json(*grow, "--publish")
+    assert told["version"] == "0.1.1"
+    shown = command.json("snapshot", "show", *POINT, "0.1.1", "--tenant", name)
+    assert shown["algorithm"] == "sequence_trees"
+    few = command("evidence", "grow", *POINT, "--newest", 50, "--tenant", name, status=1)
+    assert "100 or more" in few
+
+
+def test_only_points_that_declare_trees_grow_them(command, logged):
+    said = command("evidence", "grow", *POINT, "--tenant", logged, status=1)
+    assert "trees are for sequence_trees" in " ".join(said.split())

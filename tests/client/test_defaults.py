@@ -7,7 +7,7 @@ import time
 import pytest
 
 from steersman.client import Ask
-from steersman.errors import UnavailableError
+from steersman.errors import InputError, UnavailableError
 
 NOBODY = "http://127.0.0.1:9"
 PARENT = "01a1ff23-5a81-7ec1-9682-123a4fba965d"
@@ -105,3 +105,15 @@ def test_a_full_queue_does_not_take_the_answer_away(make, caplog):
     answers = [client.decide("mail", "tone", context, default="plain") for _ in range(6)]
     assert all(answer.degraded for answer in answers)
     assert "could not be queued" in caplog.text
+
+
+def test_a_default_of_a_selection_is_a_list_of_picks(make, server):
+    client = make(retries=0)
+    server.always = 503
+    offered = {"eligible": ["a", "b"], "links": {"b": ["c"]}}
+    decision = client.decide("evidence", "select", default=["b", "c"], **offered)
+    assert (decision.action, decision.picked, decision.steps) == ('["b","c"]', ["b", "c"], [])
+    assert decision.distribution == {}
+    assert decision.degraded
+    with pytest.raises(InputError, match="one of the eligible"):
+        client.decide("evidence", "select", default=["b", "d"], **offered)

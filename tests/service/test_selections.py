@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 
+from steersman.client import AsyncClient, Client
 from steersman.learn import load, rebuild, replay, verify
 from steersman.ope import evaluate
 from steersman.policies import Offered, build
@@ -196,6 +197,34 @@ async def test_bad_requests_are_told_what_to_change(serving, database, tenant, w
         (again,) = await decide(s)
         assert again["logged"] is True
         assert len(await rows_of(database, tenant)) == 1
+
+
+async def test_clients_of_both_kinds_ask_and_tell(serving, database, tenant, tmp_path):
+    await declare(database, tenant.id, SELECT, actor="test")
+    asked = {"eligible": NAMES, "features": FEATURES, "links": ASK["links"], "default": NAMES[:3]}
+    async with serving() as s:
+        url = f"http://127.0.0.1:{s.port}"
+
+        def ask_and_tell():
+            with Client(url, s.key, queue_dir=tmp_path / "sync", timeout_ms=20_000) as client:
+                one = client.decide("evidence", "select", {"topic": "art"}, **asked)
+                client.submit_feedback(one, outcomes={"answered": 1.0})
+                client.flush()
+                return one
+
+        decided = [await asyncio.to_thread(ask_and_tell)]
+        async with AsyncClient(url, s.key, queue_dir=tmp_path / "a", timeout_ms=20_000) as client:
+            decided.append(await client.decide("evidence", "select", {"topic": "art"}, **asked))
+            await client.submit_feedback(decided[-1], outcomes={"answered": 0.0})
+            await client.flush()
+        await learn_all(database)
+        await s.until(lambda: s.replica("evidence", "select").seq == 2)
+        told = [await explained(s, one.decision_id) for one in decided]
+    assert [one["rewards"][-1]["value"] for one in told] == [1.0, 0.0]
+    for one, row in zip(decided, await rows_of(database, tenant), strict=True):
+        assert (one.logged, one.degraded) == (True, False)
+        assert one.picked == json.loads(row.action)
+        assert [step.p for step in one.steps] == [step["p"] for step in row.steps]
 
 
 async def test_links_are_refused_elsewhere_and_bytes_that_are_no_numbers(serving, database, tenant):

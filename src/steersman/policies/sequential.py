@@ -16,11 +16,11 @@ import numpy as np
 from steersman.errors import ActionError, InputError
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
+from steersman.policies.choice import draw
 from steersman.policies.offered import STANDING, Progress, SequenceForm
 from steersman.policies.sequence import (
     Step,
     StepRule,
-    draw_step,
     leading,
     sequence_propensity,
     step_distribution,
@@ -137,9 +137,10 @@ class SequencePolicy(ChoicePolicy):
         x[-1] = 1.0
         while not progress.ended:
             names, rows, places, scores = self._leading(progress)
-            distributions.append(step_distribution(scores, self.rule))
-            number, step = draw_step(names, scores, self.rule, rng=rng)
-            steps.append(step)
+            distribution = step_distribution(scores, self.rule)
+            number = draw(distribution, rng.random())
+            steps.append(Step(names, names[number], float(distribution[number])))
+            distributions.append(distribution)
             x[:-1] += rows[number]
             progress.take(int(places[number]))
         picked = tuple(offered.names[place] for place in progress.picked)

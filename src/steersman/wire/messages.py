@@ -21,6 +21,8 @@ ActionName = Annotated[str, Meta(min_length=1, max_length=1000)]
 Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$(?!\n)")]
 """An id or an idempotency key chosen by the application: printable ASCII without spaces. (Python's
 `$` would let a line feed follow.)"""
+Done = Annotated[str, Meta(min_length=1, max_length=10_000)]
+"""What was done: an action, or the JSON list of a selection's picks."""
 Actions = Annotated[list[ActionName], Meta(min_length=1, max_length=10_000)]
 Features = dict[ActionName, Annotated[list[float], Meta(max_length=16_384)]]
 Links = dict[ActionName, Annotated[list[ActionName], Meta(max_length=10_000)]]
@@ -174,7 +176,7 @@ class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     schema_version: Literal[1] = 1
     at: float | None = None
     outcomes: Outcomes = {}
-    action_taken: ActionName | None = None
+    action_taken: Done | None = None
     body: dict[str, Any] = {}
 
 
@@ -209,7 +211,7 @@ class LocalDecision(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     decision_id: UUID
     skill: Name
     decision: Name
-    action: ActionName
+    action: Done
     context: dict[str, Any] = {}
     episode_id: Key | None = None
     parent_id: UUID | None = None

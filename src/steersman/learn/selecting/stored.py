@@ -248,6 +248,10 @@ def judge_selections(
         level: of the intervals, in (0, 1).
         seed: of the folds.
 
+    Returns:
+        Estimates ``pdis``, ``wpdis`` and ``dr`` (this one from five selections' units on), and
+        reasons where the log cannot tell.
+
     Raises:
         InputError: no selection.
         DataError: selections of other rules.
