@@ -287,6 +287,15 @@ def test_a_holdout_judges_one_run_and_no_other(tmp_path):
     assert "judges once" in told
     assert "the run one" in told
     assert not (tmp_path / "two").exists()
+    # Other weights find another configuration, also in a folder of the same name or in its place.
+    policy = tmp_path / "dear.yaml"
+    shipped = (tmp_path / "one" / "policy.yaml").read_text(encoding="utf-8")
+    policy.write_text(shipped.replace("delta: 0.2", "delta: 0.6"), encoding="utf-8")
+    weighed = (*asked, "--policy", policy, *held)
+    assert "judges once" in run("run", file, "--out", tmp_path / "b" / "one", *weighed, status=1)
+    shutil.rmtree(tmp_path / "one")
+    assert "judges once" in run("run", file, "--out", tmp_path / "one", *weighed, status=1)
+    assert run("run", file, "--out", tmp_path / "one", *asked, *held) == first  # begun anew
     other = (*asked[:-1], "dev")
     assert "has the splits" in run("run", file, "--out", tmp_path / "x", *other, *held, status=1)
 

@@ -89,7 +89,7 @@ def tuned_run(
     # Whatever refuses, refuses before anything is written.
     run.check(manifest, policy)
     split = split_of(recorded, asked.seed, asked.held_out, asked.holdout)
-    holdout = _Holding.of(recorded, split, run.identifier(manifest), asked)
+    holdout = _Holding.of(recorded, split, run.identifier(manifest, policy), asked)
     holdout.check()
     strategy = build_strategy(asked.strategy, tuned, queries=len(recorded), seed=asked.seed)
     if asked.after is not None:

@@ -89,13 +89,15 @@ class RunFolder:
             )
         return True
 
-    def identifier(self, manifest: Mapping[str, Any]) -> str:
+    def identifier(self, manifest: Mapping[str, Any], policy: str) -> str:
         """Return what tells a run from every other, whether or not it was begun.
 
         Args:
             manifest: As for `begin`.
+            policy: Likewise: other weights, gates or bounds find another configuration.
         """
-        found = hashlib.sha256(f"{_text_of(manifest)}\n".encode()).hexdigest()[:16]
+        asked = json.dumps([_text_of(manifest), policy])
+        found = hashlib.sha256(asked.encode()).hexdigest()[:16]
         return f"{self.folder.name} ({found})"
 
     @property
