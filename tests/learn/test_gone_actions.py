@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import numpy as np
+import pytest
 
 from steersman.learn.held_out import Judged, _compare
 from steersman.policies import Fixed
@@ -60,6 +61,7 @@ def test_what_only_some_requests_allowed_is_left_out_where_it_is_gone():
     assert found.low > 0.5
 
 
+@pytest.mark.slow
 def test_a_configuration_that_was_barred_is_never_drawn_and_the_rest_is_judged():
     gone = set(MIXED_OLD.actions.names) - set(MIXED_NEW.actions.names)
     assert gone

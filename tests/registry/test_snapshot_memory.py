@@ -119,6 +119,7 @@ def test_a_deep_header_is_refused(tmp_path):
     assert "refused" in _run(tmp_path, zstd.compress(plain, 1))
 
 
+@pytest.mark.slow
 def test_the_largest_that_is_allowed_is_read(tmp_path):
     program = (
         "import sys, numpy as np\n"

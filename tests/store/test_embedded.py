@@ -82,6 +82,7 @@ def test_what_was_committed_survives_kill_9(home, server):
     assert asyncio.run(migrate(database)) == []
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_share_one_server(home):
     program = (
         "import sys, pathlib; from steersman.store import embedded;"

@@ -85,6 +85,7 @@ def test_advantages_are_sums_of_discounted_surprises(told, gamma, smoothing, bey
         assert found[start] == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_an_episode_that_was_cut_off_is_worth_what_was_expected_beyond():
     """One reward of 1 a step for ever is worth 1 / (1 - gamma), and not what an episode holds."""
     acting = agent(learning_rate=1e-2, gamma=0.5, kl_target=10.0, entropy=0.0)
@@ -157,6 +158,7 @@ def test_a_state_of_another_one_is_refused():
         agent().restore(other.state())
 
 
+@pytest.mark.slow
 def test_later_rewards_reach_earlier_steps():
     """Two steps an episode; only the first one's switch decides, and the second is paid."""
     acting, rng = PPO((Part("switch", 2),), 2, settings=Settings(learning_rate=3e-3)), None
@@ -219,6 +221,7 @@ def test_settings_out_of_range(wrong):
         Settings(**wrong)
 
 
+@pytest.mark.slow
 def test_it_starts_from_a_guess_and_unlearns_it():
     acting = agent(learning_rate=1e-2)
     guess = [(np.zeros((part.outputs, 2)), np.zeros(part.outputs)) for part in PARTS]

@@ -22,6 +22,7 @@ from steersman.systems.assistant.arrivals import (
 )
 
 
+@pytest.mark.slow
 @given(n=st.integers(1, 60), extra=st.integers(0, 300), seed=st.integers(0, 2**32 - 1))
 def test_every_request_comes_and_the_length_is_exact(n: int, extra: int, seed: int) -> None:
     stream = arrivals(n, n + extra, np.random.default_rng(seed))

@@ -109,6 +109,7 @@ def test_a_missing_part_is_refused(model) -> None:
         IntentClassifier.from_state(state)
 
 
+@pytest.mark.slow
 def test_vectors_do_not_depend_on_the_process() -> None:
     code = (
         "from steersman.systems.assistant.lexical import hashed_vector as h;"

@@ -61,6 +61,7 @@ def test_the_report_has_every_named_figure(trial, world):
         assert chosen[0]["probability"] == row["propensity"]
 
 
+@pytest.mark.slow
 def test_the_same_order_gives_the_same_log(world):
     stream = stream_of(3)
     job = Job(3, ("rules",), Deep())

@@ -62,6 +62,7 @@ def test_the_log_gives_every_situation_back(log):
     assert max(context["step"] for context in contexts) == 9
 
 
+@pytest.mark.slow
 def test_a_warm_start_learns_all_of_it(log):
     questions = load_questions()
     learned = warm_started(load_point(questions), questions)
