@@ -29,6 +29,9 @@ def walks_over(address: str | None = None, *, processes: int = 1, questions: int
         processes: of this machine, where no cluster is named, ≥ 1.
         questions: of one item of work, ≥ 1: enough for seconds.
 
+    Returns:
+        What `raft` and `ppo` take as ``sample``.
+
     Raises:
         InputError: `questions` is below 1.
 

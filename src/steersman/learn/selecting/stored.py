@@ -102,6 +102,9 @@ class StoredTask:
 
         Args:
             state: in which a selection ended.
+
+        Raises:
+            DataError: always.
         """
         raise DataError(
             f"the log does not tell what selection {state} of {self.id} would have earned; "
@@ -128,6 +131,9 @@ def form_in(spec: DecisionPoint) -> SequenceForm:
 
     Args:
         spec: its declaration.
+
+    Returns:
+        Features, vector, most steps, and whether it may stop.
 
     Raises:
         InputError: its actions are of another kind.
