@@ -75,6 +75,19 @@ def test_it_looks_at_no_gold_and_says_the_same_again(tasks):
     assert Chains()(tasks, known) == Chains()(blind, known)
 
 
+def test_a_question_without_candidates_needs_nothing(tasks):
+    """Words alone, and a question that shares none with any passage."""
+    pool = tasks[0].pool.collection.pool(Question("none", "Zzyzx?", answers=("q",)), size=8)
+    empty = EvidenceTask(pool, RULES)
+    assert not pool.candidates
+    log = feedback([*tasks, empty], picks=2, each=40)
+    alone = {name: causes(of_one) for name, of_one in by_task(log).items()}
+    assert alone["none"] == {}
+    needed = Chains()([*tasks, empty], alone)
+    assert needed.pop("none") == {}
+    assert needed == Chains()(tasks, alone)
+
+
 def test_from_a_log_to_what_is_needed(tasks):
     """Selections that explore, whether an answer stands in them, and nothing else."""
     log = feedback(tasks, picks=2, each=40)

@@ -11,6 +11,7 @@ though no feedback ever names it.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Credits = dict[str, dict[str, float]]
 
+_log = logging.getLogger(__name__)
+
 ALONE = (
     "lexical", "dense", "fused", "lexical_rank", "dense_rank", "fused_rank", "length", "topic",
     "title_overlap", "title_asked", "coverage", "named_by_leading", "names_leading",
@@ -47,6 +50,8 @@ whether the support names the answer's passage, and over how many it names; whet
 it; whether both share a rare name; their cosine; what the answer's cosine with the question has
 beyond that; the two links by the support's fused score and the answer's own; and the first where
 there is any link."""
+_TURNS = 1000
+"""Of the fit at most, which settles after some tens: where it stops must not be what decides."""
 _COLUMNS = [FEATURES.index(name) for name in ALONE]
 
 
@@ -107,7 +112,7 @@ class _Pairs:
 
     def needed(self, model: _Model, least: float) -> dict[str, float]:
         """Return how likely each passage is in the pair, given what came back, by its name."""
-        if not len(self.rows):  # one passage is no pair
+        if not len(self.rows):  # one passage is no pair, and none is none
             return {}
         told = self.holds.max() >= least  # what never came out right says nothing of who holds
         right = model.prior(self.rows) * (self.holds if told else 1.0)
@@ -140,10 +145,13 @@ def _fitted(pairs: Sequence[_Pairs], ridges: Sequence[float]) -> _Model:
     scaled = [(one.rows - mean) / scale for one in pairs]
     weights = np.zeros(len(mean))
     for ridge in ridges:
-        weights = scipy.optimize.minimize(
+        found = scipy.optimize.minimize(
             _loss, weights, (pairs, scaled, ridge), jac=True, method="L-BFGS-B",
-            options={"maxiter": 60},
-        ).x  # fmt: skip
+            options={"maxiter": _TURNS},
+        )  # fmt: skip
+        weights = found.x
+        if not found.success:
+            _log.warning("the fit of pairs did not settle (ridge %g): %s", ridge, found.message)
     return _Model(mean, scale, weights)
 
 
@@ -168,11 +176,11 @@ def _loss(
 
 def _pairs(pool: Pool, causes: Mapping[str, float], most: int) -> _Pairs:
     place_of = pool.collection.place_of
-    names = sorted(name for name in causes if name in place_of)  # expanding is no passage
+    names = sorted(name for name in causes if name in place_of)
     wide = pool.including(np.array([place_of[name] for name in names], np.intp))
     at = {one.id: place for place, one in enumerate(wide.candidates)}
-    places = np.array([at[name] for name in names])
-    holds = np.array([causes[name] for name in names])
+    places = np.array([at[name] for name in names], np.intp)
+    holds = np.array([causes[name] for name in names], np.float64)
     kept = np.sort(np.argsort(-(wide.fused[places] + 2.0 * holds), kind="stable")[:most])
     names, places, holds = [names[one] for one in kept.tolist()], places[kept], holds[kept]
     alone = features.rows(State(wide))[places][:, _COLUMNS]
