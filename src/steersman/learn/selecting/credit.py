@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.learn.selecting.examples import Examples
+from steersman.policies.sequence import EXPAND, STOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -107,7 +108,9 @@ class Credited:
 
 
 def by_task(log: Sequence[Walk]) -> Logged:
-    """Return the actions and the reward of each selection, by question.
+    """Return the candidates and the reward of each selection, by question.
+
+    To stop and to expand holds no answer, and must not share what a candidate brought.
 
     Args:
         log: selections.
@@ -116,7 +119,7 @@ def by_task(log: Sequence[Walk]) -> Logged:
     """
     found: Logged = {}
     for one in log:
-        actions = frozenset(taken.step.action for taken in one.taken)
+        actions = frozenset(taken.step.action for taken in one.taken) - {STOP, EXPAND}
         found.setdefault(one.task, []).append((actions, one.reward))
     return found
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -70,7 +70,10 @@ class RaftSettings:
         patience: rounds without a better one before it stops early, ≥ 1.
         regression: fall of the held-out reward below its best from which on a round is gone back
             from, ≥ 0. What is not worse by that much is kept: a few dozen held-out questions tell a
-            loss from a gain of a point no better than a coin.
+            loss from a gain of a point no better than a coin. 0: what is kept is no worse there.
+        whole: once the only round was kept, learn again in the same way from all questions, those
+            that judged it among them. That one is judged by nothing: it is trusted to be no worse
+            for having more to learn from. `rounds` must be 1.
 
     Raises:
         InputError: a value out of its range.
@@ -86,6 +89,7 @@ class RaftSettings:
     held_out: float = 0.2
     patience: int = 2
     regression: float = 0.01
+    whole: bool = False
 
     def __post_init__(self) -> None:
         ranges = {
@@ -99,6 +103,7 @@ class RaftSettings:
             "held_out": 0 < self.held_out <= 0.5,
             "patience": self.patience >= 1,
             "regression": self.regression >= 0,
+            "whole": not self.whole or self.rounds == 1,
         }
         wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
         if wrong:
@@ -136,7 +141,7 @@ def raft(
         The best policy with what each round found.
 
     Raises:
-        InputError: too few questions.
+        InputError: too few questions, or a log of none of those that are learned from.
         DataError: the folder is of another run, or the extra ``evidence`` is not installed.
 
     No doctest: it takes long; ``tests/learn/selecting/test_raft.py`` shows it.
@@ -146,8 +151,7 @@ def raft(
     """
     how = settings or RaftSettings()
     own, judged = split(tasks, how.held_out, seed)
-    known = {task.id for task in own}
-    told = None if log is None else [one for one in log if one.task in known]
+    told = None if log is None else _told(log, own, tasks if how.whole else own)
     run = _Run(how, tune or TreesOnTop(), start, own, judged, seed, sample, told, passing)
     checkpoints = None
     if folder is not None:
@@ -160,7 +164,20 @@ def raft(
         state = run.round(state)
         if checkpoints is not None:
             checkpoints.save(len(state.rounds), state.arrays())
-    return Trained(state.best, tuple(state.rounds), state.before, state.stopped)
+    best = run.whole() if how.whole and run.was_kept(state) else None
+    return Trained(best or state.best, tuple(state.rounds), state.before, state.stopped)
+
+
+def _told(log: Sequence[Walk], learned: Sequence[Task], of: Sequence[Task]) -> list[Walk]:
+    """Return what a log says of some questions, if it says anything of those that are learned."""
+    learning, known = {task.id for task in learned}, {task.id for task in of}
+    logged = {one.task for one in log}
+    if not logged & learning:
+        raise InputError(
+            f"the log has {len(log)} selections of {len(logged)} questions, of which none is among "
+            f"the {len(learning)} that are learned from; give a log of theirs, or none"
+        )
+    return [one for one in log if one.task in known]
 
 
 # -- one run --------------------------------------------------------------------------------------
@@ -244,26 +261,49 @@ class _Run:
             return self._ended(state, "not finite")
         by_action = self.how.credit == "action"
         logged = _joined(state.logged, by_task(log)) if by_action else {}
-        best, kept = keep(log)
-        examples = self._steps(kept, log)
-        sure = self._sure(logged) if by_action else {}
         try:
-            now = state.now
-            for turn in range(self.how.turns if by_action else 1):
-                examples += self._visits(sure, (now,) if turn else (None, now), number)
-                if not examples:
-                    return self._ended(state, "nothing to learn")
-                now = self.tune(Examples.joined(examples), self.start, seed=self.seed + number)
+            now, kept = self._learned(state.now, log, logged, number)
+            if now is None:
+                return self._ended(state, "nothing to learn")
             reward = greedy_reward(self.judged, now, self.how.rule, self.sample)
         except FloatingPointError as wrong:
             _log.warning("training stopped in round %d: %s; the last good is kept", number, wrong)
             return self._ended(state, "not finite")
-        done = Round(float(rewards.mean()), best, len(examples), reward)
+        done = Round(float(rewards.mean()), keep(log)[0], kept, reward)
         return self._after(state, now, done, logged)
+
+    def _learned(
+        self, now: Scorer, log: Sequence[Walk], logged: Logged, number: int
+    ) -> tuple[Scorer | None, int]:
+        """Return what is learned in a round, and of how many examples; None: there is none."""
+        by_action = self.how.credit == "action"
+        examples = self._steps(keep(log)[1], log)
+        sure = self._sure(logged) if by_action else {}
+        for turn in range(self.how.turns if by_action else 1):
+            examples += self._visits(sure, (now,) if turn else (None, now), number)
+            if not examples:
+                return None, 0
+            now = self.tune(Examples.joined(examples), self.start, seed=self.seed + number)
+        return now, len(examples)
+
+    def was_kept(self, state: _State) -> bool:
+        """Whether the only round was not gone back from."""
+        return any(one.held_out >= state.before - self.how.regression for one in state.rounds)
+
+    def whole(self) -> Scorer | None:
+        """Return what the only round learns from all questions; None: not a number came of it."""
+        run = replace(self, learned=[*self.learned, *self.judged])
+        log = run._log(self.start, 0)  # noqa: SLF001 - its own kind
+        try:
+            return run._learned(self.start, log, by_task(log), 0)[0]  # noqa: SLF001 - its own kind
+        except FloatingPointError as wrong:
+            _log.warning("learning from all questions stopped: %s; the round is kept", wrong)
+            return None
 
     def _log(self, now: Scorer, number: int) -> Sequence[Walk]:
         if number == 0 and self.told is not None:
-            return self.told
+            known = {task.id for task in self.learned}
+            return [one for one in self.told if one.task in known]
         seed = 1_000_003 * self.seed + number
         return self.sample(self.learned, now, self.how.rule, each=self.how.each, seed=seed)
 
@@ -293,7 +333,7 @@ class _Run:
         for task in self.learned:
             expert = Credited(sure.get(task.id, {}))
             for scorer in scorers if expert.right else ():
-                rng = stream(self.seed + number, task.id)
+                rng = visiting(self.seed, number, task.id)
                 found += visit(task, expert, scorer, self.how.others, rng=rng)
         return found
 
@@ -319,6 +359,23 @@ class _Run:
     def _ended(state: _State, why: Stopped) -> _State:
         state.stopped = why
         return state
+
+
+def visiting(seed: int, number: int, name: str) -> np.random.Generator:
+    """Return the stream of a question's visits in a round.
+
+    It is no stream of `walks`, of any round or seed: what was drawn, and so what earned credit,
+    must not decide where one looks.
+
+    Args:
+        seed: of the run.
+        number: of the round.
+        name: the question's id.
+
+    >>> visiting(0, 1, "q").random() == visiting(1, 0, "q").random()
+    False
+    """
+    return stream(seed, f"{number}/visit/{name}")
 
 
 def _joined(before: Logged, after: Logged) -> Logged:
