@@ -13,7 +13,7 @@ from steersman.learn.selecting import CloneSettings, TreeSettings, clone, walks_
 from steersman.systems.leadr import Collection, Environment, Limits, Question, sets
 from steersman.systems.leadr.baselines import TopK
 from steersman.systems.leadr.experts import GoldExpert, RankExpert
-from steersman.systems.leadr.improving import raft
+from steersman.systems.leadr.improving import from_feedback
 from steersman.systems.leadr.kept_selectors import MadeFor, kept, read_file
 from steersman.systems.leadr.preparing import prepare
 from steersman.systems.leadr.selectors import ScoredSelector
@@ -98,7 +98,7 @@ def trained(
 def _from_feedback(tasks: Sequence[EvidenceTask], seed: int, address: str | None) -> Scorer:
     """Return what RAFT makes of a search along links; no gold passage is looked at."""
     begun = clone(tasks, RankExpert(_START_SHARE), _START, seed=seed)
-    return raft(tasks, begun, seed, sample=walks_over(address))
+    return from_feedback(tasks, begun, seed, sample=walks_over(address))
 
 
 def selected(
