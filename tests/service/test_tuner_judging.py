@@ -10,7 +10,7 @@ import pytest
 from steersman.errors import InputError
 from steersman.service import Settings
 from steersman.service.tuner_answers import AnswerSettings, Models
-from steersman.store import as_tenant, create_tenant, reviews_of
+from steersman.store import Database, as_tenant, create_tenant, reviews_of
 from tests.llm.chat_server import chat_server
 from tests.retrieval.corpora import SMALL, corpora, texts
 from tests.retrieval.hashed_words import HashedWords
@@ -160,12 +160,18 @@ async def test_a_budget_ends_it_the_rest_is_told_and_the_next_goes_on(
 
 
 async def test_what_detectors_find_is_charged_and_goes_to_the_review_list(
-    serving, database, tenant, model
+    serving, database, tenant, model, monkeypatch
 ):
     async with serving(settings=settings(model)) as s:
         await fill(database, tenant, s)
         model.answer.answer = "Write to ann@example.org."
+        roles, connect = [], Database.connect
+        monkeypatch.setattr(
+            Database, "connect", lambda self, role: roles.append(role) or connect(self, role)
+        )
         told = (await evaluate(s, configurations=[WORDS])).body
+        monkeypatch.undo()
+        assert "owner" not in roles  # a request has no use of the role that may drop tables
         (one,) = told["configurations"]
         assert one["violations"] == 2
         assert one["penalty"] >= 1.0

@@ -180,6 +180,12 @@ async def test_grants_are_those_that_were_meant(server):
         ORDER BY 1""",
     )
     assert columns == [
+        *(
+            f"steersman_app insert review.{name}"
+            for name in (
+                *("at", "detector", "excerpt", "id", "kinds", "score", "subject", "tenant"),
+            )
+        ),
         "steersman_app update answer_cache.used_at",
         "steersman_app update answer_cache.value",
         "steersman_app update api_key.revoked_at",

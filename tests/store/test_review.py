@@ -22,14 +22,14 @@ from tests.store.rows import connected
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-async def filed(database, tenant, subject="run/a/1/q1", at=NOW, **changes):
+async def filed(database, tenant, subject="run/a/1/q1", at=NOW, role="owner", **changes):
     given = {
         "detector": "personal_data",
         "kinds": ["card", "email", "card"],
         "score": 1.0,
         "excerpt": "My card is [card]",
     } | changes
-    async with connected(database, "owner", tenant) as connection:
+    async with connected(database, role, tenant) as connection:
         return await file_for_review(connection, tenant, subject=subject, at=at, **given)
 
 
@@ -53,6 +53,23 @@ async def test_what_postgresql_does_not_take_keeps_nothing_from_being_filed(data
     assert not await filed(database, tenant.id, "run/\ud800/q1")
     (item,) = await listed(database, tenant.id)
     assert (item.subject, item.excerpt) == ("run/?/q1", "a?b?")
+
+
+async def test_whoever_serves_files_and_says_nothing_of_what_a_person_says(database, tenant):
+    assert await filed(database, tenant.id, role="app")
+    assert not await filed(database, tenant.id, role="app")
+    (item,) = await listed(database, tenant.id)
+    for change in (
+        "UPDATE review SET verdict = 'dismissed', resolved_at = now(), resolved_by = 'me'",
+        "DELETE FROM review",
+        """INSERT INTO review (tenant, id, at, detector, kinds, score, subject, excerpt, note)
+        SELECT tenant, gen_random_uuid(), at, detector, kinds, score, 'b', excerpt, 'mine'
+        FROM review""",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with connected(database, "app", tenant.id) as connection:
+                await connection.execute(change)
+    assert await listed(database, tenant.id) == [item]
 
 
 async def test_a_person_has_the_last_word_and_it_is_audited(database, tenant):

@@ -180,10 +180,7 @@ class Service:
         )
         models = models or Models(None)
         models.on_spent = self.metrics.models
-        self.tuning = Tuning(
-            *(database, pool, self.corpora, self.embedders, self.breakers["searching"]),
-            models,
-        )
+        self.tuning = Tuning(pool, self.corpora, self.embedders, self.breakers["searching"], models)
         self._settings = settings
         self._beside = beside
         self._exchange = (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from steersman.service.http import Request
     from steersman.service.tuner_answers import Models
     from steersman.service.tuner_evaluation import Found
-    from steersman.store import Breaker, Database
+    from steersman.store import Breaker
     from steersman.systems.rag_tuner import Flagged
 
 _BYTES = 8 * 1024 * 1024
@@ -44,7 +44,6 @@ class Tuning:
     """Handler of ``POST /tuner/evaluate``: evaluations run in threads, beside decisions.
 
     Args:
-        database: holds the review list.
         pool: connections of role app.
         cache: corpora in memory.
         embedders: of corpora, by name.
@@ -56,14 +55,13 @@ class Tuning:
 
     def __init__(
         self,
-        database: Database,
         pool: Pool[Any],
         cache: CorpusCache,
         embedders: Embedders,
         breaker: Breaker,
         models: Models,
     ) -> None:
-        self._database, self._pool, self._cache = database, pool, cache
+        self._pool, self._cache = pool, cache
         self._embedders, self._breaker, self._models = embedders, breaker, models
         self._line, self._slices = Line(), Slices()
 
@@ -136,18 +134,14 @@ class Tuning:
 
     async def _file(self, tenant: UUID, flagged: Sequence[Flagged]) -> int:
         """Put what detectors found on the review list; return how many are new there."""
-        connection = await self._database.connect("owner")
-        try:
-            async with as_tenant(connection, tenant):
-                filed = [
-                    await file_for_review(
-                        connection, tenant, detector=one.detector, kinds=one.kinds, score=one.score,
-                        subject=one.subject, excerpt=one.excerpt, at=datetime.now(UTC),
-                    )
-                    for one in flagged
-                ]  # fmt: skip
-        finally:
-            await connection.close()
+        async with self._pool.acquire() as connection, as_tenant(connection, tenant):
+            filed = [
+                await file_for_review(
+                    connection, tenant, detector=one.detector, kinds=one.kinds, score=one.score,
+                    subject=one.subject, excerpt=one.excerpt, at=datetime.now(UTC),
+                )
+                for one in flagged
+            ]  # fmt: skip
         return sum(filed)
 
 

@@ -68,7 +68,7 @@ async def file_for_review(
     """Put a flagged text on the list; what one detector says of one subject is there once.
 
     Args:
-        connection: of role owner, within a transaction of the tenant.
+        connection: of role owner or app, within a transaction of the tenant.
         tenant: whose.
         detector: who flagged it.
         kinds: of what was found.
