@@ -239,56 +239,6 @@ def test_credit_is_passed_on_by_who_knows_the_questions():
     assert _worth(held_out, found.scorer) > _worth(held_out, alone.scorer)
 
 
-def _passing(asked):
-    def passing(tasks, known):
-        asked.append([task.id for task in tasks])
-        return {task.id: {f"c{task.bridge}": 1.0, f"c{task.target}": 1.0} for task in tasks}
-
-    return passing
-
-
-@pytest.mark.parametrize("logged", [True, False])
-def test_a_round_that_was_kept_is_learned_again_from_all_questions(logged):
-    tasks, asked = made_up(40, seed=1), []
-    once = replace(FEW, rounds=1, credit="action", regression=1.0, whole=True)
-    log = walks(tasks, START, RULE, each=8, seed=5) if logged else None
-    found = raft(tasks, START, once, tune=SMALL, log=log, passing=_passing(asked))
-    learned, judged = split(tasks, once.held_out, 0)
-    assert asked[0] == [task.id for task in learned]
-    assert asked[1:] == [[task.id for task in [*learned, *judged]]]
-    part = raft(tasks, START, replace(once, whole=False), tune=SMALL, log=log, passing=_passing([]))
-    assert found.rounds == part.rounds, "what judged the round had no part in it"
-    assert _bytes(found) != _bytes(part)
-
-
-def test_a_round_that_was_gone_back_from_is_not_learned_again():
-    asked = []
-    once = replace(FEW, rounds=1, credit="action", whole=True)
-
-    def spoiling(examples, start, *, seed):
-        return NetworkScorer.linear(-np.ones(len(COLUMNS)))
-
-    strong = raft(made_up(60, seed=3), START, FEW, tune=SMALL).scorer
-    found = raft(made_up(40, seed=1), strong, once, tune=spoiling, passing=_passing(asked))
-    assert found.scorer is strong
-    assert len(asked) == 1
-
-
-def test_what_learns_from_all_and_is_no_number_leaves_the_round():
-    made = []
-
-    def diverging(examples, start, *, seed):
-        if len(made) == 2:
-            message = "the loss is nan"
-            raise FloatingPointError(message)
-        made.append(SMALL(examples, start, seed=seed))
-        return made[-1]
-
-    once = replace(FEW, rounds=1, credit="action", regression=1.0, whole=True)
-    found = raft(made_up(40, seed=1), START, once, tune=diverging, passing=_passing([]))
-    assert found.scorer is made[1]
-
-
 def test_a_log_of_none_of_the_learned_questions_is_refused():
     tasks, others = made_up(20, seed=1), made_up(5, seed=9)
     elsewhere = walks(others, START, RULE, each=2, seed=0)
@@ -379,7 +329,6 @@ def test_walks_of_a_question_depend_on_no_other():
         {"held_out": 0.0},
         {"patience": 0},
         {"regression": -0.1},
-        {"whole": True},
     ],
 )
 def test_settings_out_of_their_range_are_refused(wrong):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -71,9 +71,6 @@ class RaftSettings:
         regression: fall of the held-out reward below its best from which on a round is gone back
             from, ≥ 0. What is not worse by that much is kept: a few dozen held-out questions tell a
             loss from a gain of a point no better than a coin. 0: what is kept is no worse there.
-        whole: once the only round was kept, learn again in the same way from all questions, those
-            that judged it among them. That one is judged by nothing: it is trusted to be no worse
-            for having more to learn from. `rounds` must be 1.
 
     Raises:
         InputError: a value out of its range.
@@ -89,7 +86,6 @@ class RaftSettings:
     held_out: float = 0.2
     patience: int = 2
     regression: float = 0.01
-    whole: bool = False
 
     def __post_init__(self) -> None:
         ranges = {
@@ -103,7 +99,6 @@ class RaftSettings:
             "held_out": 0 < self.held_out <= 0.5,
             "patience": self.patience >= 1,
             "regression": self.regression >= 0,
-            "whole": not self.whole or self.rounds == 1,
         }
         wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
         if wrong:
@@ -151,7 +146,7 @@ def raft(
     """
     how = settings or RaftSettings()
     own, judged = split(tasks, how.held_out, seed)
-    told = None if log is None else _told(log, own, tasks if how.whole else own)
+    told = None if log is None else _told(log, own)
     run = _Run(how, tune or TreesOnTop(), start, own, judged, seed, sample, told, passing)
     checkpoints = None
     if folder is not None:
@@ -164,20 +159,19 @@ def raft(
         state = run.round(state)
         if checkpoints is not None:
             checkpoints.save(len(state.rounds), state.arrays())
-    best = run.whole() if how.whole and run.was_kept(state) else None
-    return Trained(best or state.best, tuple(state.rounds), state.before, state.stopped)
+    return Trained(state.best, tuple(state.rounds), state.before, state.stopped)
 
 
-def _told(log: Sequence[Walk], learned: Sequence[Task], of: Sequence[Task]) -> list[Walk]:
-    """Return what a log says of some questions, if it says anything of those that are learned."""
-    learning, known = {task.id for task in learned}, {task.id for task in of}
-    logged = {one.task for one in log}
-    if not logged & learning:
+def _told(log: Sequence[Walk], learned: Sequence[Task]) -> list[Walk]:
+    """Return what a log says of the questions that are learned from."""
+    known = {task.id for task in learned}
+    told = [one for one in log if one.task in known]
+    if not told:
         raise InputError(
-            f"the log has {len(log)} selections of {len(logged)} questions, of which none is among "
-            f"the {len(learning)} that are learned from; give a log of theirs, or none"
+            f"the log has {len(log)} selections of {len({one.task for one in log})} questions, of "
+            f"which none is among the {len(known)} that are learned from; give a log of theirs"
         )
-    return [one for one in log if one.task in known]
+    return told
 
 
 # -- one run --------------------------------------------------------------------------------------
@@ -286,24 +280,9 @@ class _Run:
             now = self.tune(Examples.joined(examples), self.start, seed=self.seed + number)
         return now, len(examples)
 
-    def was_kept(self, state: _State) -> bool:
-        """Whether the only round was not gone back from."""
-        return any(one.held_out >= state.before - self.how.regression for one in state.rounds)
-
-    def whole(self) -> Scorer | None:
-        """Return what the only round learns from all questions; None: not a number came of it."""
-        run = replace(self, learned=[*self.learned, *self.judged])
-        log = run._log(self.start, 0)  # noqa: SLF001 - its own kind
-        try:
-            return run._learned(self.start, log, by_task(log), 0)[0]  # noqa: SLF001 - its own kind
-        except FloatingPointError as wrong:
-            _log.warning("learning from all questions stopped: %s; the round is kept", wrong)
-            return None
-
     def _log(self, now: Scorer, number: int) -> Sequence[Walk]:
         if number == 0 and self.told is not None:
-            known = {task.id for task in self.learned}
-            return [one for one in self.told if one.task in known]
+            return self.told
         seed = 1_000_003 * self.seed + number
         return self.sample(self.learned, now, self.how.rule, each=self.how.each, seed=seed)
 

@@ -140,7 +140,6 @@ def improved(
     rounds: int = 1,
     tune: Tuner | None = None,
     regression: float = 0.05,
-    whole: bool = False,
     seed: int = 0,
     sample: Sampler = walks,
 ) -> Trained:
@@ -159,8 +158,6 @@ def improved(
         rounds: of RAFT; those after the first draw selections of their own.
         tune: what learns; None: `TREES`.
         regression: fall of the held-out reward from which on the start is gone back to, ≥ 0.
-        whole: whether a round that was kept is learned again from all questions, those that judged
-            it among them; for one round alone. It found no more (docs/adr/0027), so it is off.
         seed: of all draws.
         sample: draws selections, see `feedback`.
 
@@ -168,9 +165,8 @@ def improved(
     """
     told = feedback(tasks, terms=terms, seed=seed, sample=sample) if log is None else log
     how = RaftSettings(
-        rounds=rounds, each=16, credit="action", held_out=0.15, regression=regression,
-        whole=whole and rounds == 1,
-    )  # fmt: skip
+        rounds=rounds, each=16, credit="action", held_out=0.15, regression=regression
+    )
     asked = _worth(tasks, terms)
     return raft_rounds(
         asked, start, how, tune=tune or TREES, seed=seed, log=told, sample=sample, passing=Chains()
