@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 
 import pytest
 
@@ -234,6 +236,66 @@ async def test_another_tenant_pays_for_its_own(serving, database, tenant, model)
         theirs = (await evaluate(s, key=key)).body
         assert theirs["spent"]["paid_before"] == 0
         assert model.answer.answered == 8
+
+
+async def test_what_is_kept_goes_with_an_erasure_a_corpus_and_time(
+    serving, database, tenant, model
+):
+    async with serving(settings=settings(model)) as s:
+        await fill(database, tenant, s)
+        tuning, folder = s.service.tuning, s.service.tuning._models._folder
+        kept = lambda: sorted({file.name.split(".")[0] for file in folder.glob(f"{tenant.id}-*")})  # noqa: E731
+        assert (await evaluate(s)).status == 200
+        first = kept()
+        assert len(first) == 1
+        await tuning.sweep()
+        assert kept() == first
+        it = corpora(database, tenant.id)
+        await it.erase("manuals", ["valves.md"], reason="asked to")
+        await tuning.sweep()
+        assert kept() == []
+        assert (await evaluate(s)).status == 200
+        (second,) = kept()
+        assert second != first[0]
+        late = time.time() + 31 * 86_400
+        corpus = (await it.show("manuals")).corpus
+        assert tuning._models.forget(tenant.id, {corpus.id: corpus.erasures}) == 0
+        assert tuning._models.forget(tenant.id, {corpus.id: corpus.erasures}, now=late) > 0
+        assert kept() == []
+        assert (await evaluate(s)).status == 200
+        assert kept() == [second]
+        await it.drop("manuals")
+        await tuning.sweep()
+        assert kept() == []
+
+
+async def test_an_evaluation_under_way_writes_nothing_back_that_was_erased(
+    serving, database, tenant, model
+):
+    async with serving(settings=settings(model)) as s:
+        await fill(database, tenant, s)
+        models, held = s.service.tuning._models, threading.Event()
+        told, begun = model.answer, threading.Event()
+        told.answer = "Write to ann@example.org."
+
+        def slowly(prompt):
+            begun.set()
+            held.wait(20)
+            return told(prompt)
+
+        model.answer = slowly
+        asking = asyncio.create_task(evaluate(s, configurations=[WORDS]))
+        assert await asyncio.to_thread(begun.wait, 20)
+        await corpora(database, tenant.id).erase("manuals", ["valves.md"], reason="asked to")
+        await s.service.tuning.sweep()
+        held.set()
+        await asking
+        left = [file.read_bytes() for file in models._folder.glob(f"{tenant.id}-*")]
+        assert all(b"ann@example.org" not in content for content in left)
+        await s.service.tuning.sweep()
+        assert not list(models._folder.glob(f"{tenant.id}-*"))
+        async with s.service.pool.acquire() as connection, as_tenant(connection, tenant.id):
+            assert await reviews_of(connection, tenant.id) == []
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ _log = logging.getLogger(__name__)
 _TICK_S = 0.1
 _LEAVE_S = 1.0
 _LISTEN_S = 1.0
+_SWEEP_S = 60.0
 _STALE_S = 10.0
 _BREAKERS = (
     *("keys", "loading", "replaying", "reading", "rebuilding", "administering"),
@@ -249,7 +250,11 @@ class Service:
         """Begin to serve: writers, replicas, keys, guard."""
         for part in (self.decisions, self.event_rows, self.replicas, self.keys):
             part.start()
-        jobs = [(self._tick, _TICK_S), (self._listen, _LISTEN_S)]
+        jobs = [
+            (self._tick, _TICK_S),
+            (self._listen, _LISTEN_S),
+            (self._sweep, _SWEEP_S),
+        ]
         if self._exchange is not None:
             jobs.append((self._leave, _LEAVE_S))
         loop = asyncio.get_running_loop()
@@ -320,6 +325,9 @@ class Service:
 
     async def _tick(self) -> None:
         self.guard.tick()
+
+    async def _sweep(self) -> None:
+        await self.tuning.sweep()
 
     async def _leave(self) -> None:
         if self._exchange is not None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
+import time
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import msgspec
 
@@ -14,9 +17,8 @@ from steersman.retrieval import state_directory
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
-    from uuid import UUID
 
     from steersman.llm import Backend, JudgeCache, TextEmbedder
     from steersman.llm.detectors import Detector
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CACHE_BYTES = 256 << 20
+_KEPT_S = 30 * 86_400.0
 _PREFIX = "STEERSMAN_ANSWERS_"
+_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_FILE = re.compile(rf"({_ID})-({_ID})-([0-9]+)\.sqlite(?:-wal|-shm|-journal)?")
 _NUMBERS = ("prompt_usd", "answer_usd", "call_usd", "max_usd", "per_s", "timeout_s")
 
 
@@ -208,18 +213,70 @@ class Models:
         from steersman.llm import JudgeCache  # noqa: PLC0415 (as above)
 
         corpus = opened.loaded.place.corpus
-        own = f"{tenant}-{corpus.id}-"
-        file = self._folder / f"{own}{corpus.erasures}.sqlite"
+        file = self._folder / f"{tenant}-{corpus.id}-{corpus.erasures}.sqlite"
         try:
-            for old in self._folder.glob(f"{own}*"):
-                number = old.name.removeprefix(own).partition(".")[0]
-                if number.isdigit() and int(number) < corpus.erasures:
-                    old.unlink(missing_ok=True)
+            self.forget(tenant, {corpus.id: corpus.erasures}, others=False)
             return JudgeCache(file, max_bytes=_CACHE_BYTES)
         except (DataError, OSError) as error:
             _log.error("%s", error)
             detail = "what was paid for cannot be kept; the log of the server says why"
             raise Refused.of("unavailable", detail) from None
+
+    def tenants(self) -> set[UUID]:
+        """Return the tenants of whom something is kept."""
+        return {tenant for tenant, _, _, _ in self._files()}
+
+    def forget(
+        self,
+        tenant: UUID,
+        corpora: Mapping[UUID, int],
+        *,
+        others: bool = True,
+        now: float | None = None,
+    ) -> int:
+        """Delete what must not be kept any more: questions and answers may be about people.
+
+        That is what was before an erasure, what nobody used for 30 days and, of `others`, what is
+        of corpora that are gone. An evaluation under way that kept something there is broken off.
+
+        Args:
+            tenant: whose.
+            corpora: all there are of it: id -> how often documents were erased.
+            others: whether all there are is told; False: look at these alone.
+            now: seconds since 1970; None: the clock's.
+
+        Returns:
+            How many files were deleted.
+
+        Raises:
+            OSError: one cannot be deleted.
+        """
+        before = (time.time() if now is None else now) - _KEPT_S
+        listed = [one for one in self._files() if one[0] == tenant]
+        used: dict[tuple[UUID, int], float] = {}
+        for _, corpus, number, file in listed:
+            try:
+                at = file.stat().st_mtime
+            except FileNotFoundError:
+                continue  # another process was first
+            used[corpus, number] = max(at, used.get((corpus, number), at))
+        gone = 0
+        for _, corpus, number, file in listed:
+            newest = corpora.get(corpus)
+            if newest is None and not others:
+                continue
+            stale = used.get((corpus, number), before) < before
+            if newest is None or number < newest or stale:
+                file.unlink(missing_ok=True)
+                gone += 1
+        return gone
+
+    def _files(self) -> Iterable[tuple[UUID, UUID, int, Path]]:
+        """Return whose they are, of which corpus, and after how many erasures."""
+        if not self._folder.is_dir():
+            return []
+        named = [(_FILE.fullmatch(file.name), file) for file in self._folder.iterdir()]
+        return [(UUID(it[1]), UUID(it[2]), int(it[3]), file) for it, file in named if it]
 
     def answers(
         self,

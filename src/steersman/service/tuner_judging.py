@@ -7,12 +7,14 @@ again goes on.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from steersman.errors import DataError
 from steersman.systems.rag_tuner import Limits, LiveEvaluator
 from steersman.systems.rag_tuner.comparing import compared
 from steersman.systems.rag_tuner.reward import pooled
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from steersman.service.tuner_messages import AskedAnswers
     from steersman.systems.rag_tuner import Compared, Configuration, Flagged, Measured, Tuned
 
+_log = logging.getLogger(__name__)
 _ROUND = 8
 _WORKERS = 4
 _EMBEDDER_S = 10.0
@@ -101,7 +104,7 @@ def judged(
 
     Raises:
         Refused: there is no model here, the corpus has no embedder, or what was paid for cannot be
-            kept.
+            kept, or was deleted meanwhile.
         InputError: a configuration that the searcher does not take.
         DataError: a detector is not installed, or it was stopped.
 
@@ -127,6 +130,13 @@ def judged(
             some = np.arange(begin, min(begin + _ROUND, len(questions)))
             for found, one in zip(rounds, configurations, strict=True):
                 found.append(evaluator.measure(one, some, episode=episode))
+    except DataError as error:
+        if str(kept.file) not in str(error):
+            raise
+        # Of the server's disk, so for its log: most likely deleted, since something was erased.
+        _log.warning("%s", error)
+        detail = "what was kept is gone, as after an erasure, or cannot be read; ask again"
+        raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
     finally:
         if episode is not None:
             models.spent(episode.calls, episode.cost_usd)

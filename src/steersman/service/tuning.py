@@ -20,7 +20,7 @@ from steersman.service.tuner_messages import (
     EvaluateRequest,
     Evaluation,
 )
-from steersman.store import as_tenant, file_for_review
+from steersman.store import as_tenant, corpora_of, file_for_review
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -99,6 +99,24 @@ class Tuning:
             except TimeoutError:
                 raise _late(asked) from None
 
+    async def sweep(self) -> int:
+        """Delete what is kept of corpora that are gone, or were before an erasure, or is old.
+
+        Returns:
+            How many files were deleted.
+        """
+        gone = 0
+        for tenant in await asyncio.to_thread(self._models.tenants):
+
+            async def look(tenant: UUID = tenant) -> dict[UUID, int]:
+                async with self._pool.acquire() as connection, as_tenant(connection, tenant):
+                    found = await corpora_of(connection, tenant)
+                return {corpus.id: corpus.erasures for corpus in found}
+
+            there = await self._breaker.call(look)
+            gone += await asyncio.to_thread(self._models.forget, tenant, there)
+        return gone
+
     async def _evaluated(self, tenant: UUID, asked: EvaluateRequest) -> Evaluation:
         async def look() -> Place:
             async with self._pool.acquire() as connection, one_view(connection, tenant):
@@ -114,7 +132,8 @@ class Tuning:
             except BackendError as error:
                 raise Refused.of("unavailable", str(error), retry_after_s=5.0) from error
             if found.flagged and found.answer.spent is not None:
-                filed = await self._breaker.call(partial(self._file, tenant, found.flagged))
+                filing = partial(self._file, tenant, opened.loaded.place, found.flagged)
+                filed = await self._breaker.call(filing)
                 found.answer.spent.filed = filed
         return found.answer
 
@@ -132,9 +151,15 @@ class Tuning:
             )
         return evaluation(asked, opened, self._slices, stop, judging)
 
-    async def _file(self, tenant: UUID, flagged: Sequence[Flagged]) -> int:
-        """Put what detectors found on the review list; return how many are new there."""
+    async def _file(self, tenant: UUID, place: Place, flagged: Sequence[Flagged]) -> int:
+        """Put what detectors found on the review list; return how many are new there.
+
+        Nothing of a corpus that was dropped meanwhile, or that documents were erased from.
+        """
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):
+            there = {one.id: one.erasures for one in await corpora_of(connection, tenant)}
+            if there.get(place.corpus.id) != place.corpus.erasures:
+                return 0
             filed = [
                 await file_for_review(
                     connection, tenant, detector=one.detector, kinds=one.kinds, score=one.score,
