@@ -27,7 +27,7 @@ from steersman.store import (
 if TYPE_CHECKING:
     from steersman.policies import ChoicePolicy
     from steersman.spec import DecisionPoint
-    from steersman.store import PointRow
+    from steersman.store import PointRow, SnapshotRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,20 @@ class Relearned:
     policy: ChoicePolicy
     seq: int
     origin: Origin
+
+
+def holds_line(one: SnapshotRow) -> bool:
+    """Return whether a version holds what its line had learned: not what was trained elsewhere.
+
+    Trees that were grown from the log are signed with the line that served then, and are not its
+    state.
+
+    Args:
+        one: a snapshot.
+
+    No doctest: it needs a row; ``tests/learn/test_trained.py`` shows what follows from it.
+    """
+    return not ((one.description or {}).get("evidence") or {}).get("trained")
 
 
 def declared_as(row: PointRow, document: str) -> PointRow:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from steersman.errors import InputError
-from steersman.learn.candidates import Origin, declared_as, relearn
+from steersman.learn.candidates import Origin, declared_as, holds_line, relearn
 from steersman.learn.guarding import Made, available, judge
 from steersman.learn.releasing import read_known
 from steersman.learn.replica import load
@@ -96,7 +96,8 @@ async def publish(
     candidate; what the line itself holds stays as it is.
 
     Without anything new since the last version, that one is returned. What waits to be published
-    since a publisher was stopped is published first, and returned.
+    since a publisher was stopped is published first, and returned if it is what was asked for:
+    what the line holds, or the very bytes that were trained.
 
     Args:
         database: migrated.
@@ -104,7 +105,8 @@ async def publish(
         signer: of the tenant's repository.
         reason: why and by whom.
         spec: YAML of a candidate's declaration; None: that of the serving line.
-        trained: a policy as the point declares it; None: what the line holds.
+        trained: a policy as the point declares it; None: what the line holds. It is judged on units
+            that `steersman.store.is_held_out` leaves out, so grow it from none of these.
 
     Returns:
         What was signed.
@@ -128,6 +130,9 @@ async def publish(
     try:
         async with alone(connection, point):
             found = await _waiting(connection, row, wanted)
+            while found is not None and (trained is not None or not holds_line(found)):
+                await _sign(connection, point, found, signer, reason)
+                found = await _waiting(connection, row, wanted)
             if found is None and trained is None:
                 found = await _latest(connection, row, wanted)
             if found is None:
@@ -169,8 +174,8 @@ async def _latest(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotR
             same = origin is not None and (origin.line, origin.seq) == (held.snapshot, seq)
             if same and one.spec_hash == wanted.spec_hash:
                 return one
-        elif (one.description or {}).get("evidence", {}).get("trained"):
-            continue  # it is not what the line holds
+        elif not holds_line(one):
+            continue
         elif (one.line, one.line_seq) == (held.snapshot, seq) or (
             seq == 0 and one.version == held.snapshot
         ):

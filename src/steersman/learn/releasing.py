@@ -2,7 +2,8 @@
 
 Released is what serves or has served: a version that was promoted, and the state of a line that
 serves as it was frozen. A version relearned under another declaration, or frozen from a line while
-its point was pinned to something earlier, is a candidate until it is promoted; one whose last
+its point was pinned to something earlier, or trained elsewhere, such as trees that were grown from
+its log, is a candidate until it is promoted; one whose last
 rollout was taken back is rolled back. The store alone decides: whoever signs does what it says, at
 once or at the next turn of whoever ships, so it does not matter where a process was killed.
 """
@@ -13,7 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from steersman.errors import StateError
-from steersman.learn.candidates import Origin
+from steersman.learn.candidates import Origin, holds_line
 from steersman.learn.taking_turns import alone
 from steersman.store import (
     as_tenant,
@@ -91,7 +92,7 @@ class Known(NamedTuple):
         latest = self.rollouts.get(version)
         if latest is not None and latest.status == "rolled_back":
             return "rolled_back"
-        if one.line not in self.lines or self._is_relearned(one):
+        if one.line not in self.lines or self._is_relearned(one) or not holds_line(one):
             return "candidate"
         if latest is not None and latest.is_under_way and version in self.taken_back:
             return "candidate"  # on trial again

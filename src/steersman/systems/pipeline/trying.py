@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import SteersmanError
 from steersman.learn import load
-from steersman.learn.candidates import Origin, declared_as, relearn
+from steersman.learn.candidates import Origin, declared_as, holds_line, relearn
 from steersman.learn.held_out import forget
 from steersman.ope import evaluate
 from steersman.policies import load_policy
@@ -150,7 +150,8 @@ async def _learned(connection: Any, row: PointRow, document: str | None) -> tupl
     known = await snapshots_of(connection, point)
     if document is None:
         line = made.snapshot, seq
-        same = next((one for one in available(known) if (one.line, one.line_seq) == line), None)
+        held = (one for one in available(known) if holds_line(one))
+        same = next((one for one in held if (one.line, one.line_seq) == line), None)
     else:
         same = _relearned_from(known, made.spec_hash, row.snapshot, last)
     version = same.version if same else next_version(own, own, [one.version for one in known])
@@ -180,7 +181,9 @@ async def _other(connection: Any, row: PointRow, *, relearned: bool) -> _State:
         policy = load_policy(replica.policy.state())
         return _State(name, row.spec, policy, row.snapshot, replica.seq)
     earlier: list[SnapshotRow] = [
-        one for one in available(await snapshots_of(connection, point)) if one.is_stored
+        one
+        for one in available(await snapshots_of(connection, point))
+        if one.is_stored and holds_line(one)
     ]
     if not earlier:
         name = f"{row.snapshot}, which has learned nothing"
