@@ -75,6 +75,7 @@ from steersman.store.group_commit import GroupCommit
 from steersman.store.held_out import (
     HeldOut,
     hold_out,
+    is_held_out,
 )
 from steersman.store.incidents import IncidentRow, close_incident, incidents_of, open_incident
 from steersman.store.keys import (
@@ -321,6 +322,7 @@ __all__ = [
     "holder_of",
     "incidents_of",
     "initial_policy",
+    "is_held_out",
     "keep",
     "keep_claims",
     "known_vectors",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -76,6 +77,21 @@ async def hold_out(connection: Any, point: Point, *, share: float, newest: int) 
         *(*point, newest, _below(share)),
     )
     return [HeldOut(*row) for row in rows]
+
+
+def is_held_out(unit: str, share: float) -> bool:
+    """Return whether a unit is among those that are kept for judging, as `hold_out` keeps them.
+
+    Those of a smaller share are among those of a larger one.
+
+    Args:
+        unit: its unit, its episode or its id.
+        share: of the units, in (0, 1].
+
+    >>> sum(is_held_out(f"u{n}", 0.2) for n in range(1000))
+    195
+    """
+    return sha256(unit.encode()).digest()[:_BYTES] < _below(share)
 
 
 def _below(share: float) -> bytes:

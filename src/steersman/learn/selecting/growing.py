@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.learn.held_out import SHARE
 from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.stored import walk_of
 from steersman.learn.selecting.trees import TreeSettings, grow
+from steersman.store import is_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +47,9 @@ def grown(
         log: its selections with rewards, 100 or more.
         settings: how trees are grown.
         seed: of the columns that a tree looks at.
+
+    Returns:
+        It, with these trees instead of those it had.
 
     Raises:
         InputError: too few selections, all came out alike, or a temperature other than 1.
@@ -93,28 +98,34 @@ class _Start:
 
 
 def apart(
-    log: Sequence[StoredSelection], *, share: float = 0.2, seed: int = 0
+    log: Sequence[StoredSelection], *, share: float = 0.2
 ) -> tuple[list[StoredSelection], list[StoredSelection]]:
     """Return selections to learn from, and others, of other units, to judge by.
 
+    Which units judge follows from a hash of their names, so they are the same at every time, and
+    the publish guard, which holds out fewer by the same hash, asks none that was learned from.
+
     Args:
         log: selections.
-        share: of the units that judge, in (0, 1).
-        seed: of the split.
+        share: of the units that judge, in [0.1, 1): the guard holds out a tenth.
+
+    Returns:
+        Those to learn from, and those to judge by.
 
     Raises:
-        InputError: fewer than two units, or a share out of its range.
+        InputError: no unit to learn from or none to judge by, or a share out of its range.
 
     No doctest: ``tests/learn/selecting/test_growing.py`` shows it.
     """
-    units = sorted({one.unit for one in log})
-    if len(units) < 2 or not 0.0 < share < 1.0:
-        raise InputError(
-            f"{len(units)} units and a share of {share!r}; needed are two units, and 0 < share < 1"
-        )
-    drawn = np.random.default_rng([seed, 26]).permutation(len(units))
-    judging = {units[place] for place in drawn[: max(1, round(share * len(units)))]}
+    if not SHARE <= share < 1.0:
+        raise InputError(f"the share of units that judge is {share!r}; allowed is [{SHARE}, 1)")
     parts: tuple[list[StoredSelection], list[StoredSelection]] = ([], [])
     for one in log:
-        parts[one.unit in judging].append(one)
+        parts[is_held_out(one.unit, share)].append(one)
+    if not all(parts):
+        units = len({one.unit for one in log})
+        raise InputError(
+            f"{units} units give {len(parts[0])} selections to learn from and {len(parts[1])} to "
+            "judge by; log more units"
+        )
     return parts
