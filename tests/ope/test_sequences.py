@@ -1,5 +1,6 @@
 """Estimates of sequences against every sequence written out, coverage, and refusal."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -206,3 +207,70 @@ def test_unknown_estimators_and_levels_are_refused():
         evaluate_sequences(log, estimators=("ips",))
     with pytest.raises(InputError, match="level"):
         evaluate_sequences(log, level=1.0)
+
+
+class Leading:
+    """Eight lead in the log, drawn evenly; the target likes some of these, and some others."""
+
+    def __init__(self, elsewhere, steps=2, names=8):
+        self.steps, self.names, self.elsewhere = steps, names, elsewhere
+        likes = np.linspace(1.0, 2.0, names)
+        self.target = (1.0 - elsewhere) * likes / likes.sum()
+        self.worth = np.linspace(0.2, 0.8, names)
+        self.other = 0.1
+
+    def value(self):
+        """The last step decides; what is elsewhere at either step earns little."""
+        there = (1.0 - self.elsewhere) ** self.steps
+        inside = float(self.target @ self.worth) / (1.0 - self.elsewhere)
+        return there * inside + (1.0 - there) * self.other
+
+    def log(self, count, rng, *, told=True):
+        drawn = rng.integers(self.names, size=(count, self.steps))
+        rewards = np.zeros((count, self.steps))
+        rewards[:, -1] = rng.random(count) < self.worth[drawn[:, -1]]
+        p = np.full((count, self.steps), 1.0 / self.names)
+        missing = np.full((count, self.steps), self.elsewhere) if told else None
+        lengths = np.full(count, self.steps)
+        return LoggedSequences(p, self.target[drawn], rewards, lengths, missing=missing)
+
+
+def test_what_the_log_could_not_draw_is_told_exactly_and_refused():
+    rng = np.random.default_rng(0)
+    for elsewhere in (0.02, 0.1, 0.15):
+        world, passed = Leading(elsewhere), 0
+        for _ in range(20):
+            log = world.log(1_000, rng)
+            found = evaluate_sequences(log)
+            lost = 1.0 - (1.0 - elsewhere) ** 2
+            assert found.diagnostics.unsupported == pytest.approx(lost)
+            assert found.refused
+            assert "let more candidates lead" in " ".join(found.reasons)
+            assert found["wpdis"].value is None
+            passed += not evaluate_sequences(replace(log, missing=None)).refused
+        assert passed > 10 or elsewhere > 0.02  # weights alone do not show it
+
+
+def test_intervals_cover_where_little_is_missing():
+    rng, world = np.random.default_rng(1), Leading(0.004)
+    truth, inside = world.value(), {"pdis": 0, "wpdis": 0}
+    for _ in range(200):
+        found = evaluate_sequences(world.log(1_000, rng))
+        assert not found.refused
+        assert found.diagnostics.unsupported < 0.01
+        for name in inside:
+            inside[name] += found[name].low <= truth <= found[name].high
+    assert min(inside.values()) >= 0.9 * 200, inside
+
+
+def test_what_is_missing_after_the_first_step_counts_for_those_that_get_there():
+    p, target = np.full((4, 2), 0.5), np.full((4, 2), 0.5)
+    target[:2, 0] = [1.0, 0.0]
+    missing = np.array([[0.0, 0.2], [0.0, 0.6], [0.0, 0.2], [0.1, 0.0]])
+    log = LoggedSequences(
+        p, target, np.zeros((4, 2)), np.array([2, 2, 2, 1]), missing=missing,
+    )  # fmt: skip
+    expected = 1.0 - (1.0 - 0.1 / 4) * (1.0 - (2 * 0.2 + 1 * 0.2) / 4)
+    assert evaluate_sequences(log).diagnostics.unsupported == pytest.approx(expected)
+    with pytest.raises(InputError, match="missing"):
+        replace(log, missing=missing - 0.5)

@@ -5,7 +5,9 @@ more of them. So a share of the newest units (one in ten, by a hash of their nam
 what each state had learned of them is withdrawn from a copy of it, which is exact up to rounding,
 since states are sums. Nothing is replayed, so it costs one look at each held-out decision, however
 long the log is; and nine tenths of the new data stay in, so that the copy is judged for what the
-state will be, not for what it was before the newest decisions.
+state will be, not for what it was before the newest decisions. From trees, which are no sums,
+nothing can be withdrawn: they are grown from none of these units in the first place
+(`steersman.learn.selecting.apart` divides by the same hash, and keeps more of them).
 
 On the held-out decisions both copies are evaluated off-policy: doubly robust, with reward models of
 the past alone, since the log is adaptive. The difference gets an interval from the paired errors of
@@ -27,10 +29,10 @@ from steersman.errors import ActionError, SteersmanError
 from steersman.features import FeatureMap
 from steersman.ope import LoggedData, drawn_or_another
 from steersman.policies import withdraw
-from steersman.registry import off_policy_delta
+from steersman.registry import off_policy_delta, weigh_whole
 from steersman.spec import Mixed
 from steersman.spec import Sequence as SequenceActions
-from steersman.store import done_in, encode, hold_out, learned_of, offered_of
+from steersman.store import encode, hold_out, learned_of, offered_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies import ChoicePolicy, SequencePolicy
+    from steersman.registry import Whole
     from steersman.spec import DecisionPoint
     from steersman.store import HeldOut, Learned, Point
 
@@ -199,6 +202,7 @@ def _measured(
             target=one.target,
             contexts=np.array(seen) if enough and seen else None,
             clusters=np.array([row.unit for row in rows]),
+            missing=one.missing,
         )
         for one in (old, new)
     ]
@@ -222,12 +226,14 @@ class _Decided(NamedTuple):
     places: list[int]
     target: Floats
     contexts: list[Floats | None]
+    missing: Floats | None = None
 
 
 def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _Decided:
     if isinstance(state.spec.actions, SequenceActions):
-        drawn = [_whole(row, state) for row in rows]
-        return _Decided([0] * len(rows), drawn_or_another(drawn), [None] * len(rows))
+        whole = [_whole(row, state) for row in rows]
+        masses, missing = (np.array(column) for column in zip(*whole, strict=True))
+        return _Decided([0] * len(rows), drawn_or_another(masses), [None] * len(rows), missing)
     features = FeatureMap(state.spec.context)
     found = [_distribution(row, state, features) for row in rows]
     contexts = [x for _, _, x in found]
@@ -245,10 +251,9 @@ def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _D
     return _Decided(places, target, contexts)
 
 
-def _whole(row: HeldOut, state: Judged) -> float:
-    """Return the probability of a whole selection."""
+def _whole(row: HeldOut, state: Judged) -> Whole:
     offered = offered_of(row.eligible, row.links, row.features)
-    return cast("SequencePolicy", state.policy).chance(offered, done_in(row.steps))
+    return weigh_whole(cast("SequencePolicy", state.policy), offered, row.steps)
 
 
 def _mass(policy: ChoicePolicy, distribution: Floats, action: str) -> float:

@@ -27,7 +27,6 @@ from steersman.registry import (
 from steersman.store import (
     as_tenant,
     base_state,
-    done_in,
     encode,
     find_snapshot,
     hold_out,
@@ -149,11 +148,11 @@ def _seen(spec: DecisionPoint, rows: Sequence[HeldOut]) -> Sequence[Any] | NDArr
     return [row.context if key is None else key for row, (_, key) in zip(rows, found, strict=True)]
 
 
-def _offered(row: HeldOut) -> tuple[Offered, list[str]] | None:
-    """Return what a selection was made from, and what was done; None: it is none."""
+def _offered(row: HeldOut) -> tuple[Offered, list[dict[str, Any]]] | None:
+    """Return what a selection was made from, and its steps; None: it is none."""
     if row.steps is None:
         return None
-    return offered_of(row.eligible, row.links, row.features), done_in(row.steps)
+    return offered_of(row.eligible, row.links, row.features), row.steps
 
 
 def _features(row: HeldOut, names: Sequence[str]) -> dict[str, NDArray[np.float64]] | None:

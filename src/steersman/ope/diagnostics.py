@@ -34,7 +34,8 @@ class Diagnostics:
         max_weight_share: Largest weight of a unit over the sum of weights.
         mean_weight: Mean weight; 1 in expectation when the log supports the target.
         mean_weight_error: Its standard error, over units where the log names them.
-        unsupported: Share of the target's choices in rows where the log had no other choice.
+        unsupported: Share of the target's choices that the log could not have drawn: in rows where
+            it had no other choice, and where the log says so (``missing``).
     """
 
     n: int
@@ -66,6 +67,7 @@ def diagnose(data: LoggedData) -> Diagnostics:
     totals = _unit_totals(data, weights)
     total = float(totals.sum())
     forced = data.propensities == 1.0
+    missing = 0.0 if data.missing is None else data.missing
     return Diagnostics(
         n=len(data),
         units=len(totals),
@@ -74,7 +76,7 @@ def diagnose(data: LoggedData) -> Diagnostics:
         max_weight_share=float(totals.max()) / total if total > 0.0 else 1.0,
         mean_weight=largest * (total / len(data)),
         mean_weight_error=largest * _mean_error(data, weights),
-        unsupported=float(np.where(forced, 1.0 - data.chosen_target, 0.0).mean()),
+        unsupported=float(np.where(forced, 1.0 - data.chosen_target, missing).mean()),
     )
 
 
@@ -102,9 +104,10 @@ def reasons_to_refuse(found: Diagnostics) -> list[str]:
         f"The mean weight is {mean}, {_distance(found)}. Either the propensities are not those "
         "with which actions were drawn, or the log lacks actions that the target takes: check "
         "both.": mean_weight_is_off(found),
-        f"The log had no choice (propensity 1) where the target would have acted otherwise in "
-        f"{found.unsupported:.1%} of its choices, above {MAX_UNSUPPORTED:.0%}. Log with a floor "
-        "(explore: floor), or leave those rows out of both.": found.unsupported > MAX_UNSUPPORTED,
+        f"The log could not have drawn {found.unsupported:.1%} of what the target does, above "
+        f"{MAX_UNSUPPORTED:.0%}: it had no choice (propensity 1) there, or the action was not "
+        "among those that it drew from. Log with a floor (explore: floor), let more candidates "
+        "lead, or leave those rows out of both.": found.unsupported > MAX_UNSUPPORTED,
     }
     return [reason for reason, applies in checks.items() if applies]
 

@@ -44,6 +44,10 @@ class LoggedData:
             absolute value: scale larger ones.
         clusters: Label of the unit (user, session, episode) of each row, shape (n,); rows of one
             unit may depend on each other, units may not.
+        missing: Mass of the target on actions that could not be drawn when a row was logged, at
+            least 0, shape (n,); of rows that are several draws an unbiased estimate, which may
+            pass 1. None where every action of a positive target could be drawn, but for rows
+            without a choice.
         reward_range: Smallest and largest reward that can ever occur, on which the Bernstein
             interval rests; (0, 1) when not declared, as rewards of decision points are.
 
@@ -66,6 +70,7 @@ class LoggedData:
     contexts: Floats | None = None
     clusters: NDArray[Any] | None = None
     reward_range: tuple[float, float] | None = None
+    missing: Floats | None = None
 
     def __post_init__(self) -> None:
         """Convert and check every field, in an order in which later checks may rely on earlier."""
@@ -79,10 +84,13 @@ class LoggedData:
             "actions": _actions(self.actions, rows, target.shape[1]),
             "q_hat": _optional(self.q_hat, "q_hat", target.shape, _LARGEST_REWARD),
             "contexts": _optional(self.contexts, "contexts", (rows, None), _LARGEST_CONTEXT),
+            "missing": _optional(self.missing, "missing", (rows,), _LARGEST_WEIGHT),
             "clusters": None if self.clusters is None else _labels(self.clusters, rows),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        if self.missing is not None and (self.missing < 0.0).any():
+            raise InputError("missing holds a mass below 0; allowed are numbers of at least 0")
         if self.reward_range is not None:
             _within(rewards, self.reward_range)
 

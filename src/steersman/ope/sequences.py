@@ -42,6 +42,8 @@ class LoggedSequences:
         q_hat: (n, T) predicted rest of the reward after each logged action, from a model that
             never saw the selection; None: no model, and ``dr`` says nothing.
         v_hat: (n, T) the same before each step, in the mean over the target's actions.
+        missing: (n, T) the target's mass at each step on actions that the log could not have drawn
+            there, in [0, 1]; 0 after the end. None: there are none, but for forced steps.
         clusters: (n,) what selections belong together, such as the question; None: none do.
 
     Raises:
@@ -55,10 +57,11 @@ class LoggedSequences:
     q_hat: Floats | None = None
     v_hat: Floats | None = None
     clusters: NDArray[np.int64] | None = None
+    missing: Floats | None = None
     _there: NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("propensities", "target", "rewards", "q_hat", "v_hat"):
+        for name in ("propensities", "target", "rewards", "q_hat", "v_hat", "missing"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
         lengths = np.asarray(self.lengths)
@@ -76,7 +79,7 @@ class LoggedSequences:
     def _check(self, shape: tuple[int, ...]) -> None:
         if (self.q_hat is None) != (self.v_hat is None):
             raise InputError("q_hat and v_hat come together; give both or neither")
-        for name in ("target", "rewards", "q_hat", "v_hat"):
+        for name in ("target", "rewards", "q_hat", "v_hat", "missing"):
             array = getattr(self, name)
             if array is not None and (array.shape != shape or not np.isfinite(array).all()):
                 raise InputError(f"{name} is {array.shape}; allowed is {shape} of finite numbers")
@@ -86,6 +89,9 @@ class LoggedSequences:
             raise InputError("a propensity is not in (0, 1]; log what the step was drawn with")
         if not ((chosen >= 0.0) & (chosen <= 1.0 + 1e-9)).all():
             raise InputError("a target probability is not in [0, 1]")
+        lost = 0.0 if self.missing is None else self.missing[self._there]
+        if not np.all((lost >= 0.0) & (lost <= 1.0 + 1e-9)):
+            raise InputError("missing mass is not in [0, 1]; give what the target has elsewhere")
         if self.rewards[~self._there].any():
             raise InputError("a reward stands after the end of its selection; put it at the last")
         if self.clusters is not None and np.shape(self.clusters) != shape[:1]:
@@ -108,6 +114,7 @@ def evaluate_sequences(
     *,
     estimators: Sequence[str] = ESTIMATORS,
     level: float = 0.95,
+    adaptive: bool = False,
 ) -> Report:
     """Return what logged selections say about the value of a target policy of sequences.
 
@@ -121,16 +128,21 @@ def evaluate_sequences(
       are None: the sum without one is ``pdis``, and would be no second opinion.
 
     Refuses by the rule of `evaluate`: an effective sample size of the whole selections' weights
-    below 100, one weight above 5 % of their sum, or their mean more than 5 standard errors from 1.
+    below 100, one weight above 5 % of their sum, their mean more than 5 standard errors from 1, or
+    more than 1 % of the target's selections that leave, at some step, what the log could draw
+    (``missing``, and forced steps): weights cannot show these, and normalised ones hide them.
 
-    Assumes exact propensities of every step, positivity (what the target may take was eligible
-    when it was logged) and independent selections, or independent clusters of them. Intervals are
-    normal, linearised: on short logs with heavy weights they cover less than they say.
+    Assumes exact propensities of every step and independent selections, or independent clusters of
+    them. Intervals are normal, linearised: on short logs with heavy weights they cover less than
+    they say.
 
     Args:
         data: the log with the target's probabilities.
         estimators: any of ``pdis``, ``wpdis``, ``dr``.
         level: of the intervals, in (0, 1).
+        adaptive: whether the logging policy learned from these rewards. The terms are then
+            martingale differences, and the sum of their squares is the variance all the same, as
+            long as ``q_hat`` and ``v_hat`` come of the past alone: see to that.
 
     Returns:
         Estimates, diagnostics and reasons.
@@ -163,7 +175,7 @@ def evaluate_sequences(
     estimates = {
         name: Estimate() if name in silent else _estimate(data, name, level) for name in estimators
     }
-    return Report(estimates, found, reasons, level, "wald", adaptive=False)
+    return Report(estimates, found, reasons, level, "wald", adaptive=adaptive)
 
 
 def _estimate(data: LoggedSequences, name: str, level: float) -> Estimate:
@@ -211,8 +223,6 @@ def _diagnose(data: LoggedSequences) -> Diagnostics:
     away = _by_cluster(data, scaled - scaled.mean())
     count = len(totals)
     error = math.sqrt(float(away @ away) * count / (count - 1)) / len(data) if count > 1 else 0.0
-    there = data._there  # noqa: SLF001 - of this module
-    forced = there & (data.propensities >= 1.0)
     return Diagnostics(
         n=len(data),
         units=count,
@@ -221,8 +231,29 @@ def _diagnose(data: LoggedSequences) -> Diagnostics:
         max_weight_share=float(totals.max()) / total if total > 0.0 else 1.0,
         mean_weight=largest * total / len(data),
         mean_weight_error=largest * error,
-        unsupported=float(np.where(forced, 1.0 - data.target, 0.0).max(axis=1, initial=0.0).mean()),
+        unsupported=_unsupported(data),
     )
+
+
+def _unsupported(data: LoggedSequences) -> float:
+    """Return the share of the target's selections that leave what the log could draw.
+
+    Of those that were within it until a step, which the weights of the steps before stand for, the
+    mean mass of that step elsewhere leaves it. Normalised, so that it is exact at the first step
+    and little noisier than the weights at later ones.
+    """
+    there = data._there  # noqa: SLF001 - of this module
+    elsewhere = np.zeros(there.shape) if data.missing is None else data.missing
+    forced = there & (data.propensities >= 1.0)
+    elsewhere = np.where(forced, np.maximum(elsewhere, 1.0 - data.target), elsewhere)
+    before = np.append(np.ones((len(data), 1)), data.weights[:, :-1], axis=1)
+    within = 1.0
+    for step in range(there.shape[1]):
+        weights = before[:, step]
+        total = float(weights.sum())
+        leaving = float(weights @ (there[:, step] * elsewhere[:, step]))
+        within *= 1.0 - (min(leaving / total, 1.0) if total > 0.0 else 0.0)
+    return 1.0 - within
 
 
 def _by_cluster(data: LoggedSequences, values: Floats) -> Floats:

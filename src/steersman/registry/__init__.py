@@ -16,6 +16,7 @@ from steersman.registry.merging import delta_id, gather, merge_states
 from steersman.registry.snapshot import check_state, pack_snapshot, unpack_snapshot
 from steersman.registry.states import pack_state, unpack_state
 from steersman.registry.versions import Ingredients, Version, change_between, next_version
+from steersman.registry.whole_selections import Whole, weigh_whole
 
 if TYPE_CHECKING:
     from steersman.registry.bucket import BucketPlace, open_place
@@ -52,6 +53,7 @@ __all__ = [
     "Refreshed",
     "Standing",
     "Version",
+    "Whole",
     "change_between",
     "check_state",
     "delta_id",
@@ -70,6 +72,7 @@ __all__ = [
     "pack_state",
     "unpack_snapshot",
     "unpack_state",
+    "weigh_whole",
 ]
 
 _HOMES = {

@@ -228,6 +228,7 @@ def _off_policy(before: Decided, after: Decided, reference: Reference) -> OffPol
             contexts=contexts[known] if numeric else None,
             clusters=None if reference.units is None else np.asarray(reference.units)[known],
             reward_range=reference.reward_range,
+            missing=None if each.missing is None else np.array(each.missing)[known],
         )
         for each in (before, after)
     ]

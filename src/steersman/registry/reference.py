@@ -11,6 +11,7 @@ import numpy as np
 from steersman.errors import InputError
 from steersman.ope import drawn_or_another
 from steersman.policies import JointLinTS, JointSquareCB, SequencePolicy, are_configurations
+from steersman.registry.whole_selections import weigh_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ class Reference:
         eligible: n lists of names that could be chosen; None, also for one request: all.
         features: n sets of per-action features for joint models: by name, or in the order of
             ``eligible`` (of the policy's actions where that is None). Of selections: pairs of what
-            was offered and what was done.
+            was offered and the steps as they are stored.
         units: n labels of users, sessions or episodes whose rows may depend on each other.
         adaptive: whether the logging policy learned from these rewards.
         reward_range: smallest and largest reward that can occur.
@@ -93,11 +94,13 @@ class Decided:
         columns: names of the columns of ``target``; none where candidates change by request.
         names: n lists of the names that each row's probabilities belong to.
         rows: n arrays of probabilities, in the order of ``names``.
+        missing: n masses that the log could not draw; None where it is of no selections.
     """
 
     columns: tuple[str, ...]
     names: list[tuple[str, ...]]
     rows: list[Floats] = field(repr=False)
+    missing: list[float] | None = None
 
     def target(self) -> Floats:
         """Return the probabilities as an (n, K) matrix: by column, or by place in the request."""
@@ -163,14 +166,17 @@ def decided(
     if other and reference.other_contexts is not None:
         contexts = reference.other_contexts
     names: list[tuple[str, ...]] = []
-    rows = []
+    rows: list[Floats] = []
+    missing: list[float] = []
     for row in range(len(reference)):
         eligible = None if reference.eligible is None else reference.eligible[row]
         features = None if reference.features is None else reference.features[row]
         if isinstance(policy, SequencePolicy):  # what was drawn, and anything else
             names.append((reference.actions[row], _ANOTHER))
-            offered, done = features or _no_offer(row)
-            rows.append(drawn_or_another([policy.chance(offered, done)])[0])
+            offered, steps = features or _no_offer(row)
+            whole = weigh_whole(policy, offered, steps)
+            missing.append(whole.missing)
+            rows.append(drawn_or_another([whole.mass])[0])
             continue
         known, rows_of = _known(policy, eligible, features)
         try:
@@ -188,7 +194,7 @@ def decided(
             continue
         names.append(policy.actions or tuple(known or ()))
         rows.append(distribution)
-    return Decided(columns, names, rows)
+    return Decided(columns, names, rows, missing or None)
 
 
 def _no_offer(row: int) -> NoReturn:

@@ -9,21 +9,43 @@ import numpy as np
 
 from steersman.errors import InputError, RolloutError
 from steersman.features import FeatureMap
+from steersman.learn.candidates import holds_line
+from steersman.registry import weigh_whole
 from steersman.spec import Sequence as SequenceActions
-from steersman.store import done_in, encode, find_snapshot, offered_of, spec_of
+from steersman.store import encode, find_snapshot, offered_of, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from numpy.typing import NDArray
 
     from steersman.learn import Bases
     from steersman.policies import ChoicePolicy, SequencePolicy
+    from steersman.registry import Whole
     from steersman.spec import DecisionPoint
     from steersman.store import PointRow, SnapshotRow
 
     Floats = NDArray[np.float64]
+
+
+_COLUMNS = (
+    "d.id, coalesce(d.unit, d.episode, d.id::text), d.context, d.eligible, d.features, d.action, "
+    "d.p, {}, d.links, d.steps"
+)
+
+
+def logged_columns(reward: str) -> str:
+    """Return the columns of `LoggedChoice`, in SQL, of a decision ``d``.
+
+    Args:
+        reward: SQL of its reward; a constant.
+
+    >>> logged_columns("r.value").split(", ")[-3:]
+    ['r.value', 'd.links', 'd.steps']
+    """
+    return _COLUMNS.format(reward)
 
 
 class LoggedChoice(NamedTuple):
@@ -64,11 +86,14 @@ class Candidate:
         policy: as it was published.
         spec: the declaration that it was made under.
         features: the map of that declaration's context.
+        since: decisions made before may be what it was trained from; None: it was frozen from a
+            line, whose log is adaptive.
     """
 
     policy: ChoicePolicy
     spec: DecisionPoint
     features: FeatureMap
+    since: datetime | None = None
 
     @classmethod
     def of(cls, policy: ChoicePolicy, spec: DecisionPoint) -> Candidate:
@@ -100,11 +125,22 @@ class Candidate:
             SteersmanError: it cannot decide this one.
         """
         if isinstance(self.spec.actions, SequenceActions):
-            offered = offered_of(logged.eligible, logged.links, logged.features)
-            return cast("SequencePolicy", self.policy).chance(offered, done_in(logged.steps))
+            return self.whole(logged).mass
         distribution, _ = self.distribution(logged)
         names = list(self.names(logged))
         return float(distribution[names.index(logged.action)]) if logged.action in names else 0.0
+
+    def whole(self, logged: LoggedChoice) -> Whole:
+        """Return how it would have drawn a selection, and what the log lacks of its own.
+
+        Args:
+            logged: a decision of kind sequence.
+
+        Raises:
+            SteersmanError: it cannot decide this one.
+        """
+        offered = offered_of(logged.eligible, logged.links, logged.features)
+        return weigh_whole(cast("SequencePolicy", self.policy), offered, logged.steps)
 
     def distribution(self, logged: LoggedChoice) -> tuple[Floats, Floats | None]:
         """Return what it would have drawn from, and the vector that it would have seen.
@@ -167,4 +203,5 @@ async def candidate_of(
         feature_hash=found.feature_hash,
     )
     await bases.check(connection, row)
-    return found, Candidate.of(await bases.base(connection, row), spec)
+    candidate = Candidate.of(await bases.base(connection, row), spec)
+    return found, candidate if holds_line(found) else replace(candidate, since=found.created_at)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.rollout.candidate import LoggedChoice
+from steersman.rollout.candidate import LoggedChoice, logged_columns
 from steersman.rollout.counted import OffPolicyEvidence, ShadowEvidence
 from steersman.spec import Mixed
 from steersman.spec import Sequence as SequenceActions
@@ -107,7 +107,7 @@ def off_policy(
         max_weight_share=float(report.diagnostics.max_weight_share),
         reasons=tuple(report.reasons),
     )
-    return replace(measured, reasons=(*measured.reasons, *_beyond(measured, gates)))
+    return replace(measured, reasons=(*measured.reasons, *beyond_gates(measured, gates)))
 
 
 def shadow(
@@ -170,8 +170,7 @@ async def logged_choices(
     No doctest: it needs a server; ``tests/rollout/test_evidence.py`` shows it.
     """
     rows = await connection.fetch(
-        "SELECT d.id, coalesce(d.unit, d.episode, d.id::text), d.context, d.eligible, d.features, "
-        "d.action, d.p, r.value, d.links, d.steps FROM decision AS d LEFT JOIN LATERAL ("
+        f"SELECT {logged_columns('r.value')} FROM decision AS d LEFT JOIN LATERAL ("  # noqa: S608 (constants)
         "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
         "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
         "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.p_kind = 'exact' "
@@ -201,13 +200,17 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
     """
     from steersman.ope import LoggedData, drawn_or_another  # noqa: PLC0415 (likewise)
 
-    if isinstance(candidate.spec.actions, Mixed | SequenceActions):
+    selects = isinstance(candidate.spec.actions, SequenceActions)
+    if selects or isinstance(candidate.spec.actions, Mixed):
+        whole = [candidate.whole(one) for one in logged] if selects else None
+        masses = [one.mass for one in whole] if whole else [candidate.mass(one) for one in logged]
         return LoggedData(
             actions=np.zeros(len(logged), np.int64),
             rewards=np.array([one.reward for one in logged], dtype=np.float64),
             propensities=np.array([one.p for one in logged]),
-            target=drawn_or_another([candidate.mass(one) for one in logged]),
+            target=drawn_or_another(masses),
             clusters=np.array([one.unit for one in logged]),
+            missing=np.array([one.missing for one in whole]) if whole else None,
         )
     found = [candidate.distribution(one) for one in logged]
     names = [list(candidate.names(one)) for one in logged]
@@ -231,7 +234,17 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
     )
 
 
-def _beyond(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[str]:
+def beyond_gates(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[str]:
+    """Return why an estimate is not enough for what a declaration demands; empty if it is.
+
+    Args:
+        found: the estimate with its diagnostics.
+        gates: what it must show at least.
+
+    >>> from steersman.spec import Gates
+    >>> beyond_gates(OffPolicyEvidence(low=0.4, effective_sample_size=50.0), Gates())
+    ['the effective sample size is 50; wanted are 100']
+    """
     reasons = []
     if found.effective_sample_size < gates.min_effective_sample_size:
         reasons.append(

@@ -29,6 +29,7 @@ def sequences_of(
     rule: StepRule,
     *,
     folds: int | None = 5,
+    adaptive: bool = False,
     ridge: float = 1.0,
     seed: int = 0,
     units: Sequence[str] | None = None,
@@ -44,9 +45,12 @@ def sequences_of(
         log: their selections, one or more, with exact propensities of every step.
         scorer: of the target.
         rule: how the target's scores become probabilities. What the log's policy never let lead
-            and the target takes is missing in the log; `evaluate_sequences` refuses where the mean
-            weight shows it.
+            and the target takes is missing in the log; `evaluate_sequences` refuses where that is
+            more than a hundredth of what the target does.
         folds: of questions, ≥ 2, at most as many as there are; None: no model, and no ``dr``.
+        adaptive: whether the logging policy learned from these rewards: folds are then stretches of
+            the log, in whose order it must be, and models are fitted on earlier stretches alone,
+            and on other units; the first stretch has none.
         ridge: of each fit, over rows brought to one scale, > 0.
         seed: of the folds.
         units: what each selection belongs to, where that is more than its question: a user's, or an
@@ -85,6 +89,8 @@ def sequences_of(
     most = int(lengths.max())
     there = np.arange(most) < lengths[:, None]
     propensities, target = np.ones((2, len(log), most))
+    missing = np.zeros((len(log), most))
+    missing[there] = np.concatenate([one.missing for one in steps])
     propensities[there] = [taken.step.p for one in log for taken in one.taken]
     target[there] = np.concatenate([one.chances for one in steps])
     rewards = np.zeros((len(log), most))
@@ -92,9 +98,20 @@ def sequences_of(
     q_hat = v_hat = None
     if folds is not None:
         fold = (np.random.default_rng([seed, 10]).permutation(len(names)) % folds)[which]
-        q_hat, v_hat = _rest(steps, there, rewards, fold, ridge)
+        learned = _others(fold)
+        if adaptive:
+            fold = np.arange(len(log)) * folds // len(log)
+            learned = _earlier(fold, which)
+        q_hat, v_hat = _rest(steps, there, rewards, fold, learned, ridge)
     return LoggedSequences(
-        propensities, target, rewards, lengths, q_hat, v_hat, clusters=which.astype(np.int64)
+        propensities=propensities,
+        target=target,
+        rewards=rewards,
+        lengths=lengths,
+        q_hat=q_hat,
+        v_hat=v_hat,
+        clusters=which.astype(np.int64),
+        missing=missing,
     )
 
 
@@ -122,6 +139,7 @@ def _rest(
     there: NDArray[np.bool_],
     rewards: Floats,
     fold: NDArray[np.intp],
+    learned_by: Sequence[NDArray[np.bool_]],
     ridge: float,
 ) -> tuple[Floats, Floats]:
     """Return (n, T) Q̂ and V̂ of each step, from models that never saw its question."""
@@ -133,7 +151,7 @@ def _rest(
         ahead = np.zeros(len(steps))  # V̂ of what follows, of all selections by this fold's models
         for step in reversed(range(there.shape[1])):
             here = there[:, step]
-            learned, judged = here & (fold != own), here & (fold == own)
+            learned, judged = here & learned_by[own], here & (fold == own)
             before = np.zeros(len(steps))
             if learned.any():
                 model = _Line.fit(
@@ -144,6 +162,16 @@ def _rest(
                 v_hat[judged, step] = before[judged]
             ahead = before
     return q_hat, v_hat
+
+
+def _others(fold: NDArray[np.intp]) -> list[NDArray[np.bool_]]:
+    return [fold != own for own in range(int(fold.max()) + 1)]
+
+
+def _earlier(fold: NDArray[np.intp], unit: NDArray[np.intp]) -> list[NDArray[np.bool_]]:
+    """Return what each stretch's model may know: what came before, of units that are not in it."""
+    stretches = range(int(fold.max()) + 1)
+    return [(fold < own) & ~np.isin(unit, unit[fold == own]) for own in stretches]
 
 
 class _Line:

@@ -22,7 +22,7 @@ from steersman.policies.sequence import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -145,11 +145,13 @@ class Along:
             action is none that it may draw.
         taken: (T, columns) the row of each logged action.
         meant: (T, columns) the mean row of its own actions, by their probabilities.
+        missing: (T,) its mass on actions that could not be drawn when the step was logged.
     """
 
     chances: Floats
     taken: Floats
     meant: Floats
+    missing: Floats
 
 
 def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Taken:
@@ -182,10 +184,14 @@ class _Eligible:
         chosen, step = draw_step(self.names, self.scores, rule, rng=rng)
         return Taken(step, self.rows, chosen, int(self.places[chosen]))
 
-    def chance(self, place: int, rule: StepRule) -> tuple[float, Floats]:
-        """Return the probability of an option, and the mean row of all."""
+    def chance(
+        self, place: int, rule: StepRule, logged: Collection[str]
+    ) -> tuple[float, Floats, float]:
+        """Return the probability of an option, the mean row of all, and the mass not in a log."""
         chances = step_distribution(self.scores, rule)
-        return float(chances[self.places == place].sum()), chances @ self.rows
+        elsewhere = np.array([name not in logged for name in self.names])
+        chance = float(chances[self.places == place].sum())
+        return chance, chances @ self.rows, float(chances[elsewhere].sum())
 
 
 def _eligible(options: Options, scores: Floats, rule: StepRule) -> _Eligible:
@@ -228,14 +234,16 @@ class _Ways:
     def along(self, logged: Walk) -> Along:
         way: tuple[int, ...] = ()
         now, chances = self._reached[way], []
-        taken, meant = [], []
+        taken, meant, missing = [], [], []
         for number, one in enumerate(logged.taken):
             names = () if now.options is None else now.options.names
             if now.options is None or now.eligible is None or one.place not in range(len(names)):
                 raise _unlike(logged, number, "nothing of the kind can be done")
             if names[one.place] != one.step.action:
                 raise _unlike(logged, number, f"{names[one.place]!r} stands")
-            chance, mean = now.eligible.chance(one.place, self._rule)
+            known = frozenset(one.step.eligible)
+            chance, mean, elsewhere = now.eligible.chance(one.place, self._rule, known)
+            missing.append(elsewhere)
             chances.append(chance)
             taken.append(now.options.rows[one.place])
             meant.append(mean)
@@ -243,7 +251,7 @@ class _Ways:
             now = self._next(way, now)
         if now.options is not None:
             raise _unlike(logged, len(logged.taken), "the selection goes on")
-        return Along(np.array(chances), np.array(taken), np.array(meant))
+        return Along(np.array(chances), np.array(taken), np.array(meant), np.array(missing))
 
     def _next(self, way: tuple[int, ...], before: _Reached) -> _Reached:
         if way not in self._reached:
