@@ -16,7 +16,7 @@ from uuid import UUID
 from steersman.errors import SteersmanError
 from steersman.learn import credit_of, read_evidence
 from steersman.rollout.arms import place, position
-from steersman.rollout.candidate import LoggedChoice
+from steersman.rollout.candidate import LoggedChoice, logged_columns
 from steersman.rollout.plan import RolloutPlan
 from steersman.rollout.units import Observed
 
@@ -148,8 +148,8 @@ async def shadowed(
     """
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
     rows = await connection.fetch(
-        "SELECT id, coalesce(unit, episode, id::text), context, eligible, features, action, p, "
-        "NULL::float8, at FROM decision WHERE tenant = $1 AND rollout = $2 AND skill = $3 "
+        f"SELECT {logged_columns('NULL::float8')}, at FROM decision AS d "  # noqa: S608 (constants)
+        "WHERE tenant = $1 AND rollout = $2 AND skill = $3 "
         "AND point = $4 AND stage = 'shadow' AND p_kind = 'exact' AND at <= $5 "
         "AND ($6::timestamptz IS NULL OR at >= $6) AND id <> ALL ($7) AND id >= $8 "
         "ORDER BY at, id LIMIT $9",

@@ -192,7 +192,9 @@ class Looking:
         self._asked_at = now
         closed = datetime.fromtimestamp(now - self._paces.settle_s, UTC)
         async with as_tenant(connection, self._point[0]):
-            logged = await logged_choices(connection, self._point, closed=closed)
+            logged = await logged_choices(
+                connection, self._point, closed=closed, since=self._candidate.since
+            )
         # It may take seconds, and other rollouts are not to wait for it.
         self._asking = asyncio.create_task(
             asyncio.to_thread(off_policy, self._candidate, logged, gates=self.plan)
