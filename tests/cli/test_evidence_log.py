@@ -130,15 +130,62 @@ def test_trees_are_grown_weighed_and_published(command, database):
     asyncio.run(_log(database, name, TREES, 1_200))
     grow = ("evidence", "grow", *POINT, "--tenant", name)
     told = command.json(*grow)
-    assert (told["grown_from"], told["selections"]) == (960, 240)
+    assert told["grown_from"] + told["selections"] == 1_200
+    assert 180 < told["selections"] < 300
+    assert (told["unsupported"], told["adaptive"]) == (pytest.approx(0.0, abs=1e-9), True)
     assert told["wpdis"]["low"] > told["earned"]
     assert (told["better"], told["version"]) == (True, None)
     told = command.json(*grow, "--publish")
     assert told["version"] == "0.1.1"
     shown = command.json("snapshot", "show", *POINT, "0.1.1", "--tenant", name)
     assert shown["algorithm"] == "sequence_trees"
+    signed = shown["evidence"]
+    assert signed["grown"]["selections"] == told["grown_from"]
+    assert (signed["grown"]["seed"], signed["grown"]["asked"]) == (0, 10_000)
+    assert signed["grown"]["oldest"] < signed["grown"]["newest"]
+    assert signed["weighed"]["wpdis"] == told["wpdis"]
+    assert 60 < signed["held_out"]["decisions"] < 180  # of units that nothing was grown from
     few = command("evidence", "grow", *POINT, "--newest", 50, "--tenant", name, status=1)
     assert "100 or more" in few
+
+
+def test_what_the_log_never_let_lead_is_refused(command, logged, tmp_path):
+    wider = tmp_path / "wider.yaml"
+    wider.write_text(SELECT.replace("leading: 3", "leading: 5"))
+    told = command.json("evidence", "weigh", *POINT, "--spec", wider, "--tenant", logged, status=1)
+    assert told["unsupported"] > 0.1
+    assert "let more candidates lead" in " ".join(told["reasons"])
+    assert (told["wpdis"], told["refused"]) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("gates: {min_effective_sample_size: 900}", "wanted are 900"),
+        ("gates: {min_value: 0.99}", "wanted is 0.99"),
+        ("explore: none", "declares explore: none"),
+    ],
+)
+def test_the_rules_of_a_point_are_kept(command, database, tmp_path, rule, said):
+    name = f"t-{uuid4().hex[:12]}"
+    command("tenant", "create", name)
+    document = SELECT + rule + "\n"
+    if "explore" in rule:
+        document = document.replace("floor: 0.3\n", "")
+    asyncio.run(_log(database, name, document, 150))
+    own = tmp_path / "own.yaml"
+    own.write_text(document)
+    told = command("evidence", "weigh", *POINT, "--spec", own, "--tenant", name, status=1)
+    assert said in " ".join(told.split())
+
+
+def test_a_version_of_other_actions_is_not_weighed(command, database):
+    name = f"t-{uuid4().hex[:12]}"
+    command("tenant", "create", name)
+    asyncio.run(_log(database, name, SELECT, 5))
+    asyncio.run(_log(database, name, SELECT.replace("max_steps: 2", "max_steps: 1"), 5))
+    said = command("evidence", "weigh", *POINT, "--version", "0.1.0", "--tenant", name, status=1)
+    assert "actions of 0.1.0 differ" in " ".join(said.split())
 
 
 def test_only_points_that_declare_trees_grow_them(command, logged):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
-import msgspec
 
 from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
 from steersman.cli.showing import show
@@ -24,11 +23,13 @@ from steersman.learn.selecting import (
 )
 from steersman.policies import SequenceTrees, load_policy
 from steersman.registry import unpack_state
-from steersman.rollout import checked_reason
+from steersman.rollout import OffPolicyEvidence, beyond_gates, checked_reason
 from steersman.spec import loads
-from steersman.store import as_tenant, base_state, find_snapshot, initial_policy
+from steersman.store import as_tenant, base_state, find_snapshot, initial_policy, spec_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from steersman.learn.selecting import StoredSelection
     from steersman.ope import Report
     from steersman.policies import SequencePolicy
@@ -69,20 +70,21 @@ def weigh_command(
 
     Per-decision importance sampling (pdis), weighted (wpdis), and doubly robust (dr), each with an
     interval. A version is weighed on selections that were made after it alone, since it may have
-    learned from those before. Exit status 1 when the log cannot tell: then it says why.
+    learned from those before. Exit status 1 when the log cannot tell, or tells less than the gates
+    of POINT demand: then it says why.
     """
     if (version is None) == (spec is None):
         raise click.UsageError("name --version or --spec, one of them")
     document = None if spec is None else spec.read_text(encoding="utf-8")
 
-    async def work(database: Database, tenant: Tenant) -> tuple[Report, int]:
+    async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
         row = await find_point(database, tenant, skill, point)
         policy, log = await _read(database, row, version, document, newest)
-        return judge_selections(policy, log), len(log)
+        return _told(judge_selections(policy, log), len(log), row.spec)
 
-    report, count = for_tenant(home, tenant_name, work)
-    show(_told(report, count), as_json=as_json)
-    if report.refused:
+    told = for_tenant(home, tenant_name, work)
+    show(told, as_json=as_json)
+    if told["refused"]:
         raise click.exceptions.Exit(1)
 
 
@@ -90,7 +92,7 @@ async def _read(
     database: Database, row: PointRow, version: str | None, document: str | None, newest: int
 ) -> tuple[SequencePolicy, list[StoredSelection]]:
     """Return the selector in question, and the selections that it never learned from."""
-    form_in(row.spec)  # or refuses what is no sequence
+    _check(row)
     point = row.tenant, row.skill, row.point
     connection = await database.connect("worker")
     try:
@@ -101,6 +103,8 @@ async def _read(
             else:
                 found = await find_snapshot(connection, point, cast("str", version))
                 since = found.created_at
+                if (await spec_of(connection, found.spec_hash)).actions != row.spec.actions:
+                    raise _other_actions(row, version)
                 state = await base_state(connection, point, found.version)
                 policy = load_policy(unpack_state(state))
             log = await stored_selections(
@@ -120,11 +124,24 @@ async def _read(
 def _declared(row: PointRow, document: str) -> DecisionPoint:
     spec = loads(document, source="candidate")
     if spec.actions != row.spec.actions:
-        raise InputError(
-            f"the candidate's actions differ from those of {row.skill}/{row.point}, whose log "
-            "tells nothing of them; declare the same"
-        )
+        raise _other_actions(row, "the candidate")
     return spec
+
+
+def _other_actions(row: PointRow, whose: str | None) -> InputError:
+    return InputError(
+        f"the actions of {whose} differ from those of {row.skill}/{row.point}, whose log tells "
+        "nothing of them; declare the same"
+    )
+
+
+def _check(row: PointRow) -> None:
+    form_in(row.spec)  # or refuses what is no sequence
+    if row.spec.explore == "none":
+        raise InputError(
+            f"{row.skill}/{row.point} declares explore: none, so its log cannot tell about other "
+            "selectors; declare a floor"
+        )
 
 
 @click.command("grow")
@@ -144,7 +161,7 @@ def _declared(row: PointRow, document: str) -> DecisionPoint:
     show_default=True,
     help="How many selections, at most.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the split.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the trees.")
 @tenant_option
 @administers
 def grow_command(
@@ -161,9 +178,11 @@ def grow_command(
 ) -> None:
     """Grow trees for POINT of SKILL, which declares sequence_trees, from its log.
 
-    They are grown from four of five units and weighed on the others. With --publish they are signed
-    as a candidate where wpdis is above what was earned there, its whole interval; a rollout tries
-    them then. Exit status 1 when the log does not show it.
+    They are grown from four of five units and weighed on the others, which are always the same.
+    With --publish they are signed as a candidate where wpdis is above what was earned there, its
+    whole interval, and the gates of POINT let it pass; a rollout tries them then. What they were
+    grown from, seed and all, is signed with them. Exit status 1 when the log does not show it.
+    Whoever grows until it does will find trees that only look better: each try may err.
     """
     publisher = need_publisher(home, tenant_name) if publishes else None
     overruled = None if force is None else checked_reason(force, name="force")
@@ -171,17 +190,18 @@ def grow_command(
     async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
         row = await find_point(database, tenant, skill, point)
         declared, log = await _own(database, row, newest)
-        learned, judged = apart(log, seed=seed)
+        learned, judged = apart(log)
         policy = grown(declared, learned, seed=seed)
-        report = judge_selections(policy, judged, seed=seed)
+        report = judge_selections(policy, judged)
         earned = sum(one.reward for one in judged) / len(judged)
+        told = {"grown_from": len(learned), "earned": earned}
+        told |= _told(report, len(judged), row.spec)
         low = report["wpdis"].low
-        better = low is not None and low > earned
-        told = {"grown_from": len(learned), "earned": earned, **_told(report, len(judged))}
+        better = low is not None and low > earned and not told["refused"]
         version = None
         if publisher is not None and (better or overruled):
-            weighed = {"earned": earned, "wpdis": msgspec.to_builtins(report["wpdis"])}
-            why = Reason(actor=actor(), force=overruled, evidence={"weighed": weighed})
+            evidence = {"grown": _grown(row, learned, seed, newest), "weighed": told}
+            why = Reason(actor=actor(), force=overruled, evidence=evidence)
             version = (await publish(database, row, publisher, why, trained=policy)).version
         return {**told, "better": better, "version": version}
 
@@ -199,6 +219,7 @@ async def _own(
         raise InputError(
             f"{row.skill}/{row.point} declares {declared.algorithm}; trees are for sequence_trees"
         )
+    _check(row)
     connection = await database.connect("worker")
     try:
         async with as_tenant(connection, row.tenant):
@@ -208,7 +229,31 @@ async def _own(
     return declared, log
 
 
-def _told(report: Report, count: int) -> dict[str, Any]:
+def _grown(
+    row: PointRow, learned: Sequence[StoredSelection], seed: int, newest: int
+) -> dict[str, Any]:
+    """Return what is signed of where trees come from; `erase` reads it."""
+    return {
+        "oldest": learned[0].id,
+        "newest": learned[-1].id,
+        "selections": len(learned),
+        "units": len({one.unit for one in learned}),
+        "spec_hash": row.spec_hash.hex(),
+        "seed": seed,
+        "asked": newest,
+    }
+
+
+def _told(report: Report, count: int, spec: DecisionPoint) -> dict[str, Any]:
+    wpdis = report["wpdis"]
+    found = OffPolicyEvidence(
+        value=wpdis.value,
+        low=wpdis.low,
+        high=wpdis.high,
+        effective_sample_size=report.ess,
+        max_weight_share=report.diagnostics.max_weight_share,
+    )
+    reasons = [*report.reasons, *beyond_gates(found, spec.gates)]
     estimates = {
         name: None if one.value is None else {k: asdict(one)[k] for k in ("value", "low", "high")}
         for name, one in ((name, report[name]) for name in ("pdis", "wpdis", "dr"))
@@ -218,6 +263,8 @@ def _told(report: Report, count: int) -> dict[str, Any]:
         **estimates,
         "effective_sample_size": report.ess,
         "max_weight_share": report.diagnostics.max_weight_share,
-        "refused": report.refused,
-        "reasons": list(report.reasons),
+        "unsupported": report.diagnostics.unsupported,
+        "adaptive": report.adaptive,
+        "refused": bool(reasons),
+        "reasons": reasons,
     }

@@ -21,6 +21,7 @@ from steersman.rollout.counted import (
     ShadowEvidence,
     SourceEvidence,
 )
+from steersman.rollout.evidence import beyond_gates
 from steersman.rollout.forecasting import Forecast, StageForecast, forecast
 from steersman.rollout.judging import Judgement, Verdict, judge, rejudge
 from steersman.rollout.logged import Traffic, traffic_of
@@ -83,6 +84,7 @@ __all__ = [
     "Verdict",
     "Wanted",
     "act",
+    "beyond_gates",
     "burn_rate",
     "burn_windows",
     "burning",

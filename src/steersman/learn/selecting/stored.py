@@ -241,18 +241,18 @@ def _has(document: str, actions: Any) -> bool:
 
 
 def judge_selections(
-    policy: SequencePolicy, log: Sequence[StoredSelection], *, level: float = 0.95, seed: int = 0
+    policy: SequencePolicy, log: Sequence[StoredSelection], *, level: float = 0.95
 ) -> Report:
     """Return what stored selections say of a policy: refused, or with intervals.
 
     Per-decision importance sampling, its weighted form, and the doubly robust sum; by the rule of
-    `steersman.ope.evaluate_sequences`. Selections of one unit belong together.
+    `steersman.ope.evaluate_sequences`. Selections of one unit belong together. What logged them may
+    have learned from them, so models of rewards are fitted on the past alone.
 
     Args:
         policy: of the same rules as the log's.
-        log: selections with rewards, one or more.
+        log: selections with rewards, one or more, in the order in which they were made.
         level: of the intervals, in (0, 1).
-        seed: of the folds.
 
     Returns:
         Estimates ``pdis``, ``wpdis`` and ``dr`` (this one from five selections' units on), and
@@ -274,7 +274,7 @@ def judge_selections(
         policy,
         policy.rule,
         folds=_FOLDS if len(set(units)) >= _FOLDS else None,
-        seed=seed,
+        adaptive=True,
         units=units,
     )
-    return evaluate_sequences(data, level=level)
+    return evaluate_sequences(data, level=level, adaptive=True)
