@@ -15,6 +15,8 @@ from steersman.store import (
     declare,
     erase,
     keep,
+    log_decisions,
+    mark_published,
     move_rollout,
     promote_snapshot,
     retract,
@@ -22,8 +24,8 @@ from steersman.store import (
 )
 from steersman.store.erasure import sweep
 from steersman.store.standing import thin_states
-from tests.store.published import declared, found, learn, published
-from tests.store.rows import connected
+from tests.store.published import declared, found, frozen, learn, published
+from tests.store.rows import connected, decision
 from tests.store.test_points import DOCUMENT
 from tests.store.test_rollouts import start
 
@@ -145,3 +147,39 @@ async def test_nothing_of_another_tenant_counts_or_goes(database, point):
     async with connected(database, "owner", mine) as connection:
         assert await thin_states(connection, 1) == 0
     assert await stored(database, point) == {"0.1.0", row.version}
+
+
+async def trained(database, point, state, **grown):
+    """Publish something that no update tells of, such as trees."""
+    row = await frozen(database, point, 0, state=state)
+    described = {"samples": 0, "evidence": {"trained": True, **grown}}
+    async with connected(database, "worker", point[0]) as connection:
+        return (await mark_published(connection, point, row.version, described)).version
+
+
+async def test_what_was_trained_is_named_for_what_it_may_have_been_trained_from(
+    database, tenant, point
+):
+    elsewhere = await declare(
+        database, tenant.id, DOCUMENT.replace("decision: depth", "decision: width"), actor="test"
+    )
+    made = [decision(tenant.id) for _ in range(3)]
+    other = decision(tenant.id, point=elsewhere.point)
+    async with connected(database) as connection:
+        await log_decisions(connection, [*made, other])
+    ids = sorted(one.id for one in made)
+    grown = {"grown": {"oldest": str(ids[0]), "newest": str(ids[1])}}
+    told = await trained(database, point, b"told", **grown)
+    untold = await trained(database, point, b"untold")
+    named = [("search", "depth", told), ("search", "depth", untold)]
+    assert list((await forget(database, point, ids[1])).published) == named
+    assert (await forget(database, point, ids[2])).published == (named[1],)
+    assert (await forget(database, point, other.id)).published == ()
+    # Nothing that serves stands on them, so their states go; their rows stay.
+    assert (await swept(database, point))["snapshot"] == 2
+    assert await stored(database, point) == {"0.1.0"}
+    await asyncio.sleep(0.002)  # ids tell milliseconds
+    after = decision(tenant.id)
+    async with connected(database) as connection:
+        await log_decisions(connection, [after])
+    assert (await forget(database, point, after.id)).published == ()

@@ -103,9 +103,10 @@ async def erase(
             await connection.execute("SELECT FROM learner ORDER BY skill, point FOR UPDATE")
             ids = await _of_unit(connection, unit) if decisions is None else sorted(set(decisions))
             await _write_down(connection, tenant, ids, reason)
+            # Before the rows go that tell which point a decision belongs to.
+            published = await published_from(connection, ids)
             rows = await _delete(connection, ids)
             learned = await _take_back(connection, ids)
-            published = await published_from(connection, ids)
             detail = {"decisions": len(ids), "rows": rows, "by_unit": unit is not None}
             await record(connection, tenant, actor, "data.erase", reason, detail)
     finally:

@@ -3,6 +3,11 @@
 A published snapshot holds sums of what its line had learned, so it is treated as checkpoints are:
 as soon as nothing that serves stands on it, its state goes if a decision that it learned from was
 erased. Its signed file is out of reach here; `erase` names the versions that are to be retracted.
+
+What was trained elsewhere, such as trees, is no sum, and no update tells what it was made from. It
+is taken to hold every decision between the oldest and the newest one that it was signed with, and
+without these, every one that was made before it. That may name a version too many, never one too
+few.
 """
 
 from __future__ import annotations
@@ -38,6 +43,23 @@ _HOLDS = (
     "AND u.snapshot = t.snapshot AND u.seq <= t.last AND u.decision = ANY($1) "
     f"WHERE {_SAME_POINT.format('t', 'o')} AND t.top = o.id)"
 )
+_NEWEST_BEFORE = (  # the last id that can have been made until a snapshot was
+    "(lpad(to_hex((extract(epoch FROM s.created_at) * 1000)::bigint), 12, '0') "
+    "|| repeat('f', 20))::uuid"
+)
+_TRAINED = (
+    # It, or what its line was made from, was trained on one of these decisions. A decision that is
+    # known to be another point's is none of them; the rows of those erased before are gone.
+    f"EXISTS (SELECT FROM snapshot AS s, unnest($1::uuid[]) AS e (decision) "  # noqa: S608 (constants)
+    f"WHERE {_SAME_POINT.format('s', 'o')} AND (s.id = o.id OR EXISTS (SELECT FROM stands AS t "
+    f"WHERE {_SAME_POINT.format('t', 'o')} AND t.top = o.id AND t.snapshot = s.id)) "
+    "AND s.description #>> '{evidence,trained}' = 'true' "
+    "AND e.decision <= coalesce((s.description #>> '{evidence,grown,newest}')::uuid, "
+    f"{_NEWEST_BEFORE}) "
+    "AND e.decision >= coalesce((s.description #>> '{evidence,grown,oldest}')::uuid, e.decision) "
+    "AND NOT EXISTS (SELECT FROM decision AS d WHERE d.tenant = s.tenant AND d.id = e.decision "
+    "AND (d.skill, d.point) <> (s.skill, s.point)))"
+)
 SUPERSEDED = (
     f"EXISTS (SELECT FROM decision_point AS p WHERE {_SAME_POINT.format('o', 'p')}) "  # noqa: S608
     f"AND NOT EXISTS (SELECT FROM in_use AS i WHERE {_SAME_POINT.format('o', 'i')} "
@@ -60,7 +82,8 @@ async def published_from(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[st
     """
     rows = await connection.fetch(
         f"WITH RECURSIVE {_STANDS} SELECT skill, point, id FROM snapshot AS o "  # noqa: S608 (constants)
-        f"WHERE published_at IS NOT NULL AND retracted_at IS NULL AND {_HOLDS} "
+        f"WHERE published_at IS NOT NULL AND retracted_at IS NULL "
+        f"AND ({_HOLDS} OR {_TRAINED}) "
         "ORDER BY skill, point, created_at, id",
         ids,
     )
@@ -81,7 +104,8 @@ async def clear_states(connection: Any, ids: Sequence[UUID]) -> int:
     """
     status: str = await connection.execute(
         f"WITH RECURSIVE {IN_USE}, {_STANDS} UPDATE snapshot AS o SET state = NULL "  # noqa: S608 (constants)
-        f"WHERE state IS NOT NULL AND {SUPERSEDED.format('id')} AND {_HOLDS}",
+        f"WHERE state IS NOT NULL AND {SUPERSEDED.format('id')} "
+        f"AND ({_HOLDS} OR {_TRAINED})",
         ids,
     )
     return int(status.rsplit(maxsplit=1)[-1])
