@@ -88,6 +88,7 @@ def _opened(model: str, context_tokens: int, template: str) -> tuple[Any, str]:
     told.cpuparams.n_threads = told.cpuparams_batch.n_threads = 1
     told.use_jinja = True
     told.warmup = False
+    told.cache_ram_mib = 0  # it would keep up to 8 GiB of prompts that hardly ever come again
     told.verbosity = 0
     # The library listens on a port whether it is wanted or not: nobody else gets in.
     told.hostnames = ["127.0.0.1"]
