@@ -17,7 +17,7 @@ import json
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -244,7 +244,7 @@ class _Run:
                 for name, of_one in json.loads(arrays["logged"].tobytes()).items()
             },
             int(since),
-            None if stopped == "-" else stopped,  # type: ignore[arg-type]
+            None if stopped == "-" else cast("Stopped", stopped),
         )  # fmt: skip
 
     def round(self, state: _State) -> _State:
