@@ -251,3 +251,9 @@ def test_what_a_policy_of_choices_does_it_says_it_does_not():
     for change in (policy.add_action, policy.remove_action):
         with pytest.raises(InputError, match="come with each request"):
             change("a")
+
+
+def test_the_name_that_stands_twice_is_found_at_once():
+    names = [str(number) for number in range(200_000)]
+    with pytest.raises(InputError, match="'199999' stands twice"):
+        offered_names([*names, "199999"], None)  # name by name it would take a quarter of an hour

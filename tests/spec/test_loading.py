@@ -127,6 +127,8 @@ reward: {terms: {success: {weight: 1.0}}}
         ("sequence_linear", "sequence_trees", "learning.mode"),
         ("kind: sequence, max_steps: 5, features", "kind: choice, open: true, features", "vector"),
         ("floor: 0.1", "floor: 0", "may never be tried"),
+        ("max_steps: 5,", "max_steps: 5, candidates: 4001,", "20,005 candidates"),
+        ("sequence_linear,", "sequence_linear, leading: 401,", "2,005 candidates"),
     ],
 )
 def test_what_does_not_fit_a_sequence_is_told(before, after, message):
@@ -134,6 +136,11 @@ def test_what_does_not_fit_a_sequence_is_told(before, after, message):
     assert before in SELECT
     with pytest.raises(SpecError, match=message):
         loads(SELECT.replace(before, after))
+
+
+def test_the_largest_sequences_are_taken():
+    wide = SELECT.replace("max_steps: 5,", "max_steps: 2, candidates: 10000,")
+    assert loads(wide.replace("linear,", "linear, leading: 1000,")).actions.candidates == 10_000
 
 
 def test_trees_are_declared_frozen():

@@ -8,6 +8,7 @@ selection stands.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,7 +74,7 @@ def offered_names(start: Sequence[str], links: Mapping[str, Sequence[str]] | Non
     """
     found = dict.fromkeys(start)
     if len(found) < len(start):
-        twice = next(name for place, name in enumerate(start) if name in start[:place])
+        twice = next(name for name, count in Counter(start).items() if count > 1)
         raise InputError(f"candidate {twice!r:.80} stands twice; name every candidate once")
     names = list(found)
     if links:

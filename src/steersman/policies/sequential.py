@@ -19,6 +19,7 @@ from steersman.policies.base import ChoicePolicy
 from steersman.policies.choice import draw
 from steersman.policies.offered import STANDING, Progress, SequenceForm
 from steersman.policies.sequence import (
+    STOP,
     Step,
     StepRule,
     leading,
@@ -197,13 +198,17 @@ class SequencePolicy(ChoicePolicy):
         self, progress: Progress
     ) -> tuple[tuple[str, ...], Floats, NDArray[np.intp], Floats]:
         """Return names, rows, places and scores of what may be drawn now."""
-        names, rows = progress.names, progress.rows
+        open_now, rows = progress.places, progress.rows
         with np.errstate(over="ignore", invalid="ignore"):  # refused where it is drawn from
             scores = self.scores(rows)
-        candidates = len(names) - self.form.stop
+        candidates = len(open_now)
         first = leading(scores[:candidates], self.rule.leading)
-        places = np.append(first, candidates) if self.form.stop else first
-        return tuple(names[place] for place in places), rows[places], places, scores[places]
+        # Names of these alone: a step of thousands of candidates draws among a few.
+        names = tuple(progress.offered.names[place] for place in open_now[first].tolist())
+        if not self.form.stop:
+            return names, rows[first], first, scores[first]
+        places = np.append(first, candidates)
+        return (*names, STOP), rows[places], places, scores[places]
 
     # -- what a policy of kind choice does and this one does not -----------------------------------
 

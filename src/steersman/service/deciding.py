@@ -23,6 +23,7 @@ from steersman.service.drawing import GUARDIAN, draw_many, fall_back
 from steersman.service.gathering import Gathering
 from steersman.service.http import converted
 from steersman.service.on_its_way import OnItsWay, key_conflict, same_request, waiting_of
+from steersman.service.pacing import Pacing
 from steersman.service.records import sign
 from steersman.service.rows import Wanted, declared, to_answer, to_row
 from steersman.service.turns import Drew, take_turns
@@ -95,6 +96,7 @@ class Deciding:
         self._clock = clock
         self._asked: dict[tuple[UUID, str], OnItsWay] = {}
         self._gathering: Gathering[Wanted, Begun] = Gathering(self._begin, waiting_of)
+        self._pacing: Pacing[Wanted, Begun] = Pacing(self._begin, waiting_of)
 
     async def decide(
         self, tenant: UUID, body: Mapping[str, Any], *, traceparent: str | None = None
@@ -114,7 +116,8 @@ class Deciding:
                 with another body.
         """
         wanted = await self._read(tenant, body, traceparent)
-        (begun,) = await self._gathering.add([wanted])
+        selects = wanted.served.selects
+        (begun,) = await (self._pacing if selects else self._gathering).add([wanted])
         if isinstance(begun, Exception):
             raise begun
         decision = begun if isinstance(begun, Decision) else await self._finish(begun)
@@ -145,8 +148,7 @@ class Deciding:
                 wanted[place] = await self._read(tenant, body, traceparent)
             except Refused as refused:
                 answers[place] = refused.problem
-        begun = await self._gathering.add(list(wanted.values()))
-        for place, one in zip(wanted, begun, strict=True):
+        for place, one in (await self._all(wanted)).items():
             try:
                 if isinstance(one, Exception):
                     answers[place] = _problem(one)
@@ -157,6 +159,18 @@ class Deciding:
         if wanted:
             self._on_answered(time.monotonic() - max(one.read_at for one in wanted.values()))
         return [answer for answer in answers if answer is not None]
+
+    async def _all(self, wanted: Mapping[int, Wanted]) -> dict[int, Begun]:
+        """Return what became of each; selections are drawn one by one, all others together."""
+        paced = [place for place, one in wanted.items() if one.served.selects]
+        if not paced:
+            return dict(zip(wanted, await self._gathering.add([*wanted.values()]), strict=True))
+        others = [place for place, one in wanted.items() if not one.served.selects]
+        drawn, selected = await asyncio.gather(
+            self._gathering.add([wanted[place] for place in others]),
+            self._pacing.add([wanted[place] for place in paced]),
+        )
+        return dict(zip([*others, *paced], [*drawn, *selected], strict=True))
 
     async def _read(self, tenant: UUID, body: Mapping[str, Any], traceparent: str | None) -> Wanted:
         request: DecideRequest = converted(body, DecideRequest)

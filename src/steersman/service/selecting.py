@@ -107,14 +107,19 @@ def offered_in(request: DecideRequest, actions: SequenceActions) -> Offered:
     if not request.eligible:
         detail = "name the candidates that are there from the start as eligible, one or more"
         raise Refused.of("invalid", detail, field="eligible")
+    _check_count(len(request.eligible), actions)  # before anything is done with that many
     try:
         names = offered_names(request.eligible, request.links)
     except InputError as error:
         raise Refused.of("invalid", str(error), field="eligible") from None
-    if len(names) > actions.candidates:
-        detail = f"{len(names)} candidates; declared are at most {actions.candidates}: offer fewer"
-        raise Refused.of("invalid", detail, field="eligible")
+    _check_count(len(names), actions)
     return Offered.of(request.eligible, request.links, _rows(request, names, actions))
+
+
+def _check_count(count: int, actions: SequenceActions) -> None:
+    if count > actions.candidates:
+        detail = f"{count} candidates; declared are at most {actions.candidates}: offer fewer"
+        raise Refused.of("invalid", detail, field="eligible")
 
 
 def _rows(

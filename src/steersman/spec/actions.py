@@ -29,6 +29,8 @@ MOST_CONFIGURATIONS = 10_000
 """The most combinations of a mixed point's parts: each is an action with a probability."""
 MOST_CHARACTERS = 1_000
 """Of the name of a combination."""
+MOST_SEEN = 20_000
+"""The most candidates that one selection looks at, counted anew at each of its steps."""
 FIRST_ELIGIBLE = "first"
 """In rules over open candidates: the first eligible one, in the order the request gave them; of a
 sequence: the first `max_steps` of them."""
@@ -211,7 +213,8 @@ class Sequence(Declared):
     max_steps: Annotated[int, Field(ge=1, le=100)]
     """The most picks in one decision."""
     candidates: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """The most candidates of one request, those that others lead to included."""
+    """The most candidates of one request, those that others lead to included; times `max_steps`
+    20,000 or fewer."""
     stop: bool = True
     """Whether the policy may stop before `max_steps`."""
     features: Identifiers = ()
@@ -227,6 +230,12 @@ class Sequence(Declared):
                 allowed = f"none of {', '.join(STANDING)}"
                 what = "a column of this name is there for every sequence"
                 yield Problem(("features", place), what, name, allowed, "name it otherwise")
+        seen = self.max_steps * self.candidates
+        if seen > MOST_SEEN:
+            allowed = f"max_steps times candidates of {MOST_SEEN:,} or fewer"
+            what = f"a selection would look at {seen:,} candidates, each step counted"
+            advice = "declare fewer steps, or fewer candidates and offer the leading ones"
+            yield Problem(("candidates",), what, self.candidates, allowed, advice)
 
 
 Actions = Annotated[Choice | Mixed | Sequence, Field(discriminator="kind")]

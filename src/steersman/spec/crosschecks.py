@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Path = tuple[str | int, ...]
 _ANY = "any"
+_MOST_DRAWN_AMONG = 2_000  # names and probabilities of all steps: every answer and row has them
 _KINDS = {
     "factored_ts": "mixed",
     "sequence_linear": "sequence",
@@ -72,6 +73,7 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
         yield from _rule_actions(actions, ("policy",), policy)
     if isinstance(policy, SequenceLinearPolicy | SequenceTreesPolicy):
         yield from _start(actions, policy)
+        yield from _drawn_among(actions, policy)
     if policy.algorithm.startswith("joint_") and not getattr(actions, "features", ()):
         yield Problem(
             ("policy", "algorithm"),
@@ -120,6 +122,21 @@ def _start(
                 ", ".join(columns),
                 nearest(name, columns),
             )
+
+
+def _drawn_among(
+    actions: Actions, policy: SequenceLinearPolicy | SequenceTreesPolicy
+) -> Iterator[Problem]:
+    """Yield that the steps of a selection, which are answered and stored, may be too many."""
+    steps = actions.max_steps if isinstance(actions, Sequence) else 1
+    if steps * policy.leading > _MOST_DRAWN_AMONG:
+        yield Problem(
+            ("policy", "leading"),
+            f"the {steps} steps of a selection would name {steps * policy.leading:,} candidates",
+            policy.leading,
+            f"max_steps times leading of {_MOST_DRAWN_AMONG:,} or fewer",
+            "let fewer lead, or declare fewer steps",
+        )
 
 
 def _policy_learning(policy: Policy, learning: Learning) -> Iterator[Problem]:

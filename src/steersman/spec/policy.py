@@ -192,7 +192,8 @@ class SequenceLinearPolicy(Declared):
     start: Weights = Field(default_factory=dict)
     """What a unit of a column is worth before anything is seen, in units of the reward."""
     leading: Leading = 8
-    """How many candidates may be drawn at each step, the best by what they are worth."""
+    """How many candidates may be drawn at each step, the best by what they are worth; times
+    the point's `max_steps` 2,000 or fewer."""
     temperature: Temperature = 0.05
     """Of the softmax over what actions are worth; 0 takes the best."""
     prior_var: Positive = 1.0
@@ -211,7 +212,8 @@ class SequenceTreesPolicy(Declared):
     start: Weights = Field(default_factory=dict)
     """Weight of each column in the score, to which the trees add."""
     leading: Leading = 8
-    """How many candidates may be drawn at each step, the best by score."""
+    """How many candidates may be drawn at each step, the best by score; times
+    the point's `max_steps` 2,000 or fewer."""
     temperature: Temperature = 1.0
     """Of the softmax over scores; 0 takes the best."""
 

@@ -1,0 +1,104 @@
+"""What takes long to draw, one after the other, so that nobody else waits for all of it.
+
+A selection takes up to some milliseconds, and a batch may ask for hundreds. A turn ends when its
+time is over, whatever still waits; then everything else has its turn. Whoever waits gets one drawn
+at a time, so that a single request does not wait for another's batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_TURN_S = 0.002
+
+W = TypeVar("W")
+B = TypeVar("B")
+
+
+class Pacing(Generic[W, B]):
+    """Begins what is wanted one by one, for two milliseconds at a time.
+
+    Args:
+        begin: begins some, one here; returns what became of each. What it raises, the request gets.
+        settled: tells of what was begun when its result is known; None: it is known already.
+        clock: seconds, only ever going on.
+
+    >>> async def main():
+    ...     pacing = Pacing(lambda numbers: [-number for number in numbers], lambda _: None)
+    ...     return await asyncio.gather(pacing.add([1]), pacing.add([2, 3]))
+    >>> asyncio.run(main())
+    [[-1], [-2, -3]]
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[Sequence[W]], Sequence[B]],
+        settled: Callable[[B], asyncio.Future[Any] | None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._begin = begin
+        self._settled = settled
+        self._clock = clock
+        self._came: deque[tuple[deque[W], list[B], asyncio.Future[list[B]]]] = deque()
+
+    def add(self, wanted: Sequence[W]) -> asyncio.Future[list[B]]:
+        """Queue; the first is begun when the event loop comes round.
+
+        Args:
+            wanted: by one request.
+
+        Returns:
+            What became of them. Where it is one, and its result not yet known, it resolves when
+            that is, so that who waits is woken once.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[B]] = loop.create_future()
+        if not wanted:
+            future.set_result([])
+            return future
+        if not self._came:
+            loop.call_soon(self._turn, loop)
+        self._came.append((deque(wanted), [], future))
+        return future
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        until = self._clock() + _TURN_S
+        while self._came:
+            self._one()
+            if self._clock() >= until:
+                break
+        if self._came:
+            loop.call_soon(self._turn, loop)
+
+    def _one(self) -> None:
+        """Begin one of the request that waits longest; if it wants more it waits anew."""
+        wanted, begun, future = self._came.popleft()
+        if future.done():
+            return  # its caller has gone
+        try:
+            begun += self._begin([wanted.popleft()])
+        except Exception as error:  # noqa: BLE001 (raised where the request waits)
+            future.set_exception(error)
+            return
+        if wanted:
+            self._came.append((wanted, begun, future))
+        else:
+            self._hand_over(future, begun)
+
+    def _hand_over(self, future: asyncio.Future[list[B]], begun: list[B]) -> None:
+        def wake(_: object = None) -> None:
+            if not future.done():
+                future.set_result(begun)
+
+        waiting = self._settled(begun[0]) if len(begun) == 1 else None
+        if waiting is None:
+            wake()
+        else:
+            waiting.add_done_callback(wake)
