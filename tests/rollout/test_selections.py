@@ -1,15 +1,27 @@
 """Rollouts of selections: the real controller leaves the shadow, by what the log says."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
 from steersman.errors import RolloutError
 from steersman.learn import Reason, publish
+from steersman.learn.held_out import Judged, compare
 from steersman.policies import Offered
 from steersman.rollout import RolloutPlan
-from steersman.store import as_stored, declare, initial_policy, log_decisions, log_events
+from steersman.rollout.candidate import Candidate
+from steersman.rollout.evidence import logged_choices, off_policy
+from steersman.spec import loads
+from steersman.store import (
+    as_stored,
+    declare,
+    hold_out,
+    initial_policy,
+    log_decisions,
+    log_events,
+)
 from steersman.wire import selection_name
 from tests.learn.world import happened, learn_all
 from tests.rollout.world import STAGES, Clock, NoSigner, World
@@ -20,7 +32,7 @@ format: 1
 skill: evidence
 decision: select
 actions: {{kind: sequence, max_steps: 2, candidates: 6, features: [good]}}
-policy: {{algorithm: {policy}, start: {{good: 1.0}}, leading: 5}}
+policy: {{algorithm: {policy}, start: {{good: 1.0}}, leading: {leading}}}
 floor: 0.3
 learning: {{mode: {mode}}}
 fallback: {{otherwise: first}}
@@ -35,12 +47,12 @@ BEGIN = ["a", "b", "c", "d"]
 LINKS = {"d": ["e"]}
 
 
-def document(policy="sequence_linear", mode="online"):
+def document(policy="sequence_linear", mode="online", leading=5):
     stages = ", ".join(
         f"{{name: {name}, share: {share}, min_units: {units}, min_s: 2}}"
         for name, share, units in STAGES
     )
-    return SELECT.format(policy=policy, mode=mode, stages=stages)
+    return SELECT.format(policy=policy, mode=mode, leading=leading, stages=stages)
 
 
 def selection(row, policy, rng, *, at, **label):
@@ -129,3 +141,40 @@ async def test_what_was_trained_is_not_judged_on_what_it_was_trained_from(databa
     await learn_all(database)
     w.clock.pass_(10.0)
     assert (await w.start(**at_once)).stage == "canary"
+
+
+async def test_what_the_log_never_let_lead_is_no_evidence_for_who_would(database, tenant):
+    w = await selecting(database, tenant.id, leading=3)
+    wider = loads(document(leading=5))
+    candidate = Candidate.of(initial_policy(wider), wider)
+    logged = await w.read(lambda it: logged_choices(it, _key(w), closed=_later(w), judged=wider))
+    assert len(logged) == 400
+    told = off_policy(candidate, logged, gates=wider.gates)
+    assert told.value is None
+    assert "let more candidates lead" in " ".join(told.reasons)
+    own = Candidate.of(initial_policy(w.row.spec), w.row.spec)
+    assert not off_policy(own, logged, gates=wider.gates).reasons
+    states = [Judged(one.spec, one.policy, "0.1.0", 0) for one in (candidate, own)]
+    report = await w.read(lambda it: compare(it, _key(w), *states, share=1.0))
+    assert (report.decisions, report.difference) == (400, None)
+    assert "let more candidates lead" in " ".join(report.reasons)
+
+
+async def test_selections_of_other_actions_are_left_out(database, tenant):
+    w = await selecting(database, tenant.id)
+    renamed = loads(document().replace("features: [good]", "features: [fine]")
+                    .replace("start: {good", "start: {fine"))  # fmt: skip
+    for spec, count in ((w.row.spec, 400), (renamed, 0)):
+        logged = await w.read(lambda it, s=spec: logged_choices(it, _key(w), closed=_later(w),
+                                                                judged=s))  # fmt: skip
+        held = await w.read(lambda it, s=spec: hold_out(it, _key(w), share=1.0, newest=1_000,
+                                                        judged=s))  # fmt: skip
+        assert (len(logged), len(held)) == (count, count)
+
+
+def _key(w):
+    return w.tenant, w.row.skill, w.row.point
+
+
+def _later(w):
+    return datetime.fromtimestamp(w.clock.now + 60, UTC)

@@ -135,7 +135,7 @@ async def compare(
 
     No doctest: it needs a server; ``tests/learn/test_held_out.py`` shows it.
     """
-    rows = await hold_out(connection, point, share=share, newest=newest)
+    rows = await hold_out(connection, point, share=share, newest=newest, judged=new.spec)
     ids = [row.id for row in rows]
     learned = [
         await learned_of(connection, point, one.snapshot, ids, until=one.seq) if ids else {}

@@ -89,7 +89,9 @@ async def compare_versions(
     try:
         async with as_tenant(connection, point[0]):
             both = [await _version(connection, point, version) for version in (first, second)]
-            rows = await hold_out(connection, point, share=share, newest=newest)
+            rows = await hold_out(
+                connection, point, share=share, newest=newest, judged=both[-1].spec
+            )
             for one in both if rows else ():
                 ids = [row.id for row in rows]
                 version = one.description.version

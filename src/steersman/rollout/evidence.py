@@ -16,6 +16,7 @@ from steersman.rollout.candidate import LoggedChoice, logged_columns
 from steersman.rollout.counted import OffPolicyEvidence, ShadowEvidence
 from steersman.spec import Mixed
 from steersman.spec import Sequence as SequenceActions
+from steersman.store import alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from steersman.ope import LoggedData
     from steersman.rollout.candidate import Candidate
     from steersman.rollout.plan import RolloutPlan
-    from steersman.spec import Gates
+    from steersman.spec import DecisionPoint, Gates
     from steersman.store import Point
 
 MOST_ROWS = 5_000
@@ -152,6 +153,7 @@ async def logged_choices(
     *,
     closed: datetime,
     since: datetime | None = None,
+    judged: DecisionPoint | None = None,
     limit: int = MOST_ROWS,
 ) -> list[LoggedChoice]:
     """Return the newest decisions that the control drew and whose windows are closed.
@@ -161,6 +163,8 @@ async def logged_choices(
         point: tenant, skill and decision point.
         closed: windows that end later are open.
         since: none that were made before; None: however old.
+        judged: the declaration of the candidate: of kind sequence, selections that were made under
+            one with other actions are left out.
         limit: most rows.
 
     Returns:
@@ -169,6 +173,7 @@ async def logged_choices(
 
     No doctest: it needs a server; ``tests/rollout/test_evidence.py`` shows it.
     """
+    specs = None if judged is None else await alike(connection, point, judged)
     rows = await connection.fetch(
         f"SELECT {logged_columns('r.value')} FROM decision AS d LEFT JOIN LATERAL ("  # noqa: S608 (constants)
         "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
@@ -176,8 +181,8 @@ async def logged_choices(
         "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.p_kind = 'exact' "
         "AND d.arm = 'control' AND NOT d.degraded AND d.weight > 0 AND d.window_ends <= $4 "
         "AND ($5::timestamptz IS NULL OR d.at >= $5) AND r.value IS NOT NULL "
-        "ORDER BY d.id DESC LIMIT $6",
-        *(*point, closed, since, limit),
+        "AND ($7::bytea[] IS NULL OR d.spec_hash = ANY($7)) ORDER BY d.id DESC LIMIT $6",
+        *(*point, closed, since, limit, specs),
     )
     return [LoggedChoice(*row) for row in reversed(rows)]
 
@@ -241,8 +246,11 @@ def beyond_gates(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[s
         found: the estimate with its diagnostics.
         gates: what it must show at least.
 
+    Returns:
+        Plain sentences with the numbers seen and wanted.
+
     >>> from steersman.spec import Gates
-    >>> beyond_gates(OffPolicyEvidence(low=0.4, effective_sample_size=50.0), Gates())
+    >>> beyond_gates(OffPolicyEvidence(max_weight_share=0.04, effective_sample_size=50.0), Gates())
     ['the effective sample size is 50; wanted are 100']
     """
     reasons = []

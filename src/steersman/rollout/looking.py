@@ -193,7 +193,11 @@ class Looking:
         closed = datetime.fromtimestamp(now - self._paces.settle_s, UTC)
         async with as_tenant(connection, self._point[0]):
             logged = await logged_choices(
-                connection, self._point, closed=closed, since=self._candidate.since
+                connection,
+                self._point,
+                closed=closed,
+                since=self._candidate.since,
+                judged=self._candidate.spec,
             )
         # It may take seconds, and other rollouts are not to wait for it.
         self._asking = asyncio.create_task(

@@ -176,7 +176,9 @@ async def _verified(
             plan = replace(plan, concurrent=wanted.concurrent)
         if plan.stages[0].name == "shadow" or wanted.force:
             return _Checked(plan, None)
-        logged = await logged_choices(connection, key, closed=now, since=candidate.since)
+        logged = await logged_choices(
+            connection, key, closed=now, since=candidate.since, judged=candidate.spec
+        )
     evidence = await asyncio.to_thread(off_policy, candidate, logged, gates=plan)
     if evidence.reasons:
         message = f"the log is not enough to let {wanted.candidate} serve anybody at once: "

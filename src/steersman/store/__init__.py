@@ -74,6 +74,7 @@ from steersman.store.events import EventRow, Verdict, log_events
 from steersman.store.group_commit import GroupCommit
 from steersman.store.held_out import (
     HeldOut,
+    alike,
     hold_out,
     is_held_out,
 )
@@ -250,6 +251,7 @@ __all__ = [
     "active_rollouts",
     "add_snapshot",
     "add_verdict",
+    "alike",
     "append_rewards",
     "append_updates",
     "as_stored",

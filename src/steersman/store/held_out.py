@@ -5,9 +5,13 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from steersman.errors import SpecError
+from steersman.spec import Sequence, loads
+
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from steersman.spec import DecisionPoint
     from steersman.store.work import Point
 
 _BYTES = 3  # of a hash: one in sixteen million
@@ -44,7 +48,42 @@ class HeldOut(NamedTuple):
     steps: Any
 
 
-async def hold_out(connection: Any, point: Point, *, share: float, newest: int) -> list[HeldOut]:
+async def alike(connection: Any, point: Point, spec: DecisionPoint) -> list[bytes] | None:
+    """Return the declarations of a point whose selections another one's policy can be gone through.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        spec: the declaration of that policy.
+
+    Returns:
+        Hashes of those with the very same actions; None for other kinds, whose actions are told
+        apart by name.
+
+    No doctest: it needs a server; ``tests/rollout/test_selections.py`` shows it.
+    """
+    if not isinstance(spec.actions, Sequence):
+        return None
+    query = "SELECT hash, document FROM spec WHERE tenant = $1 AND skill = $2 AND point = $3"
+    rows = await connection.fetch(query, *point)
+    return [row["hash"] for row in rows if _has(row["document"], spec.actions)]
+
+
+def _has(document: str, actions: Sequence) -> bool:
+    try:
+        return bool(loads(document).actions == actions)
+    except SpecError:
+        return False  # one of another version; its selections fit nothing we know
+
+
+async def hold_out(
+    connection: Any,
+    point: Point,
+    *,
+    share: float,
+    newest: int,
+    judged: DecisionPoint | None = None,
+) -> list[HeldOut]:
     """Return a share of a point's newest decisions, of those whose windows are closed.
 
     Which ones follows from a hash of their unit, so it is the same in every process and at every
@@ -55,6 +94,8 @@ async def hold_out(connection: Any, point: Point, *, share: float, newest: int) 
         point: tenant, skill and decision point.
         share: of the units, in (0, 1].
         newest: how many decisions are looked at, 1 or more.
+        judged: the declaration of what is to be judged: of kind sequence, selections that were made
+            under one with other actions are left out.
 
     Returns:
         In the order in which they were made; decisions without a reward are left out, and those
@@ -62,6 +103,7 @@ async def hold_out(connection: Any, point: Point, *, share: float, newest: int) 
 
     No doctest: it needs a server; ``tests/learn/test_held_out.py`` shows it.
     """
+    specs = None if judged is None else await alike(connection, point, judged)
     rows = await connection.fetch(
         "SELECT d.id, d.name, d.context, d.eligible, d.features, d.action, d.p, r.value, "
         "d.links, d.steps FROM ("
@@ -73,8 +115,8 @@ async def hold_out(connection: Any, point: Point, *, share: float, newest: int) 
         "AND d.window_ends <= now() "
         "AND substr(sha256(convert_to(d.name, 'UTF8')), 1, 3) < $5 "
         "AND NOT EXISTS (SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = d.id) "
-        "ORDER BY d.id",
-        *(*point, newest, _below(share)),
+        "AND ($6::bytea[] IS NULL OR d.spec_hash = ANY($6)) ORDER BY d.id",
+        *(*point, newest, _below(share), specs),
     )
     return [HeldOut(*row) for row in rows]
 
@@ -88,8 +130,11 @@ def is_held_out(unit: str, share: float) -> bool:
         unit: its unit, its episode or its id.
         share: of the units, in (0, 1].
 
+    Returns:
+        The same in every process and at every time.
+
     >>> sum(is_held_out(f"u{n}", 0.2) for n in range(1000))
-    195
+    186
     """
     return sha256(unit.encode()).digest()[:_BYTES] < _below(share)
 

@@ -102,3 +102,20 @@ def test_logs_of_other_questions_or_limits_are_refused():
             sequences_of(TASKS, log, TARGET, RULE, **wrong)
     with pytest.raises(InputError):
         sequences_of(TASKS, [], TARGET, RULE)
+
+
+def test_of_an_adaptive_log_models_know_the_past_and_other_units_alone(truth):
+    log = _log(each=8)
+    log = [log[place] for place in np.random.default_rng(0).permutation(len(log))]
+    one = sequences_of(TASKS, log, TARGET, OTHER_RULE, adaptive=True)
+    fold = np.arange(len(log)) * 5 // len(log)
+    assert not one.q_hat[fold == 0].any()
+    assert one.q_hat[fold == 1].any()
+    both = zip(log, fold.tolist(), strict=True)
+    later = [replace(w, reward=1.0 - w.reward) if stretch >= 2 else w for w, stretch in both]
+    other = sequences_of(TASKS, later, TARGET, OTHER_RULE, adaptive=True)
+    assert np.array_equal(one.q_hat[fold <= 2], other.q_hat[fold <= 2])
+    assert not np.array_equal(one.q_hat[fold == 3], other.q_hat[fold == 3])
+    found = evaluate_sequences(one, adaptive=True)
+    assert found.adaptive
+    assert found["dr"].low < truth < found["dr"].high

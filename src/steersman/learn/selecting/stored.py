@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from steersman.errors import DataError, InputError, SpecError
+from steersman.errors import DataError, InputError
 from steersman.learn.selecting.judging import sequences_of
 from steersman.learn.selecting.task import Options, Taken, Walk
 from steersman.ope import evaluate_sequences
 from steersman.policies import Progress, SequenceForm, Step, sequence_propensity
 from steersman.spec import Sequence as SequenceActions
-from steersman.spec import loads
-from steersman.store import offered_of
+from steersman.store import alike, offered_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -209,10 +208,6 @@ async def stored_selections(
     """
     form_in(row.spec)
     point = row.tenant, row.skill, row.point
-    declared = await connection.fetch(
-        "SELECT hash, document FROM spec WHERE tenant = $1 AND skill = $2 AND point = $3", *point
-    )
-    alike = [one["hash"] for one in declared if _has(one["document"], row.spec.actions)]
     rows = await connection.fetch(
         "SELECT d.id::text, coalesce(d.unit, d.episode, d.id::text), d.eligible, d.links, "
         "d.features, d.steps, r.value FROM decision AS d, LATERAL ("
@@ -224,20 +219,12 @@ async def stored_selections(
         "AND r.value IS NOT NULL "
         "AND NOT EXISTS (SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = d.id) "
         "ORDER BY d.id DESC LIMIT $7",
-        *(*point, alike, closed, since, limit),
+        *(*point, await alike(connection, point, row.spec), closed, since, limit),
     )
     return [
         StoredSelection(name, unit, offered_of(eligible, links, features), steps, value)
         for name, unit, eligible, links, features, steps, value in reversed(rows)
     ]
-
-
-def _has(document: str, actions: Any) -> bool:
-    """Return whether a declaration is one of these actions."""
-    try:
-        return bool(loads(document).actions == actions)
-    except SpecError:
-        return False  # one of another version; its selections fit nothing we know
 
 
 def judge_selections(

@@ -83,7 +83,11 @@ async def try_candidate(
             rows = [
                 one
                 for one in await hold_out(
-                    connection, point, share=asked.held_out_share, newest=asked.newest
+                    connection,
+                    point,
+                    share=asked.held_out_share,
+                    newest=asked.newest,
+                    judged=learned.spec,
                 )
                 if id_time(one.id) >= since.timestamp()
             ]
