@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     Judging: TypeAlias = Callable[[Sequence[Question], Sequence[Configuration], Tuned], Judgement]
 
 _LISTED = 100
+_TOGETHER = (
+    "{count} configurations are compared with the first, and the intervals of ahead_of_first are "
+    "widened so that all of them hold together with 95 %; they take penalties as they are"
+)
 _AWAY = (
     "for some questions a part of the search was away; they do not count for the configurations "
     "that need it"
@@ -91,6 +95,8 @@ def evaluation(
         *(asked.corpus, opened.loaded.place.revision, [], [], len(findable), missing[:_LISTED]),
         notes,
     )
+    if len(wanted) > 2:
+        notes.append(_TOGETHER.format(count=len(wanted) - 1))
     if judging is not None:
         return _judged(answer, asked, judging(findable, wanted, tuned))
     with slices.turn():

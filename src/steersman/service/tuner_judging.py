@@ -163,7 +163,12 @@ def _compared(rounds: Sequence[Sequence[Measured]], tuned: Tuned) -> list[Judged
         for one in found:
             unjudged.update(one.unjudged)
         worth = (
-            compared(pooled(some), tuned, degraded=degraded, first=first if number else None)
+            compared(
+                *(pooled(some), tuned),
+                degraded=degraded,
+                first=first if number else None,
+                family=len(rounds) - 1,
+            )
             if some
             else None
         )

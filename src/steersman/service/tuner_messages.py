@@ -154,7 +154,8 @@ class EvaluatedConfiguration(msgspec.Struct, omit_defaults=True, kw_only=True):
         cost: C: mean, at most 2 for a question, of passages over 16; where answers are written, of
             dollars over their reference.
         penalty: P, in units of penalty.
-        reward: of all of them, by the weights; absent where it is not defined.
+        reward: of all of them, by the weights; absent where it is not defined. Its interval takes
+            the penalty as it is.
         breaches: hard gates that do not hold: such a configuration may not serve, whatever its
             reward. Gates on faithfulness and relevancy are checked of judged answers alone.
         latency_p50_ms: of search and answer.
@@ -165,8 +166,8 @@ class EvaluatedConfiguration(msgspec.Struct, omit_defaults=True, kw_only=True):
         failed: questions that got no answer.
         violations: questions with an answer that a detector flags.
         unstable: questions whose answers differ when they are asked again.
-        ahead_of_first: reward less that of the first configuration on the same questions, without
-            penalties; absent for the first.
+        ahead_of_first: reward less that of the first configuration on the same questions; absent
+            for the first. Intervals of all configurations hold together with 95 %.
     """
 
     configuration: AskedConfiguration

@@ -8,7 +8,9 @@ from scipy.stats import ttest_1samp
 
 from steersman.errors import DataError, InputError
 from steersman.systems.rag_tuner import Configuration, compare, load_policy_config, reward_of
-from steersman.systems.rag_tuner.comparing import estimate
+from steersman.systems.rag_tuner.comparing import compared, estimate
+from steersman.systems.rag_tuner.recorded import MEASURES
+from steersman.systems.rag_tuner.reward import Batch
 from tests.systems.rag_tuner.test_evaluating import (
     ALL,
     QUESTIONS,
@@ -46,6 +48,47 @@ def test_intervals_are_those_of_t():
     found = estimate(values).interval
     assert (found.low, found.high) == (pytest.approx(known.low), pytest.approx(known.high))
     assert estimate(values[:1]).interval is None
+
+
+def given(k, quality, *, violates=False):
+    count, none = len(quality), np.zeros(len(quality), bool)
+    return Batch(
+        configuration=Configuration("bm25", k=k),
+        queries=np.arange(count),
+        quality=np.stack([quality, quality], axis=1),
+        latency_ms=np.full(count, 5.0),
+        cost=np.zeros(count),
+        failed=none,
+        violations=none if not violates else np.arange(count) == 0,
+        measures=MEASURES,
+    )
+
+
+def test_of_many_that_are_no_better_none_is_ahead_more_often_than_was_said():
+    rng, alone, together = np.random.default_rng(4), 0, 0
+    for _ in range(60):
+        level = rng.uniform(0.3, 0.6, 100)
+        first, *others = (given(2, level + rng.normal(0, 0.05, 100)) for _ in range(25))
+        lows = [
+            [
+                compared(one, TUNED, degraded=0, first=first, family=family).ahead.interval.low
+                for one in others
+            ]
+            for family in (1, len(others))
+        ]
+        alone += max(lows[0]) > 0
+        together += max(lows[1]) > 0
+    assert alone > 9  # of 60: what each one's own interval comes to
+    assert together <= 6
+
+
+def test_an_answer_that_holds_what_it_must_not_is_not_ahead():
+    first = given(2, np.linspace(0.4, 0.6, 40))
+    better = given(3, np.linspace(0.5, 0.7, 40), violates=True)
+    found = compared(better, TUNED, degraded=0, first=first)
+    worth = reward_of(better, TUNED).value - reward_of(first, TUNED).value
+    assert found.ahead.value == pytest.approx(worth)
+    assert found.ahead.interval.high < 0
 
 
 def test_degraded_questions_are_left_out_of_the_one_and_not_of_the_other():
