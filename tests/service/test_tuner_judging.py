@@ -161,6 +161,29 @@ async def test_a_budget_ends_it_the_rest_is_told_and_the_next_goes_on(
         assert model.answer.answered == 4
 
 
+async def test_a_cap_on_money_without_prices_is_refused(serving, database, tenant, model):
+    free = AnswerSettings(url=model.url(), model="writer")
+    async with serving(settings=Settings(answers=free)) as s:
+        await fill(database, tenant, s)
+        refused = await evaluate(s, answers={"max_cost_usd": 0.5})
+        assert refused.status == 409
+        assert "give max_calls instead" in refused.body["detail"]
+        assert model.asked == []
+        assert (await evaluate(s, answers={"max_calls": 4})).status == 200
+
+
+async def test_a_full_store_does_not_say_that_it_keeps(
+    serving, database, tenant, model, monkeypatch
+):
+    monkeypatch.setattr("steersman.service.tuner_answers._CACHE_BYTES", 65_536)
+    async with serving(settings=settings(model)) as s:
+        await fill(database, tenant, s)
+        model.answer.answer = "The bearing is worn. " * 3000  # larger than all that may be kept
+        told = (await evaluate(s, configurations=[WORDS], answers={"max_calls": 3})).body
+        assert any("no room to keep" in note for note in told["notes"])
+        assert not any("is kept, and not paid again" in note for note in told["notes"])
+
+
 async def test_what_detectors_find_is_charged_and_goes_to_the_review_list(
     serving, database, tenant, model, monkeypatch
 ):

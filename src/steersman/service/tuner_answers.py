@@ -192,11 +192,21 @@ class Models:
 
         Args:
             asked: by it.
+
+        Returns:
+            Dollars, or None where nothing has a price; and calls.
+
+        Raises:
+            Refused: there is no model here, or no price for the money that it caps.
         """
         settings = self.check()
         calls = min(asked.max_calls or settings.max_calls, settings.max_calls)
         if not self._prices.estimate("x", max_tokens=1):
-            return None, calls  # nothing has a price, so nothing can be counted
+            if asked.max_cost_usd is not None:
+                detail = "max_cost_usd cannot be held: this server does not know what its models "
+                detail += "cost; give max_calls instead"
+                raise Refused.of("not_allowed", detail, field="answers.max_cost_usd")
+            return None, calls
         usd = settings.max_usd if asked.max_cost_usd is None else asked.max_cost_usd
         return min(usd, settings.max_usd), calls
 

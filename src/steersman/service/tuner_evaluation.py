@@ -122,9 +122,15 @@ def _judged(answer: Evaluation, asked: EvaluateRequest, told: Judgement) -> Foun
         answer.notes.append(_AWAY)
     reasons = sorted({why for one in told.each for why in one.unjudged})
     if reasons:
+        kept = "" if told.unstored else ": what was found is kept, and not paid again"
         answer.notes.append(
             f"some answers were not judged ({', '.join(reasons)}) and do not count; ask again to "
-            "go on: what was found is kept, and not paid again"
+            f"go on{kept}"
+        )
+    if told.unstored:
+        answer.notes.append(
+            f"there was no room to keep {told.unstored} answers and judgements: they are paid "
+            "again when they are asked again; the server's operator can make room"
         )
     answer.notes.append(
         "answers were written and judged by models; F and R leave out what could not be judged"

@@ -63,6 +63,7 @@ class Judgement(NamedTuple):
         calls: of models, now.
         paid_before: questions of configurations that were known.
         by: who answered, who judged, and the embedder of relevancy.
+        unstored: answers and judgements that there was no room to keep.
 
     No doctest: a value; `judged` makes it.
     """
@@ -73,6 +74,7 @@ class Judgement(NamedTuple):
     calls: int
     paid_before: int
     by: tuple[str, str, str]
+    unstored: int = 0
 
 
 def judged(
@@ -149,7 +151,9 @@ def judged(
         sum(one.cost_usd for one in every),
         sum(one.calls for one in every),
         sum(one.paid_before for one in every),
-        (*models.names, name),
+        # An address is the operator's, and no tenant's.
+        (*models.names, "served" if "://" in name else name),
+        kept.unstored,
     )
 
 

@@ -84,7 +84,7 @@ class AskedAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         max_cost_usd: the most that may be spent on it; absent, or more than the server allows: as
-            much as that.
+            much as that. Refused where the server has no prices.
         max_calls: of models; likewise.
         max_tokens: of an answer.
         detectors: look at the answers; one that finds something is charged as a penalty, and what
@@ -198,7 +198,7 @@ class Spent(msgspec.Struct):
     Attributes:
         answered_by: name of the model that answers.
         judged_by: name of the model that judges.
-        embedded_by: the embedder that relevancy depends on.
+        embedded_by: the embedder that relevancy depends on; ``served`` for one with an address.
         calls: of models, for this request; those that were made before are not made again.
         cost_usd: for this request.
         paid_before: questions of configurations that were known already.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from datetime import UTC, datetime
 from functools import partial
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from steersman.store import Breaker
     from steersman.systems.rag_tuner import Flagged
 
+_log = logging.getLogger(__name__)
 _BYTES = 8 * 1024 * 1024
 
 
@@ -130,7 +132,10 @@ class Tuning:
             try:
                 found = await self._line.run(tenant, work, stop)
             except BackendError as error:
-                raise Refused.of("unavailable", str(error), retry_after_s=5.0) from error
+                # What it says names a server, and quotes it: that is the operator's.
+                _log.warning("%s", error)
+                detail = "the embedder or a model is away; the log of the server says which"
+                raise Refused.of("unavailable", detail, retry_after_s=5.0) from error
             if found.flagged and found.answer.spent is not None:
                 filing = partial(self._file, tenant, opened.loaded.place, found.flagged)
                 filed = await self._breaker.call(filing)
