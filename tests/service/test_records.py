@@ -26,6 +26,14 @@ def test_what_was_signed_comes_back_without_the_key_that_a_retry_may_have_got() 
         assert getattr(back, name) == getattr(row, name)
 
 
+def test_what_could_not_come_back_is_refused_before_anybody_relies_on_it() -> None:
+    row = decision(uuid4())
+    large = row._replace(context={"text": "a" * 5_800_000})
+    assert verify(SECRET, row.tenant, sign(SECRET, large)).context == large.context
+    with pytest.raises(Refused, match="ask again later"):
+        sign(SECRET, row._replace(context={"text": "a" * 5_900_000}))
+
+
 def _changed(record: str, old: bytes, new: bytes) -> str:
     payload, _, signature = record.partition(".")
     text = urlsafe_b64decode(payload)
