@@ -267,15 +267,39 @@ def test_nothing_is_put_into_a_passage():
     assert "QUESTION\nwhy does {passages} hum" in asked[0]
 
 
-def test_a_model_that_does_not_answer_is_a_failure_and_is_asked_again_later(tmp_path):
+def test_a_model_that_is_away_is_no_evidence_and_is_asked_again_later(tmp_path):
     model = Written()
     model.down = True
     kept = JudgeCache(tmp_path / "kept.sqlite")
     live = evaluator(kept=kept, answers=answers(model, retry=Retry(tries=1)))
+    found = live.measure(WORDS, ALL)
+    assert (found.batch, found.unjudged) == (None, {"model": len(ALL)})
+    with pytest.raises(DataError, match="could not be judged now"):
+        live.evaluate(WORDS, ALL)
+    model.down = False
+    assert not live.evaluate(WORDS, ALL).failed.any()
+
+
+def test_a_model_that_takes_too_long_for_a_prompt_is_a_failure_and_asked_again_later(tmp_path):
+    model, now = Written(), [0.0]
+
+    class Slow:
+        name = "slow"
+        slow = True
+
+        def complete(self, prompt, *, max_tokens, timeout_s):
+            if "PASSAGES" in prompt and self.slow:
+                now[0] += timeout_s
+                raise BackendUnavailableError("no whole answer in time")
+            return model.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+
+    slow, kept = Slow(), JudgeCache(tmp_path / "kept.sqlite")
+    asked = answers(slow, retry=Retry(tries=1), clock=lambda: now[0])
+    live = evaluator(kept=kept, answers=asked, limits=Limits(workers=1))
     batch = live.evaluate(WORDS, ALL)
     assert batch.failed.all()
     assert "error_rate" in reward_of(batch, load_policy_config()).breaches
-    model.down = False
+    slow.slow = False
     assert not live.evaluate(WORDS, ALL).failed.any()
 
 

@@ -230,7 +230,8 @@ class Episode:
             prompt: Id of a template.
 
         Returns:
-            The answer, or why there is none: the budget, or the model.
+            The answer, or why there is none: ``budget``; ``model``, which was away for anybody; or
+            what it said of this prompt, which it refused or took too long for.
 
         Raises:
             InputError: There is no such template.
@@ -250,7 +251,8 @@ class Episode:
         except BudgetError:
             return Answered(None, why="budget")
         except BackendError as error:
-            why = f"{type(error).__name__}: {error}"
+            # Whose turn it is while the one model of all is away is no fault of a configuration.
+            why = "model" if self._meter.away else f"{type(error).__name__}: {error}"
             return Answered(None, 1e3 * self._meter.seconds, self._meter.cost_usd, why)
         return Answered(said, 1e3 * self._meter.seconds, self._meter.cost_usd)
 
@@ -266,13 +268,13 @@ class Episode:
             others: When it was asked again, to see whether answers differ.
 
         Returns:
-            A query whose model failed has failed; one that the budget ended before, or whose judge
-            did not come to a verdict, has no quality.
+            A query whose model refused it or took too long has failed; one that the budget ended
+            before, whose model was away, or whose judge did not come to a verdict, has no quality.
         """
         took = found.told.latency_ms + answered.latency_ms
         paid = answered.cost_usd
         if answered.text is None:
-            failed = answered.why != "budget"
+            failed = answered.why not in PASSING
             quality = (0.0, 0.0) if failed else (None, None)
             return Told(quality, took, failed=failed, why=answered.why, cost_usd=paid)
         case = Case(question, answered.text, tuple(found.passages))
@@ -281,8 +283,8 @@ class Episode:
         why = next((one for one in reasons if one in PASSING), "") or first.reason or second.reason
         values = first.value, second.value
         again = tuple(one.text for one in others if one.text is not None)
-        if not why and any(one.why == "budget" for one in others):
-            why = "budget"  # whether answers differ is not known yet
+        if not why:  # whether answers differ is not known yet
+            why = next((one.why for one in others if one.why in PASSING), "")
         return Told(
             values,
             took,
@@ -307,6 +309,12 @@ class _Meter:
 
     def begin(self) -> None:
         self._of_thread.cost_usd = self._of_thread.seconds = 0.0
+        self._of_thread.away = False
+
+    @property
+    def away(self) -> bool:
+        """Whether the last try found the model away, and not this prompt too long or refused."""
+        return bool(self._of_thread.away)
 
     @property
     def cost_usd(self) -> float:
@@ -329,6 +337,7 @@ class _Meter:
     def completion(self, prompt: str, *, max_tokens: int, timeout_s: float) -> Completion:
         estimate = self._prices.estimate(prompt, max_tokens=max_tokens)
         cost, begun = estimate, self._clock()
+        self._of_thread.away = False
         try:
             if isinstance(self._backend, MeteredBackend):
                 said = self._backend.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
@@ -337,8 +346,10 @@ class _Meter:
                 said = Completion(text)
             cost = self._prices.cost(said, estimate)
         except BackendUnavailableError as error:
-            # As the budget has it: a server that names a time to come back has not worked on it.
-            cost = estimate if error.retry_after_s is None else 0.0
+            # As the budget has it: a server that names a time to come back has not worked on it,
+            # nor has one that was not asked.
+            cost = estimate if error.asked and error.retry_after_s is None else 0.0
+            self._of_thread.away = self._clock() - begun < timeout_s
             raise
         finally:
             self.add(self._clock() - begun)

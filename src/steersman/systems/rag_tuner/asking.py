@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.limits import Limits
 
 _NDCG_K = 10
-PASSING = ("budget", "unavailable", "refused", "embedder")
+PASSING = ("budget", "model", "unavailable", "refused", "embedder")
 """Why an answer was not judged, where it may well be another time."""
 
 
