@@ -210,10 +210,15 @@ def test_candidates_alike_share_what_there_is_and_huge_ones_are_refused():
     (step, *_) = linear(floor=0.1).along(request, ["a"])
     assert step.eligible == ("a", "b", "c", "stop")
     assert len(set(step.distribution[:3].tolist())) == 1
-    huge = Offered.of(["a", "b"], None, np.full((2, 4), 3e38))
-    policy = linear(start={"good": 1e9})
-    policy.select(huge, rng=np.random.default_rng(0))  # alike, so still a draw
-    policy.learn(np.ones(11), "s", 1.0)
+    policy = linear(start={"good": 1e9}, stop=False)
+    for size, vector in ((2.3e5, 3e38), (2.34e5, 0.0)):  # 1e6 over three steps and √2
+        rows = np.column_stack([np.full((4, 2), size), np.full((4, 2), vector)])
+        huge = Offered.of(["a", "b", "c"], {"a": ["d"]}, rows)
+        if vector:
+            policy.learn(policy.select(huge, rng=np.random.default_rng(0)).x, "s", 1.0)
+            continue
+        with pytest.raises(InputError, match="good of 'a' is 234000"):
+            policy.select(huge, rng=np.random.default_rng(0))
     with pytest.raises(InputError, match="must have shape"):
         policy.learn(np.ones(4), "s", 1.0)
     with pytest.raises(InputError, match="declared are 2 features"):

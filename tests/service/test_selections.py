@@ -28,6 +28,7 @@ from steersman.store import (
 )
 from tests.learn.world import bits, learn_all
 from tests.service.shipping import Shipping
+from tests.service.test_deciding_apart import locked
 
 SELECT = """
 format: 1
@@ -177,7 +178,10 @@ async def test_one_key_twice_gets_its_steps_again_also_after_a_restart(serving, 
         ({"features": {**FEATURES, "p9": FEATURES["p1"]}}, "nothing leads to"),
         ({"features": None}, "no features for"),
         ({"features": {**FEATURES, "p1": [1e300, 0, 0, 0]}}, "not finite"),
-        ({"features": {**FEATURES, "p1": [1e38, 0, 0, 0], "p2": [-1e38, 0, 0, 0]}}, None),
+        ({"features": {**FEATURES, "p1": [1e38, 0, 0, 0]}}, "fused of 'p1' is 1e+38"),
+        ({"features": {**FEATURES, "p5": [0, -333_333, 0, 0]}}, "title of 'p5' is -333333"),
+        ({"features": {**FEATURES, "p1": [329_999, 0, 0, 0]}}, None),
+        ({"features": {**FEATURES, "p1": [0.5, 0, 1e38, 0]}}, None),
         ({"links": {"p7": ["p1"]}}, "nothing leads to"),
         ({"links": {"p2": ["p8"]}}, "no features for"),
         ({"links": ["p2"]}, "links"),
@@ -377,6 +381,23 @@ async def test_another_declaration_is_tried_by_units_against_what_serves(serving
         await s.until(lambda: s.replica("evidence", "select").snapshot == version)
         (after,) = await decide(s)
         assert after["snapshot"] == version
+
+
+async def test_the_record_of_a_large_selection_comes_back(serving, database, tenant):
+    wide = SELECT.replace("candidates: 6", "candidates: 200").replace("vector: 2", "vector: 1024")
+    await declare(database, tenant.id, wide, actor="test")
+    names = [f"p{n}" for n in range(200)]
+    features = {name: [0.1] * 1026 for name in names}
+    large = {**ASK, "eligible": names, "features": features, "links": {}, "deadline_ms": 300}
+    async with serving() as s:
+        await decide(s, eligible=names[:1], features={"p0": [0.1] * 1026}, links={})
+        async with locked(database):
+            answer = await s.ask("POST", "/v1/decide", large)
+            assert (answer.status, answer.body["logged"]) == (200, "unknown"), answer
+        assert len(answer.body["record"]) > 5 << 20
+        taken = await s.ask("POST", "/v1/events", {"records": [answer.body["record"]]})
+        assert taken.body["results"][0]["status"] in {"stored", "replayed"}, taken
+        await reward(s, [answer.body], bridge)
 
 
 async def test_another_tenant_has_no_such_point(serving, database, tenant):

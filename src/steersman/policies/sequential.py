@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
+_MOST_STANDING = 1e4  # norm of what 100 steps add of the columns that the service keeps
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Selected:
     """A selection that was drawn.
@@ -124,7 +127,8 @@ class SequencePolicy(ChoicePolicy):
             rng: the only source of randomness.
 
         Raises:
-            InputError: rows of another width than declared, or too large for a score.
+            InputError: rows of another width than declared, or of numbers so large that their sum
+                over all steps could not be learned from: about 1e6 / max_steps.
 
         >>> from steersman.policies import Offered, SequenceLinear
         >>> policy = SequenceLinear(features=["score"], max_steps=2, start={"score": 1.0})
@@ -132,6 +136,7 @@ class SequencePolicy(ChoicePolicy):
         >>> policy.select(offered, rng=np.random.default_rng(0)).picked
         ('b', 'c')
         """
+        self._check_learnable(offered)
         progress = Progress(offered, self.form)
         steps, distributions = [], []
         x: Floats = np.zeros(len(self.form.columns) + 1)
@@ -146,6 +151,20 @@ class SequencePolicy(ChoicePolicy):
             progress.take(int(places[number]))
         picked = tuple(offered.names[place] for place in progress.picked)
         return Selected(picked, tuple(steps), sequence_propensity(steps), tuple(distributions), x)
+
+    def _check_learnable(self, offered: Offered) -> None:
+        """Refuse what `learn` may refuse, before anything is drawn: not by what was picked."""
+        names, steps = self.form.features, self.form.max_steps
+        own = offered.rows[:, : len(names)]
+        most = (inputs.LARGEST_NORM - _MOST_STANDING) / steps
+        if not own.size or np.einsum("ij,ij->i", own, own).max() <= most**2:
+            return
+        row, column = divmod(int(np.abs(own).argmax()), own.shape[1])
+        raise InputError(
+            f"{names[column]} of {offered.names[row]!r:.80} is {own[row, column]:g}; the features "
+            f"of a candidate may have a norm of at most {most:g} (1e6 over {steps} steps): "
+            "send them on a smaller scale"
+        )
 
     def along(self, offered: Offered, actions: Sequence[str]) -> list[Foreseen]:
         """Return what this policy would have drawn each step of a logged selection from.
