@@ -106,7 +106,13 @@ def evaluation(
             slices.take()
             return stop.is_set()
 
-        found = compare(opened.searcher, findable, wanted, tuned, stopped=next_turn)
+        # A server is waited for, and nobody need wait for that: seconds a question, if it is slow.
+        served = "://" in (opened.loaded.place.corpus.embedder or "")
+        found = compare(
+            *(opened.searcher, findable, wanted, tuned),
+            stopped=next_turn,
+            beside=slices.left if served else None,
+        )
     if any(one.degraded for one in found):
         notes.append(_AWAY)
     notes.append("F and R are recall and nDCG of gold documents: no answer was written or judged")

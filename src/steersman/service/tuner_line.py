@@ -137,6 +137,15 @@ class Slices:
         finally:
             self.give()
 
+    @contextmanager
+    def left(self) -> Iterator[None]:
+        """Let others have the core while something else is waited for; the turn is had before."""
+        self.give()
+        try:
+            yield
+        finally:
+            self.take()
+
     def take(self) -> None:
         """Wait behind those who waited before."""
         with self._guard:

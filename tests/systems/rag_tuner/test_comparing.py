@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from steersman.errors import DataError, InputError
+from steersman.service.tuner_line import Slices
 from steersman.systems.rag_tuner import Configuration, compare, load_policy_config, reward_of
 from steersman.systems.rag_tuner.comparing import compared, estimate
 from steersman.systems.rag_tuner.recorded import MEASURES
@@ -40,6 +41,28 @@ def test_the_engines_are_asked_once_and_quality_is_that_of_an_evaluation():
         assert one.worth.value == pytest.approx(reward_of(one.batch, TUNED).value)
     assert found[0].ahead is None
     assert found[1].ahead.value == pytest.approx(found[1].worth.value - found[0].worth.value)
+
+
+def test_an_embedder_that_is_waited_for_keeps_no_other_from_the_core():
+    slices, asked = Slices(), []
+
+    class Served(HashedWords):
+        def encode(self, texts):
+            if len(texts) == 1:  # a query; another evaluation has its turn meanwhile
+                with slices.turn():
+                    asked.append(texts[0])
+            return super().encode(texts)
+
+    searcher = Searcher(passages(), embedder=Served())
+    with slices.turn():
+        found = compare(searcher, QUESTIONS, BOTH, TUNED, beside=slices.left)
+    assert asked == [one.text for one in QUESTIONS]
+    same = compare(Searcher(passages(), embedder=HashedWords()), QUESTIONS, BOTH, TUNED)
+    assert [one.batch.quality.tolist() for one in found] == [
+        one.batch.quality.tolist() for one in same
+    ]
+    words = compare(searcher, QUESTIONS, BOTH[:1], TUNED, beside=slices.left)
+    assert (len(words), len(asked)) == (1, len(QUESTIONS))
 
 
 def test_intervals_are_those_of_t():

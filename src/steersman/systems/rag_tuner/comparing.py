@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from steersman.errors import DataError, InputError
+from steersman.retrieval import SearchSettings
 from steersman.stats import Interval
 from steersman.systems.rag_tuner.asking import judged_by_passages, settings_of
 from steersman.systems.rag_tuner.recorded import MEASURES
@@ -20,6 +21,7 @@ from steersman.systems.rag_tuner.reward import Batch, reward_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -83,6 +85,7 @@ def compare(
     *,
     reranker: str = "cosine",
     stopped: Callable[[], bool] = lambda: False,
+    beside: Callable[[], AbstractContextManager[None]] | None = None,
 ) -> list[Compared]:
     """Return what configurations are worth on the same questions.
 
@@ -93,6 +96,8 @@ def compare(
         tuned: Weights and gates.
         reranker: The one that "rerank: on" means.
         stopped: Asked before every question; True ends it.
+        beside: A context for asking an embedder that is waited for and takes none of this machine's
+            time: nothing need be held meanwhile; None: it is asked with all the rest.
 
     Returns:
         In order.
@@ -112,6 +117,9 @@ def compare(
         if stopped():
             raise DataError("stopped before all questions were asked; ask fewer at once")
         scored = searcher.scored(question.text)
+        if beside is not None and any(one.variant != "bm25" for one in settings):
+            with beside():
+                scored.rank(SearchSettings(variant="dense", k=1))
         for row, configuration, wanted in zip(told, configurations, settings, strict=True):
             found = scored.find(wanted)
             row.append(judged_by_passages(found, question.gains, configuration.k))
