@@ -129,6 +129,9 @@ reward: {terms: {success: {weight: 1.0}}}
         ("floor: 0.1", "floor: 0", "may never be tried"),
         ("max_steps: 5,", "max_steps: 5, candidates: 4001,", "20,005 candidates"),
         ("sequence_linear,", "sequence_linear, leading: 401,", "2,005 candidates"),
+        ("sequence_linear,", "sequence_linear, temperature: 1.0e-7,", "policy.temperature"),
+        ("sequence_linear,", "sequence_linear, prior_var: 1.0e-10,", "policy.prior_var"),
+        ("sequence_linear,", "sequence_linear, noise_var: 1.0e+10,", "policy.noise_var"),
     ],
 )
 def test_what_does_not_fit_a_sequence_is_told(before, after, message):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Path = tuple[str | int, ...]
 _ANY = "any"
+_LEAST_TEMPERATURE = 1e-6
 _MOST_DRAWN_AMONG = 2_000  # names and probabilities of all steps: every answer and row has them
 _KINDS = {
     "factored_ts": "mixed",
@@ -73,7 +74,7 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
         yield from _rule_actions(actions, ("policy",), policy)
     if isinstance(policy, SequenceLinearPolicy | SequenceTreesPolicy):
         yield from _start(actions, policy)
-        yield from _drawn_among(actions, policy)
+        yield from _drawing(actions, policy)
     if policy.algorithm.startswith("joint_") and not getattr(actions, "features", ()):
         yield Problem(
             ("policy", "algorithm"),
@@ -124,10 +125,10 @@ def _start(
             )
 
 
-def _drawn_among(
+def _drawing(
     actions: Actions, policy: SequenceLinearPolicy | SequenceTreesPolicy
 ) -> Iterator[Problem]:
-    """Yield that the steps of a selection, which are answered and stored, may be too many."""
+    """Yield what steps cannot be drawn with: too many names in all, too low a temperature."""
     steps = actions.max_steps if isinstance(actions, Sequence) else 1
     if steps * policy.leading > _MOST_DRAWN_AMONG:
         yield Problem(
@@ -136,6 +137,14 @@ def _drawn_among(
             policy.leading,
             f"max_steps times leading of {_MOST_DRAWN_AMONG:,} or fewer",
             "let fewer lead, or declare fewer steps",
+        )
+    if 0 < policy.temperature < _LEAST_TEMPERATURE:
+        yield Problem(
+            ("policy", "temperature"),
+            "scores over this temperature are beyond what a softmax tells apart",
+            policy.temperature,
+            f"0, or {_LEAST_TEMPERATURE:g} to 100",
+            "set 0 to take the best, or a higher temperature",
         )
 
 

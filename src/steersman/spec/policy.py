@@ -182,6 +182,7 @@ class FactoredTSPolicy(Declared):
 Weights = dict[Identifier, Annotated[float, Field(ge=-1e9, le=1e9)]]
 Leading = Annotated[int, Field(ge=1, le=1_000)]
 Temperature = Annotated[float, Field(ge=0, le=100)]
+Variance = Annotated[float, Field(ge=1e-9, le=1e9)]
 
 
 class SequenceLinearPolicy(Declared):
@@ -195,10 +196,10 @@ class SequenceLinearPolicy(Declared):
     """How many candidates may be drawn at each step, the best by what they are worth; times
     the point's `max_steps` 2,000 or fewer."""
     temperature: Temperature = 0.05
-    """Of the softmax over what actions are worth; 0 takes the best."""
-    prior_var: Positive = 1.0
+    """Of the softmax over what actions are worth, 1e-6 or more; or 0, which takes the best."""
+    prior_var: Variance = 1.0
     """Variance of what a unit of a column is worth before anything is seen."""
-    noise_var: Positive = 0.1
+    noise_var: Variance = 0.1
     """Variance of a reward around its mean."""
     forget: Forget = 1.0
     """Share of the evidence kept per time bucket; 1 forgets nothing."""
@@ -215,7 +216,7 @@ class SequenceTreesPolicy(Declared):
     """How many candidates may be drawn at each step, the best by score; times
     the point's `max_steps` 2,000 or fewer."""
     temperature: Temperature = 1.0
-    """Of the softmax over scores; 0 takes the best."""
+    """Of the softmax over scores, 1e-6 or more; or 0, which takes the best."""
 
 
 Policy = Annotated[
