@@ -57,6 +57,26 @@ def test_answers_are_judged_paid_once_and_cost_what_answering_costs(tmp_path):
     assert again.batch.latency_ms.tolist() == batch.latency_ms.tolist()
 
 
+def test_other_gold_another_revision_or_more_answers_pay_no_answer_twice(tmp_path):
+    model, kept = Written(), JudgeCache(tmp_path / "kept.sqlite")
+    evaluator(kept=kept, answers=answers(model, tmp_path)).evaluate(WORDS, ALL)
+    paid = model.answers, model.judged
+    mended = [replace(one, gains={"another": 1.0}) for one in QUESTIONS]
+    for questions, revision in ((mended, "r"), (QUESTIONS, "later")):
+        live = LiveEvaluator(
+            Searcher(passages(), embedder=HashedWords()),
+            questions,
+            revision=revision,
+            kept=kept,
+            answers=answers(model, tmp_path),
+        )
+        live.evaluate(WORDS, ALL)
+        assert (model.answers, model.judged) == paid
+    several = answers(model, tmp_path, instability=Instability(), repeats=2)
+    evaluator(kept=kept, answers=several).evaluate(WORDS, ALL)
+    assert (model.answers, model.judged) == (paid[0] + len(ALL), paid[1])
+
+
 def test_the_budget_of_an_episode_ends_it_and_the_next_goes_on(tmp_path):
     model = Written()
     kept = JudgeCache(tmp_path / "kept.sqlite")

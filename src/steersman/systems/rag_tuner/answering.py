@@ -135,6 +135,13 @@ class Answers:
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
+    @property
+    def writer(self) -> str:
+        """Who answers at which prices: what one answer to one prompt depends on."""
+        prices = [self.prices.prompt_usd, self.prices.answer_usd, self.prices.call_usd]
+        parts = [self._backend.name, self.max_tokens, _VERSION, prices]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
     def valued(self, told: Told) -> Told:
         """Return what a query gave with its cost, and what detectors say of its answers now.
 

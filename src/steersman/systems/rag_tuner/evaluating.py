@@ -2,9 +2,11 @@
 
 What a query gave under a configuration is kept as soon as it is known, by all that it depends on:
 configuration, question, revision of the corpus, embedder and reranker, who answered at which
-prices, who judged and by which measures. So an evaluation that was killed goes on, and pays nothing
-twice. What is kept is measured: seconds, dollars, texts. What they are worth, and whether an answer
-holds what must not be in it, is found anew whenever they are read.
+prices, who judged and by which measures. An answer is kept by configuration, question and the
+passages it was written from: a revision that leaves these alone does not make it paid again. So an
+evaluation that was killed goes on, and pays nothing twice. What is kept is measured: seconds,
+dollars, texts. What they are worth, and whether an answer holds what must not be in it, is found
+anew whenever they are read.
 
 A search that had to do without a part of it, or an answer whose judge was away, is no evidence
 about the configuration: it is tried again, then marked and left out.
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.answering import Answers, Episode
     from steersman.systems.rag_tuner.configuration import Configuration
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -311,12 +313,16 @@ class LiveEvaluator:
         number: int,
     ) -> Answered:
         """Return an answer: the one that is kept, or a new one."""
-        what = f"answer {number}" if number else "answer"
-        key = self._key(what, configuration, place)
+        assert self._answers is not None  # noqa: S101 (an episode is of answers)
+        question, prompt = self._questions[place].text, configuration.prompt
+        # Neither the revision nor the gold documents: they would only make it paid again.
+        template = self._answers.prompts.get(prompt)
+        parts = [_FORMAT, "answer", number, self._answers.writer, template, question]
+        of = json.dumps([*parts, str(configuration), found.passages])
+        key = hashlib.sha256(of.encode()).digest()
         said = self._get(key)
         if said is None:
-            question = self._questions[place].text
-            answered = episode.answer(question, found.passages, configuration.prompt)
+            answered = episode.answer(question, found.passages, prompt)
             if answered.text is None:
                 return answered
             said = self._keep(key, _text(answered))
@@ -361,8 +367,8 @@ class LiveEvaluator:
 
     def _key(self, what: str, configuration: Configuration, place: int) -> bytes:
         question = self._questions[place]
-        # What is right is part of it: other judgements of the same question give another quality.
-        right = sorted(question.gains.items())
+        # What is right is part of it where passages are judged by it; answers are judged without.
+        right = [] if self._answers is not None else sorted(question.gains.items())
         parts = [_FORMAT, what, configuration.parts(), question.text, right, self._by]
         return hashlib.sha256(json.dumps(parts).encode()).digest()
 
