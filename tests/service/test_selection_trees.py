@@ -59,6 +59,36 @@ async def test_trees_are_published_promoted_served_and_explained(serving, databa
         await rebuild(database, row, actor="test")
 
 
+async def test_what_retracted_trees_decided_is_explained_by_their_own_bytes(
+    serving, database, tenant
+):
+    row = await declare(database, tenant.id, TREES, actor="test")
+    declared = initial_policy(row.spec)
+    by_title = TreeScorer.of_stumps(len(declared.form.columns), [(1, 0.5, -6.0, 6.0)])
+    async with serving() as s:
+        await decide(s)
+        ships = Shipping(database, tenant.id, tenant.name, s.home)
+        ships.point = lambda: point_of(database, tenant)
+        made = await publish(
+            database, row, ships.publisher, Reason(actor="test"), trained=declared.holding(by_title)
+        )
+        await ships.serve(made.version)
+        await s.until(lambda: s.replica("evidence", "select").snapshot == made.version)
+        (one,) = await decide(s)
+        connection = await database.connect(None)
+        told = []
+        for change in ("retracted_at = now()", "state = NULL"):
+            await connection.execute(
+                f"UPDATE steersman.snapshot SET {change} WHERE tenant = $1 AND id = $2",
+                tenant.id,
+                made.version,
+            )
+            told.append((await explained(s, one["decision_id"]))["recomputed"])
+        await connection.close()
+    assert told[0]["same"] is True, told
+    assert "retracted" in told[1]["reason"]
+
+
 async def test_what_was_trained_for_something_else_is_refused(serving, database, tenant):
     row = await declare(database, tenant.id, TREES, actor="test")
     async with serving() as s:

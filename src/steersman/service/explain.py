@@ -15,7 +15,7 @@ import numpy as np
 
 from steersman.errors import SnapshotError, SteersmanError
 from steersman.features import FeatureMap
-from steersman.learn import state_at
+from steersman.learn import StoredBases, state_at
 from steersman.service.app import Route
 from steersman.service.explanation import (
     ExplainedEvent,
@@ -183,6 +183,11 @@ class _OrFromLog:
         except SnapshotError:
             point = row.tenant, row.skill, row.point
             found = await find_snapshot(connection, point, row.snapshot)
+            if ((found.description or {}).get("evidence") or {}).get("trained"):
+                # Its line never held it: only its own bytes are what decided, if they are there.
+                if not found.is_stored:
+                    raise
+                return await StoredBases().base(connection, row)
             if found.line is None or found.line_seq is None:
                 raise
             line = await find_snapshot(connection, point, found.line)
