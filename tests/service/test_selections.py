@@ -418,3 +418,16 @@ async def test_another_tenant_has_no_such_point(serving, database, tenant):
                 theirs = await s.ask("POST", "/v1/decide", ASK, key=key)
         assert (theirs.status, theirs.body["update_seq"]) == (200, 0), theirs
         assert len(await rows_of(database, tenant)) == len(await rows_of(database, other)) == 1
+
+
+async def test_what_was_done_instead_may_name_as_much_as_a_selection_can(serving, database, tenant):
+    long = SELECT.replace("max_steps: 3, candidates: 6", "max_steps: 100, candidates: 101")
+    await declare(database, tenant.id, long, actor="test")
+    names = [f"{n:03d}" + '"' * 997 for n in range(100)]
+    async with serving() as s:
+        features = dict.fromkeys(names, FEATURES["p1"])
+        (one,) = await decide(s, eligible=names, features=features, links={})
+        event = {"event_id": "did", "decision_id": one["decision_id"]}
+        event |= {"action_taken": json.dumps(names, separators=(",", ":"))}
+        answer = await s.ask("POST", "/v1/interaction.output", event)
+        assert answer.status == 200, answer

@@ -21,8 +21,9 @@ ActionName = Annotated[str, Meta(min_length=1, max_length=1000)]
 Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$(?!\n)")]
 """An id or an idempotency key chosen by the application: printable ASCII without spaces. (Python's
 `$` would let a line feed follow.)"""
-Done = Annotated[str, Meta(min_length=1, max_length=10_000)]
-"""What was done: an action, or the JSON list of a selection's picks."""
+Done = Annotated[str, Meta(min_length=1, max_length=210_000)]
+"""What was done: an action, or the JSON list of a selection's picks: a hundred of a thousand
+characters each, twice as long where all are quoted."""
 Actions = Annotated[list[ActionName], Meta(min_length=1, max_length=10_000)]
 Features = dict[ActionName, Annotated[list[float], Meta(max_length=16_384)]]
 Links = dict[ActionName, Annotated[list[ActionName], Meta(max_length=10_000)]]
