@@ -1,6 +1,7 @@
 """Answers with and without retrieval are held against the same evidence."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +87,22 @@ def test_an_answer_that_failed_is_undefined_and_no_zero(collection):
     assert (found.pairs, found.given[1].support) == (2, None)
     assert "no answer within" in found.given[1].reason
     assert "on 2 of 3 questions" in str(found)
+
+
+def test_means_are_of_the_pairs_that_the_gain_is_of(collection):
+    found = asked(collection)
+    one, *others = found.given
+    uneven = replace(found, given=(replace(one, support=None), *others), gain=1.0, pairs=2)
+    uneven = replace(uneven, alone=(replace(uneven.alone[0], support=1.0), *uneven.alone[1:]))
+    assert "1.000 with retrieval, 0.000 without: +1.000" in str(uneven)
+
+
+def test_a_question_without_its_passages_is_undefined_and_no_zero(collection):
+    questions = (*collection.questions, Question("q-lead", "When does lead melt?", {"lead": 1.0}))
+    found = asked(replace(collection, questions=questions))
+    assert found.pairs == 3
+    for answers in (found.given, found.alone):
+        assert (answers[3].support, answers[3].reason) == (None, "no relevant passage is here")
 
 
 def test_a_backend_that_never_answers_gives_no_number(collection):

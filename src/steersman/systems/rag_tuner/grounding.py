@@ -104,7 +104,8 @@ class Grounding:
     pairs: int
 
     def __str__(self) -> str:
-        given, alone = (_mean(one) for one in (self.given, self.alone))
+        # Of the pairs that the gain is of, or the sentence would not add up.
+        given, alone = np.array(_pairs(self.given, self.alone)).mean(axis=0)
         said = f"{self.measure} {given:.3f} with retrieval, {alone:.3f} without"
         said = f"{said}: {self.gain:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
         if self.low > 0:
@@ -222,17 +223,13 @@ def _supported(said: GroundedAnswer, gold: Sequence[str], supports: Supports) ->
     values = asdict(said)
     if not said.answer:
         return GroundedAnswer(**{**values, "reason": "the answer is empty"})
+    if not gold:
+        return GroundedAnswer(**{**values, "reason": "no relevant passage is here"})
     return GroundedAnswer(**{**values, "support": supports.share(sentences_of(said.answer), gold)})
 
 
 def _compared(measure: str, given: list[GroundedAnswer], alone: list[GroundedAnswer]) -> Grounding:
-    ahead = np.array(
-        [
-            one.support - other.support
-            for one, other in zip(given, alone, strict=True)
-            if one.support is not None and other.support is not None
-        ]
-    )
+    ahead = np.array([one - other for one, other in _pairs(given, alone)])
     if len(ahead) < 2:
         why = next((one.reason for one in (*given, *alone) if one.reason), "there are too few")
         raise InputError(
@@ -246,5 +243,12 @@ def _compared(measure: str, given: list[GroundedAnswer], alone: list[GroundedAns
     )
 
 
-def _mean(answers: Sequence[GroundedAnswer]) -> float:
-    return float(np.mean([one.support for one in answers if one.support is not None]))
+def _pairs(
+    given: Sequence[GroundedAnswer], alone: Sequence[GroundedAnswer]
+) -> list[tuple[float, float]]:
+    """Return the support of both answers where both have it."""
+    return [
+        (one.support, other.support)
+        for one, other in zip(given, alone, strict=True)
+        if one.support is not None and other.support is not None
+    ]
