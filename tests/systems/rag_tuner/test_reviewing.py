@@ -30,6 +30,13 @@ def test_a_flagged_answer_is_shown_masked_with_its_place(tmp_path):
     assert found.excerpt == "Question: Who is it?\nAnswer: Ann, [email], DNI [es_dni]."
 
 
+def test_half_a_surrogate_pair_in_an_id_ends_no_scan(tmp_path):
+    personal = PersonalData()
+    file = written(tmp_path, ("q\ud800", "ann@example.org"))
+    (found,) = flagged_answers(file, [personal], personal)
+    assert found.subject == "handbook-run/plain/q?/1"
+
+
 def test_answers_of_one_question_that_differ_are_flagged_together(tmp_path):
     personal = PersonalData()
     file = written(tmp_path, ("q1", "At nine."), ("q1", "Nobody knows."), ("q2", "At ten."))

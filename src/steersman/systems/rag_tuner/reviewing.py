@@ -102,7 +102,7 @@ def flagged(
         kinds=tuple(sorted({flag.kind for flag in flags})),
         score=max(flag.score for flag in flags),
         # A name of the file system may be long, and the list knows an answer by it.
-        subject=subject.encode()[-500:].decode("utf-8", "ignore"),
+        subject=subject.encode("utf-8", "replace")[-500:].decode("utf-8", "ignore"),
         excerpt=personal.masked(shown),
     )
 
