@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from steersman.client import AsyncClient, Client
+from steersman.errors import InputError
 from steersman.learn import load, rebuild, replay, verify
 from steersman.ope import evaluate
 from steersman.policies import Offered, build
@@ -211,6 +212,8 @@ async def test_clients_of_both_kinds_ask_and_tell(serving, database, tenant, tmp
 
         def ask_and_tell():
             with Client(url, s.key, queue_dir=tmp_path / "sync", timeout_ms=20_000) as client:
+                with pytest.raises(InputError, match="give the list"):
+                    client.decide("evidence", "select", **{**asked, "default": "p1"})
                 one = client.decide("evidence", "select", {"topic": "art"}, **asked)
                 client.submit_feedback(one, outcomes={"answered": 1.0})
                 client.flush()

@@ -49,6 +49,11 @@ class Ask:
         if not isinstance(given, Mapping):
             kind = type(given).__name__
             raise InputError(f"context is a mapping from field names to values, got {kind}")
+        if self.links is not None and isinstance(self.default, str):
+            raise InputError(
+                f"links are given, so candidates are picked, and default is {self.default!r:.80}; "
+                "give the list of what to pick if no service answers"
+            )
         if self.default is None or self.eligible is None:
             return
         chosen = [self.default] if isinstance(self.default, str) else self.default
