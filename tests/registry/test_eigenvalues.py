@@ -20,6 +20,8 @@ from steersman.policies import (
     LinTS,
     LinUCB,
     Rules,
+    SequenceLinear,
+    SequenceTrees,
 )
 from steersman.policies.building import CLASSES
 from steersman.registry import largest_eigenvalue
@@ -36,10 +38,13 @@ LINEAR = {
     "joint_lin_ts": lambda: JointLinTS(NAMES, dim=4),
 }
 BY_PARTS = {"factored_ts": lambda: FactoredTS(parts={"on": [False, True]})}  # its own features
+OF_SELECTIONS = {"sequence_linear": lambda: SequenceLinear(features=["score"], max_steps=1)}
+LEARNS_NOTHING = {"fixed", "rules", "sequence_trees"}
 NOT_LINEAR = {
     "beta_thompson": lambda: BetaThompson(NAMES),
     "fixed": lambda: Fixed(NAMES, "a"),
     "rules": lambda: Rules(NAMES, [("True", "a")]),
+    "sequence_trees": lambda: SequenceTrees(features=["score"], max_steps=1),
 }
 
 
@@ -48,7 +53,7 @@ def _packed(matrix):
 
 
 def test_every_shipped_policy_is_covered_here():
-    assert {*LINEAR, *BY_PARTS, *NOT_LINEAR} == set(CLASSES)
+    assert {*LINEAR, *BY_PARTS, *OF_SELECTIONS, *NOT_LINEAR} == set(CLASSES)
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -65,6 +70,14 @@ def test_of_mixed_actions_it_is_that_of_their_parts():
     policy = BY_PARTS["factored_ts"]()
     policy.learn_batch([None] * 4, list(policy.actions) * 2, [1.0] * 4)
     assert largest_eigenvalue(policy.state()) == pytest.approx(0.25)  # of diag(.25, .01)
+
+
+def test_of_selections_it_is_that_of_the_sums_over_their_steps():
+    policy = OF_SELECTIONS["sequence_linear"]()
+    rows = np.random.default_rng(0).normal(size=(60, 10)) + 1.0
+    policy.learn_batch(rows, ["any"] * 60, [0.5] * 60)
+    expected = np.linalg.eigvalsh(rows.T @ rows / 60)[-1]
+    assert largest_eigenvalue(policy.state()) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -102,7 +115,7 @@ def test_counts_per_key_are_a_diagonal_matrix():
 def test_where_there_is_none_it_says_why(name):
     found = spectrum({**LINEAR, **NOT_LINEAR}[name]().state())
     assert found.value is None
-    assert ("learns nothing" if name in {"fixed", "rules"} else "nothing was learned") in (
+    assert ("learns nothing" if name in LEARNS_NOTHING else "nothing was learned") in (
         found.unmeasured
     )
 

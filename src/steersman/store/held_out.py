@@ -44,8 +44,8 @@ class HeldOut(NamedTuple):
     action: str
     p: float
     reward: float
-    links: Any
-    steps: Any
+    links: Any = None
+    steps: Any = None
 
 
 async def alike(connection: Any, point: Point, spec: DecisionPoint) -> list[bytes] | None:
