@@ -78,6 +78,8 @@ def test_every_policy_can_be_declared():
 
 
 MIXED = steersman.spec.Mixed(kind="mixed", parts={"on": BooleanPart(type="boolean")})
+
+
 def test_columns_of_sequences_are_those_that_policies_keep():
     assert standing.STANDING == offered.STANDING
 
