@@ -123,7 +123,7 @@ def components() -> dict[str, Any]:
         New dictionaries, with a description for every property.
 
     >>> components()["Decision"]["properties"]["propensity"]["description"]
-    'The exact probability with which it was drawn.'
+    "The exact probability with which it was drawn; of a selection, the product of its steps'."
     """
     _, found = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
     schemas = {name: _described(schema) for name, schema in sorted(found.items())}

@@ -17,6 +17,12 @@ from tests.systems.rag_tuner.worlds import world
 RRF = Configuration("rrf")
 
 
+@pytest.fixture(scope="module")
+def database(database_alone):
+    """Return a database of this file: its learner would wait for what other tests never finish."""
+    return database_alone
+
+
 def test_the_baseline_is_looked_up_on_the_queries_of_each_evaluation():
     recorded = world(queries=60)
     lines = [
