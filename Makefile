@@ -29,11 +29,11 @@ up: ## set up .venv, then run everything with a sample tenant and key, until Ctr
 	@tools/install core data
 	@exec $(VENV)/steersman up $(ARGS)
 
-test: ## every test (under 10 minutes on two cores)
+test: ## every test (ten to twenty minutes on two cores, by their speed)
 	@tools/install dev rag
 	@$(PYTEST) $(ARGS)
 
-quick: ## the tests that need no server and take less than a minute together
+quick: ## the tests that need no server and are quick one by one (two to four minutes)
 	@tools/install dev rag
 	@$(PYTEST) -m "not slow and not server" $(ARGS)
 
