@@ -85,7 +85,7 @@ class Gathering(Generic[W, B]):
                     future.set_exception(error)
             return
         for wanted, future in turn:
-            self._hand_over(future, list(islice(begun, len(wanted))))
+            hand_over(future, list(islice(begun, len(wanted))), self._settled)
 
     def _take(self) -> Sequence[tuple[Sequence[W], asyncio.Future[list[B]]]]:
         """Return the requests that came first, as many as one turn may hold."""
@@ -101,13 +101,28 @@ class Gathering(Generic[W, B]):
         self._in_hand -= count
         return turn
 
-    def _hand_over(self, future: asyncio.Future[list[B]], begun: list[B]) -> None:
-        def wake(_: object = None) -> None:
-            if not future.done():
-                future.set_result(begun)
 
-        waiting = self._settled(begun[0]) if len(begun) == 1 else None
-        if waiting is None:
-            wake()
-        else:
-            waiting.add_done_callback(wake)
+def hand_over(
+    future: asyncio.Future[list[B]],
+    begun: list[B],
+    settled: Callable[[B], asyncio.Future[Any] | None],
+) -> None:
+    """Tell a request what became of all it wanted; of one, when its result is known.
+
+    Args:
+        future: that the request waits for.
+        begun: what became of each.
+        settled: tells of one when its result is known; None: it is known already.
+
+    No doctest: `Gathering` and `Pacing` show it.
+    """
+
+    def wake(_: object = None) -> None:
+        if not future.done():
+            future.set_result(begun)
+
+    waiting = settled(begun[0]) if len(begun) == 1 else None
+    if waiting is None:
+        wake()
+    else:
+        waiting.add_done_callback(wake)

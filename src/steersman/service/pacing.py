@@ -12,6 +12,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from steersman.service.gathering import hand_over
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -90,15 +92,4 @@ class Pacing(Generic[W, B]):
         if wanted:
             self._came.append((wanted, begun, future))
         else:
-            self._hand_over(future, begun)
-
-    def _hand_over(self, future: asyncio.Future[list[B]], begun: list[B]) -> None:
-        def wake(_: object = None) -> None:
-            if not future.done():
-                future.set_result(begun)
-
-        waiting = self._settled(begun[0]) if len(begun) == 1 else None
-        if waiting is None:
-            wake()
-        else:
-            waiting.add_done_callback(wake)
+            hand_over(future, begun, self._settled)

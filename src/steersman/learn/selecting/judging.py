@@ -74,17 +74,7 @@ def sequences_of(
         raise InputError(f"{len(units)} units of {len(log)} selections; name one for each")
     named = [one.task for one in log] if units is None else list(units)
     names, which = np.unique(named, return_inverse=True)
-    if not log or (folds is not None and not 2 <= folds <= len(names)) or ridge <= 0.0:
-        raise InputError(
-            f"{len(log)} selections of {len(names)} questions, folds {folds!r}, ridge {ridge!r}; "
-            "allowed are at least one selection, folds from 2 to the number of questions, ridge > 0"
-        )
-    lengths = np.array([len(one.taken) for one in log], np.int64)
-    if not lengths.all():
-        raise DataError(
-            f"a selection for {log[int(lengths.argmin())].task!r} has no step, so no policy could "
-            "do otherwise; leave its question out"
-        )
+    lengths = _lengths(log, len(names), folds, ridge)
     steps = _along(tasks, log, scorer, rule)
     most = int(lengths.max())
     there = np.arange(most) < lengths[:, None]
@@ -113,6 +103,24 @@ def sequences_of(
         clusters=which.astype(np.int64),
         missing=missing,
     )
+
+
+def _lengths(
+    log: Sequence[Walk], questions: int, folds: int | None, ridge: float
+) -> NDArray[np.int64]:
+    """Return how many steps each selection has; refuse what no estimate can be made of."""
+    if not log or (folds is not None and not 2 <= folds <= questions) or ridge <= 0.0:
+        raise InputError(
+            f"{len(log)} selections of {questions} questions, folds {folds!r}, ridge {ridge!r}; "
+            "allowed are at least one selection, folds from 2 to the number of questions, ridge > 0"
+        )
+    lengths = np.array([len(one.taken) for one in log], np.int64)
+    if not lengths.all():
+        raise DataError(
+            f"a selection for {log[int(lengths.argmin())].task!r} has no step, so no policy could "
+            "do otherwise; leave its question out"
+        )
+    return lengths
 
 
 def _along(
