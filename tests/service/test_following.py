@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from steersman.service import following
+from steersman.service.replicas import Replicas
+from steersman.service.verified import Verified
 from steersman.store import as_tenant, pin_point
 from tests.service.rollouts import decision, teach, until
 
@@ -102,3 +104,17 @@ async def test_every_decision_of_a_pin_is_explained(database, tenant, serving) -
         assert (explained["snapshot"], explained["update_seq"]) == ("0.1.0", 3)
         assert (explained["stage"], explained["arm"]) == ("live", "control")
         assert "rollout" not in explained
+
+
+async def test_news_that_come_as_it_is_closed_do_not_keep_it_open(database, tmp_path) -> None:
+    async with await database.pool("app") as pool:
+        for turns in range(6):
+            replicas = Replicas(database, pool, Verified(tmp_path))
+            replicas.start()
+            while not replicas.refreshed_at:  # noqa: ASYNC110 (no event tells it)
+                await asyncio.sleep(0.01)
+            replicas._news.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            _, open_still = await asyncio.wait([asyncio.create_task(replicas.close())], timeout=5)
+            assert not open_still

@@ -98,7 +98,8 @@ async def run_learner(
             delay = _BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)]
             _log.warning("the store is away, trying again in %g s: %r", delay, group.exceptions)
             with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await stop.wait()
 
 
 class _Learner:
@@ -171,7 +172,8 @@ class _Learner:
             await self._let_idle_go(connection, claims)
             if taken == 0:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), self._settings.poll_s)
+                    async with asyncio.timeout(self._settings.poll_s):
+                        await self._wake.wait()
             if taken < self._settings.batch:
                 await asyncio.sleep(self._settings.linger_s)
         for claim in list(claims.held.values()):

@@ -125,7 +125,8 @@ async def run_controller(
             delay = _BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)]
             _log.warning("the store is away, trying again in %g s: %r", delay, group.exceptions)
             with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await stop.wait()
 
 
 class _Controller:
@@ -170,7 +171,8 @@ class _Controller:
                         raise StoreError("a connection to PostgreSQL was lost")
                     await self._round(work, claims)
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._wake.wait(), self._settings.poll_s)
+                        async with asyncio.timeout(self._settings.poll_s):
+                            await self._wake.wait()
                 watcher.cancel()
 
     async def _connect(self, stack: AsyncExitStack) -> Any:

@@ -109,7 +109,8 @@ class ControllerMetrics:
                 except (*AWAY, SteersmanError) as error:
                     _log.warning("the numbers of rollouts cannot be told now: %r", error)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), _LEAVE_S)
+                    async with asyncio.timeout(_LEAVE_S):
+                        await stop.wait()
         finally:
             self._exchange.remove()
             if connection is not None:

@@ -244,7 +244,8 @@ class Replicas:
                 _log.exception("replicas could not be refreshed")
                 await asyncio.sleep(_POLL_S)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), _POLL_S)
+                async with asyncio.timeout(_POLL_S):
+                    await self._news.wait()
 
     async def _listen(self) -> Any:
         connection = await self._database.connect("app")

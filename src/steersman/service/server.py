@@ -239,7 +239,8 @@ async def _serve_one(
     finally:
         if provider is not None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.to_thread(provider.shutdown), 6.0)
+                async with asyncio.timeout(6.0):
+                    await asyncio.to_thread(provider.shutdown)
 
 
 async def _outlive_nobody(service: Service, server: HttpServer) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
 from typing import TYPE_CHECKING
@@ -94,10 +95,9 @@ async def _reached(due: float, clock: Callable[[], float], stopped: asyncio.Even
     """Wait until the clock says ``due``; return whether to stop instead."""
     while not stopped.is_set() and (left := due - clock()) > 0:
         # In short steps: the clock may be set, and the machine may sleep.
-        try:
-            await asyncio.wait_for(stopped.wait(), min(left, _LONGEST_WAIT_S))
-        except TimeoutError:
-            continue
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(left, _LONGEST_WAIT_S)):
+                await stopped.wait()
     return stopped.is_set()
 
 
