@@ -41,6 +41,7 @@ def gaussian_reference(means, sds):
     return np.array(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_gaussian_agrees_with_adaptive_quadrature(seed):
     rng = np.random.default_rng(seed)
@@ -58,6 +59,7 @@ def test_a_fixed_grid_fails_where_this_does_not():
     assert gaussian_choice_probabilities(means, sds)[0] == pytest.approx(expected, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_three_arms_agree_with_adaptive_quadrature_to_the_last_digits(seed):
     rng = np.random.default_rng(seed)
@@ -140,6 +142,7 @@ def test_arms_without_spread_are_compared_as_numbers():
     assert gaussian_choice_probabilities(np.zeros(3), np.zeros(3)) == pytest.approx([1 / 3] * 3)
 
 
+@pytest.mark.slow
 def test_many_arms_agree_with_draws():
     rng = np.random.default_rng(3)
     means, sds = rng.normal(size=200) * 0.3, 10 ** rng.uniform(-2, 0, 200)
@@ -153,6 +156,7 @@ def test_many_arms_agree_with_draws():
     assert chi.mean() == pytest.approx(1.0, abs=6 * np.sqrt(2 / often.sum()))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
@@ -216,6 +220,7 @@ def test_beta_with_whole_counts_is_the_known_sum():
     assert min(abs(p[0] - total), abs(p[1] - swapped)) < 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.01, 1e5), st.floats(0.01, 1e5)), min_size=1, max_size=8))
 def test_beta_is_always_a_distribution(arms):

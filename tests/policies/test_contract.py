@@ -38,6 +38,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_contract(name):
     check_policy(POLICIES[name])

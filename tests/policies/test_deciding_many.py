@@ -13,6 +13,7 @@ from steersman.policies import (
     KernelUCB,
     LinTS,
     LinUCB,
+    decide_alike,
 )
 
 
@@ -51,6 +52,25 @@ def test_many_are_those_made_one_by_one(make, dim, count, floor):
             for choice, wanted in zip(policy.decide_many(given, rng=many), expected, strict=True):
                 same(choice, wanted)
             assert many.random() == after
+
+
+@pytest.mark.parametrize(("dim", "count"), [(8, 3), (64, 40)])
+@pytest.mark.parametrize("make", [LinUCB, BoundedLinUCB, KernelUCB, LinTS])
+def test_policies_that_are_alike_decide_as_each_alone(make, dim, count):
+    actions = [f"a{i}" for i in range(count)]
+    sizes = (3, 1, 2)
+    policies = [taught(make(actions, dim, floor=0.1), dim, updates=9, seed=n) for n in sizes]
+    assert len({policy.likeness for policy in policies}) == 1
+    assert make(actions, dim).likeness != policies[0].likeness or make is LinTS
+    parts = [
+        (policy, np.random.default_rng(n).normal(size=(n, dim)))
+        for policy, n in zip(policies, sizes, strict=True)
+    ]
+    one, many = np.random.default_rng(1), np.random.default_rng(1)
+    expected = [policy.decide(x, rng=one) for policy, rows in parts for x in rows]
+    for choice, wanted in zip(decide_alike(parts, rng=many), expected, strict=True):
+        same(choice, wanted)
+    assert many.random() == one.random()
 
 
 def test_many_arms_and_float32_copies():

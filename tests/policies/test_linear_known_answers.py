@@ -98,6 +98,7 @@ def test_squarecb_is_its_closed_form():
     assert swapped == pytest.approx(got[::-1], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_random_features_approximate_the_gaussian_kernel():
     policy = KernelUCB(NAMES, 3, random_features=4096, lengthscale=0.8)
     x, y = np.array([0.2, -0.1, 0.4]), np.array([-0.3, 0.2, 0.1])
@@ -106,6 +107,7 @@ def test_random_features_approximate_the_gaussian_kernel():
     assert lifted - x @ y == pytest.approx(gaussian, abs=0.04)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LinUCB, LinTS])
 def test_float32_working_copies_decide_as_float64_does(kind, monkeypatch):
     names = [f"a{i}" for i in range(60)]

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import ActionError, InputError, StateError
-from steersman.policies.network_scorer import (
+from steersman.policies import (
     NetworkScorer,
     SummedScorer,
+    TreeScorer,
     scorer_from_state,
     scorer_state,
 )
@@ -24,7 +25,6 @@ from steersman.policies.sequence import (
     sequence_propensity,
     step_distribution,
 )
-from steersman.policies.tree_scorer import TreeScorer
 
 SCORES = st.lists(st.floats(-50, 50), min_size=1, max_size=12).map(np.array)
 
@@ -70,6 +70,7 @@ def test_a_score_that_is_no_number_is_refused_and_not_left_out(count):
         leading(np.array([1.0, np.nan, 0.5]), count)
 
 
+@pytest.mark.slow
 def test_logged_products_are_the_frequencies_of_whole_sequences():
     """All 3² sequences of two steps whose second depends on the first, by their own product."""
     rule = StepRule(3, 1.0, 0.1)

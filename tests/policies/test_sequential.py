@@ -51,6 +51,7 @@ def requests(draw):
     return Offered.of(names[:starting], links, np.array(rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(request=requests(), seed=st.integers(0, 2**32), stop=st.booleans(), leads=st.integers(1, 4))
 def test_a_selection_has_the_product_of_its_steps_entries(request, seed, stop, leads):
@@ -70,6 +71,7 @@ def test_a_selection_has_the_product_of_its_steps_entries(request, seed, stop, l
     assert policy.chance(request, done) == found.propensity
 
 
+@pytest.mark.slow
 def test_selections_come_with_just_their_propensity():
     policy, request = linear(max_steps=2), offered(3, links={"c0": ["d"]}, start=2)
     rng = np.random.default_rng(3)

@@ -96,6 +96,8 @@ async def test_the_deadline_counts_from_when_a_request_was_read(
         replica = s.replica("search", "depth")
 
         class Slow:
+            likeness = None
+
             def decide(self, *args, policy=replica.policy, **more):
                 time.sleep(0.8)  # drawing holds the loop
                 return policy.decide(*args, **more)

@@ -46,3 +46,27 @@ async def test_what_came_while_the_rest_waited_has_its_turn() -> None:
     await waiting[0]
     waiting.append(gathering.add([3]))
     assert [len(them) for them in await asyncio.gather(*waiting)] == [160, 160, 160, 1]
+
+
+async def test_a_turn_lasts_while_the_loop_has_other_work_but_not_for_ever() -> None:
+    begun: list[int] = []
+    now = 0.0
+
+    def tick() -> float:  # every round of the loop takes a millisecond, being busy
+        nonlocal now
+        now += 0.001
+        return now
+
+    gathering = Gathering(lambda them: begun.append(len(them)) or them, lambda _: None, clock=tick)
+    waiting = gathering.add([1])
+    rounds = 0
+    while not waiting.done():
+        await asyncio.sleep(0)
+        rounds += 1
+    assert 3 <= rounds <= 6
+    now = 1e16  # from here on rounds take no time that could be seen
+    waiting = gathering.add([2])
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert waiting.done()
+    assert begun == [1, 1]

@@ -24,7 +24,7 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
 def _row(label: Label) -> DecisionRow:
     served = serving(seq=3)
     request = DecideRequest("search", "depth", {"intent": "refund"}, unit="u", episode_id="e")
-    (drawn,) = draw_many(served, [(request, request.context)], np.random.default_rng(0))
+    (drawn,) = draw_many([(served, request, request.context)], np.random.default_rng(0))
     assert isinstance(drawn, Drawn)
     wanted = Wanted(TENANT, served, request, b"hash", "trace", 0.0)
     drew = Drew(drawn, served, label)
@@ -53,5 +53,5 @@ def test_every_column_is_in_its_place() -> None:
 def test_a_record_gives_the_same_numbers_back() -> None:
     row = _row(Label())
     again = verify(b"s" * 32, TENANT, sign(b"s" * 32, row))
-    assert again.x == list(row.x)
+    assert again.x == row.x
     assert again._replace(x=None) == row._replace(x=None, body_hash=None)

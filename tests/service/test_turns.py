@@ -21,6 +21,8 @@ N = 400
 class _Raises:
     """A policy that cannot decide."""
 
+    likeness = None
+
     def __init__(self, error: Exception) -> None:
         self._error = error
 
@@ -36,7 +38,7 @@ def _take(arms, control, *, context=CONTEXT, n=N):
     asked = [(DecideRequest("search", "depth", unit=f"u{i}"), dict(context)) for i in range(n)]
 
     def control_draws(own):
-        drawn = draw_many(control, own, rng)
+        drawn = draw_many([(control, *one) for one in own], rng)
         return [one if isinstance(one, Exception) else Drew(one, control) for one in drawn]
 
     drew = take_turns(

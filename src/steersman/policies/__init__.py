@@ -21,15 +21,12 @@ from steersman.policies.fixed import Fixed, Rules
 from steersman.policies.gaussian_choice import gaussian_choice_probabilities
 from steersman.policies.joint import JointLinTS, JointSquareCB
 from steersman.policies.kernel_ucb import KernelUCB
+from steersman.policies.linear import decide_alike
 from steersman.policies.lints import LinTS
 from steersman.policies.linucb import BoundedLinUCB, LinUCB
-from steersman.policies.network_scorer import (
-    NetworkScorer,
-    SummedScorer,
-    scorer_from_state,
-    scorer_state,
-)
+from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.offered import Offered, Progress, SequenceForm, offered_names
+from steersman.policies.scorers import Scorer, SummedScorer, scorer_from_state, scorer_state
 from steersman.policies.sequence import (
     Step,
     StepRule,
@@ -40,7 +37,7 @@ from steersman.policies.sequence import (
 from steersman.policies.sequence_linear import SequenceLinear
 from steersman.policies.sequence_trees import SequenceTrees
 from steersman.policies.sequential import Foreseen, Selected, SequencePolicy
-from steersman.policies.tree_scorer import Scorer, TreeScorer
+from steersman.policies.tree_scorer import TreeScorer
 from steersman.policies.withdrawing import withdraw
 
 __all__ = [
@@ -75,6 +72,7 @@ __all__ = [
     "are_configurations",
     "beta_choice_probabilities",
     "build",
+    "decide_alike",
     "draw_step",
     "gaussian_choice_probabilities",
     "load_policy",

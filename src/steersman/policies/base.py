@@ -19,6 +19,8 @@ from steersman.policies.configurations import Configurations, are_configurations
 from steersman.policies.mergeable import Mergeable
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from numpy.typing import NDArray
 
     from steersman.policies.states import Sums
@@ -95,6 +97,14 @@ class ChoicePolicy(Mergeable):
             InputError: a context is malformed; uniforms may have been taken for those before it.
         """
         return [self.decide(x, rng=rng) for x in contexts]
+
+    @property
+    def likeness(self) -> Hashable:
+        """What policies have in common whose choices `decide_alike` makes together; None: nothing.
+
+        Policies of one likeness make the same choices of the same scores.
+        """
+        return None
 
     def distribution(
         self, x: Any, *, eligible: Sequence[str] | None = None, features: Any = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _MOST_WEIGHTS = 1_024
-_MOST_WORK = 500_000_000  # multiplications a decision, of which others wait for the end
+_MOST_WORK = 250_000_000  # multiplications after an update, of which others wait for the end
 _MOST_KEPT = 64
 
 
@@ -65,8 +65,8 @@ class FactoredTS(LinearPolicy):
 
     Raises:
         InputError: an argument out of range, actions that are not the configurations, more than
-            10,000 of these than 1,024 weights, or than half a billion
-            multiplications a decision (configurations × features × draws).
+            10,000 of these or 1,024 weights, or more than a quarter of a billion multiplications
+            after an update: draws × (weights² + what `Halves.work` says).
 
     >>> parts = {"k": [1, 2, 3, 4], "rerank": [False, True]}
     >>> policy = FactoredTS(parts=parts, scales={"k": "linear"}, noise_var=0.01)
@@ -122,6 +122,7 @@ class FactoredTS(LinearPolicy):
             shared=True,
         )
         self._halves = halves_of(key, self.pairs, self.prior_var)
+        self._check_work()
         self._drawn: _Drawn | None = None
         self._kept: dict[tuple[bytes, bytes], tuple[Floats, Floats]] = {}
 
@@ -133,14 +134,17 @@ class FactoredTS(LinearPolicy):
                 f"context make {found:,} weights; allowed are {_MOST_WEIGHTS:,}: declare a smaller "
                 "context.dim, fewer categorical values, or contextual: false"
             )
-        work = self._rows.size * self.draws
+        return found
+
+    def _check_work(self) -> None:
+        """Refuse what would keep others waiting while weights are drawn, once for each update."""
+        work = (self.dim**2 + self._halves.work) * self.draws
         if work > _MOST_WORK:
             raise InputError(
-                f"{len(self._rows):,} configurations of {self._rows.shape[1]} features with "
-                f"{self.draws} draws take {work:,} multiplications a decision; allowed are "
-                f"{_MOST_WORK:,}: declare fewer draws, fewer values, or pairs: false"
+                f"{self.draws} draws of {self.dim:,} weights, {len(self._rows):,} configurations, "
+                f"take {work:,} multiplications after an update; allowed are {_MOST_WORK:,}: "
+                "declare fewer draws, fewer values, or pairs: false"
             )
-        return found
 
     # -- deciding --------------------------------------------------------------------------------
 

@@ -106,6 +106,13 @@ class Halves:
         self._barred = self._barred.reshape(shape)
         self._none_barred = len(self.places) == prod(sizes)
 
+    @property
+    def work(self) -> int:
+        """How many multiplications, or sums where pairs have no weights, `across` takes a draw."""
+        columns = self._pairs_at.shape if self._scale else (0, 0)
+        left, right = len(self._left.rows), len(self._right.rows)
+        return left * columns[1] * (columns[0] + right) + left * right
+
     def across(self, weights: Floats) -> Floats:
         """Return what pairs across do, for each draw: what no context changes.
 

@@ -98,8 +98,10 @@ class KernelUCB(LinearPolicy):
         self._no_features(features)
         return bounded_choice(self._arms, self._vector(x), self.alpha, self.ceiling, mask)
 
-    def _score_rows(self, rows: Floats) -> tuple[Floats, Floats]:
-        return bounded_choices_of_rows(self._arms, rows, self.alpha, self.ceiling)
+    def _score_moments(self, means: Floats, variances: Floats) -> tuple[Floats, Floats]:
+        bounds = means + self.alpha * np.sqrt(variances)
+        tolerance = self._arms.working_precision
+        return bounded_choices_of_rows(means, bounds, self.ceiling, tolerance=tolerance)
 
     def _vector(self, x: Any) -> Floats:
         return self._lifted(inputs.vector(x, self.context_dim))

@@ -13,7 +13,7 @@ from steersman.policies.base import ChoicePolicy
 from steersman.policies.together import choices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,7 +39,7 @@ class LinearPolicy(ChoicePolicy):
         shared: whether all actions share one model instead of having one each.
     """
 
-    _scores_rows: ClassVar[bool] = False  # whether `_score_rows` is there
+    _scores_rows: ClassVar[bool] = False  # whether `_score_moments` is there
 
     def __init__(
         self,
@@ -83,15 +83,31 @@ class LinearPolicy(ChoicePolicy):
         """Return a choice for each context: see `ChoicePolicy.decide_many`."""
         if len(contexts) < _FEW or not self._scores_rows:
             return super().decide_many(contexts, rng=rng)
+        return self._choose(*self._moments(contexts), rng=rng)
+
+    @property
+    def likeness(self) -> Hashable:
+        """See `ChoicePolicy.likeness`: class, actions and parameters, where rows can be scored."""
+        if self._reserved or not self._scores_rows:
+            return None
+        return type(self), self.actions, self.floor, *self._config().values()
+
+    def _moments(self, contexts: Sequence[Any] | Floats) -> tuple[Floats, Floats]:
+        """Return the means and variances (n, K) of the scores of contexts."""
         self._mask(None)
-        scores, distributions = self._score_rows(self._vectors(contexts))
+        return self._arms.means_and_variances_of_rows(self._vectors(contexts))
+
+    def _choose(
+        self, means: Floats, variances: Floats, *, rng: np.random.Generator
+    ) -> list[Choice]:
+        scores, distributions = self._score_moments(means, variances)
         reserved = self._reserved_shares(None) if self._reserved else None
         return choices(
             self.actions, scores, distributions, floor=self.floor, reserved=reserved, rng=rng
         )
 
-    def _score_rows(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return scores and distributions (n, K), as `_score` does for each row of vectors."""
+    def _score_moments(self, means: Floats, variances: Floats) -> tuple[Floats, Floats]:
+        """Return scores and distributions (n, K), as `_score` does of each row's."""
         raise NotImplementedError
 
     def _no_features(self, features: Any) -> None:
@@ -227,3 +243,34 @@ class LinearPolicy(ChoicePolicy):
             for name, array in sums.items()
         }
         return {**meta, "clock": now}, total
+
+
+def decide_alike(
+    parts: Sequence[tuple[ChoicePolicy, Floats]], *, rng: np.random.Generator
+) -> list[Choice]:
+    """Return the choices of several policies, each for contexts of its own, made together.
+
+    Many tenants of one declaration have a policy each and few requests at a time: what calls cost
+    is shared by all of them.
+
+    Args:
+        parts: policies of one `likeness`, with the vectors (n, d) that each decides from.
+        rng: the only source of randomness; one ``random()`` is taken for each context.
+
+    Returns:
+        The choices of :meth:`ChoicePolicy.decide_many` of one policy after the other, to the bit.
+
+    Raises:
+        InputError: a context is malformed; uniforms may have been taken for those before it.
+
+    >>> from steersman.policies import LinUCB
+    >>> parts = [(LinUCB(["a", "b"], dim=1), np.ones((count, 1))) for count in (3, 2)]
+    >>> [choice.propensity for choice in decide_alike(parts, rng=np.random.default_rng(0))]
+    [0.5, 0.5, 0.5, 0.5, 0.5]
+    """
+    first = parts[0][0]
+    linear = [(policy, rows) for policy, rows in parts if isinstance(policy, LinearPolicy)]
+    if len(parts) == 1 or first.likeness is None or sum(len(rows) for _, rows in linear) < _FEW:
+        return [one for policy, rows in parts for one in policy.decide_many(rows, rng=rng)]
+    means, variances = zip(*(policy._moments(rows) for policy, rows in linear), strict=True)  # noqa: SLF001
+    return linear[0][0]._choose(np.concatenate(means), np.concatenate(variances), rng=rng)  # noqa: SLF001

@@ -78,8 +78,8 @@ class LinUCB(LinearPolicy):
         _, bounds = upper_bounds(self._arms, self._vector(x), self.alpha)
         return bounds, share_ties(bounds, mask, tolerance=self._arms.working_precision)
 
-    def _score_rows(self, rows: Floats) -> tuple[Floats, Floats]:
-        _, bounds = upper_bounds_of_rows(self._arms, rows, self.alpha)
+    def _score_moments(self, means: Floats, variances: Floats) -> tuple[Floats, Floats]:
+        bounds = means + self.alpha * np.sqrt(variances)
         return bounds, share_ties_of_rows(bounds, tolerance=self._arms.working_precision)
 
     def _config(self) -> dict[str, Any]:
@@ -147,8 +147,10 @@ class BoundedLinUCB(LinearPolicy):
         self._no_features(features)
         return bounded_choice(self._arms, self._vector(x), self.alpha, self.ceiling, mask)
 
-    def _score_rows(self, rows: Floats) -> tuple[Floats, Floats]:
-        return bounded_choices_of_rows(self._arms, rows, self.alpha, self.ceiling)
+    def _score_moments(self, means: Floats, variances: Floats) -> tuple[Floats, Floats]:
+        bounds = means + self.alpha * np.sqrt(variances)
+        tolerance = self._arms.working_precision
+        return bounded_choices_of_rows(means, bounds, self.ceiling, tolerance=tolerance)
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -163,12 +165,6 @@ class BoundedLinUCB(LinearPolicy):
 def upper_bounds(arms: ArmSums, x: Floats, alpha: float) -> tuple[Floats, Floats]:
     """Return the means (K,) at ``x`` and the bounds (K,) that lie ``alpha`` deviations above."""
     means, variances = arms.means_and_variances(x)
-    return means, means + alpha * np.sqrt(variances)
-
-
-def upper_bounds_of_rows(arms: ArmSums, rows: Floats, alpha: float) -> tuple[Floats, Floats]:
-    """Return means and bounds (n, K) at ``rows`` (n, d): `upper_bounds` of each."""
-    means, variances = arms.means_and_variances_of_rows(rows)
     return means, means + alpha * np.sqrt(variances)
 
 
@@ -190,12 +186,11 @@ def bounded_choice(
 
 
 def bounded_choices_of_rows(
-    arms: ArmSums, rows: Floats, alpha: float, ceiling: float
+    means: Floats, bounds: Floats, ceiling: float, *, tolerance: float
 ) -> tuple[Floats, Floats]:
-    """Return bounds and distributions (n, K) at ``rows`` (n, d): `bounded_choice` of each."""
-    means, bounds = upper_bounds_of_rows(arms, rows, alpha)
+    """Return bounds and distributions (n, K) of means and bounds (n, K): as `bounded_choice`."""
     reaching: Mask = bounds >= ceiling
     some = np.logical_or.reduce(reaching, axis=1, keepdims=True)
     ranked = np.where(some, np.where(reaching, means, -np.inf), bounds)
-    chosen = share_ties_of_rows(ranked, tolerance=arms.working_precision)
+    chosen = share_ties_of_rows(ranked, tolerance=tolerance)
     return np.where(some, np.minimum(bounds, ceiling), bounds), chosen

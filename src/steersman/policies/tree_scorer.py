@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,17 +28,6 @@ _ALGORITHM, _VERSION = "TreeScorer", 1
 _LEFT = _ALL - np.arange(_ALL)
 _FIRST = np.zeros(_ALL + 1, np.uint8)
 _FIRST[:-1] = np.log2(_LEFT & -_LEFT).astype(np.uint8)
-
-
-class Scorer(Protocol):
-    """Anything that scores the actions of one step, each by its own row."""
-
-    def scores(self, rows: Floats) -> Floats:
-        """Return a score for each row; larger is better.
-
-        Args:
-            rows: (n, columns) float64 finite.
-        """
 
 
 class TreeScorer:

@@ -185,7 +185,7 @@ class Deciding:
         begun: dict[int, Begun] = {}
         first: dict[tuple[UUID, str], int] = {}
         twins: list[tuple[int, int]] = []
-        alike: dict[Served, list[int]] = {}
+        apart: dict[Served | None, list[int]] = {}  # by point where a rollout is under way
         for place, one in enumerate(wanted):
             key = one.request.idempotency_key
             if key is not None:
@@ -196,9 +196,10 @@ class Deciding:
                 if first.setdefault((one.tenant, key), place) != place:
                     twins.append((place, first[one.tenant, key]))
                     continue
-            alike.setdefault(one.served, []).append(place)
-        for served, places in alike.items():
-            asking = self._ask_apart(served, [wanted[place] for place in places])
+            point = None if one.served.arms is None else one.served
+            apart.setdefault(point, []).append(place)
+        for places in apart.values():
+            asking = self._ask_apart([wanted[place] for place in places])
             begun.update(zip(places, asking, strict=True))
         for place, original in twins:
             other = begun[original]
@@ -210,23 +211,24 @@ class Deciding:
         self._submit([one for one in answers if isinstance(one, OnItsWay)])
         return answers
 
-    def _ask_apart(self, served: Served, wanted: Sequence[Wanted]) -> Sequence[Begun]:
+    def _ask_apart(self, wanted: Sequence[Wanted]) -> list[Begun]:
         """Ask, and let nobody else pay for an error that nobody thought of."""
         try:
-            return self._ask(served, wanted)
+            return self._ask(wanted)
         except Exception as error:  # noqa: BLE001 (raised where the request waits)
-            if len(wanted) == 1:
+            half = len(wanted) // 2
+            if not half:
                 return [error]
-            return [begun for one in wanted for begun in self._ask_apart(served, [one])]
+            return self._ask_apart(wanted[:half]) + self._ask_apart(wanted[half:])
 
-    def _ask(self, served: Served, wanted: Sequence[Wanted]) -> list[Begun]:
-        """Draw for requests of one decision point, and make their rows."""
-        asked = [(one.request, self._context(served, one)) for one in wanted]
+    def _ask(self, wanted: Sequence[Wanted]) -> list[Begun]:
+        """Draw for requests of points without a rollout, or of one with one; make their rows."""
+        asked = [(one.request, self._context(one)) for one in wanted]
         now = self._clock()
         at = datetime.fromtimestamp(now, UTC)
         identifiers = [new_id(now) for _ in asked]
         begun: list[Begun] = []
-        results = self._draw(served, asked, identifiers)
+        results = self._draw([one.served for one in wanted], asked, identifiers)
         for one, (request, context), identifier, result in zip(
             wanted, asked, identifiers, results, strict=True
         ):
@@ -240,7 +242,7 @@ class Deciding:
                 begun.append(to_answer(row, spec, logged=False, record=record))
                 continue
             deadline = request.deadline_ms
-            within_s = served.deadline_s if deadline is None else deadline / 1000
+            within_s = one.served.deadline_s if deadline is None else deadline / 1000
             begun.append(OnItsWay(row, spec, within_s, one.read_at, result.arm))
         return begun
 
@@ -293,8 +295,8 @@ class Deciding:
             if one.arm and isinstance(verdicts.get(row.id), Exception):
                 self._on_arm(row.skill, row.point, one.arm, "unstored", 0.0)
 
-    def _context(self, served: Served, wanted: Wanted) -> dict[str, Any]:
-        context = wanted.request.context
+    def _context(self, wanted: Wanted) -> dict[str, Any]:
+        served, context = wanted.served, wanted.request.context
         if served.scrubbing is not None:
             context, found = served.scrubbing.context(context, self._secret, wanted.tenant)
             self._on_scrubbed(found)
@@ -303,44 +305,46 @@ class Deciding:
         return context
 
     def _draw(
-        self, served: Served, asked: Asked, identifiers: Sequence[UUID]
+        self, points: Sequence[Served], asked: Asked, identifiers: Sequence[UUID]
     ) -> list[Drew | Exception]:
         """Return the draws; or why there is none."""
-        arms = served.arms
+        served, arms = points[0], points[0].arms
         if arms is not None and self._serves():
             return take_turns(
                 arms,
                 asked,
                 identifiers,
                 rng=self._rng,
-                control=lambda own: self._control(served, own),
+                control=lambda own: self._control([(served, *one) for one in own]),
                 on_arm=self._on_arm,
             )
-        return self._control(served, asked)
+        return self._control([(point, *one) for point, one in zip(points, asked, strict=True)])
 
     def _serves(self) -> bool:
         """Return whether policies answer, and not the fallback for the guard or the store."""
         return self._guardian() != "LOCKDOWN" and self._commits.available
 
-    def _control(self, served: Served, asked: Asked) -> list[Drew | Exception]:
+    def _control(
+        self, asked: Sequence[tuple[Served, DecideRequest, dict[str, Any]]]
+    ) -> list[Drew | Exception]:
         """Return what serves draws; or the fallback's answers."""
         if self._guardian() == "LOCKDOWN":
-            return [self._fall_back(served, *one, "lockdown") for one in asked]
+            return [self._fall_back(*one, "lockdown") for one in asked]
         # With nothing waiting, one decision goes through to see whether the store is back.
         through = len(asked) if self._commits.available else int(self._commits.depth == 0)
         results: list[Drew | Exception] = []
-        for one, drawn in zip(asked, draw_many(served, asked[:through], self._rng), strict=False):
+        for one, drawn in zip(asked, draw_many(asked[:through], self._rng), strict=False):
             if isinstance(drawn, (SteersmanError, ArithmeticError, np.linalg.LinAlgError)):
-                request = one[0]
+                _, request, _ = one
                 _log.error("%s/%s falls back: %r", request.skill, request.decision, drawn)
-                results.append(self._fall_back(served, *one, "policy", stored=True))
+                results.append(self._fall_back(*one, "policy", stored=True))
             elif isinstance(drawn, Exception):
                 results.append(drawn)
             else:
                 if drawn.degraded:
                     self._on_fallback("policy")
-                results.append(Drew(drawn, served))
-        return results + [self._fall_back(served, *one, "store") for one in asked[through:]]
+                results.append(Drew(drawn, one[0]))
+        return results + [self._fall_back(*one, "store") for one in asked[through:]]
 
     def _fall_back(
         self,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steersman.errors import ActionError, InputError
-from steersman.policies import Configurations
+from steersman.policies import Configurations, decide_alike
 from steersman.service.drawn import Drawn
 from steersman.service.selecting import draw_selection, first_candidates
 from steersman.spec import Mixed, compile_rule
@@ -31,7 +33,7 @@ from steersman.store.scrubbing import scrubbing_of
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -79,6 +81,15 @@ class Served:
         mixed = self.spec.actions
         return mixed.name_of(action) if isinstance(mixed, Mixed) else str(action)
 
+    @property
+    def likeness(self) -> Hashable:
+        """What points have in common that are drawn together: they make the same of a context.
+
+        Of every other point itself: it has nothing in common with any.
+        """
+        row, policy = self.replica.row, self.replica.policy.likeness
+        return self if policy is None else (row.spec_hash, row.feature_hash, policy)
+
     def fall_back(self, context: Mapping[str, Any], eligible: Sequence[str] | None) -> str:
         """Return the fallback's action; it never fails.
 
@@ -115,15 +126,12 @@ class Served:
 
 
 def draw_many(
-    served: Served,
-    asked: Sequence[tuple[DecideRequest, Mapping[str, Any]]],
-    rng: np.random.Generator,
+    asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
 ) -> list[Drawn | Exception]:
     """Return the policy's action for each request, drawn together where it can be.
 
     Args:
-        served: the decision point of all of them.
-        asked: requests with their contexts, completed.
+        asked: decision points and requests with their contexts, completed.
         rng: gives the uniforms.
 
     Returns:
@@ -133,29 +141,48 @@ def draw_many(
     No doctest: it needs a replica; ``tests/service/test_turns.py`` shows it.
     """
     results: dict[int, Drawn | Exception] = {}
-    together: list[int] = []
-    for place, (request, context) in enumerate(asked):
+    together: dict[Served, list[int]] = {}
+    for place, (served, request, context) in enumerate(asked):
         if served.reads_vector and request.eligible is None and request.links is None:
-            together.append(place)
+            together.setdefault(served, []).append(place)
         else:
             results[place] = _draw_or_error(served, request, context, rng)
-    for start in range(0, len(together), _TOGETHER):
-        places = together[start : start + _TOGETHER]
-        found: list[Drawn | Exception] = []
-        if len(places) > 1:  # for one alone it costs half as much again
-            with suppress(Exception):  # whose fault it is shows when they are drawn one by one
-                found = _draw_together(served, [asked[place][1] for place in places], rng)
-        found = found or [_draw_or_error(served, *asked[place], rng) for place in places]
-        results.update(zip(places, found, strict=True))
+    alike: dict[Hashable, list[int]] = {}
+    for served, places in together.items():
+        alike.setdefault(served.likeness, []).extend(places)
+    for places in alike.values():
+        for start in range(0, len(places), _TOGETHER):
+            some = places[start : start + _TOGETHER]
+            found = _draw_alike([asked[place] for place in some], rng)
+            results.update(zip(some, found, strict=True))
     return [results[place] for place in range(len(asked))]
 
 
+def _draw_alike(
+    asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
+) -> Sequence[Drawn | Exception]:
+    """Return draws of points that are alike; those of one point stand side by side."""
+    if len(asked) > 1:  # for one alone it costs half as much again
+        with suppress(Exception):  # whose fault it is shows when each point draws alone, then each
+            return _draw_together(asked, rng)
+        points = [list(own) for _, own in groupby(asked, itemgetter(0))]
+        if len(points) > 1:
+            return [drawn for own in points for drawn in _draw_alike(own, rng)]
+    return [_draw_or_error(*one, rng) for one in asked]
+
+
 def _draw_together(
-    served: Served, contexts: Sequence[Mapping[str, Any]], rng: np.random.Generator
+    asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
 ) -> list[Drawn | Exception]:
-    """Return draws over all declared actions, by a policy that reads vectors."""
-    rows = encode_rows(served.replica.features, contexts)
-    choices = served.replica.policy.decide_many(rows.astype(np.float64), rng=rng)
+    """Return draws over all declared actions, by policies that read vectors."""
+    served = asked[0][0]
+    rows = encode_rows(served.replica.features, [context for _, _, context in asked])
+    vectors, parts = rows.astype(np.float64), []
+    for point, own in groupby([point for point, _, _ in asked]):
+        count = len(list(own))
+        parts.append((point.replica.policy, vectors[:count]))
+        vectors = vectors[count:]
+    choices = decide_alike(parts, rng=rng)
     stored = served.logged.of_many([choice.distribution for choice in choices])
     return [
         Drawn(None, distribution, it.action, it.propensity, "exact", as_stored(x), None, None, it.u)

@@ -217,7 +217,11 @@ def _compared(row: DecisionRow, spec: DecisionPoint, distribution: Floats) -> Re
 
 
 def _compared_steps(row: DecisionRow, policy: SequencePolicy) -> Recomputed:
-    """Return each step's distribution in the state of that time, beside what was stored."""
+    """Return each step's distribution in the state of that time, beside what was stored.
+
+    Which candidates could be drawn must be the same, not in which order: equal ones are ordered by
+    the last bit of their scores, which another processor may compute otherwise.
+    """
     offered = offered_of(row.eligible, row.links, row.features)
     found = policy.along(offered, done_in(row.steps))
     told, exact, largest = [], abs(policy.chance(offered, done_in(row.steps)) - (row.p or 0.0)), 0.0
@@ -225,7 +229,7 @@ def _compared_steps(row: DecisionRow, policy: SequencePolicy) -> Recomputed:
     for step, stored in zip(found, _steps(row), strict=True):
         values = dict(zip(step.eligible, step.distribution.tolist(), strict=True))
         told.append(ExplainedStep(list(step.eligible), stored.action, step.chance, values))
-        same = same and step.eligible == tuple(stored.eligible)
+        same = same and set(step.eligible) == set(stored.eligible)
         exact = max(exact, abs(step.chance - stored.p))
         gaps = [abs(p - stored.distribution.get(name, 0.0)) for name, p in values.items()]
         largest = max([largest, *gaps])

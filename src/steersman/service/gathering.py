@@ -1,14 +1,16 @@
 """What comes to one process at nearly the same time, begun together.
 
-A turn ends when the event loop came round without bringing more, when enough is in hand, or after
-two milliseconds: a single request waits for one round of an idle loop, which is nothing, and under
-load what calls cost is shared among all that came. What is more than enough waits for the next
-round of the loop, so that between two turns everything else has its turn too.
+A turn ends when the event loop came round without bringing more or having anything else to do, when
+enough is in hand, or after four milliseconds: a single request waits for one round of an idle loop,
+which is nothing, and under load what calls cost is shared among all that came. What is more than
+enough waits for the next round of the loop, so that between two turns everything else has its turn
+too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 _ENOUGH = 64  # of them in hand are not kept waiting for more
 _MOST = 256  # in one turn: more together cost no less each, and hold up everything else
-_TURN_S = 0.002
+_TURN_S = 0.004
+_IDLE_S = 3e-5  # what a round of the loop takes that had nothing else to do, at most
 
 W = TypeVar("W")
 B = TypeVar("B")
@@ -31,6 +34,7 @@ class Gathering(Generic[W, B]):
         begin: begins what is in a turn, which is 256 at most, unless one request alone wants more;
             returns what became of each, in order. What it raises, everyone of the turn gets.
         settled: tells of what was begun when its result is known; None: it is known already.
+        clock: seconds, only ever going on; the event loop's own is too coarse.
 
     >>> async def main():
     ...     gathering = Gathering(lambda numbers: [len(numbers)] * len(numbers), lambda _: None)
@@ -43,9 +47,12 @@ class Gathering(Generic[W, B]):
         self,
         begin: Callable[[Sequence[W]], Sequence[B]],
         settled: Callable[[B], asyncio.Future[Any] | None],
+        *,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._begin = begin
         self._settled = settled
+        self._clock = clock
         self._came: deque[tuple[Sequence[W], asyncio.Future[list[B]]]] = deque()
         self._in_hand = 0
 
@@ -62,21 +69,26 @@ class Gathering(Generic[W, B]):
         if not self._came:
             # Asked for once a turn: `asyncio` makes a system call of it.
             self._loop = asyncio.get_running_loop()
-            self._loop.call_soon(self._end_turn, 0, self._loop.time() + _TURN_S)
+            now = self._clock()
+            self._loop.call_soon(self._end_turn, 0, now, now + _TURN_S)
         future: asyncio.Future[list[B]] = self._loop.create_future()
         self._came.append((wanted, future))
         self._in_hand += len(wanted)
         return future
 
-    def _end_turn(self, seen: int, until: float) -> None:
-        """Begin, unless the loop just brought more: then still more may be on its way."""
-        came = len(self._came)
-        if came > seen and self._in_hand < _ENOUGH and self._loop.time() < until:
-            self._loop.call_soon(self._end_turn, came, until)
+    def _end_turn(self, seen: int, last: float, until: float) -> None:
+        """Begin, unless the loop just brought more or had other work: more may be on its way.
+
+        Answers are such work, and who gets one asks again.
+        """
+        came, now = len(self._came), self._clock()
+        busy = came > seen or now - last > _IDLE_S
+        if busy and self._in_hand < _ENOUGH and now < until:
+            self._loop.call_soon(self._end_turn, came, now, until)
             return
         turn = self._take()
         if self._came:
-            self._loop.call_soon(self._end_turn, 0, 0.0)  # these have waited already
+            self._loop.call_soon(self._end_turn, 0, 0.0, 0.0)  # these have waited already
         try:
             begun: Iterable[B] = iter(self._begin([one for wanted, _ in turn for one in wanted]))
         except Exception as error:  # noqa: BLE001 (raised where the request waits)

@@ -167,7 +167,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "decide",
         ref("EvaluateRequest"),
         {"one": _EVALUATE},
-        ("not_found", "not_allowed"),
+        ("not_found", "not_allowed", "too_many_requests"),
     ),
     Operation("get", "/rl-status", "How learning stands at every decision point", "Status", "read"),
     Operation(

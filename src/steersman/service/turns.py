@@ -110,7 +110,7 @@ def _candidate_draws(
     if not own or candidate is None:
         return drew, errors
     begun = time.perf_counter()
-    results = draw_many(candidate, [asked[n] for n in own], rng)
+    results = draw_many([(candidate, *asked[n]) for n in own], rng)
     seconds = (time.perf_counter() - begun) / len(own)
     for n, result in zip(own, results, strict=True):
         if isinstance(result, Exception):

@@ -1,0 +1,121 @@
+"""Scorers of steps of any kind: what they have in common, sums of them, and keeping them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from steersman.errors import InputError, StateError
+from steersman.policies import states
+from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies.tree_scorer import TreeScorer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from steersman.policies.states import State
+
+    Floats = NDArray[np.float64]
+
+
+class Scorer(Protocol):
+    """Anything that scores the actions of one step, each by its own row."""
+
+    def scores(self, rows: Floats) -> Floats:
+        """Return a score for each row; larger is better.
+
+        Args:
+            rows: (n, columns) float64 finite.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SummedScorer:
+    """The sum of several scorers: a clone, and what was learned on top of it.
+
+    Args:
+        parts: one or more, of rows of one width; of a sum among them its parts are taken.
+
+    >>> line = NetworkScorer.linear(np.array([2.0]))
+    >>> SummedScorer((line, line)).scores(np.array([[1.0]])).tolist()
+    [4.0]
+    """
+
+    parts: tuple[Scorer, ...]
+
+    def __post_init__(self) -> None:
+        # What was learned on top of a sum is one more part of it, and can be kept like any other.
+        flat = tuple(
+            inner
+            for part in self.parts
+            for inner in (part.parts if isinstance(part, SummedScorer) else (part,))
+        )
+        object.__setattr__(self, "parts", flat)
+
+    def scores(self, rows: Floats) -> Floats:
+        """Return the sum of the parts' scores.
+
+        Args:
+            rows: (n, columns) float64 finite.
+        """
+        total: Floats = np.sum([part.scores(rows) for part in self.parts], axis=0)
+        return total
+
+
+def scorer_state(scorer: Scorer) -> State:
+    """Return any scorer of this package as arrays: no pickles.
+
+    Args:
+        scorer: trees, a network, or a sum of these.
+
+    Returns:
+        The parts' arrays, by the number of the part and their names.
+
+    Raises:
+        InputError: a scorer of another kind.
+
+    >>> line = NetworkScorer.linear(np.array([2.0]))
+    >>> sorted(scorer_state(line))
+    ['0.biases.0', '0.mean', '0.meta', '0.scale', '0.weights.0']
+    """
+    parts = scorer.parts if isinstance(scorer, SummedScorer) else (scorer,)
+    found: State = {}
+    for number, part in enumerate(parts):
+        if not isinstance(part, TreeScorer | NetworkScorer):
+            raise InputError(f"a {type(part).__name__} has no state; keep trees and networks")
+        found |= {f"{number}.{name}": array for name, array in part.state().items()}
+    return found
+
+
+def scorer_from_state(state: Mapping[str, Any]) -> Scorer:
+    """Return the scorer of a state.
+
+    Args:
+        state: what `scorer_state` returned.
+
+    Returns:
+        The scorer; a sum where there were several parts.
+
+    Raises:
+        StateError: it is of something else, or damaged.
+
+    >>> line = NetworkScorer.linear(np.array([2.0]))
+    >>> scorer_from_state(scorer_state(line)).scores(np.array([[1.0]])).tolist()
+    [2.0]
+    """
+    parts: list[Scorer] = []
+    while own := {
+        name.partition(".")[2]: array
+        for name, array in state.items()
+        if name.partition(".")[0] == str(len(parts))
+    }:
+        kind = states.algorithm_of(own, known=("NetworkScorer", "TreeScorer"))
+        home = TreeScorer if kind == "TreeScorer" else NetworkScorer
+        parts.append(home.from_state(own))
+    if not parts:
+        raise StateError("the state holds no scorer; pass what scorer_state returned")
+    return parts[0] if len(parts) == 1 else SummedScorer(tuple(parts))
