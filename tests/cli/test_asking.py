@@ -82,6 +82,9 @@ def test_the_default_answers_when_nobody_else_does(asking, tmp_path):
     assert "Error" in asking(*asked, status=1)
     decision = asking.json(*asked, "--default", "micro")
     assert (decision["action"], decision["logged"], decision["degraded"]) == ("micro", False, True)
+    for more in (("--default", "b", "--default", "a"), ("--default", "b", "--picks")):
+        decision = asking.json(*asked, *more)
+        assert decision["picked"] == [one for one in more if one in {"a", "b"}]
 
 
 def test_status_tells_what_service_and_store_say(asking, service):

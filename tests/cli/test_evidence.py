@@ -1,6 +1,7 @@
 """``steersman evidence``: sets are measured, selectors trained and used, absent ones are told."""
 
 import json
+import shutil
 from importlib.util import find_spec
 
 import pytest
@@ -83,6 +84,11 @@ def test_answers_are_asked_of_a_server_and_kept(data, tmp_path, monkeypatch):
         assert len(server.asked) == before
         said = run(data, tmp_path, *MEASURED, "--answers", server.url(), status=1)
         assert "name its model with --model" in said
+    for more, said in (
+        (("--model", "big"), "big is no local model; there are smollm2, gemma3-270m"),
+        (("--model", "gemma3-270m", "--judge"), "goes on with texts and judges nothing"),
+    ):
+        assert said in run(data, tmp_path, *MEASURED, "--answers", "local", *more, status=1)
 
 
 def test_a_selector_is_trained_kept_and_used(data, tmp_path):
@@ -120,9 +126,16 @@ def test_a_selector_learns_from_feedback_without_gold(data, tmp_path, caplog):
     told = json.loads(run(data, tmp_path, *ask, "--json"))
     assert (told["learned_from"], told["questions"]) == ("feedback", 12)
     made = file.read_bytes()
-    # The same bytes again; and with a cluster that is not installed, or that does not answer.
-    run(data, tmp_path, *ask)
-    assert file.read_bytes() == made
+    # The same bytes again without any gold, and with a cluster that is not installed.
+    blind = tmp_path / "blind"
+    shutil.copytree(data, blind)
+    questions = blind / "bands" / "questions.jsonl"
+    asked = [json.loads(line) for line in questions.read_text(encoding="utf-8").splitlines()]
+    questions.write_text(rows(one | {"gold": []} for one in asked), encoding="utf-8")
+    run(blind, tmp_path, *ask)
+    assert file.read_bytes() == made, "where nobody marked gold, the same is learned"
+    said = run(blind, tmp_path, *ask[:-2], status=1)
+    assert "no question of bands has gold passages" in said
     if find_spec("ray") is None:
         run(data, tmp_path, *ask, "--ray", "auto")
         assert "Ray is not installed, so nothing is spread" in caplog.text

@@ -133,9 +133,12 @@ def test_trees_are_grown_weighed_and_published(command, database):
     assert told["grown_from"] + told["selections"] == 1_200
     assert 180 < told["selections"] < 300
     assert (told["unsupported"], told["adaptive"]) == (pytest.approx(0.0, abs=1e-9), True)
-    assert told["wpdis"]["low"] > told["earned"]
+    assert told["gain"]["value"] == pytest.approx(told["wpdis"]["value"] - told["earned"])
+    assert told["gain"]["low"] > 0.0
     assert (told["better"], told["version"]) == (True, None)
+    assert (told["look"], told["level"]) == (1, pytest.approx(0.95))
     told = command.json(*grow, "--publish")
+    assert (told["look"], told["level"]) == (2, pytest.approx(1 - 0.1 / 6))
     assert told["version"] == "0.1.1"
     shown = command.json("snapshot", "show", *POINT, "0.1.1", "--tenant", name)
     assert shown["algorithm"] == "sequence_trees"
@@ -145,6 +148,8 @@ def test_trees_are_grown_weighed_and_published(command, database):
     assert signed["grown"]["oldest"] < signed["grown"]["newest"]
     assert signed["weighed"]["wpdis"] == told["wpdis"]
     assert 60 < signed["held_out"]["decisions"] < 180  # of units that nothing was grown from
+    acts = [one["action"] for one in command.json("audit", "list", "--tenant", name)]
+    assert acts.count("evidence.grow") == 2
     few = command("evidence", "grow", *POINT, "--newest", 50, "--tenant", name, status=1)
     assert "100 or more" in few
 

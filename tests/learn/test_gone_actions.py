@@ -39,6 +39,7 @@ def log(names, worth, n=3000):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_arm_that_was_taken_out_is_never_drawn_and_the_rest_is_judged():
     assert set(NEW.actions.names) == {"shallow", "deep"}
     rows = log(OLD.actions.names, WORTH.get)
@@ -75,6 +76,7 @@ def test_a_configuration_that_was_barred_is_never_drawn_and_the_rest_is_judged()
     assert found.reasons != () or found.low < 0.7 * 0.6 < found.high + 0.1
 
 
+@pytest.mark.slow
 def test_a_candidate_that_lacks_what_was_drawn_is_judged_by_the_rest():
     rows = log(OLD.actions.names, WORTH.get)
     logged = [LoggedChoice(r.id, r.unit, r.context, None, None, r.action, r.p, r.reward)

@@ -49,6 +49,7 @@ def truth(policy):
     return sum(p * worth(name) for p, name in zip(mass, NAMES, strict=True))
 
 
+@pytest.mark.slow
 def test_a_state_that_learned_is_shown_to_be_better(log):
     old, new = (Judged(SPEC, state(taught=it), "0.1.0", None) for it in (False, True))
     found = _compare(log, (new, old), [{}, {}], 0.95)
@@ -58,6 +59,7 @@ def test_a_state_that_learned_is_shown_to_be_better(log):
     assert not found.is_worse
 
 
+@pytest.mark.slow
 def test_two_snapshots_are_compared_without_a_list_of_thousands(log):
     named = {"tenant": "acme", "skill": "rag", "point": "retrieval"}
     at = datetime(2026, 1, 1, tzinfo=UTC)

@@ -22,6 +22,7 @@ def width(estimate):
     return estimate.high - estimate.low
 
 
+@pytest.mark.slow
 def test_blocks_agree_with_single_rows_and_with_wald():
     data = make_log()
     blocks = evaluate(data, interval="bootstrap", resamples=4000)

@@ -147,6 +147,7 @@ def test_no_exploration_and_the_very_same_target():
     assert not evaluate(one_of_two(500, 1.0, [True] * 500)).refused
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.integers(1, 300),

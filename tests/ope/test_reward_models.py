@@ -42,6 +42,7 @@ def predict(data, train, row):
     return np.array(answers)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 1000), st.booleans(), st.sampled_from([None, 3]))
 def test_folds_leave_out_the_row_and_its_unit(seed, contexts, units):
@@ -55,6 +56,7 @@ def test_folds_leave_out_the_row_and_its_unit(seed, contexts, units):
         assert found.expected[row] == pytest.approx(data.target[row] @ guess, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 1000), st.booleans())
 def test_the_past_alone(seed, contexts):

@@ -111,6 +111,7 @@ def test_without_a_model_nothing_is_said_in_its_name():
     assert not found.refused
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_they_say():
     world, hits = World(3), dict.fromkeys(("pdis", "wpdis", "dr"), 0)
     rng = np.random.default_rng(7)
@@ -149,6 +150,7 @@ def test_selections_of_different_lengths_end_where_they_end():
         LoggedSequences(p, p.copy(), np.ones((2, 2)), np.array([2, 1]))
 
 
+@pytest.mark.slow
 def test_a_log_that_says_too_little_is_refused_and_never_raises():
     world = World(3)
     few = evaluate_sequences(world.log(40, np.random.default_rng(0)))

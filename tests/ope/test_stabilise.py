@@ -51,6 +51,7 @@ def test_a_second_implementation(seed):
     assert stabilisers(data) == pytest.approx(slow(data), rel=1e-9)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000), st.integers(101, 299))
 def test_what_comes_later_changes_nothing_but_the_scale(seed, now):
     data, other = make_log(seed), make_log(seed + 5000)

@@ -32,6 +32,7 @@ PLAN = RolloutPlan(
 )
 
 
+@pytest.mark.slow
 @given(st.floats(0.02, 0.2), st.floats(0.1, 0.5), st.floats(0.5, 0.95))
 def test_units_are_the_fewest_that_have_the_power(effect, sd, power):
     found = forecast(PLAN, sd, effect, 1e12, power=power)

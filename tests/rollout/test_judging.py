@@ -315,6 +315,7 @@ def test_bounds_are_those_of_the_two_arm_sequence():
 numbers = st.builds(Moments, st.integers(0, 3000), st.floats(0, 1), st.floats(0, 0.25))
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 4),
     st.fixed_dictionaries(

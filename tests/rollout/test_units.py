@@ -108,6 +108,7 @@ decisions = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(decisions)
 def test_it_is_what_a_second_implementation_says_however_often_it_is_closed(rows):
     rows.sort(key=lambda row: row[1])

@@ -7,7 +7,8 @@ import pytest
 from steersman.errors import InputError, StateError
 from steersman.learn import Reason, publish, rebuild, reproduce
 from steersman.policies import TreeScorer
-from steersman.store import declare, initial_policy
+from steersman.store import declare, erase, initial_policy
+from steersman.wire import new_id
 from tests.service.shipping import Shipping
 from tests.service.test_selections import (
     SELECT,
@@ -35,6 +36,15 @@ async def test_trees_are_published_promoted_served_and_explained(serving, databa
         trees = declared.holding(by_title)
         made = await publish(database, row, ships.publisher, why, trained=trees)
         assert (made.algorithm, made.evidence["trained"]) == ("sequence_trees", True)
+        await erase(
+            database, tenant.id, decisions=[gone := new_id()], reason="asked to", actor="me"
+        )  # fmt: skip
+        with pytest.raises(InputError, match=r"1 of 2 selections .* were erased since"):
+            await publish(
+                database, row, ships.publisher, why,
+                trained=declared.holding(TreeScorer.of_stumps(by_title.columns, [(0, 0, 0, 1)])),
+                grown_from=[gone, new_id()],
+            )  # fmt: skip
         again = await publish(database, row, ships.publisher, why, trained=trees)
         assert again.version == made.version
         assert (await ships.publish()).version != made.version, "the line holds no trees"

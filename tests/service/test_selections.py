@@ -348,7 +348,8 @@ async def test_its_log_judges_another_selector(serving, database, tenant):
         assert told.value is not None, told.reasons
         far = loads(SELECT.replace("start: {fused: 0.2}", "start: {fused: -9}"))
         never = build(far.policy, (), dim=0, floor=0.001, sequence=far.actions)
-        assert off_policy(Candidate.of(never, far), logged, gates=far.gates).reasons
+        # About one in eight of its draws is worth something to it: 50 of 400, of the 100 it needs.
+        assert off_policy(Candidate.of(never, far), logged[:400], gates=far.gates).reasons
         seen = Shadow()
         shadow(candidate, logged[:20], seen, target_ms=1e9)
         assert (seen.decisions, seen.failures) == (20, 0)
@@ -397,7 +398,7 @@ async def test_the_record_of_a_large_selection_comes_back(serving, database, ten
         async with locked(database):
             answer = await s.ask("POST", "/v1/decide", large)
             assert (answer.status, answer.body["logged"]) == (200, "unknown"), answer
-        assert len(answer.body["record"]) > 5 << 20
+        assert 1 << 20 < len(answer.body["record"]) < 5 << 18  # four bytes a number, in base64
         taken = await s.ask("POST", "/v1/events", {"records": [answer.body["record"]]})
         assert taken.body["results"][0]["status"] in {"stored", "replayed"}, taken
         await reward(s, [answer.body], bridge)

@@ -220,6 +220,7 @@ async def test_what_nobody_asked_for_goes_and_what_was_used_stays(server, owner)
         assert await asyncio.to_thread(cache.get, "bb") is not None
 
 
+@pytest.mark.slow
 async def test_what_was_used_longest_ago_goes_when_there_are_too_many(server, owner):
     with TableCache(server, owner.id) as cache:
         size = len(vectors().tobytes()) + 13

@@ -298,6 +298,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 def test_database_and_verifier_write_any_value_alike(server):
     loop = asyncio.new_event_loop()
     connection = loop.run_until_complete(server.connect("app"))

@@ -48,6 +48,7 @@ def postmaster(home):
     return int((home / "data" / "postmaster.pid").read_text().split()[0])
 
 
+@pytest.mark.slow
 def test_a_server_is_started_joined_and_stopped(home, server):
     assert server.started
     joined = embedded.start(home)
@@ -59,6 +60,7 @@ def test_a_server_is_started_joined_and_stopped(home, server):
         asyncio.run(value(server.url, "SELECT 1"))
 
 
+@pytest.mark.slow
 async def test_nobody_else_gets_in(home, server):
     assert mode(home / "data") == mode(home / "socket") == 0o700
     assert mode(home / "log") == 0o600
@@ -69,6 +71,7 @@ async def test_nobody_else_gets_in(home, server):
     assert (home / "data").owner() != "root"
 
 
+@pytest.mark.slow
 def test_what_was_committed_survives_kill_9(home, server):
     database = Database(server.url)
     asyncio.run(migrate(database))
@@ -115,6 +118,7 @@ def test_a_start_that_was_killed_half_way_can_be_done_again(home):
         server.stop()
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_start_shows_its_log(home, server):
     server.stop()
     with (home / "data" / "postgresql.auto.conf").open("a") as settings:
@@ -154,6 +158,7 @@ def test_a_folder_that_somebody_else_put_there_is_refused(home):
             embedded.start(home)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root takes on another user")
 def test_the_server_of_root_is_no_root(home, server):
     status = Path(f"/proc/{postmaster(home)}/status").read_text()

@@ -22,6 +22,7 @@ from steersman.store.packed_vectors import (
 FINITE = st.floats(width=16, allow_nan=False, allow_infinity=False)
 
 
+@pytest.mark.slow
 @given(arrays(np.float16, array_shapes(min_dims=2, max_dims=2, max_side=20), elements=FINITE))
 def test_every_finite_matrix_survives_to_the_bit(vectors):
     back = unpack_vectors(pack_vectors(vectors))

@@ -313,6 +313,7 @@ ADVERSARIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ADVERSARIES)
 def test_time_grows_no_faster_than_the_text(piece):
     """Eight times the text may take eight times as long, and thrice that for the noise."""

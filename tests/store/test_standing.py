@@ -11,8 +11,10 @@ import pytest
 from steersman.errors import RolloutError, StateError
 from steersman.store import (
     base_state,
+    count_erased,
     create_tenant,
     declare,
+    describe_reserved,
     erase,
     keep,
     log_decisions,
@@ -183,3 +185,20 @@ async def test_what_was_trained_is_named_for_what_it_may_have_been_trained_from(
     async with connected(database) as connection:
         await log_decisions(connection, [after])
     assert (await forget(database, point, after.id)).published == ()
+
+
+async def test_what_waits_to_be_signed_is_named_and_never_signed(database, tenant, point):
+    made = decision(tenant.id)
+    async with connected(database) as connection:
+        await log_decisions(connection, [made])
+    row = await frozen(database, point, 0, state=b"trees")
+    described = {"samples": 0, "evidence": {"trained": True}}
+    async with connected(database, "worker", point[0]) as connection:
+        await describe_reserved(connection, point, row.version, described)
+        assert await count_erased(connection, [made.id]) == 0
+    assert row.version in await stored(database, point)
+    named = (("search", "depth", row.version),)
+    assert (await forget(database, point, made.id)).published == named
+    assert row.version not in await stored(database, point)  # without a state nobody signs it
+    async with connected(database, "worker", point[0]) as connection:
+        assert await count_erased(connection, [made.id]) == 1

@@ -106,6 +106,7 @@ def url(server, query):
 VERIFIED = "sslmode=verify-full&sslrootcert={home}/server.crt"
 
 
+@pytest.mark.slow
 async def test_all_goes_over_tls_and_a_backup_comes_back(server, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
     database = Database(url(server, VERIFIED))

@@ -6,7 +6,7 @@ import asyncio
 import csv
 import logging
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -261,8 +261,6 @@ async def _make_room(database: Database, stop: asyncio.Event) -> None:
         else:
             if made or removed:
                 _log.info("%d partitions made, %d cached answers removed", made, removed)
-        with_timeout = asyncio.wait_for(stop.wait(), _ROOM_EVERY_S)
-        try:
-            await with_timeout
-        except TimeoutError:
-            continue
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ROOM_EVERY_S):
+                await stop.wait()

@@ -46,7 +46,14 @@ class JsonObject(click.ParamType[dict[str, Any]]):
 @click.option("--links", type=JsonObject(), help="By candidate, what picking it brings in.")
 @click.option("--episode", help="What this decision belongs to with others.")
 @click.option("--unit", help="What stays on one arm of a rollout.")
-@click.option("--default", help="The action to take if no service answers.")
+@click.option(
+    "--default",
+    "defaults",
+    multiple=True,
+    help="The action to take if no service answers; of a selection, a candidate: again for more, "
+    "and --picks where it is one alone.",
+)
+@click.option("--picks", is_flag=True, help="The point selects: --default is a list.")
 @click.option(
     "--timeout-ms",
     type=click.FloatRange(1, 600_000),
@@ -66,14 +73,17 @@ def command(
     links: dict[str, Any] | None,
     episode: str | None,
     unit: str | None,
-    default: str | None,
+    defaults: tuple[str, ...],
     timeout_ms: float,
     url: str,
     api_key: str | None,
     *,
+    picks: bool,
     as_json: bool,
 ) -> None:
     """Ask the service what to do at the decision POINT of SKILL."""
+    selects = picks or links is not None or len(defaults) > 1
+    default = list(defaults) if selects and defaults else "".join(defaults) or None
     with Client(url, api_key) as client:
         decision = client.decide(
             skill,

@@ -124,7 +124,8 @@ def _run(recorded: Recorded, tuned: Tuned, folder: Path, seed: int) -> Report:
     run = RunFolder(folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}")
     about = {"collection": recorded.collection, "strategy": DEFAULT, "seed": seed}
     run.begin({**about, "recorded": dict(recorded.about)}, tuned.model_dump_json(by_alias=True))
-    split = stratified(recorded.categories, np.random.default_rng([seed, 5]))
+    rng = np.random.default_rng([seed, 5])
+    split = stratified(recorded.categories, rng, groups=recorded.groups)
     strategy = build_strategy(DEFAULT, tuned, queries=len(recorded), seed=seed)
     slices = rotating(split.tuning, _SLICE, np.random.default_rng([seed, 6]))
     with _bar() as bar:

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from steersman.cli.evidence_log import grow_command, weigh_command
+from steersman.cli.evidence_growing import grow_command
+from steersman.cli.evidence_log import weigh_command
 from steersman.cli.options import json_option, ray_option
 from steersman.cli.showing import show, show_rows
 
@@ -82,7 +83,10 @@ command.add_command(weigh_command)
 @click.option("--answers", default="none", show_default=True,
               help="Who answers from what was picked: none, local (extra `local`), or the URL of a "
               "server of chat completions, its key in STEERSMAN_LLM_KEY.")  # fmt: skip
-@click.option("--model", default="", help="Name of the server's model.")
+@click.option("--model", default="",
+              help="Name of the server's model, or of a local one: smollm2, which is taken without "
+              "this, or gemma3-270m, which comes under the Gemma Terms of Use and judges "
+              "nothing.")  # fmt: skip
 @click.option("--judge", is_flag=True, help="Judge faithfulness by the same server.")
 @click.option("--until-sure", is_flag=True,
               help="Let a clone take part that stops when who answers is sure: the same answer "

@@ -47,7 +47,7 @@ def judged(
     order = np.random.default_rng([seed, 22]).permutation(len(every))[:pairs]
     chosen = [every[place] for place in np.sort(order)]
     with ExitStack() as stack, progress_bar(quiet=quiet) as bar:
-        model = asked_model(stack, asked)
+        model = asked_model(stack, asked, told=True)
         if model is None:
             raise InputError("--answers none names nobody who judges; give local, or a server")
         judge = PairwiseJudge(model)

@@ -1,4 +1,4 @@
-"""``steersman evidence weigh`` and ``grow``: what a point's own log says, and teaches."""
+"""``steersman evidence weigh``: what a point's own log says of another selector."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
+from steersman.cli.options import administers, find_point, for_tenant, tenant_option
 from steersman.cli.showing import show
-from steersman.cli.signing import need_publisher
 from steersman.errors import InputError
-from steersman.learn import Reason, publish
 from steersman.learn.selecting import (
-    apart,
     form_in,
-    grown,
     judge_selections,
     stored_selections,
 )
-from steersman.policies import SequenceTrees, load_policy
+from steersman.policies import load_policy
 from steersman.registry import unpack_state
-from steersman.rollout import OffPolicyEvidence, beyond_gates, checked_reason
+from steersman.rollout import OffPolicyEvidence, beyond_gates
 from steersman.spec import loads
-from steersman.store import as_tenant, base_state, find_snapshot, initial_policy, spec_of
+from steersman.store import (
+    as_tenant,
+    base_state,
+    find_snapshot,
+    initial_policy,
+    spec_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from steersman.learn.selecting import StoredSelection
     from steersman.ope import Report
     from steersman.policies import SequencePolicy
@@ -68,10 +68,10 @@ def weigh_command(
 ) -> None:
     """Weigh what the log of POINT of SKILL says of another selector, off-policy.
 
-    Per-decision importance sampling (pdis), weighted (wpdis), and doubly robust (dr), each with an
-    interval. A version is weighed on selections that were made after it alone, since it may have
-    learned from those before. Exit status 1 when the log cannot tell, or tells less than the gates
-    of POINT demand: then it says why.
+    Per-decision importance sampling (pdis), weighted (wpdis), doubly robust (dr), and what wpdis
+    has beyond what the log earned (gain), each with an interval. A version is weighed on selections
+    that were made after it alone, since it may have learned from those before. Exit status 1 when
+    the log cannot tell, or tells less than the gates of POINT demand: then it says why.
     """
     if (version is None) == (spec is None):
         raise click.UsageError("name --version or --spec, one of them")
@@ -80,7 +80,7 @@ def weigh_command(
     async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
         row = await find_point(database, tenant, skill, point)
         policy, log = await _read(database, row, version, document, newest)
-        return _told(judge_selections(policy, log), len(log), row.spec)
+        return told_of(judge_selections(policy, log), len(log), row.spec)
 
     told = for_tenant(home, tenant_name, work)
     show(told, as_json=as_json)
@@ -92,7 +92,7 @@ async def _read(
     database: Database, row: PointRow, version: str | None, document: str | None, newest: int
 ) -> tuple[SequencePolicy, list[StoredSelection]]:
     """Return the selector in question, and the selections that it never learned from."""
-    _check(row)
+    check_explores(row)
     point = row.tenant, row.skill, row.point
     connection = await database.connect("worker")
     try:
@@ -135,7 +135,15 @@ def _other_actions(row: PointRow, whose: str | None) -> InputError:
     )
 
 
-def _check(row: PointRow) -> None:
+def check_explores(row: PointRow) -> None:
+    """Refuse a point whose log says nothing of other selectors.
+
+    Args:
+        row: the point.
+
+    Raises:
+        InputError: it does not select, or never explores.
+    """
     form_in(row.spec)  # or refuses what is no sequence
     if row.spec.explore == "none":
         raise InputError(
@@ -144,107 +152,17 @@ def _check(row: PointRow) -> None:
         )
 
 
-@click.command("grow")
-@click.argument("skill")
-@click.argument("point")
-@click.option(
-    "--publish",
-    "publishes",
-    is_flag=True,
-    help="Sign the trees as a candidate, if the log shows them to be better.",
-)
-@click.option("--force", metavar="REASON", help="Publish them whatever the log shows; audited.")
-@click.option(
-    "--newest",
-    type=click.IntRange(1, 1_000_000),
-    default=10_000,
-    show_default=True,
-    help="How many selections, at most.",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the trees.")
-@tenant_option
-@administers
-def grow_command(
-    skill: str,
-    point: str,
-    force: str | None,
-    newest: int,
-    seed: int,
-    tenant_name: str,
-    home: Path,
-    *,
-    publishes: bool,
-    as_json: bool,
-) -> None:
-    """Grow trees for POINT of SKILL, which declares sequence_trees, from its log.
+def told_of(report: Report, count: int, spec: DecisionPoint) -> dict[str, Any]:
+    """Return what a log says of a selector, for programs and people.
 
-    They are grown from four of five units and weighed on the others, which are always the same.
-    With --publish they are signed as a candidate where wpdis is above what was earned there, its
-    whole interval, and the gates of POINT let it pass; a rollout tries them then. What they were
-    grown from, seed and all, is signed with them. Exit status 1 when the log does not show it.
-    Whoever grows until it does will find trees that only look better: each try may err.
+    Args:
+        report: of `judge_selections`.
+        count: selections that it is about.
+        spec: of the point, whose gates it must pass.
+
+    Returns:
+        Estimates, what they stand on, and whether it is refused, with reasons.
     """
-    publisher = need_publisher(home, tenant_name) if publishes else None
-    overruled = None if force is None else checked_reason(force, name="force")
-
-    async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
-        row = await find_point(database, tenant, skill, point)
-        declared, log = await _own(database, row, newest)
-        learned, judged = apart(log)
-        policy = grown(declared, learned, seed=seed)
-        report = judge_selections(policy, judged)
-        earned = sum(one.reward for one in judged) / len(judged)
-        told = {"grown_from": len(learned), "earned": earned}
-        told |= _told(report, len(judged), row.spec)
-        low = report["wpdis"].low
-        better = low is not None and low > earned and not told["refused"]
-        version = None
-        if publisher is not None and (better or overruled):
-            evidence = {"grown": _grown(row, learned, seed, newest), "weighed": told}
-            why = Reason(actor=actor(), force=overruled, evidence=evidence)
-            version = (await publish(database, row, publisher, why, trained=policy)).version
-        return {**told, "better": better, "version": version}
-
-    told = for_tenant(home, tenant_name, work)
-    show(told, as_json=as_json)
-    if not told["better"]:
-        raise click.exceptions.Exit(1)
-
-
-async def _own(
-    database: Database, row: PointRow, newest: int
-) -> tuple[SequenceTrees, list[StoredSelection]]:
-    declared = initial_policy(row.spec)
-    if not isinstance(declared, SequenceTrees):
-        raise InputError(
-            f"{row.skill}/{row.point} declares {declared.algorithm}; trees are for sequence_trees"
-        )
-    _check(row)
-    connection = await database.connect("worker")
-    try:
-        async with as_tenant(connection, row.tenant):
-            log = await stored_selections(connection, row, closed=datetime.now(UTC), limit=newest)
-    finally:
-        await connection.close()
-    return declared, log
-
-
-def _grown(
-    row: PointRow, learned: Sequence[StoredSelection], seed: int, newest: int
-) -> dict[str, Any]:
-    """Return what is signed of where trees come from; `erase` reads it."""
-    return {
-        "oldest": learned[0].id,
-        "newest": learned[-1].id,
-        "selections": len(learned),
-        "units": len({one.unit for one in learned}),
-        "spec_hash": row.spec_hash.hex(),
-        "seed": seed,
-        "asked": newest,
-    }
-
-
-def _told(report: Report, count: int, spec: DecisionPoint) -> dict[str, Any]:
     wpdis = report["wpdis"]
     found = OffPolicyEvidence(
         value=wpdis.value,
@@ -256,11 +174,12 @@ def _told(report: Report, count: int, spec: DecisionPoint) -> dict[str, Any]:
     reasons = [*report.reasons, *beyond_gates(found, spec.gates)]
     estimates = {
         name: None if one.value is None else {k: asdict(one)[k] for k in ("value", "low", "high")}
-        for name, one in ((name, report[name]) for name in ("pdis", "wpdis", "dr"))
+        for name, one in ((name, report[name]) for name in ("pdis", "wpdis", "dr", "gain"))
     }
     return {
         "selections": count,
         **estimates,
+        "level": report.level,
         "effective_sample_size": report.ess,
         "max_weight_share": report.diagnostics.max_weight_share,
         "unsupported": report.diagnostics.unsupported,

@@ -26,6 +26,7 @@ from steersman.systems.leadr.preparing import prepare
 from steersman.systems.leadr.report import facts, figures, set_report
 from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation, write_log
 from steersman.systems.leadr.sureness import Sureness, UntilSure
+from steersman.systems.local_model import CHATTING, READING, local_model, reading_model
 from steersman.systems.mlflow_runs import Destination, code_commit
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def evaluated(
     reports: list[SetReport] = []
     with ExitStack() as stack:
         embedder = opened_embedder(stack, asked["home"], words_alone=asked["words_alone"])
-        judge = asked_model(stack, asked)
+        judge = asked_model(stack, asked, told=_told(asked))
         for name in filter(None, map(str.strip, names.split(","))):
             try:
                 reports.append(_measured(name, embedder, judge, asked, quiet=quiet))
@@ -108,10 +109,17 @@ def evaluated(
     done.facts = facts(reports) | {"missing": done.missing}
     for report in reports:
         done.tables += _tables(report)
+        if report.note:
+            done.told.append(f"{report.evaluation.name}: {report.note}")
         done.told += [f"{report.evaluation.name}: {policy} did not take part: {why}"
                       for policy, why in report.evaluation.absent.items()]  # fmt: skip
     done.told += [f"missing: {one}" for one in done.missing]
     return done
+
+
+def _told(asked: dict[str, Any]) -> bool:
+    """Return whether the model is told what to do, beside answering."""
+    return bool(asked["judge"]) or asked["form"] == "rewrite"
 
 
 def _destination(asked: dict[str, Any]) -> Destination:
@@ -125,7 +133,8 @@ def _measured(
 ) -> SetReport:
     seed, folds, address = asked["seed"], asked["folds"], asked["ray_address"]
     limits = Limits(picks=asked["picks"], tokens=asked["tokens"])
-    answerer = None if judge is None else Answerer(judge)
+    continued = asked["answers"] == "local" and not _told(asked)
+    answerer = None if judge is None else Answerer(judge, continued=continued)
     taking_part = _taking_part(asked, limits, answerer)
     with progress_bar(quiet=quiet) as bar:
         task = bar.add_task(f"{name}: retrieving", total=None)
@@ -151,8 +160,8 @@ def _measured(
                 done=lambda count: bar.advance(task, count),
             )  # fmt: skip
     return set_report(
-        evaluation, left_out=prepared.evidence.left_out, ablated=variants,
-        forms=_forms(prepared, folds, seed, address),
+        evaluation, left_out=prepared.evidence.left_out, note=prepared.evidence.note,
+        ablated=variants, forms=_forms(prepared, folds, seed, address),
     )  # fmt: skip
 
 
@@ -199,24 +208,31 @@ def opened_embedder(stack: ExitStack, home: Path | None, *, words_alone: bool) -
     )
 
 
-def asked_model(stack: ExitStack, asked: dict[str, Any]) -> Judge | None:
+def asked_model(stack: ExitStack, asked: dict[str, Any], *, told: bool) -> Judge | None:
     """Return the model that the options name; None for none.
 
     Args:
         stack: ends it.
         asked: the options ``answers``, ``model``, ``home`` and ``max_calls``.
+        told: whether it must do what it is told: judge, or rewrite a question.
 
     Raises:
-        InputError: a server without its model's name.
+        InputError: a server without its model's name, no such local model, or one that cannot do
+            what it is told.
         DataError: an extra is missing.
     """
     where, home = asked["answers"], asked["home"]
     if where == "none":
         return None
     if where == "local":
-        from steersman.systems.local_model import local_model  # noqa: PLC0415 (an extra)
-
-        backend: Any = stack.enter_context(local_model(home))
+        name = asked["model"] or CHATTING
+        if name not in {CHATTING, READING}:
+            raise InputError(f"--model {name} is no local model; there are {CHATTING}, {READING}")
+        if told and name == READING:
+            raise InputError(f"{READING} goes on with texts and judges nothing; take {CHATTING}")
+        backend: Any = stack.enter_context(
+            (reading_model if name == READING else local_model)(home)
+        )
     else:
         if not asked["model"]:
             raise InputError("--answers names a server; name its model with --model")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
 
 
 _START_SHARE = 0.6
@@ -68,8 +68,10 @@ def trained(
         embedder = opened_embedder(stack, home, words_alone=words_alone)
         task = bar.add_task(f"{name}: retrieving", total=None)
         prepared = prepare(
-            name, data, embedder=embedder, form=form, done=lambda count: bar.advance(task, count)
-        )
+            name, data, embedder=embedder, form=form,
+            by="gold" if source == "gold" else "answers",
+            done=lambda count: bar.advance(task, count),
+        )  # fmt: skip
         task = bar.add_task(f"{name}: learning from {source}", total=None)
         tasks = [EvidenceTask(pool, Environment(limits)) for pool in prepared.pools]
         scorer: Scorer = (
@@ -82,7 +84,9 @@ def trained(
     )  # fmt: skip
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(kept(scorer, made_for))
+        partial = out.with_name(f".{out.name}.part")  # whoever is killed here leaves no half a file
+        partial.write_bytes(kept(scorer, made_for))
+        partial.replace(out)
     except OSError as error:
         raise DataError(f"{out} cannot be written: {error}; name another file") from error
     return {
@@ -90,7 +94,7 @@ def trained(
         "set": name,
         "learned_from": source,
         "questions": len(prepared.questions),
-        "without_gold": prepared.skipped,
+        "without_gold" if source == "gold" else "without_answer": prepared.skipped,
         "query_form": prepared.form,
     }
 

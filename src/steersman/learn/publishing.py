@@ -33,6 +33,7 @@ from steersman.store import (
     active_rollouts,
     as_tenant,
     base_state,
+    count_erased,
     describe_reserved,
     find_snapshot,
     hold_point,
@@ -50,6 +51,7 @@ from steersman.store import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from uuid import UUID
 
     from steersman.learn.guarding import Reason
     from steersman.policies import ChoicePolicy
@@ -89,6 +91,7 @@ async def publish(
     *,
     spec: str | None = None,
     trained: ChoicePolicy | None = None,
+    grown_from: Collection[UUID] = (),
 ) -> Description:
     """Publish what a decision point has learned, or would have learned under another declaration.
 
@@ -107,6 +110,7 @@ async def publish(
         spec: YAML of a candidate's declaration; None: that of the serving line.
         trained: a policy as the point declares it; None: what the line holds. It is judged on units
             that `steersman.store.is_held_out` leaves out, so grow it from none of these.
+        grown_from: ids of the decisions that `trained` was made from.
 
     Returns:
         What was signed.
@@ -114,7 +118,7 @@ async def publish(
     Raises:
         GuardError: the guard refused it; nothing was published, and no version was given out.
         InputError: a candidate that cannot be compared with what serves, or something trained that
-            is not as the point declares.
+            is not as the point declares, or from a decision that was erased since it was read.
         SpecError: the candidate's declaration is wrong.
         RaceError: another process publishes this point and takes longer than a minute.
         RegistryError: it could not be signed; the version waits for the next call.
@@ -136,7 +140,9 @@ async def publish(
             if found is None and trained is None:
                 found = await _latest(connection, row, wanted)
             if found is None:
-                found = await _reserve(connection, row, wanted, spec, reason, trained)
+                found = await _reserve(
+                    connection, row, wanted, spec, reason, trained, grown_from
+                )  # fmt: skip
             if found.published_at is not None:
                 return Description.from_json(found.description or {})
             return await _sign(connection, point, found, signer, reason)
@@ -190,6 +196,7 @@ async def _reserve(
     spec: str | None,
     reason: Reason,
     trained: ChoicePolicy | None,
+    grown_from: Collection[UUID],
 ) -> SnapshotRow:
     """Make the state, let the guard look at it, and give it a version: all or nothing."""
     point = row.tenant, row.skill, row.point
@@ -206,7 +213,12 @@ async def _reserve(
             new = await relearn(connection, row, wanted, spec, seq)
             made = Made(new.row, new.policy, new.seq, new.origin)
         evidence = await judge(connection, made, reason)
-        await hold_point(connection, point)
+        await hold_point(connection, point)  # from here on, who erases waits, and finds the version
+        if gone := await count_erased(connection, grown_from):
+            raise InputError(
+                f"{gone} of {len(grown_from):,} selections that it was grown from were erased "
+                "since they were read; nothing was published: grow it again"
+            )
         return await _frozen(connection, made, evidence, reason)
 
 

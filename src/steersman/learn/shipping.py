@@ -166,7 +166,8 @@ async def run_shipping(
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await stop.wait()
 
 
 class _Shipping:

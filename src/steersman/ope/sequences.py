@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-ESTIMATORS = ("pdis", "wpdis", "dr")
+ESTIMATORS = ("pdis", "wpdis", "dr", "gain")
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +126,9 @@ def evaluate_sequences(
     - ``dr``: mean of V̂_1 + Σ_t ρ_t (r_t + V̂_{t+1} − Q̂_t). Unbiased whatever the model says, if
       it never saw the selection; its noise is that of the residuals. Without a model its values
       are None: the sum without one is ``pdis``, and would be no second opinion.
+    - ``gain``: ``wpdis`` less the mean of what the log earned, selection by selection: what the
+      target would earn beyond the policies that logged. Both ends of the difference are noisy, and
+      much of that noise is the same, so neither end's own interval tells this one.
 
     Refuses by the rule of `evaluate`: an effective sample size of the whole selections' weights
     below 100, one weight above 5 % of their sum, their mean more than 5 standard errors from 1, or
@@ -138,7 +141,7 @@ def evaluate_sequences(
 
     Args:
         data: the log with the target's probabilities.
-        estimators: any of ``pdis``, ``wpdis``, ``dr``.
+        estimators: any of ``pdis``, ``wpdis``, ``dr``, ``gain``.
         level: of the intervals, in (0, 1).
         adaptive: whether the logging policy learned from these rewards. The terms are then
             martingale differences, and the sum of their squares is the variance all the same, as
@@ -210,7 +213,13 @@ def _dr(data: LoggedSequences) -> tuple[float, Floats]:
     return float(terms.mean()), terms - terms.mean()
 
 
-_FORMS = {"pdis": _pdis, "wpdis": _wpdis, "dr": _dr}
+def _gain(data: LoggedSequences) -> tuple[float, Floats]:
+    value, influence = _wpdis(data)
+    earned = data.rewards.sum(axis=1)
+    return value - float(earned.mean()), influence - (earned - earned.mean())
+
+
+_FORMS = {"pdis": _pdis, "wpdis": _wpdis, "dr": _dr, "gain": _gain}
 
 
 def _diagnose(data: LoggedSequences) -> Diagnostics:

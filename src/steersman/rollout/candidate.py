@@ -15,6 +15,7 @@ from steersman.spec import Sequence as SequenceActions
 from steersman.store import encode, find_snapshot, offered_of, spec_of
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
@@ -70,7 +71,7 @@ class LoggedChoice(NamedTuple):
     unit: str
     context: Any
     eligible: list[str] | None
-    features: list[float] | None
+    features: array[float] | list[float] | None
     action: str
     p: float
     reward: float | None

@@ -16,7 +16,7 @@ from steersman.rollout.candidate import LoggedChoice, logged_columns
 from steersman.rollout.counted import OffPolicyEvidence, ShadowEvidence
 from steersman.spec import Mixed
 from steersman.spec import Sequence as SequenceActions
-from steersman.store import alike
+from steersman.store import alike, newest_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -169,12 +169,14 @@ async def logged_choices(
 
     Returns:
         In the order in which they were made. Fallbacks, imported logs, what was withdrawn, what
-        was erased and what a candidate drew are left out.
+        was erased and what a candidate drew are left out; so are the oldest ones that together
+        would take more than 256 MiB.
 
     No doctest: it needs a server; ``tests/rollout/test_evidence.py`` shows it.
     """
     specs = None if judged is None else await alike(connection, point, judged)
-    rows = await connection.fetch(
+    rows = await newest_rows(
+        connection,
         f"SELECT {logged_columns('r.value')} FROM decision AS d LEFT JOIN LATERAL ("  # noqa: S608 (constants)
         "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
         "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
@@ -184,7 +186,7 @@ async def logged_choices(
         "AND ($7::bytea[] IS NULL OR d.spec_hash = ANY($7)) ORDER BY d.id DESC LIMIT $6",
         *(*point, closed, since, limit, specs),
     )
-    return [LoggedChoice(*row) for row in reversed(rows)]
+    return [LoggedChoice(*row) for row in rows]
 
 
 def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedData:

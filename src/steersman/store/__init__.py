@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steersman.store.answer_cache import TableCache
 from steersman.store.answer_limits import AnswerLimits, trim_all_answers, trim_answers
-from steersman.store.audit import AuditRow, history, record
+from steersman.store.audit import AuditRow, count_acts, history, record
 from steersman.store.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.store.backup import Backup, backup, restore
 from steersman.store.batches import Expired
@@ -69,7 +69,7 @@ from steersman.store.database import AWAY, Database, as_tenant, set_tenant
 from steersman.store.decisions import DecisionRow, Taken, find_decision, log_decisions
 from steersman.store.declaring import declare
 from steersman.store.encoding import NO_KEY, as_stored, encode, encode_rows, reads_vector, rounded
-from steersman.store.erasure import Erased, erase, export
+from steersman.store.erasure import Erased, count_erased, erase, export
 from steersman.store.events import EventRow, Verdict, log_events
 from steersman.store.group_commit import GroupCommit
 from steersman.store.held_out import (
@@ -105,6 +105,7 @@ from steersman.store.lines import (
 )
 from steersman.store.logged_distribution import LoggedDistribution
 from steersman.store.migrate import make_partitions, migrate
+from steersman.store.newest import newest_rows
 from steersman.store.packed_events import EventPacker, PackedEvent, log_packed_events, pack_event
 from steersman.store.points import (
     PointRow,
@@ -273,6 +274,8 @@ __all__ = [
     "corpus_of",
     "corpus_size",
     "corpus_snapshots_of",
+    "count_acts",
+    "count_erased",
     "create_corpus",
     "create_key",
     "create_tenant",
@@ -347,6 +350,7 @@ __all__ = [
     "migrate",
     "move_rollout",
     "newest_checkpoint",
+    "newest_rows",
     "offered_of",
     "open_incident",
     "pack_event",

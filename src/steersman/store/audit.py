@@ -79,6 +79,27 @@ async def record(
     )
 
 
+async def count_acts(connection: Any, action: str, subject: str, detail: Mapping[str, Any]) -> int:
+    """Return how often something was done to something.
+
+    Args:
+        connection: within a transaction of the tenant.
+        action: what.
+        subject: to what.
+        detail: that it must have, among others.
+
+    Returns:
+        A number of rows of that tenant.
+
+    No doctest: it needs a server; ``tests/cli/test_evidence_log.py`` shows it.
+    """
+    found: int = await connection.fetchval(
+        "SELECT count(*) FROM audit WHERE action = $1 AND subject = $2 AND detail @> $3",
+        *(action, subject, dict(detail)),
+    )
+    return found
+
+
 async def history(
     connection: Any, *, limit: int = 100, before: int | None = None
 ) -> list[AuditRow]:

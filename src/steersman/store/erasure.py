@@ -25,7 +25,7 @@ from steersman.store.standing import IN_USE, SUPERSEDED, clear_states, published
 from steersman.wire import id_time
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
     from uuid import UUID
 
     from steersman.store.database import Database
@@ -52,14 +52,32 @@ class Erased:
         decisions: ids that are erased from now on, those that only the cold store holds included.
         rows: how many rows were deleted, by table.
         learned: skill and decision point of states that learned from them: rebuild those.
-        published: skill, decision point and version of signed snapshots that learned from them:
-            retract those, once others serve.
+        published: skill, decision point and version of snapshots that learned from them and were
+            signed, or were about to be: retract those, once others serve.
     """
 
     decisions: tuple[UUID, ...]
     rows: dict[str, int]
     learned: tuple[tuple[str, str], ...]
     published: tuple[tuple[str, str, str], ...] = ()
+
+
+async def count_erased(connection: Any, ids: Collection[UUID]) -> int:
+    """Return how many of some decisions are erased.
+
+    Args:
+        connection: within a transaction of the tenant; hold the point (`hold_point`) if nothing
+            may be erased until it ends.
+        ids: of decisions.
+
+    Returns:
+        At most as many as there are ids.
+
+    No doctest: it needs a server; ``tests/store/test_standing.py`` shows it.
+    """
+    query = "SELECT count(*) FROM erasure WHERE decision = ANY($1::uuid[])"
+    found: int = await connection.fetchval(query, list(ids))
+    return found
 
 
 async def erase(
@@ -105,6 +123,7 @@ async def erase(
             await _write_down(connection, tenant, ids, reason)
             # Before the rows go that tell which point a decision belongs to.
             published = await published_from(connection, ids)
+            await clear_states(connection, ids, waiting=True)
             rows = await _delete(connection, ids)
             learned = await _take_back(connection, ids)
             detail = {"decisions": len(ids), "rows": rows, "by_unit": unit is not None}

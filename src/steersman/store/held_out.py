@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import SpecError
 from steersman.spec import Sequence, loads
+from steersman.store.newest import newest_rows
 
 if TYPE_CHECKING:
+    from array import array
     from uuid import UUID
 
     from steersman.spec import DecisionPoint
@@ -40,7 +42,7 @@ class HeldOut(NamedTuple):
     unit: str
     context: Any
     eligible: list[str] | None
-    features: list[float] | None
+    features: array[float] | list[float] | None
     action: str
     p: float
     reward: float
@@ -104,7 +106,8 @@ async def hold_out(
     No doctest: it needs a server; ``tests/learn/test_held_out.py`` shows it.
     """
     specs = None if judged is None else await alike(connection, point, judged)
-    rows = await connection.fetch(
+    rows = await newest_rows(
+        connection,
         "SELECT d.id, d.name, d.context, d.eligible, d.features, d.action, d.p, r.value, "
         "d.links, d.steps FROM ("
         "  SELECT *, coalesce(unit, episode, id::text) AS name FROM decision WHERE tenant = $1 "
@@ -115,7 +118,7 @@ async def hold_out(
         "AND d.window_ends <= now() "
         "AND substr(sha256(convert_to(d.name, 'UTF8')), 1, 3) < $5 "
         "AND NOT EXISTS (SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = d.id) "
-        "AND ($6::bytea[] IS NULL OR d.spec_hash = ANY($6)) ORDER BY d.id",
+        "AND ($6::bytea[] IS NULL OR d.spec_hash = ANY($6)) ORDER BY d.id DESC",
         *(*point, newest, _below(share), specs),
     )
     return [HeldOut(*row) for row in rows]

@@ -60,6 +60,7 @@ _TRAINED = (
     "AND NOT EXISTS (SELECT FROM decision AS d WHERE d.tenant = s.tenant AND d.id = e.decision "
     "AND (d.skill, d.point) <> (s.skill, s.point)))"
 )
+_WAITING = "(o.published_at IS NULL AND o.description IS NOT NULL AND o.reason = 'published')"
 SUPERSEDED = (
     f"EXISTS (SELECT FROM decision_point AS p WHERE {_SAME_POINT.format('o', 'p')}) "  # noqa: S608
     f"AND NOT EXISTS (SELECT FROM in_use AS i WHERE {_SAME_POINT.format('o', 'i')} "
@@ -69,7 +70,9 @@ SUPERSEDED = (
 
 
 async def published_from(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[str, str, str], ...]:
-    """Return the published snapshots whose states learned from decisions.
+    """Return the snapshots, published or about to be, whose states learned from decisions.
+
+    One that has a version and waits to be signed counts: its publisher may be about to do it.
 
     Args:
         connection: within a transaction of the tenant.
@@ -82,7 +85,7 @@ async def published_from(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[st
     """
     rows = await connection.fetch(
         f"WITH RECURSIVE {_STANDS} SELECT skill, point, id FROM snapshot AS o "  # noqa: S608 (constants)
-        f"WHERE published_at IS NOT NULL AND retracted_at IS NULL "
+        f"WHERE (published_at IS NOT NULL OR {_WAITING}) AND retracted_at IS NULL "
         f"AND ({_HOLDS} OR {_TRAINED}) "
         "ORDER BY skill, point, created_at, id",
         ids,
@@ -90,12 +93,13 @@ async def published_from(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[st
     return tuple((row["skill"], row["point"], row["id"]) for row in rows)
 
 
-async def clear_states(connection: Any, ids: Sequence[UUID]) -> int:
+async def clear_states(connection: Any, ids: Sequence[UUID], *, waiting: bool = False) -> int:
     """Remove the states that learned from erased decisions, of snapshots that are not in use.
 
     Args:
         connection: of role owner, within a transaction of the tenant.
         ids: of erased decisions; their updates are still there.
+        waiting: only those that wait to be signed; without a state none ever is.
 
     Returns:
         How many states were removed; their rows stay.
@@ -105,8 +109,8 @@ async def clear_states(connection: Any, ids: Sequence[UUID]) -> int:
     status: str = await connection.execute(
         f"WITH RECURSIVE {IN_USE}, {_STANDS} UPDATE snapshot AS o SET state = NULL "  # noqa: S608 (constants)
         f"WHERE state IS NOT NULL AND {SUPERSEDED.format('id')} "
-        f"AND ({_HOLDS} OR {_TRAINED})",
-        ids,
+        f"AND ({_HOLDS} OR {_TRAINED}) AND (NOT $2 OR {_WAITING})",
+        *(ids, waiting),
     )
     return int(status.rsplit(maxsplit=1)[-1])
 

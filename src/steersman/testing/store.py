@@ -192,7 +192,8 @@ async def check_crossing_batches(place: Place) -> None:
             write_decisions(connection, batch)
             for connection, batch in zip(connections, batches, strict=True)
         )
-        taken = await asyncio.wait_for(asyncio.gather(*writing), 60)
+        async with asyncio.timeout(60):
+            taken = await asyncio.gather(*writing)
     finally:
         for connection in connections:
             await connection.close()

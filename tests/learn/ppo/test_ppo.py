@@ -35,6 +35,7 @@ def steps(acting, count=64, seed=0, reward=lambda values: float(values[0] == 1))
     )
 
 
+@pytest.mark.slow
 def test_the_propensity_is_the_product_of_the_masses_drawn_from():
     acting = agent()
     masses = acting.distributions(STATE)
@@ -138,6 +139,7 @@ def test_epochs_end_when_it_has_moved_enough():
     assert acting.learn(steps(acting)).epochs < 10
 
 
+@pytest.mark.slow
 def test_the_same_seed_learns_the_same_and_a_state_goes_on():
     first, second = agent(), agent()
     for acting in (first, second):
@@ -184,6 +186,7 @@ def test_it_reaches_a_known_optimum_that_depends_on_the_context():
     assert found.likeliest >= 0.97
 
 
+@pytest.mark.slow
 def test_the_worlds_best_actions_are_the_best():
     asked = tuning_world.contexts(40, np.random.default_rng(0))
     best = tuning_world.mean_rewards(asked, tuning_world.best_actions(asked))

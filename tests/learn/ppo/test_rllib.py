@@ -55,6 +55,7 @@ def test_numbers_out_of_range(wrong):
         train_rllib(STAGE, **{**ASKED, **wrong})
 
 
+@pytest.mark.slow
 def test_without_rllib_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.rllib", None)

@@ -10,7 +10,7 @@ import pytest
 from steersman.errors import DataError
 from steersman.learn.selecting import RaftSettings, TreeSettings, TreesOnTop, raft, walks
 from steersman.learn.selecting.digests import digest_of_log, digest_of_scorer, digest_of_tasks
-from steersman.policies.network_scorer import NetworkScorer, SummedScorer
+from steersman.policies import NetworkScorer, SummedScorer
 from steersman.policies.sequence import StepRule
 from steersman.systems.leadr import Collection, Environment, Limits, Question
 from steersman.systems.leadr.made_up import COLUMNS, made_up
@@ -98,6 +98,7 @@ def test_questions_differ_by_candidates_rules_and_terms(other):
     assert digest_of_tasks(_evidence()) != digest_of_tasks(_evidence(**other))
 
 
+@pytest.mark.slow
 def test_digests_are_the_same_in_another_process():
     code = (
         "from tests.learn.selecting.test_digests import *\n"

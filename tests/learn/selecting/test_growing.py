@@ -36,6 +36,7 @@ def logged(count, policy, seed):
     return found
 
 
+@pytest.mark.slow
 def test_what_came_out_better_becomes_likelier():
     log = logged(1_600, DECLARED, seed=0)
     learned, judged = apart(log)

@@ -9,7 +9,7 @@ from steersman.errors import DataError, InputError
 from steersman.learn.selecting import sequences_of, walks
 from steersman.learn.selecting.task import along
 from steersman.ope import evaluate_sequences
-from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies import NetworkScorer
 from steersman.policies.sequence import StepRule
 from steersman.systems.leadr.made_up import made_up
 
@@ -27,6 +27,7 @@ def truth():
     return float(np.mean([w.reward for w in walks(TASKS, TARGET, OTHER_RULE, each=80, seed=9)]))
 
 
+@pytest.mark.slow
 def test_estimates_from_a_log_hold_what_the_target_earns_when_it_selects(truth):
     log = _log()
     logged = np.mean([one.reward for one in log])
@@ -39,6 +40,7 @@ def test_estimates_from_a_log_hold_what_the_target_earns_when_it_selects(truth):
         assert not one.low < logged < one.high, "the log's own value is told from the target's"
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth_and_the_model_takes_noise_out(truth):
     hits, widths = {"pdis": 0, "dr": 0}, {"pdis": 0.0, "dr": 0.0}
     for seed in range(8):
@@ -52,6 +54,7 @@ def test_intervals_cover_the_truth_and_the_model_takes_noise_out(truth):
     assert widths["dr"] < 0.9 * widths["pdis"]
 
 
+@pytest.mark.slow
 def test_along_its_own_log_a_policy_has_the_propensities_that_were_logged():
     log = _log(each=3)
     data = sequences_of(TASKS, log, LOGGED, RULE, folds=None)
@@ -61,6 +64,7 @@ def test_along_its_own_log_a_policy_has_the_propensities_that_were_logged():
     assert evaluate_sequences(data)["dr"].value is None
 
 
+@pytest.mark.slow
 def test_what_a_target_does_not_let_lead_has_no_chance_there():
     log = [one for one in _log(each=6) if one.task == TASKS[0].id]
     for one, told in zip(log, along(TASKS[0], log, TARGET, StepRule(1, 1.0)), strict=True):
@@ -70,6 +74,7 @@ def test_what_a_target_does_not_let_lead_has_no_chance_there():
         assert told.taken.shape == told.meant.shape == (len(one.taken), 7)
 
 
+@pytest.mark.slow
 def test_the_model_never_saw_the_question_it_predicts_for():
     """Other rewards of one question change no prediction for its own selections."""
     log = _log(each=2)
@@ -104,6 +109,7 @@ def test_logs_of_other_questions_or_limits_are_refused():
         sequences_of(TASKS, [], TARGET, RULE)
 
 
+@pytest.mark.slow
 def test_of_an_adaptive_log_models_know_the_past_and_other_units_alone(truth):
     log = _log(each=8)
     log = [log[place] for place in np.random.default_rng(0).permutation(len(log))]

@@ -7,7 +7,7 @@ import pytest
 
 from steersman.errors import InputError
 from steersman.learn.selecting import Examples, RaftSettings, raft, walks
-from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies import NetworkScorer
 from steersman.policies.sequence import StepRule
 from steersman.systems.leadr.made_up import COLUMNS, made_up
 
@@ -50,11 +50,13 @@ def _hits(scorer, examples):
     return right / len(examples)
 
 
+@pytest.mark.slow
 def test_it_learns_which_action_of_a_step_is_right():
     found = train(_examples(), QUICK)
     assert _hits(found, _examples(seed=1)) > 0.85
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes():
     one, other = (train(_examples(), QUICK, seed=2).state() for _ in range(2))
     assert all(one[name].tobytes() == other[name].tobytes() for name in one)
@@ -78,6 +80,7 @@ def _descended(mixed):
     return network.scorer(), seen
 
 
+@pytest.mark.slow
 def test_mixed_precision_computes_in_sixteen_bits_and_learns_as_well():
     """On the CPU, whose autocast does what that of CUDA does."""
     whole, types = _descended(mixed=False)
@@ -90,6 +93,7 @@ def test_mixed_precision_computes_in_sixteen_bits_and_learns_as_well():
     assert not np.allclose(halved.scores(fresh.rows), whole.scores(fresh.rows), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_mixed_precision_is_for_cuda_alone():
     one, other = (
         train(_examples(), replace(QUICK, device="cpu", mixed_precision=mixed)).state()
@@ -104,6 +108,7 @@ def test_on_cuda_mixed_precision_learns_as_well():
     assert _hits(found, _examples(seed=1)) > 0.85
 
 
+@pytest.mark.slow
 def test_on_top_of_a_start_it_begins_with_it_and_betters_it():
     start = NetworkScorer.linear(np.array([1.0, 0.0, 0.0, 0.0]))
     still = train(_examples(), NetworkSettings(updates=1, learning_rate=1e-30), start=start)
@@ -128,6 +133,7 @@ def test_raft_with_a_diverging_network_keeps_what_it_had():
     assert (found.stopped, found.scorer) == ("not finite", start)
 
 
+@pytest.mark.slow
 def test_a_network_clones_an_expert():
     class Knowing:
         def labels(self, task, state, options):

@@ -8,7 +8,7 @@ import pytest
 
 from steersman.errors import DataError, InputError
 from steersman.learn.selecting import walks
-from steersman.policies.network_scorer import NetworkScorer, scorer_state
+from steersman.policies import NetworkScorer, scorer_state
 from steersman.policies.sequence import StepRule, step_distribution
 from steersman.systems.leadr.made_up import BEST, COLUMNS, made_up
 
@@ -39,6 +39,7 @@ def test_it_reaches_the_known_optimum_from_feedback_alone():
     assert _worth(made_up(150, seed=2), found.scorer) >= 0.95 * BEST
 
 
+@pytest.mark.slow
 def test_feedback_improves_the_policy():
     found = ppo(made_up(60, seed=1), START, replace(FREE, rounds=6))
     assert found.rounds[-1].reward > found.rounds[0].reward + 0.03
@@ -73,6 +74,7 @@ def test_it_does_not_leave_its_clone_beyond_the_limit():
     assert np.allclose(found.scorer.scores(rows), START.scores(rows), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path):
     tasks = made_up(20, seed=1)
     whole = ppo(tasks, START, FREE, seed=4)

@@ -22,7 +22,7 @@ from steersman.learn.selecting import (
 from steersman.learn.selecting.credit import by_task
 from steersman.learn.selecting.raft import visiting
 from steersman.learn.selecting.task import stream
-from steersman.policies.network_scorer import NetworkScorer, scorer_state
+from steersman.policies import NetworkScorer, scorer_state
 from steersman.policies.sequence import Step, StepRule
 from steersman.systems.leadr.made_up import BEST, COLUMNS, made_up
 
@@ -49,6 +49,7 @@ def test_it_reaches_the_known_optimum_from_feedback_alone():
     assert _worth(fresh, found.scorer) >= 0.95 * BEST
 
 
+@pytest.mark.slow
 def test_feedback_improves_the_policy_round_by_round():
     found = raft(made_up(60, seed=1), START, FEW, tune=SMALL)
     rewards = [one.reward for one in found.rounds]
@@ -60,6 +61,7 @@ def _bytes(trained):
     return {name: array.tobytes() for name, array in scorer_state(trained.scorer).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("credit", ["selection", "action"])
 def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path, credit):
     """A process that dies between two rounds; another goes on in its folder."""
@@ -108,6 +110,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
         raft(tasks, START, replace(FEW, rounds=1), tune=SMALL, folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_rewards_that_are_no_numbers_stop_it_and_the_last_good_is_kept():
     rounds = []
 
@@ -124,6 +127,7 @@ def test_rewards_that_are_no_numbers_stop_it_and_the_last_good_is_kept():
     assert _worth(made_up(60, seed=2), found.scorer) > _worth(made_up(60, seed=2), START)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_stops_it_and_the_last_good_is_kept():
     turns = []
 
@@ -148,6 +152,7 @@ def test_feedback_that_never_differs_teaches_nothing():
     assert (found.stopped, found.scorer) == ("nothing to learn", START)
 
 
+@pytest.mark.slow
 def test_a_worse_round_is_gone_back_from():
     """The tuner spoils the second round; the third starts from the first's policy again."""
     seen, made = [], []
@@ -220,6 +225,7 @@ def test_selections_of_two_policies_may_stand_in_one_log():
     assert causes([*one, *other])["b"] < 0.1
 
 
+@pytest.mark.slow
 def test_credit_is_passed_on_by_who_knows_the_questions():
     """What alone brings the reward is asked about of learned questions, and its answer learned."""
     asked = []
@@ -275,6 +281,7 @@ def test_to_stop_and_to_expand_brings_nothing():
     assert min(found.values()) > 0.8
 
 
+@pytest.mark.slow
 def test_learning_by_the_credit_of_actions_works_too():
     by_action = replace(FEW, credit="action", each=16)
     found = raft(made_up(60, seed=1), START, by_action, tune=SMALL)

@@ -11,7 +11,7 @@ from steersman.learn.selecting import (
     clone,
     raft,
 )
-from steersman.policies.network_scorer import (
+from steersman.policies import (
     NetworkScorer,
     SummedScorer,
     scorer_from_state,
@@ -31,6 +31,7 @@ class _Knowing:
         return (np.array(options.names) == name).astype(float)
 
 
+@pytest.mark.slow
 def test_a_clone_bettered_by_raft_and_then_by_ppo_is_kept_whole(tmp_path):
     pytest.importorskip("torch", reason="needs the extra rl")
     from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl

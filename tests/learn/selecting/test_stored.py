@@ -43,6 +43,7 @@ def truth():
     return float(np.mean([one.reward for one in logged(6_000, policy=TARGET, seed=9)]))
 
 
+@pytest.mark.slow
 def test_estimates_hold_what_the_target_earns(truth):
     log = logged(1_500)
     found = judge_selections(TARGET, log)
@@ -51,14 +52,22 @@ def test_estimates_hold_what_the_target_earns(truth):
     for name in ("pdis", "wpdis", "dr"):
         assert found[name].low < truth < found[name].high, name
         assert not found[name].low < own < found[name].high, "told from the log's own"
+    gain = found["gain"]
+    assert gain.value == pytest.approx(found["wpdis"].value - own)
+    assert 0.0 < gain.low < truth - float(np.mean([one.reward for one in logged(6_000, seed=8)]))
+    assert gain.low + gain.high == pytest.approx(2 * gain.value)
 
 
 def test_along_its_own_log_every_weight_is_one():
     found = judge_selections(LOGGED, logged(150))
     assert found.ess == pytest.approx(150)
     assert found.diagnostics.max_weight == pytest.approx(1.0)
+    # Both ends of the difference are then the same selections, and so is their noise.
+    assert found["gain"].low == pytest.approx(0.0, abs=1e-9)
+    assert found["gain"].high == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_selections_of_one_unit_belong_together():
     apart, together = (judge_selections(TARGET, logged(600, units=u)) for u in (None, 120))
     assert apart.diagnostics.units == 600

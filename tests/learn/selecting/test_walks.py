@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from steersman.learn.selecting import choose, stream, walk, walks
-from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies import NetworkScorer
 from steersman.policies.sequence import StepRule
 from steersman.systems.leadr.made_up import COLUMNS, made_up
 
@@ -40,6 +40,7 @@ def test_walks_are_what_choosing_step_by_step_gives():
         assert len(found.potentials) == len(said) + 1
 
 
+@pytest.mark.slow
 def test_frequencies_of_whole_selections_are_their_propensities():
     task = made_up(1, seed=1, candidates=4)[0]
     found = walks([task], LIKES, StepRule(2, 1.0, 0.3), each=4000, seed=0)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 BLOCKED = """
 import sys
 
@@ -22,12 +24,14 @@ def _without_torch(code):
     )
 
 
+@pytest.mark.slow
 def test_importing_ppo_says_what_to_install():
     found = _without_torch("import steersman.learn.selecting.ppo")
     assert "DataError: PPO needs the package torch" in found.stderr
     assert "steersman[rl]" in found.stderr
 
 
+@pytest.mark.slow
 def test_it_is_said_before_raft_and_not_as_an_error_of_python():
     """RAFT refuses no questions at all with another error; it is not reached."""
     found = _without_torch(
@@ -38,6 +42,7 @@ def test_it_is_said_before_raft_and_not_as_an_error_of_python():
     assert "steersman[rl]" in found.stdout, found.stderr
 
 
+@pytest.mark.slow
 def test_an_evaluation_leaves_ppo_out_and_says_why():
     found = _without_torch(
         "from tests.systems.leadr.conftest import ROWS\n"

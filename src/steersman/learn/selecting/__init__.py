@@ -31,6 +31,7 @@ from steersman.learn.selecting.task import (
     Walk,
     choose,
     stream,
+    turn_stream,
     walk,
     walks,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "split",
     "stored_selections",
     "stream",
+    "turn_stream",
     "visit",
     "walk",
     "walk_of",

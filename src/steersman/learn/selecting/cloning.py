@@ -13,7 +13,7 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.learn.selecting.examples import Examples
-from steersman.learn.selecting.task import choose, stream
+from steersman.learn.selecting.task import choose, turn_stream
 from steersman.learn.selecting.trees import TreeSettings, grow
 from steersman.policies.sequence import StepRule
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn.selecting.task import Expert, Options, Task
-    from steersman.policies.tree_scorer import Scorer, TreeScorer
+    from steersman.policies import Scorer, TreeScorer
 
     Floats = NDArray[np.float64]
 
@@ -86,7 +86,7 @@ def clone(
     seen: list[Examples] = []
     for turn in range(how.rounds):
         for task in tasks:
-            seen += visit(task, expert, scorer, how.others, rng=stream(seed + turn, task.id))
+            seen += visit(task, expert, scorer, how.others, rng=turn_stream(seed, turn, task.id))
         if not seen:
             raise InputError(f"{len(tasks)} questions have no step to learn from; give others")
         scorer = grow(Examples.joined(seen), how.trees, seed=seed)

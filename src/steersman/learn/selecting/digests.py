@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.policies.network_scorer import scorer_state
+from steersman.policies import scorer_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from steersman.learn.selecting.task import Task, Walk
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
 
 
 def about_run(settings: Any, seed: int, tasks: Sequence[Task], start: Scorer) -> dict[str, object]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn.selecting.task import Along, Task, Walk
+    from steersman.policies import Scorer
     from steersman.policies.sequence import StepRule
-    from steersman.policies.tree_scorer import Scorer
 
     Floats = NDArray[np.float64]
 

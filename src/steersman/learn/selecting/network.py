@@ -26,7 +26,7 @@ except ImportError as missing:
 from steersman.learn.selecting.cloning import visit
 from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.task import stream
-from steersman.policies.network_scorer import NetworkScorer, SummedScorer
+from steersman.policies import NetworkScorer, SummedScorer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn.selecting.task import Expert, Task
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
 
     Floats = NDArray[np.float64]
 

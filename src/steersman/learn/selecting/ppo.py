@@ -28,7 +28,7 @@ from steersman.learn.selecting.digests import about_run
 from steersman.learn.selecting.network import Padded, RowNetwork, scale_of
 from steersman.learn.selecting.rounds import Round, Trained, greedy_reward, split
 from steersman.learn.selecting.task import walks
-from steersman.policies.network_scorer import SummedScorer
+from steersman.policies import SummedScorer
 from steersman.policies.sequence import StepRule
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from steersman.learn.selecting.rounds import Sampler, Stopped
     from steersman.learn.selecting.task import Task, Walk
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
 
     Floats = NDArray[np.float64]
 

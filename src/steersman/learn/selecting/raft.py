@@ -30,7 +30,7 @@ from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.rounds import Round, Trained, greedy_reward, split
 from steersman.learn.selecting.task import stream, walks
 from steersman.learn.selecting.tuners import TreesOnTop
-from steersman.policies.network_scorer import scorer_from_state, scorer_state
+from steersman.policies import scorer_from_state, scorer_state
 from steersman.policies.sequence import EXPAND, STOP, StepRule
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from steersman.learn.selecting.rounds import Sampler, Stopped
     from steersman.learn.selecting.task import Task, Walk
     from steersman.learn.selecting.tuners import Tuner
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
 
 _log = logging.getLogger(__name__)
 

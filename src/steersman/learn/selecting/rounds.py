@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steersman.learn.selecting.task import Task
+    from steersman.policies import Scorer
     from steersman.policies.sequence import StepRule
-    from steersman.policies.tree_scorer import Scorer
 
 Stopped = Literal["rounds", "early", "not finite", "nothing to learn"]
 Sampler = Callable[..., list[Walk]]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from steersman.learn.selecting.rounds import Sampler
     from steersman.learn.selecting.task import Task, Walk
+    from steersman.policies import Scorer
     from steersman.policies.sequence import StepRule
-    from steersman.policies.tree_scorer import Scorer
 
 
 def walks_over(address: str | None = None, *, processes: int = 1, questions: int = 20) -> Sampler:

@@ -18,7 +18,7 @@ from steersman.learn.selecting.task import Options, Taken, Walk
 from steersman.ope import evaluate_sequences
 from steersman.policies import Progress, SequenceForm, Step, sequence_propensity
 from steersman.spec import Sequence as SequenceActions
-from steersman.store import alike, offered_of
+from steersman.store import alike, newest_rows, offered_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,7 +199,8 @@ async def stored_selections(
 
     Returns:
         In the order in which they were made. Fallbacks, what was taken back or erased, what has no
-        reward, and what was made under a declaration with other actions are left out.
+        reward, and what was made under a declaration with other actions are left out; so are the
+        oldest ones that together would take more than 256 MiB.
 
     Raises:
         InputError: a point of another kind.
@@ -208,7 +209,8 @@ async def stored_selections(
     """
     form_in(row.spec)
     point = row.tenant, row.skill, row.point
-    rows = await connection.fetch(
+    rows = await newest_rows(
+        connection,
         "SELECT d.id::text, coalesce(d.unit, d.episode, d.id::text), d.eligible, d.links, "
         "d.features, d.steps, r.value FROM decision AS d, LATERAL ("
         "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
@@ -223,7 +225,7 @@ async def stored_selections(
     )
     return [
         StoredSelection(name, unit, offered_of(eligible, links, features), steps, value)
-        for name, unit, eligible, links, features, steps, value in reversed(rows)
+        for name, unit, eligible, links, features, steps, value in rows
     ]
 
 
@@ -242,8 +244,8 @@ def judge_selections(
         level: of the intervals, in (0, 1).
 
     Returns:
-        Estimates ``pdis``, ``wpdis`` and ``dr`` (this one from five selections' units on), and
-        reasons where the log cannot tell.
+        Estimates ``pdis``, ``wpdis``, ``dr`` (this one from five selections' units on) and
+        ``gain``, and reasons where the log cannot tell.
 
     Raises:
         InputError: no selection.

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
 
     Floats = NDArray[np.float64]
+
+_TURNS = 1_000_003  # more than any run has
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -357,3 +359,20 @@ def stream(seed: int, name: str) -> np.random.Generator:
     True
     """
     return np.random.default_rng([seed, *name.encode()])
+
+
+def turn_stream(seed: int, turn: int, name: str) -> np.random.Generator:
+    """Return the random stream of one question in one of several turns through all of them.
+
+    Args:
+        seed: of the run, ≥ 0.
+        turn: 0 to 1,000,002; the first turn's is `stream` of the same seed where that is 0.
+        name: the question's id.
+
+    Returns:
+        A generator that no other seed and turn have.
+
+    >>> turn_stream(0, 1, "q").random() == turn_stream(1, 0, "q").random()
+    False
+    """
+    return stream(_TURNS * seed + turn, name)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from steersman.errors import DataError, InputError
-from steersman.policies.tree_scorer import LEAVES, TreeScorer, blank
+from steersman.policies import TreeScorer
+from steersman.policies.tree_scorer import LEAVES, blank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn.selecting.examples import Examples
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
 
     Floats = NDArray[np.float64]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from steersman.learn.selecting.trees import TreeSettings, grow
-from steersman.policies.network_scorer import SummedScorer
+from steersman.policies import SummedScorer
 
 if TYPE_CHECKING:
     from steersman.learn.selecting.examples import Examples
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
 
 
 class Tuner(Protocol):

@@ -1,0 +1,162 @@
+"""``steersman evidence grow``: trees for a point that selects, from its own log."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from steersman.cli.evidence_log import check_explores, told_of
+from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
+from steersman.cli.showing import show
+from steersman.cli.signing import need_publisher
+from steersman.errors import InputError
+from steersman.learn import Reason, publish
+from steersman.learn.selecting import apart, grown, judge_selections, stored_selections
+from steersman.policies import SequenceTrees
+from steersman.rollout import checked_reason
+from steersman.store import as_tenant, count_acts, initial_policy, record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from steersman.learn.selecting import StoredSelection
+    from steersman.store import Database, PointRow, Tenant
+
+_LOOK = "evidence.grow"
+_ERROR = 0.05  # that trees which are no better are ever signed as better than one line
+
+
+@click.command("grow")
+@click.argument("skill")
+@click.argument("point")
+@click.option(
+    "--publish",
+    "publishes",
+    is_flag=True,
+    help="Sign the trees as a candidate, if the log shows them to be better.",
+)
+@click.option("--force", metavar="REASON", help="Publish them whatever the log shows; audited.")
+@click.option(
+    "--newest",
+    type=click.IntRange(1, 1_000_000),
+    default=10_000,
+    show_default=True,
+    help="How many selections, at most.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the trees.")
+@tenant_option
+@administers
+def grow_command(
+    skill: str,
+    point: str,
+    force: str | None,
+    newest: int,
+    seed: int,
+    tenant_name: str,
+    home: Path,
+    *,
+    publishes: bool,
+    as_json: bool,
+) -> None:
+    """Grow trees for POINT of SKILL, which declares sequence_trees, from its log.
+
+    They are grown from four of five units and weighed on the others, which are always the same.
+    With --publish they are signed as a candidate where the whole interval of the gain (wpdis less
+    what was earned there) is above 0, and the gates of POINT let it pass; a rollout tries them
+    then. What they were grown from, seed and all, is signed with them. Exit status 1 when the log
+    does not show it.
+
+    Each look at what serves is audited and counted, and the k-th has intervals of level
+    1 - 0.1 / (k (k + 1)), the first one of 95 %: however often one looks, with any seed, the chance
+    to sign trees that are no better stays below 5 %. Another version that serves begins anew.
+    """
+    publisher = need_publisher(home, tenant_name) if publishes else None
+    overruled = None if force is None else checked_reason(force, name="force")
+
+    async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
+        row = await find_point(database, tenant, skill, point)
+        declared, log = await _own(database, row, newest)
+        learned, judged = apart(log)
+        policy = grown(declared, learned, seed=seed)
+        look, level = await _looked(database, row, seed, newest)
+        report = judge_selections(policy, judged, level=level)
+        told = {"grown_from": len(learned), "earned": _earned(judged), "look": look}
+        told |= told_of(report, len(judged), row.spec)
+        low = report["gain"].low
+        better = low is not None and low > 0.0 and not told["refused"]
+        version = None
+        if publisher is not None and (better or overruled):
+            evidence = {"grown": _grown(row, learned, seed, newest), "weighed": told}
+            why = Reason(actor=actor(), force=overruled, evidence=evidence)
+            ids = [UUID(one.id) for one in learned]
+            made = await publish(
+                database, row, publisher, why, trained=policy, grown_from=ids
+            )  # fmt: skip
+            version = made.version
+        return {**told, "better": better, "version": version}
+
+    told = for_tenant(home, tenant_name, work)
+    show(told, as_json=as_json)
+    if not told["better"]:
+        raise click.exceptions.Exit(1)
+
+
+async def _own(
+    database: Database, row: PointRow, newest: int
+) -> tuple[SequenceTrees, list[StoredSelection]]:
+    declared = initial_policy(row.spec)
+    if not isinstance(declared, SequenceTrees):
+        raise InputError(
+            f"{row.skill}/{row.point} declares {declared.algorithm}; trees are for sequence_trees"
+        )
+    check_explores(row)
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, row.tenant):
+            log = await stored_selections(connection, row, closed=datetime.now(UTC), limit=newest)
+    finally:
+        await connection.close()
+    return declared, log
+
+
+async def _looked(database: Database, row: PointRow, seed: int, newest: int) -> tuple[int, float]:
+    """Write down that the held-out units are looked at, before anything is seen of them.
+
+    Returns:
+        Which look at what serves this is, from 1, and the level of its intervals. Their lower ends
+        err with 0.05 / (k (k + 1)), which sums to 5 % however many looks there are.
+    """
+    subject, line = f"{row.skill}/{row.point}", row.snapshot
+    connection = await database.connect("worker")
+    try:
+        async with as_tenant(connection, row.tenant):
+            detail = {"line": line, "seed": seed, "newest": newest}
+            await record(connection, row.tenant, actor(), _LOOK, subject, detail)
+        async with as_tenant(connection, row.tenant):
+            looks = await count_acts(connection, _LOOK, subject, {"line": line})
+    finally:
+        await connection.close()
+    return looks, 1.0 - 2.0 * _ERROR / (looks * (looks + 1))
+
+
+def _earned(judged: Sequence[StoredSelection]) -> float:
+    return sum(one.reward for one in judged) / len(judged)
+
+
+def _grown(
+    row: PointRow, learned: Sequence[StoredSelection], seed: int, newest: int
+) -> dict[str, Any]:
+    """Return what is signed of where trees come from; `erase` reads it."""
+    return {
+        "oldest": learned[0].id,
+        "newest": learned[-1].id,
+        "selections": len(learned),
+        "units": len({one.unit for one in learned}),
+        "spec_hash": row.spec_hash.hex(),
+        "seed": seed,
+        "asked": newest,
+    }
