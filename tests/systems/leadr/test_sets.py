@@ -1,26 +1,14 @@
 """Every set is read in the format it is published in; what is absent or broken is named."""
 
 import csv
-import gzip
 import json
 
 import pytest
 
-from steersman.errors import DataError, InputError
+from steersman.errors import DataError
 from steersman.systems.leadr import sets
 from steersman.systems.leadr.sets.files import table
-
-
-def write(folder, name, content):
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, list):
-        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)
-    if name.endswith(".gz"):
-        file.write_bytes(gzip.compress(content.encode()))
-    else:
-        file.write_text(content, encoding="utf-8")
-    return file
+from tests.systems.leadr.set_files import HOTPOT, own, write
 
 
 def said(question):
@@ -28,21 +16,6 @@ def said(question):
 
 
 # -- this project's own, and BEIR's ---------------------------------------------------------------
-
-OWN_PASSAGES = [
-    {"id": "p1", "title": "Wings", "text": "Lift on a wing."},
-    {"id": "p2", "title": "", "text": "Drag."},
-]
-OWN_QUESTION = {
-    "id": "q1", "question": "and drag?", "answers": ["Drag."], "gold": ["p2", "p9"],
-    "pool": ["p2", "p1"], "history": ["what lifts?", "A wing."], "domain": "flight",
-    "split": "dev", "conversation": "c1", "answerability": ["ANSWERABLE"],
-}  # fmt: skip
-
-
-def own(tmp_path, question=OWN_QUESTION, suffix=""):
-    write(tmp_path / "own", f"passages.jsonl{suffix}", OWN_PASSAGES)
-    write(tmp_path / "own", f"questions.jsonl{suffix}", [question])
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -75,6 +48,16 @@ def test_beir(tmp_path):
     assert (question.id, question.gold, found.splits) == ("a", ("7",), {"a": "test"})
     assert [one.doc_id for one in found.passages] == ["0", "1", "2", "3", "7"]
     assert found.left_out == 4
+
+
+def test_beir_as_mteb_has_it(tmp_path):
+    folder = tmp_path / "b"
+    write(folder, "corpus.jsonl.gz", [{"_id": "7", "text": "t", "title": None}, {"_id": "8"}])
+    write(folder, "queries.jsonl", [{"_id": "a", "text": "why?"}])
+    write(folder, "qrels/dev.jsonl", [{"query-id": "a", "corpus-id": "7", "score": 1}])
+    found = sets.load("b", tmp_path)
+    assert (found.questions[0].gold, found.splits) == (("7",), {"a": "dev"})
+    assert [(one.doc_id, one.text) for one in found.passages] == [("7", "t"), ("8", "")]
 
 
 def test_judgements_of_unknown_queries_and_no_numbers_are_told_by_line(tmp_path):
@@ -157,6 +140,21 @@ def test_qrecc_as_its_authors_have_it(tmp_path):
     assert (question.answers, question.gold) == (("So.",), ())
 
 
+def test_qrecc_with_its_truth_apart_and_numbers_as_texts(tmp_path):
+    asked = {"Conversation_no": "7", "Turn_no": "1", "Question": "What is A?", "Context": []}
+    truth = {"Conversation_no": 7, "Turn_no": 1, "Truth_rewrite": "What is the letter A?",
+             "Truth_passages": ["http://a.org#p0"], "Truth_answer": "A letter."}  # fmt: skip
+    write(tmp_path / "qrecc", "scai-qrecc21-test-questions.json", json.dumps([asked]))
+    write(tmp_path / "qrecc", "scai-qrecc21-test-ground-truth.json", json.dumps([truth]))
+    write(tmp_path / "qrecc", "passages/wayback/1.jsonl", QRECC_PASSAGES)
+    found = sets.load("qrecc", tmp_path)
+    (question,) = found.questions
+    assert (question.id, question.gold, question.answers) == (
+        "7_1", ("http://a.org#p0",), ("A letter.",),
+    )  # fmt: skip
+    assert found.rewrites == {"7_1": "What is the letter A?"}
+
+
 SEGMENTS = [
     ("id", "text", "title"),
     ("10", 'A "duck" of Disney\'s.', '"Donald"'),
@@ -185,6 +183,23 @@ def test_topiocqa(tmp_path):
     assert question.answers == ("1928", "in 1928")
     assert said(question) == [("user", "Who is Mickey?"), ("agent", "A mouse")]
     assert [(one.doc_id, one.text, one.title) for one in found.passages] == SEGMENTS[1:]
+
+
+def test_topiocqa_in_its_later_edition_with_and_without_the_collection(tmp_path):
+    folder = tmp_path / "topiocqa"
+    gold = {"id": "wiki:11", "title": "Mickey [SEP] Intro", "text": "A mouse of 1928."}
+    row = {"Conversation_no": 1, "Turn_no": 1, "Question": "Since when?", "Answer": "1928",
+           "Context": [], "Gold_passage": gold,
+           "Additional_answers": [{"Answer": "UNANSWERABLE"}]}  # fmt: skip
+    write(folder, "data/topiocqa_valid.jsonl", [row])
+    found = sets.load("topiocqa", tmp_path)
+    assert (found.questions[0].gold, found.splits) == (("wiki:11",), {"1_1": "dev"})
+    assert found.questions[0].answers == ("1928",)
+    assert [one.text for one in found.passages] == ["A mouse of 1928."]
+    assert "its collection is not there" in found.note
+    write(folder, "full_wiki_segments.tsv", "id\ttext\ttitle\r\nwiki:11\tA mouse.\tMickey\r\n")
+    found = sets.load("topiocqa", tmp_path)
+    assert ([one.text for one in found.passages], found.note) == (["A mouse."], "")
 
 
 @pytest.mark.parametrize(
@@ -220,13 +235,20 @@ def test_or_quac(tmp_path):
     assert found.rewrites == {"C_1_q#1": "where was she born?"}
 
 
-# -- questions with candidates of their own -------------------------------------------------------
+def test_or_quac_without_its_collection(tmp_path):
+    row = {"qid": "C_1_q#0", "question": "who?", "history": [], "answer": {"text": "a singer"},
+           "evidences": ["other", "she sang"], "retrieval_labels": [0, 1]}  # fmt: skip
+    write(tmp_path / "or_quac", "preprocessed/dev.txt", [row])
+    found = sets.load("or_quac", tmp_path)
+    (question,) = found.questions
+    assert (question.gold, found.pools) == ((found.passages[1].doc_id,), {"C_1_q#0": (0, 1)})
+    assert "its collection is not there" in found.note
+    write(tmp_path / "or_quac", "preprocessed/dev.txt", [row | {"retrieval_labels": [1]}])
+    with pytest.raises(DataError, match=r"retrieval_labels is \[1\]; it must be 2 numbers"):
+        sets.load("or_quac", tmp_path)
 
-HOTPOT = {
-    "_id": "5a", "question": "Who?", "answer": "Rush", "type": "bridge", "level": "hard",
-    "context": [["Rush", ["A band.", " From Toronto."]], ["Toto", ["Another band."]]],
-    "supporting_facts": [["Rush", 0], ["Rush", 1]],
-}  # fmt: skip
+
+# -- questions with candidates of their own -------------------------------------------------------
 
 
 def test_hotpotqa(tmp_path):
@@ -240,6 +262,21 @@ def test_hotpotqa(tmp_path):
     assert first.gold == second.gold == (found.passages[0].doc_id,)
     assert (first.answers, first.category) == (("Rush",), "bridge")
     assert found.pools == {"5a": (0, 1), "5b": (1, 0)}
+    few = sets.load("hotpotqa", tmp_path, at_most=0)
+    assert ([one.title for one in few.passages], few.left_out) == (["Rush"], 1)
+    assert (few.pools, few.unfindable) == ({"5a": (0,), "5b": (0,)}, frozenset())
+
+
+def test_hotpotqa_by_columns_and_with_a_title_twice(tmp_path):
+    titles, sentences = ["Rush", "Toto", "Rush"], [["A band."], ["Another."], ["A film."]]
+    row = {"id": "5a", "question": "Who?", "answer": "Rush", "type": "bridge",
+           "context": {"title": titles, "sentences": sentences},
+           "supporting_facts": {"title": ["Toto"], "sent_id": [0]}}  # fmt: skip
+    write(tmp_path / "hotpotqa", "hotpotqa_validation.jsonl", [row])
+    found = sets.load("hotpotqa", tmp_path)
+    assert [one.text for one in found.passages] == ["A band.", "Another.", "A film."]
+    assert (found.pools, found.splits) == ({"5a": (0, 1, 2)}, {"5a": "dev"})
+    assert found.questions[0].gold == (found.passages[1].doc_id,)
 
 
 def test_hotpotqa_over_all_of_wikipedia_has_gold_that_no_context_holds(tmp_path):
@@ -290,6 +327,38 @@ def test_musique(tmp_path):
     assert question.gold == (found.passages[1].doc_id,)
     assert (question.answers, question.category) == (("Stanley", "Stanley, ND"), "3hop1")
     assert found.pools == {row["id"]: (0, 1)}
+
+
+def test_musique_in_full_asks_twice_under_one_id(tmp_path):
+    row = {"id": "2hop__1_2", "question": "Seat?", "answer": "Stanley", "answer_aliases": [],
+           "answerable": True, "paragraphs": [
+               {"idx": 0, "title": "B", "paragraph_text": "b", "is_supporting": True}]}  # fmt: skip
+    write(tmp_path / "musique", "musique_full_v1.0_dev.jsonl", [row, row | {"answerable": False}])
+    found = sets.load("musique", tmp_path)
+    assert [one.id for one in found.questions] == ["2hop__1_2", "2hop__1_2_unanswerable"]
+    assert (found.questions[1].gold, found.questions[1].answers) == ((), ())
+    assert found.answerable().questions == found.questions[:1]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "key"),
+    [("nq", "biencoder-nq-dev.json.gz", "passage_id"),
+     ("triviaqa", "retriever/biencoder-trivia-dev.json", "psg_id")],
+)  # fmt: skip
+def test_what_dpr_retrieved(tmp_path, name, file, key):
+    def passage(number, score):
+        return {"title": "T", "text": f"t{number}", "score": score, key: str(number)}
+
+    row = {"dataset": f"{name}_dev_psgs_w100", "question": "who?", "answers": ["she", "her"],
+           "positive_ctxs": [passage(1, 1000), passage(2, 11)], "negative_ctxs": [],
+           "hard_negative_ctxs": [passage(3, 9), passage(3, 9)]}  # fmt: skip
+    write(tmp_path / name, file, json.dumps([row]))
+    found = sets.load(name, tmp_path)
+    (question,) = found.questions
+    assert (question.id, question.answers) == (f"{name}-0", ("she", "her"))
+    assert question.gold == (found.passages[0].doc_id,)
+    assert (found.pools, len(found.passages)) == ({f"{name}-0": (0, 1, 2)}, 3)
+    assert "its collection is not there" in found.note
 
 
 NQ = {
@@ -362,90 +431,23 @@ def test_triviaqa(tmp_path):
     assert question.answers == ("Rush", "Rush (band)")
 
 
+def test_triviaqa_over_pages_of_the_web_and_unfiltered(tmp_path):
+    folder = tmp_path / "triviaqa" / "triviaqa-rc"
+    row = {"QuestionId": "tc_1", "Question": "Which band?", "Answer": {"Value": "Rush"},
+           "EntityPages": [], "SearchResults": [
+               {"Filename": "1/1_2.txt", "Title": "Bands", "Rank": 0}, {"Title": "Not fetched"},
+               {"Filename": "1/never.txt", "Title": "Never published"}]}  # fmt: skip
+    write(folder, "evidence/web/1/1_2.txt", "Rush is a band")
+    write(folder, "qa/web-dev.json", json.dumps({"Data": [row]}))
+    with pytest.raises(DataError, match=r"SearchResults 3: the page .*never.txt cannot be read"):
+        sets.load("triviaqa", tmp_path)
+    (folder / "qa/web-dev.json").rename(folder / "qa/unfiltered-web-dev.json")
+    found = sets.load("triviaqa", tmp_path)
+    assert [one.text for one in found.passages] == ["Rush is a band"]
+    assert found.questions[0].gold == (found.passages[0].doc_id,)
+
+
 def test_a_page_outside_the_evidence_is_refused(tmp_path):
     trivia(tmp_path, "../../qa/wikipedia-dev.json")
     with pytest.raises(DataError, match="the name of a file under evidence/wikipedia"):
         sets.load("triviaqa", tmp_path)
-
-
-# -- absent and broken ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", sorted(sets.KNOWN))
-def test_an_absent_set_is_told_with_its_origin(tmp_path, name):
-    known = sets.KNOWN[name]
-    with pytest.raises(DataError) as told:
-        sets.load(name, tmp_path)
-    for part in (name, known.about, str(tmp_path), known.origin):
-        assert part in str(told.value)
-
-
-@pytest.mark.parametrize("name", sorted(sets.KNOWN))
-def test_an_empty_folder_is_told_with_the_file_that_is_missing(tmp_path, name):
-    (tmp_path / name).mkdir()
-    with pytest.raises(DataError, match=r"has no .*; put it there"):
-        sets.load(name, tmp_path)
-
-
-def test_an_unknown_set_is_told_what_would_be_read(tmp_path):
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(DataError, match=r"put passages.jsonl and questions.jsonl there"):
-        sets.load("mine", tmp_path)
-
-
-def test_a_broken_line_is_told_by_its_number(tmp_path):
-    own(tmp_path)
-    file = tmp_path / "own" / "passages.jsonl"
-    file.write_text(file.read_text() + '{"id": "p3", "text": \n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"passages.jsonl, line 3 is no JSON"):
-        sets.load("own", tmp_path)
-    file.write_text("\n[1]\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"passages.jsonl, entry 1 is '1'; it must be an object"):
-        sets.load("own", tmp_path)
-    file.write_bytes(b'{"id": "p1", "text": "\xff"}\n')
-    with pytest.raises(DataError, match=r"passages.jsonl cannot be read: .*utf-8"):
-        sets.load("own", tmp_path)
-
-
-def test_a_broken_list_is_told_by_line_and_column(tmp_path):
-    write(tmp_path / "hotpotqa", "hotpot_dev_distractor_v1.json", '[{"_id": "a"},\n {]')
-    with pytest.raises(DataError, match=r"v1.json, line 2, column 3 is no JSON"):
-        sets.load("hotpotqa", tmp_path)
-
-
-def test_a_cut_archive_is_told(tmp_path):
-    own(tmp_path, suffix=".gz")
-    file = tmp_path / "own" / "passages.jsonl.gz"
-    file.write_bytes(file.read_bytes()[:-12])
-    with pytest.raises(DataError, match=r"passages.jsonl.gz cannot be read"):
-        sets.load("own", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"gold": "p1"}, r"questions.jsonl, line 1: gold is 'p1'; it must be a list of names"),
-        ({"pool": ["p7"]}, r"line 1: the candidate 'p7' is no passage of the set"),
-        ({"history": [1]}, r"history is \[1\]; it must be a list of texts"),
-        ({"question": None}, r"question is None; it must be a text"),
-    ],
-)
-def test_a_wrong_field_is_told_by_line(tmp_path, change, told):
-    own(tmp_path, OWN_QUESTION | change)
-    with pytest.raises(DataError, match=told):
-        sets.load("own", tmp_path)
-
-
-def test_what_is_there_twice_is_told(tmp_path):
-    own(tmp_path)
-    write(tmp_path / "own", "questions.jsonl", [OWN_QUESTION] * 2)
-    with pytest.raises(DataError, match="the question 'q1' is there twice"):
-        sets.load("own", tmp_path)
-    write(tmp_path / "own", "passages.jsonl", [OWN_PASSAGES[0]] * 2)
-    with pytest.raises(DataError, match=r"line 2: the passage 'p1' is there twice"):
-        sets.load("own", tmp_path)
-
-
-def test_a_negative_cap_is_refused(tmp_path):
-    with pytest.raises(InputError, match="at_most is -1"):
-        sets.load("own", tmp_path, at_most=-1)

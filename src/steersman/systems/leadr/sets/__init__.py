@@ -2,12 +2,14 @@
 
 `load` finds a set by its name under a directory. A folder in this project's own format
 (``passages.jsonl``, ``questions.jsonl``) or in that of BEIR is read whatever its name; the others
-are known by name. One that is not there is said to be absent, with the place of its original.
+are known by their names (`HotpotQA` is ``hotpotqa``), or, in a folder of another name, by their
+files. One that is not there is said to be absent, with the place of its original.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from steersman.errors import DataError, InputError
@@ -22,9 +24,9 @@ from steersman.systems.leadr.sets import (
     shared_format,
     topiocqa,
     triviaqa,
-    two_wiki,
 )
 from steersman.systems.leadr.sets.evidence_set import EvidenceSet
+from steersman.systems.leadr.sets.files import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,31 +46,41 @@ class Known:
         about: what it is, in a few words.
         origin: where the public original lives.
         read: reads a folder: (folder, name, passages at most).
+        files: globs by any of which its folder is told from others; () where it is not.
+        also: other names it goes by, in small letters and digits alone.
     """
 
     about: str
     origin: str
     read: Callable[[Path, str, int], EvidenceSet]
+    files: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 KNOWN = {
     "coral": Known("multi-turn questions over web pages, with citations",
-                   "huggingface.co/datasets/ariya2357/CORAL", coral.load),
+                   "huggingface.co/datasets/ariya2357/CORAL", coral.load, coral.FILES),
     "qrecc": Known("conversational questions with rewrites by people",
                    "zenodo.org/records/5115890 (SCAI-QReCC) and github.com/apple/ml-qrecc",
-                   qrecc.load),
+                   qrecc.load, qrecc.FILES),
     "topiocqa": Known("conversations over Wikipedia whose topic shifts",
-                      "github.com/McGill-NLP/topiocqa", topiocqa.load),
+                      "github.com/McGill-NLP/topiocqa", topiocqa.load, topiocqa.FILES[:2]),
     "or_quac": Known("questions of QuAC over all of Wikipedia",
-                     "ciir.cs.umass.edu/downloads/ORConvQA", or_quac.load),
-    "hotpotqa": Known("questions that take two passages", "hotpotqa.github.io", hotpotqa.load),
+                     "ciir.cs.umass.edu/downloads/ORConvQA", or_quac.load,
+                     ("**/all_blocks.txt", "**/preprocessed/test.txt"), ("orquac", "orconvqa")),
+    "hotpotqa": Known("questions that take two passages", "hotpotqa.github.io", hotpotqa.load,
+                      hotpotqa.HOTPOTQA, ("hotpot",)),
     "musique": Known("questions of two to four hops", "github.com/StonyBrookNLP/musique",
-                     musique.load),
+                     musique.load, musique.FILES),
     "2wiki": Known("questions of two to four hops over two Wikipedia pages and Wikidata",
-                   "github.com/Alab-NII/2wikimultihop", two_wiki.load),
+                   "github.com/Alab-NII/2wikimultihop",
+                   partial(hotpotqa.load, patterns=hotpotqa.TWO_WIKI),
+                   also=("2wikimultihopqa", "2wikimultihop", "2wikimqa")),
     "nq": Known("what people asked a search engine", "ai.google.com/research/NaturalQuestions",
-                natural_questions.load),
-    "triviaqa": Known("quiz questions", "nlp.cs.washington.edu/triviaqa", triviaqa.load),
+                natural_questions.load, (*natural_questions.FILES, *natural_questions.DPR_FILES),
+                ("naturalquestions",)),
+    "triviaqa": Known("quiz questions", "nlp.cs.washington.edu/triviaqa", triviaqa.load,
+                      (*triviaqa.FILES, *triviaqa.DPR_FILES), ("trivia",)),
     "mtrag": Known("multi-turn questions in four domains (in this project's format)",
                    "github.com/IBM/mt-rag-benchmark", shared_format.load),
     "clapnq": Known("natural questions with long answers (in this project's format)",
@@ -81,7 +93,7 @@ def load(name: str, data_dir: Path, *, at_most: int = AT_MOST) -> EvidenceSet:
     """Read a set from its folder.
 
     Args:
-        name: of the folder: one of `KNOWN`, or any in this project's format or BEIR's.
+        name: of the folder: one of `KNOWN`, or any that holds one of these formats.
         data_dir: that holds it.
         at_most: passages of a collection to read beside the gold ones, ≥ 0; what is left out is
             counted, and makes finding easier.
@@ -104,18 +116,36 @@ def load(name: str, data_dir: Path, *, at_most: int = AT_MOST) -> EvidenceSet:
         return shared_format.load(folder, name, at_most)
     if beir.is_there(folder):
         return beir.load(folder, name, at_most)
-    if name not in KNOWN:
+    known = _by_name(name) or _by_files(folder)
+    if known is None:
         raise DataError(f"{folder} holds no set in a format that is known; {_advice(name)}")
-    return KNOWN[name].read(folder, name, at_most)
+    return known.read(folder, name, at_most)
+
+
+def _by_name(name: str) -> Known | None:
+    plain = _plain(name)
+    return next(
+        (known for one, known in KNOWN.items() if plain in {_plain(one), *known.also}), None
+    )
+
+
+def _by_files(folder: Path) -> Known | None:
+    """Return the set that the files of a folder belong to, if they belong to one alone."""
+    fitting = [one for one in KNOWN.values() if find(folder, *one.files) is not None]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _plain(name: str) -> str:
+    return "".join(one for one in name.lower() if one.isalnum())
 
 
 def _described(name: str) -> str:
-    known = KNOWN.get(name)
+    known = _by_name(name)
     return f"the set {name!r}" + (f" ({known.about})" if known else "")
 
 
 def _advice(name: str) -> str:
-    known = KNOWN.get(name)
+    known = _by_name(name)
     if known:
         return f"put it there as a folder of that name; the original is at {known.origin}"
     return (

@@ -1,7 +1,9 @@
 """BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv``, as all its sets are published.
 
 A corpus' line has ``_id``, ``title`` and ``text``, a query's ``_id`` and ``text``; judgements are
-query, document and score between tabs under a heading line; gold is what has a score above 0.
+query, document and score between tabs under a heading line, or lines of JSON with these as
+``query-id``, ``corpus-id`` and ``score`` (``qrels/test.jsonl``, as MTEB has them); gold is what has
+a score above 0.
 
 Source: Thakur et al., BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information
 Retrieval Models (2021).
@@ -13,14 +15,18 @@ from typing import TYPE_CHECKING
 
 from steersman.errors import DataError
 from steersman.systems.leadr.question import Question
-from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text
-from steersman.systems.leadr.sets.files import entries, find, needed, table
+from steersman.systems.leadr.sets.files import entries, find, needed, split_of, table
+from steersman.systems.leadr.sets.gathering import Gathering, asked_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
+
+_QRELS = ("qrels/test.tsv", "qrels/test.jsonl", "qrels/dev.tsv", "qrels/dev.jsonl",
+          "qrels/train.tsv", "qrels/train.jsonl", "qrels.tsv", "test.tsv")  # fmt: skip
 
 
 def is_there(folder: Path) -> bool:
@@ -43,27 +49,35 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """
-    file = needed(
-        folder, "the judgements", "qrels/test.tsv", "qrels/dev.tsv", "qrels/train.tsv", "qrels.tsv"
-    )
+    file = needed(folder, "the judgements", *_QRELS)
     asked = {_id(row): row for row in entries(needed(folder, "the questions", "queries.jsonl"))}
     gold: dict[str, list[str]] = {}
-    for where, (query, passage, score) in table(file, columns=3):
-        if query == "query-id":
-            continue
+    for where, query, passage, score in _judged(file):
         if query not in asked:
             raise DataError(f"{where}: the query {query!r} is not in queries.jsonl")
         if _above_zero(score, where):
             gold.setdefault(query, []).append(passage)
     found = Gathering(name, at_most=at_most, gold={one for ids in gold.values() for one in ids})
     for row in entries(needed(folder, "the passages", "corpus.jsonl")):
-        found.passage(row.where, _id(row), row.text("text"), row.text("title", default=""))
-    split = file.name.partition(".")[0].replace("qrels", "")
+        text, title = row.text("text", default=""), row.text("title", default="")
+        found.passage(row.where, _id(row), text, title)
     for query, ids in gold.items():
         row = asked[query]
-        question = Question(query, asked_text(row, "text"), gold=tuple(dict.fromkeys(ids)))
-        found.ask(row.where, question, split=row.text("split", default=split))
+        question = Question(query, asked_text(row, "text"), gold=tuple(ids))
+        found.ask(row.where, question, split=row.text("split", default=split_of(file)))
     return found.done(folder)
+
+
+def _judged(file: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (place, query, document, score)."""
+    if "json" in file.suffixes[0]:
+        for row in entries(file):
+            score = str(row.fields.get("score"))
+            yield row.where, row.name("query-id"), row.name("corpus-id"), score
+        return
+    for where, (query, passage, score) in table(file, columns=3):
+        if query != "query-id":
+            yield where, query, passage, score
 
 
 def _id(row: Entry) -> str:

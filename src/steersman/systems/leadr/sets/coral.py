@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steersman.systems.leadr.question import Question
-from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text, turns
-from steersman.systems.leadr.sets.files import entries, needed
+from steersman.systems.leadr.sets.files import entries, needed, split_of
+from steersman.systems.leadr.sets.gathering import Gathering, asked_text, turns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
-_CONVERSATIONS = (
-    "test/*test_conversation.json", "*test_conversation.json",
-    "train/*train_conversation.json", "*train_conversation.json",
+FILES = (
+    "test/*test_conversation.json", "**/*test_conversation.json",
+    "train/*train_conversation.json", "**/*train_conversation.json",
 )  # fmt: skip
 
 
@@ -39,16 +39,14 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """
-    file = needed(folder, "the conversations", *_CONVERSATIONS)
-    split = "test" if "test_conversation" in file.name else "train"
+    file = needed(folder, "the conversations", *FILES)
     talks = [(talk, list(talk.each("turns"))) for talk in entries(file)]
     gold = {one for _, said in talks for turn in said for one in turn.names("golden_docs_pids")}
     found = Gathering(name, at_most=at_most, gold=gold)
-    corpus = needed(folder, "the passages", "passage_corpus.json*", "*/passage_corpus.json*")
-    for row in entries(corpus):
-        found.passage(row.where, row.name("ref_id"), row.text("ref_string"))
+    for row in entries(needed(folder, "the passages", "**/passage_corpus.json")):
+        found.passage(row.where, row.name("ref_id"), row.text("ref_string", default=""))
     for talk, said in talks:
-        _ask(found, talk.name("conv_id"), said, split)
+        _ask(found, talk.name("conv_id"), said, split_of(file))
     return found.done(folder)
 
 
@@ -60,8 +58,8 @@ def _ask(found: Gathering, talk: str, said: list[Entry], split: str) -> None:
             f"{talk}_{turn.name('turn_id')}",
             text,
             history=turns(before),
-            answers=(answer,) if answer else (),
-            gold=tuple(dict.fromkeys(turn.names("golden_docs_pids"))),
+            answers=(answer,),
+            gold=tuple(turn.names("golden_docs_pids")),
         )
         rewrite = turn.text("golden_rewrite", default="")
         found.ask(turn.where, question, rewrite=rewrite, split=split, conversation=talk)

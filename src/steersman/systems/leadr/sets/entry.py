@@ -10,6 +10,8 @@ from steersman.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_DIGITS = 18
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -43,16 +45,19 @@ class Entry:
             raise self.wrong(field, "a text")
         return value
 
-    def name(self, field: str) -> str:
+    def name(self, field: str, *, default: str | None = None) -> str:
         """Return a field that names something: a text that is not blank, or a whole number.
 
         Args:
             field: its name.
+            default: for one that is absent or null; None: it must be there.
 
         Raises:
             DataError: it is something else.
         """
         value = self.fields.get(field)
+        if value is None and default is not None:
+            return default
         if type(value) is int:
             return str(value)
         if isinstance(value, str) and value.strip():
@@ -92,7 +97,7 @@ class Entry:
         return [str(one) for one in value]
 
     def whole(self, field: str) -> int:
-        """Return a field that must be a whole number.
+        """Return a field that must be a whole number, or a text of its digits.
 
         Args:
             field: its name.
@@ -101,8 +106,27 @@ class Entry:
             DataError: it is something else.
         """
         value = self.fields.get(field)
+        if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS:
+            return int(value)
         if type(value) is not int:
             raise self.wrong(field, "a whole number")
+        return value
+
+    def told(self, field: str, *, default: bool = False) -> bool:
+        """Return a field that is true or false.
+
+        Args:
+            field: its name.
+            default: for one that is absent or null.
+
+        Raises:
+            DataError: it is something else.
+        """
+        value = self.fields.get(field)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.wrong(field, "true or false")
         return value
 
     def inner(self, field: str) -> Entry:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 _WHOLE_CAP = 4_000_000_000
 _LINE_CAP = 50_000_000
+_SPLIT = re.compile(r"(?<![a-z])(train|dev|valid|test)")
+_UNKEEPABLE = re.compile(r"\\u(?:[dD][89a-fA-F][0-9a-fA-F]{2}|0000)")
+"""How JSON writes NUL and halves of surrogate pairs; of the latter, whole pairs are sound."""
 
 
 def find(folder: Path, *patterns: str) -> Path | None:
@@ -26,12 +30,13 @@ def find(folder: Path, *patterns: str) -> Path | None:
 
     Args:
         folder: where to look.
-        patterns: globs, the best first.
+        patterns: globs, the best first; one for ``.json`` finds ``.jsonl`` as well, since sets are
+            published again with an entry a line.
     """
     for pattern in patterns:
-        for glob in (pattern, f"{pattern}.gz"):
-            found = sorted(one for one in folder.glob(glob) if one.is_file())
-            if found:
+        written = (pattern, f"{pattern}l") if pattern.endswith(".json") else (pattern,)
+        for glob in (f"{one}{packed}" for one in written for packed in ("", ".gz")):
+            if found := sorted(_matching(folder, glob)):
                 return found[0]
     return None
 
@@ -48,11 +53,21 @@ def all_needed(folder: Path, what: str, *patterns: str) -> list[Path]:
         DataError: there is no such file.
     """
     for pattern in patterns:
-        plain = [one for one in folder.glob(pattern) if one.is_file()]
-        packed = [one for one in folder.glob(f"{pattern}.gz") if one.with_suffix("") not in plain]
+        plain = list(_matching(folder, pattern))
+        packed = [
+            one for one in _matching(folder, f"{pattern}.gz") if one.with_suffix("") not in plain
+        ]
         if plain or packed:
             return sorted([*plain, *packed])
     return [needed(folder, what, *patterns)]
+
+
+def _matching(folder: Path, pattern: str) -> Iterator[Path]:
+    """Yield files, but none that is hidden: archives bring ``._x`` and ``__MACOSX/x`` beside x."""
+    for one in folder.glob(pattern):
+        parts = one.relative_to(folder).parts
+        if one.is_file() and not any(part.startswith((".", "__MACOSX")) for part in parts):
+            yield one
 
 
 def needed(folder: Path, what: str, *patterns: str) -> Path:
@@ -68,9 +83,27 @@ def needed(folder: Path, what: str, *patterns: str) -> Path:
     """
     file = find(folder, *patterns)
     if file is None:
-        looked = " or ".join(patterns)
-        raise DataError(f"{folder} has no {looked} (or .gz), {what}; put it there")
+        looked = " or ".join(dict.fromkeys(one.removeprefix("**/") for one in patterns))
+        below = " or below it" if any(one.startswith("**/") for one in patterns) else ""
+        raise DataError(f"{folder} has no {looked} (or .gz), {what}; put it there{below}")
     return file
+
+
+def split_of(file: Path) -> str:
+    """Return the part of a set that a file's name tells: train, dev or test; "" if it tells none.
+
+    Args:
+        file: its name alone is looked at.
+
+    >>> from pathlib import Path
+    >>> (
+    ...     split_of(Path("topiocqa_valid.jsonl.gz")),
+    ...     split_of(Path("scai-qrecc21-training-turns.json")),
+    ... )
+    ('dev', 'train')
+    """
+    told = _SPLIT.search(file.name)
+    return told[1].replace("valid", "dev") if told else ""
 
 
 def entries(file: Path) -> Iterator[Entry]:
@@ -86,7 +119,7 @@ def entries(file: Path) -> Iterator[Entry]:
     """
     with _opened(file) as stream:
         first = stream.read(1)
-        while first in {" ", "\n", "\r", "\t", "\ufeff"}:
+        while first in {" ", "\n", "\r", "\t"}:
             first = stream.read(1)
     if first == "[":
         yield from _listed(file)
@@ -94,7 +127,7 @@ def entries(file: Path) -> Iterator[Entry]:
     for number, line in lines(file):
         where = f"{file}, line {number}"
         try:
-            value = json.loads(line)
+            value = _parsed(line)
         except (ValueError, RecursionError) as wrong:
             raise DataError(f"{where} is no JSON: {wrong}; copy the file again") from wrong
         if not isinstance(value, dict):
@@ -182,13 +215,30 @@ def _listed(file: Path) -> Iterator[Entry]:
         yield Entry(where, one)
 
 
+def _parsed(content: str) -> Any:
+    """Return what JSON says, with U+FFFD for what no text may hold: pages of the web do hold it."""
+    value = json.loads(content)
+    return _keepable(value) if _UNKEEPABLE.search(content) else value
+
+
+def _keepable(value: Any) -> Any:
+    if isinstance(value, str):
+        whole = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return whole.replace("\0", "\ufffd")
+    if isinstance(value, list):
+        return [_keepable(one) for one in value]
+    if isinstance(value, dict):
+        return {_keepable(name): _keepable(one) for name, one in value.items()}
+    return value
+
+
 def _whole(file: Path) -> Any:
     with _opened(file) as stream:
         content = stream.read(_WHOLE_CAP + 1)
     if len(content) > _WHOLE_CAP:
         raise DataError(f"{file} holds more than {_WHOLE_CAP:,} characters; split it")
     try:
-        return json.loads(content.removeprefix("\ufeff"))
+        return _parsed(content)
     except json.JSONDecodeError as wrong:
         where = f"{file}, line {wrong.lineno}, column {wrong.colno}"
         raise DataError(f"{where} is no JSON: {wrong.msg}; copy the file again") from wrong
@@ -200,6 +250,7 @@ def _whole(file: Path) -> Any:
 def _opened(file: Path) -> Iterator[IO[str]]:
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as raw:
-            yield io.TextIOWrapper(cast("IO[bytes]", raw), encoding="utf-8", newline="\n")
+            # utf-8-sig: some editors write a byte order mark, which is no part of the text.
+            yield io.TextIOWrapper(cast("IO[bytes]", raw), encoding="utf-8-sig", newline="\n")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as wrong:
         raise DataError(f"{file} cannot be read: {wrong}; copy it from its origin again") from wrong

@@ -3,7 +3,8 @@
 A file is a list (``hotpot_dev_distractor_v1.json``, ``hotpot_dev_fullwiki_v1.json``; 2Wiki's
 ``dev.json``, whose extra fields are left unread) of ``_id``, ``question``, ``answer``, ``type``,
 ``context`` as [title, sentences] and ``supporting_facts`` as [title, sentence]. A passage is its
-title and its joined sentences.
+title and its joined sentences. Where it was published again with columns (``id``, ``context`` of
+``title`` and ``sentences``, ``supporting_facts`` of ``title`` and ``sent_id``), that is read too.
 A supporting title that its own context lacks, as in the full-wiki setting, is gold wherever another
 question brings it, and else unfindable.
 
@@ -13,20 +14,29 @@ Comprehensive Evaluation of Reasoning Steps (2020).
 
 from __future__ import annotations
 
+from collections import ChainMap
 from typing import TYPE_CHECKING
 
 from steersman.systems.leadr.question import Question
-from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text
-from steersman.systems.leadr.sets.files import entries, needed
+from steersman.systems.leadr.sets.files import entries, needed, split_of
+from steersman.systems.leadr.sets.gathering import Gathering, asked_text
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
     from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
-HOTPOTQA = ("hotpot_dev_distractor*.json", "hotpot_dev*.json", "hotpot_train*.json")
-TWO_WIKI = ("dev.json", "*/dev.json", "train.json", "*/train.json")
+HOTPOTQA = (
+    "**/hotpot*dev_distractor*.json", "**/hotpot*dev*.json", "**/hotpot*valid*.json",
+    "**/hotpot*train*.json",
+)  # fmt: skip
+TWO_WIKI = (
+    "dev.json", "**/data_ids_april7/dev.json", "**/dev.json", "**/*2wiki*dev*.json",
+    "**/train.json",
+)  # fmt: skip
+"""The authors' last edition, of April 2021, before the earlier ones beside it."""
 
 
 def load(
@@ -37,7 +47,7 @@ def load(
     Args:
         folder: with the file.
         name: of the set.
-        at_most: unused: all candidates of all questions are read.
+        at_most: candidates of all questions to keep beside the gold ones.
         patterns: of the file's name, the best first.
 
     Raises:
@@ -45,41 +55,61 @@ def load(
     """
     file = needed(folder, "the questions with their passages", *patterns)
     found = Gathering(name, at_most=at_most)
-    asked = [(row, _candidates(found, row)) for row in entries(file)]
-    known = {title: name for _, own in asked for title, name in own.items()}
-    for row, own in asked:
-        _ask(found, row, own, known, "train" if "train" in file.name else "dev")
+    asked = []
+    for row in entries(file):
+        titles = _supporting(row)
+        asked.append((row, titles, _candidates(found, row, titles)))
+    known = {title: name for *_, own in asked for title, name in own}
+    for row, titles, own in asked:
+        _ask(found, row, titles, own, known, split_of(file))
     return found.done(file)
 
 
-def _candidates(found: Gathering, row: Entry) -> dict[str, str]:
-    return {
-        title: found.candidate(row.where, "".join(sentences).strip(), title)
-        for title, sentences in _pairs(row, "context", list)
-    }
+def _supporting(row: Entry) -> list[str]:
+    if not row.fields.get("supporting_facts"):  # absent from test files
+        return []
+    return [title for title, _ in _pairs(row, "supporting_facts", "sent_id", int)]
+
+
+def _candidates(found: Gathering, row: Entry, gold: list[str]) -> list[tuple[str, str]]:
+    return [
+        (
+            title,
+            found.candidate(row.where, "".join(sentences).strip(), title, gold=title in gold),
+        )
+        for title, sentences in _pairs(row, "context", "sentences", list)
+    ]
 
 
 def _ask(
-    found: Gathering, row: Entry, own: dict[str, str], known: dict[str, str], split: str
+    found: Gathering,
+    row: Entry,
+    titles: list[str],
+    own: list[tuple[str, str]],
+    known: dict[str, str],
+    split: str,
 ) -> None:
-    facts = _pairs(row, "supporting_facts", int) if row.fields.get("supporting_facts") else []
-    ids = known | own
-    answer = row.text("answer", default="")
+    ids = ChainMap(dict(own), known)  # no copy of all titles of the set for each question
     question = Question(
-        row.name("_id"),
+        row.name("_id" if "_id" in row.fields else "id"),
         asked_text(row, "question"),
-        answers=(answer,) if answer else (),
-        gold=tuple(dict.fromkeys(ids.get(title, f"absent: {title}") for title, _ in facts)),
+        answers=(row.text("answer", default=""),),
+        gold=tuple(ids.get(title, f"absent: {title}") for title in titles),
         category=row.text("type", default=""),
     )
-    found.ask(row.where, question, pool=list(own.values()), split=split)
+    found.ask(row.where, question, pool=[one for _, one in own], split=split)
 
 
-def _pairs(row: Entry, field: str, second: type) -> list[tuple[str, list[str]]]:
-    wanted = "a list of [title, sentences]" if second is list else "a list of [title, number]"
-    pairs = row.fields.get(field)
+def _pairs(row: Entry, field: str, column: str, second: type) -> list[tuple[str, list[str]]]:
+    """Return pairs of title and sentences, or title and number, whichever way they are written."""
+    pairs: Any = row.fields.get(field)
+    if isinstance(pairs, dict):
+        columns: list[Any] = [pairs.get("title"), pairs.get(column)]
+        alike = all(isinstance(one, list) for one in columns) and len({*map(len, columns)}) == 1
+        pairs = [list(pair) for pair in zip(*columns, strict=True)] if alike else None
     if not isinstance(pairs, list) or not all(_fits(one, second) for one in pairs):
-        raise row.wrong(field, wanted)
+        wanted = "sentences" if second is list else "number"
+        raise row.wrong(field, f"a list of [title, {wanted}]")
     return [(title, held) for title, held in pairs]
 
 

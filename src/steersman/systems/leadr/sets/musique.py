@@ -2,6 +2,8 @@
 
 A line has ``id`` (which begins with the number of hops), ``question``, ``answer``,
 ``answer_aliases`` and ``paragraphs`` of ``title``, ``paragraph_text`` and ``is_supporting``.
+MuSiQue-Full asks each question twice under one id, once over paragraphs that do not suffice
+(``answerable`` is false): that one is read as ``<id>_unanswerable``, without answer and gold.
 
 Source: Trivedi et al., MuSiQue: Multihop Questions via Single-hop Question Composition (2022).
 """
@@ -11,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steersman.systems.leadr.question import Question
-from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text
-from steersman.systems.leadr.sets.files import entries, needed
+from steersman.systems.leadr.sets.files import entries, needed, split_of
+from steersman.systems.leadr.sets.gathering import Gathering, asked_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
     from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
-_FILES = ("musique_ans*dev.jsonl", "musique*dev.jsonl", "musique*train.jsonl")
+FILES = (
+    "**/musique_ans*dev.jsonl", "**/musique*dev.jsonl", "**/musique_ans*train.jsonl",
+    "**/musique*train.jsonl",
+)  # fmt: skip
 
 
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
@@ -29,34 +34,33 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     Args:
         folder: with the file, in a folder ``data`` as well.
         name: of the set.
-        at_most: unused: all candidates of all questions are read.
+        at_most: candidates of all questions to keep beside the gold ones.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """
-    patterns = [f"{place}{one}" for one in _FILES for place in ("", "data/")]
-    file = needed(folder, "the questions with their passages", *patterns)
+    file = needed(folder, "the questions with their passages", *FILES)
     found = Gathering(name, at_most=at_most)
     for row in entries(file):
-        _ask(found, row, "train" if "train" in file.name else "dev")
+        _ask(found, row, split_of(file))
     return found.done(file)
 
 
 def _ask(found: Gathering, row: Entry, split: str) -> None:
     ids, gold = [], []
     for one in row.each("paragraphs"):
-        passage = found.candidate(one.where, one.text("paragraph_text"), one.text("title"))
+        text, title = one.text("paragraph_text"), one.text("title", default="")
+        supporting = one.told("is_supporting")
+        passage = found.candidate(one.where, text, title, gold=supporting)
         ids.append(passage)
-        supporting = one.fields.get("is_supporting", False)
-        if not isinstance(supporting, bool):
-            raise one.wrong("is_supporting", "true or false")
         gold += [passage] if supporting else []
-    name = row.name("id")
+    name, suffices = row.name("id"), row.told("answerable", default=True)
+    answers = (row.text("answer", default=""), *row.texts("answer_aliases"))
     question = Question(
-        name,
+        name if suffices else f"{name}_unanswerable",
         asked_text(row, "question"),
-        answers=tuple(filter(None, (row.text("answer", default=""), *row.texts("answer_aliases")))),
-        gold=tuple(dict.fromkeys(gold)),
+        answers=answers if suffices else (),
+        gold=tuple(gold) if suffices else (),
         category=name.partition("_")[0],
     )
     found.ask(row.where, question, pool=ids, split=split)

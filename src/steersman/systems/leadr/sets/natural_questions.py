@@ -1,10 +1,11 @@
 """Natural Questions: what people asked a search engine, each with one page of Wikipedia.
 
-Lines as the authors publish them: simplified (``document_text``, tokens between blanks) or in full
+Lines as its authors publish them: simplified (``document_text``, tokens between blanks) or in full
 (``document_tokens`` of ``token`` and ``html_token``), with ``question_text``,
 ``long_answer_candidates`` and ``annotations``; in one file, or in numbered parts, of which all that
 are there are read. Candidates are the page's top-level parts; gold are
-those that annotators gave as the long answer, answers the short ones.
+those that annotators gave as the long answer, answers the short ones. Where none of these is there,
+``biencoder-nq-dev.json`` is read (`dpr`).
 
 Source: Kwiatkowski et al., Natural Questions: a Benchmark for Question Answering Research (2019).
 """
@@ -15,8 +16,9 @@ import re
 from typing import TYPE_CHECKING
 
 from steersman.systems.leadr.question import Question
-from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text
-from steersman.systems.leadr.sets.files import all_needed, entries
+from steersman.systems.leadr.sets import dpr
+from steersman.systems.leadr.sets.files import all_needed, entries, find, split_of
+from steersman.systems.leadr.sets.gathering import Gathering, asked_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,11 +26,12 @@ if TYPE_CHECKING:
     from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
-_FILES = (
-    "v1.0*nq-dev*.jsonl", "**/nq-dev-[0-9][0-9].jsonl", "*nq-dev*.jsonl",
-    "v1.0*nq-train*.jsonl", "**/nq-train-[0-9][0-9].jsonl", "*nq-train*.jsonl",
+FILES = (
+    "**/v1.0*nq-dev*.jsonl", "**/nq-dev-[0-9][0-9].jsonl", "**/*nq-dev*.jsonl",
+    "**/v1.0*nq-train*.jsonl", "**/nq-train-[0-9][0-9].jsonl", "**/*nq-train*.jsonl",
 )  # fmt: skip
 """One file before numbered parts, and those before a sample."""
+DPR_FILES = ("**/biencoder-nq-dev.json", "**/biencoder-nq*train.json")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
@@ -38,36 +41,39 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     Args:
         folder: with the file, or its parts.
         name: of the set.
-        at_most: unused: all candidates of all questions are read.
+        at_most: candidates of all questions to keep beside the gold ones.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """
+    retrieved = find(folder, *DPR_FILES)
+    if retrieved is not None and find(folder, *FILES) is None:
+        return dpr.load(retrieved, name, at_most)
     found = Gathering(name, at_most=at_most)
-    for file in all_needed(folder, "the questions with their pages", *_FILES):
+    for file in all_needed(folder, "the questions with their pages", *FILES):
         for row in entries(file):
-            _ask(found, row, "train" if "train" in file.name else "dev")
+            _ask(found, row, split_of(file))
     return found.done(folder)
 
 
 def _ask(found: Gathering, row: Entry, split: str) -> None:
     tokens = _tokens(row)
     title = row.text("document_title", default="")
+    notes = list(row.each("annotations"))
+    places = [note.inner("long_answer").whole("candidate_index") for note in notes]
     ids: dict[int, str] = {}
     for place, span in enumerate(row.each("long_answer_candidates")):
         text = _text(span, tokens)
-        if span.fields.get("top_level", True) and text:
-            ids[place] = found.candidate(span.where, text, title)
-    notes = list(row.each("annotations"))
-    places = [note.inner("long_answer").whole("candidate_index") for note in notes]
+        if span.told("top_level", default=True) and text:
+            ids[place] = found.candidate(span.where, text, title, gold=place in places)
     shorts = [_text(span, tokens) for note in notes for span in note.each("short_answers")]
     said = [note.text("yes_no_answer", default="NONE").lower() for note in notes]
     answers = (*shorts, *(one for one in said if one != "none"))
     question = Question(
         row.name("example_id"),
         asked_text(row, "question_text"),
-        answers=tuple(dict.fromkeys(filter(None, answers))),
-        gold=tuple(dict.fromkeys(ids[place] for place in places if place in ids)),
+        answers=answers,
+        gold=tuple(ids[place] for place in places if place in ids),
     )
     found.ask(row.where, question, pool=list(ids.values()), split=split)
 

@@ -1,9 +1,10 @@
 """QReCC: conversational questions with rewrites by people, over pages of the web.
 
-Turns are read as the SCAI-QReCC shared task publishes them (``scai-qrecc21-*-turns.json``, with
-``Truth_rewrite``, ``Truth_answer``, ``Truth_passages``) or as the authors do (``qrecc_*.json``:
-``Context``, ``Rewrite``, ``Answer``, and no gold passages). Passages are the lines (``id``,
-``contents``) of the files under ``collection-paragraph``.
+Turns are read as the SCAI-QReCC shared task publishes them (``scai-qrecc21-*-turns.json``, also as
+``qrecc-test.json``, with ``Truth_rewrite``, ``Truth_answer``, ``Truth_passages``; or questions and
+``*ground-truth.json`` apart) or as the authors do (``qrecc_*.json``: ``Context``, ``Rewrite``,
+``Answer``, and no gold passages). Passages are the lines (``id``, ``contents``) of the files under
+``collection-paragraph`` or ``passages``.
 
 Source: Anantha et al., Open-Domain Question Answering Goes Conversational via Question Rewriting
 (2021).
@@ -15,18 +16,19 @@ from typing import TYPE_CHECKING
 
 from steersman.errors import DataError
 from steersman.systems.leadr.question import Question
-from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text, turns
-from steersman.systems.leadr.sets.files import entries, needed
+from steersman.systems.leadr.sets.entry import Entry
+from steersman.systems.leadr.sets.files import entries, find, needed, split_of
+from steersman.systems.leadr.sets.gathering import Gathering, asked_text, turns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
-_TURNS = (
-    "scai-qrecc21-test-turns.json", "scai-qrecc21-train*-turns.json", "qrecc_test.json",
-    "qrecc_train.json",
+FILES = (
+    "scai-qrecc21-test-turns.json", "qrecc-test.json", "scai-qrecc21*questions.json",
+    "scai-qrecc21-train*-turns.json", "qrecc-train*.json", "**/qrecc_test.json",
+    "**/qrecc_train.json",
 )  # fmt: skip
 
 
@@ -41,30 +43,41 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """
-    file = needed(folder, "the turns", *_TURNS)
-    said = sorted(
-        entries(file), key=lambda row: (row.whole("Conversation_no"), row.whole("Turn_no"))
-    )
-    gold = {one for row in said for one in row.texts("Truth_passages")}
+    file = needed(folder, "the turns", *FILES)
+    said = sorted(_with_truth(folder, file), key=_place)
+    gold = {one for row in said for one in row.names("Truth_passages")}
     found = Gathering(name, at_most=at_most, gold=gold)
     for part in _collection(folder):
         for row in entries(part):
-            found.passage(row.where, row.name("id"), row.text("contents"))
-    split = "test" if "test" in file.name else "train"
-    before: dict[int, list[str]] = {}
+            found.passage(row.where, row.name("id"), row.text("contents", default=""))
+    before: dict[str, list[str]] = {}
     for row in said:
-        _ask(found, row, before.setdefault(row.whole("Conversation_no"), []), split)
+        _ask(found, row, before.setdefault(row.name("Conversation_no"), []), split_of(file))
     return found.done(folder)
 
 
+def _with_truth(folder: Path, file: Path) -> list[Entry]:
+    """Return the turns, each with what is told of it in a file of its own, if there is one."""
+    said = list(entries(file))
+    apart = find(folder, "scai-qrecc21*ground-truth.json")
+    if apart is None or any("Truth_passages" in row.fields for row in said):
+        return said
+    truth = {_place(row): row.fields for row in entries(apart)}
+    return [Entry(row.where, {**truth.get(_place(row), {}), **row.fields}) for row in said]
+
+
+def _place(row: Entry) -> tuple[int, int]:
+    return row.whole("Conversation_no"), row.whole("Turn_no")
+
+
 def _collection(folder: Path) -> list[Path]:
-    parts = sorted(folder.glob("collection-paragraph/**/*.jsonl*"))
-    if not parts:
-        raise DataError(
-            f"{folder} has no collection-paragraph/*.jsonl, the passages (id, contents); unpack "
-            "the collection there"
-        )
-    return parts
+    for inside in ("collection-paragraph", "*/collection-paragraph", "passages"):
+        if parts := sorted(folder.glob(f"{inside}/**/*.jsonl*")):
+            return parts
+    raise DataError(
+        f"{folder} has no collection-paragraph/*.jsonl, the passages (id, contents); unpack "
+        "the collection there"
+    )
 
 
 def _ask(found: Gathering, row: Entry, before: list[str], split: str) -> None:
@@ -76,8 +89,8 @@ def _ask(found: Gathering, row: Entry, before: list[str], split: str) -> None:
         f"{talk}_{row.name('Turn_no')}",
         text,
         history=turns(told),
-        answers=(answer,) if answer.strip() else (),
-        gold=tuple(dict.fromkeys(row.texts("Truth_passages"))),
+        answers=(answer,),
+        gold=tuple(row.names("Truth_passages")),
         category=row.text("Conversation_source", default=""),
     )
     rewrite = row.text("Truth_rewrite", default=row.text("Rewrite", default=""))

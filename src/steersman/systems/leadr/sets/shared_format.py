@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steersman.systems.leadr.question import Question
-from steersman.systems.leadr.sets.evidence_set import Gathering, asked_text, turns
 from steersman.systems.leadr.sets.files import entries, find, needed
+from steersman.systems.leadr.sets.gathering import Gathering, asked_text, turns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,8 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     gold = {one for row in rows for one in row.names("gold")}
     found = Gathering(name, at_most=at_most, gold=gold)
     for row in entries(needed(folder, "the passages", "passages.jsonl")):
-        found.passage(row.where, row.name("id"), row.text("text"), row.text("title", default=""))
+        text, title = row.text("text", default=""), row.text("title", default="")
+        found.passage(row.where, row.name("id"), text, title)
     for row in rows:
         kinds = (row.fields.get(kind) for kind in _KINDS)
         question = Question(
@@ -54,7 +55,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
             asked_text(row, "question"),
             history=turns(row.texts("history")),
             answers=tuple(row.texts("answers")),
-            gold=tuple(dict.fromkeys(row.names("gold"))),
+            gold=tuple(row.names("gold")),
             category=next((kind for kind in kinds if isinstance(kind, str)), ""),
         )
         found.ask(
@@ -62,7 +63,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
             question,
             rewrite=row.text("rewrite", default=""),
             pool=row.names("pool") or None,
-            split=row.text("split", default=""),
-            conversation=row.text("conversation", default=""),
+            split=row.name("split", default=""),
+            conversation=row.name("conversation", default=""),
         )
     return found.done(folder)
