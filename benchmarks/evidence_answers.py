@@ -2,13 +2,16 @@
 
 ``--sets`` names any of hotpotqa (answers and retrieval), musique (retrieval), mtrag (query forms)
 and judge_human (judges and the distilled reward model); all of them unless told otherwise. Needs
-the extras ``rag``, ``evidence`` and, for answers, ``local``: a model of 135 million parameters on
-one thread, some 25 minutes on an idle core for 300 questions; what was answered before is kept, so
-a run that was stopped goes on where it was.
+the extras ``rag``, ``evidence`` and, for answers, ``local``: a model of 270 million parameters on
+one thread, under the Gemma Terms of Use, some 40 minutes of an idle core for 300 questions; what
+was answered before is kept, so a run that was stopped goes on where it was.
 
-Answers are compared on questions that the selector was not trained on (5 folds), from what a clone
-that may stop picks and from the five best by rank: the same model, prompt and two sentences of each
-passage. Intervals are bootstrap intervals of paired differences, conversations as a whole.
+Answers are compared on questions that the selector was not trained on (5 folds), from the five
+passages that a clone picks and from the five best by rank: the same model, prompt and two sentences
+of each passage. Which model, which prompt, how many sentences, and that the clone picks five and
+does not stop earlier, was chosen on musique, by the answers from gold passages and by how often an
+answer is among what is picked; never on hotpotqa. Intervals are bootstrap intervals of paired
+differences, conversations as a whole.
 """
 
 from __future__ import annotations
@@ -25,14 +28,14 @@ from steersman.llm import Judge, JudgeCache, agreement
 from steersman.retrieval import state_directory
 from steersman.systems.interrogator.trial import cached_minilm
 from steersman.systems.leadr.answering import Answerer
-from steersman.systems.leadr.contenders import BASELINE, STOPPING, contenders
+from steersman.systems.leadr.contenders import BASELINE, CLONE, contenders
 from steersman.systems.leadr.evaluating import evaluate
 from steersman.systems.leadr.form_trial import compare_forms, tabulate
 from steersman.systems.leadr.judged_pairs import HumanPair, load_human_pairs, recorded
 from steersman.systems.leadr.preparing import prepare
 from steersman.systems.leadr.report import PUBLISHED
 from steersman.systems.leadr.reward_model import Preferred, distilled_report
-from steersman.systems.local_model import local_model
+from steersman.systems.local_model import reading_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,18 +117,19 @@ def _retrieval(name: str, prepared: Prepared) -> Iterator[Figure]:
 
 def _answers(name: str, prepared: Prepared) -> Iterator[Figure]:
     print(f"{name}: {2 * len(prepared.questions)} answers by a local model", file=sys.stderr)
-    taking_part = contenders([BASELINE, STOPPING])
-    with local_model() as backend:
+    taking_part = contenders([BASELINE, CLONE])
+    with reading_model() as backend:
         cache = JudgeCache(state_directory() / "answers.sqlite")
         judge = Judge(backend, cache=cache, timeout_s=600.0)
         evaluation = evaluate(
-            name, prepared.pools, taking_part, groups=prepared.groups, answerer=Answerer(judge)
-        )
+            name, prepared.pools, taking_part, groups=prepared.groups,
+            answerer=Answerer(judge, continued=True),
+        )  # fmt: skip
     about = f"{name} ({len(prepared.questions)} questions), selected over top-k"
     for measure, goal in (
         ("f1", "> 0"), ("em", None), ("answer_contained", None), ("attributed", "> 0"),
         ("citation_accuracy", "> 0"), ("faithful", None), ("redundancy", "< 0"),
-        ("repetition", "< 0"), ("tokens", None), ("all_gold", None),
+        ("repetition", "< 0"), ("tokens", None), ("all_gold", None), ("holds_answer", None),
     ):  # fmt: skip
         yield _difference(about, evaluation, measure, goal)
     unanswered = sum(
@@ -136,11 +140,11 @@ def _answers(name: str, prepared: Prepared) -> Iterator[Figure]:
 
 
 def _difference(about: str, evaluation: Evaluation, measure: str, goal: str | None) -> Figure:
-    found = evaluation.difference(STOPPING, BASELINE, measure)
+    found = evaluation.difference(CLONE, BASELINE, measure)
     holds = None
     if goal is not None:
         holds = found.low > 0 if goal == "> 0" else found.high < 0
-    own = {one: evaluation.mean(one, measure).value for one in (STOPPING, BASELINE)}
+    own = {one: evaluation.mean(one, measure).value for one in (CLONE, BASELINE)}
     return Figure(
         f"{about}: {measure}", found.value, found.low, found.high, goal=goal, holds=holds,
         peers=own,

@@ -14,10 +14,20 @@ from steersman.errors import (
     DataError,
     InputError,
 )
-from steersman.llm import Case, Faithfulness, Judge, LocalBackend, MeteredBackend, Retry, local
-from steersman.systems.local_model import CHATML, local_model
+from steersman.llm import (
+    Budget,
+    Judge,
+    LocalBackend,
+    MeteredBackend,
+    Prices,
+    Retry,
+    local,
+)
+from steersman.llm.scored import Tally
+from steersman.systems.local_model import CHATML, GEMMA3, local_model, reading_model
 
 QUESTION = "What is the capital of France?"
+FACT = "Tom was born in Bonn. Ann was born in Lund.\nQuestion: Where was Tom born?\nAnswer: Bonn"
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +96,14 @@ def test_threads_take_turns_and_waiting_counts(backend):
 
 
 @pytest.mark.slow
-def test_a_judge_can_ask_it(backend):
-    case = Case("Where is it?", "It is in the hall.", ("The hall is open.",))
-    found = Faithfulness(Judge(backend, retry=Retry(tries=1)))(case)
-    assert (found.value is None) == (found.reason is not None)
-    assert found.calls >= 1
+def test_a_judge_can_ask_it_and_counts_its_tokens(backend):
+    judge, tally = (
+        Judge(backend, retry=Retry(tries=1), budget=Budget(prices=Prices(1.0, 1.0))),
+        Tally(),
+    )
+    assert "Paris" in judge.ask(QUESTION, max_tokens=8, version="1", tally=tally)
+    assert tally.calls == 1
+    assert 0.0 < judge.budget.cost_usd < 0.1
 
 
 @pytest.mark.slow
@@ -102,6 +115,24 @@ def test_its_name_tells_weights_template_and_context(backend):
     with LocalBackend(backend._model, context_tokens=512) as other:
         assert other.name != backend.name
     assert "assistant" in CHATML
+
+
+@pytest.mark.slow
+def test_a_text_is_gone_on_with_until_the_line_ends(backend):
+    text = "Capital of Spain: Madrid\nCapital of France:"
+    with local_model(context_tokens=512, chats=False) as ending:
+        assert ending.complete(text, max_tokens=8).strip() == "Paris"
+        assert ending.name != backend.name
+
+
+@pytest.mark.slow
+def test_the_reading_model_answers_in_a_line():
+    pytest.importorskip("xllamacpp")
+    missing = [one.filename for one in GEMMA3 if not one.path().exists()]
+    if missing:  # not fetched by a test: its terms are for whoever wants it to agree to
+        pytest.skip(f"{missing[0]} was not fetched")
+    with reading_model(context_tokens=512) as made:
+        assert made.complete(f"{FACT}\nQuestion: Where was Ann born?\nAnswer:").strip() == "Lund"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +160,7 @@ def test_a_missing_or_foreign_file_is_told(tmp_path):
         LocalBackend(tmp_path / "none.gguf", context_tokens=1)
 
 
+@pytest.mark.slow
 def test_damaged_weights_are_told(tmp_path):
     pytest.importorskip("xllamacpp")
     (tmp_path / "half.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(100))
@@ -136,6 +168,7 @@ def test_damaged_weights_are_told(tmp_path):
         LocalBackend(tmp_path / "half.gguf")
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     # A module of that name that cannot be imported stands first on the child's path.
     (tmp_path / "xllamacpp.py").write_text("raise ModuleNotFoundError('No module xllamacpp')")
@@ -145,6 +178,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
         LocalBackend(tmp_path / "some.gguf")
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_loaded_in_time_is_told_and_its_process_ended(tmp_path, monkeypatch):
     # What stands first on the child's path tells who it is, and then takes for ever.
     (tmp_path / "xllamacpp.py").write_text(

@@ -33,6 +33,7 @@ def workers():
         yield made
 
 
+@pytest.mark.slow
 def test_they_give_what_one_embedder_gives_in_order(workers):
     alone = HashedWords(size=8)
     assert (workers.name, workers.size) == (alone.name, alone.size)
@@ -44,6 +45,7 @@ def test_they_give_what_one_embedder_gives_in_order(workers):
     np.testing.assert_array_equal(workers.encode(big), alone.encode(big))
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced(workers):
     before = workers.encode(TEXTS)
     for process in workers.processes:
@@ -65,6 +67,7 @@ def test_a_worker_killed_while_it_embeds_costs_nothing_but_time():
     np.testing.assert_array_equal(found, HashedWords().encode(TEXTS))
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_replaced():
     with EmbeddingWorkers(HASHED) as workers:
         workers.encode(["a"])
@@ -91,6 +94,7 @@ def test_an_embedder_that_refuses_is_told_and_lives_on():
         assert workers.encode(["fine"]).shape == (1, 32)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_made_is_told():
     with pytest.raises(DataError, match=r"cannot be made: .*absent"):
         EmbeddingWorkers("absent.module:Thing")

@@ -28,6 +28,7 @@ def by_hand(words, meaning, weight):
 CANDIDATES = st.dictionaries(st.integers(0, 30), st.integers(-50, 50).map(float), max_size=20)
 
 
+@pytest.mark.slow
 @given(CANDIDATES, CANDIDATES, st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 def test_convex_is_the_formula(words, meaning, weight):
     found = convex(ranked(words), ranked(meaning), weight)
@@ -38,6 +39,7 @@ def test_convex_is_the_formula(words, meaning, weight):
     assert (np.diff(found.scores) <= 0).all()
 
 
+@pytest.mark.slow
 @given(CANDIDATES, CANDIDATES, st.sampled_from([0.1, 3.0]), st.integers(-9, 9))
 def test_convex_does_not_know_an_engines_scale(words, meaning, factor, shift):
     moved = {one: factor * score + shift for one, score in words.items()}
@@ -49,6 +51,7 @@ def test_convex_does_not_know_an_engines_scale(words, meaning, factor, shift):
     )
 
 
+@pytest.mark.slow
 @given(CANDIDATES, CANDIDATES)
 def test_rrf_is_the_formula(words, meaning):
     engines = [ranked(words).positions.tolist(), ranked(meaning).positions.tolist()]

@@ -70,6 +70,7 @@ def test_titles_without_words_are_no_titles():
 NAMES = ["Ada", "Ada Byron", "Byron", "Charles", "Charles Babbage", "Engine"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.sampled_from([*NAMES, "and", "the"]), max_size=6), max_size=8))
 def test_links_are_those_of_reading_every_text_word_by_word(texts):
     passages = whole(*(" ".join(text) for text in texts), *NAMES, titles=[""] * len(texts) + NAMES)
@@ -107,6 +108,7 @@ def test_nothing_leads_nowhere():
     assert (len(wider.positions), origins) == (0, {})
 
 
+@pytest.mark.slow
 @given(st.sets(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 1))))
 def test_links_are_the_pairs_they_were_made_of(pairs):
     links = Links.of_pairs(10, [*pairs, *pairs])

@@ -69,6 +69,7 @@ def test_what_means_nothing_is_refused(measure, ranked, gains, k, says):
         measure(ranked, gains, k)
 
 
+@pytest.mark.slow
 @given(RANKED, GAINS)
 def test_measures_never_fall_with_more_places(ranked, gains):
     for measure in (recall_at, all_gold_at, reciprocal_rank):

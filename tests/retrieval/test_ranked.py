@@ -20,6 +20,7 @@ def test_the_best_are_those_of_sorting_everything(scores, k):
     assert found.scores.tolist() == [scores[i] for i in expected]
 
 
+@pytest.mark.slow
 @given(SCORES, st.randoms(use_true_random=False))
 def test_the_order_does_not_depend_on_how_candidates_came(scores, random):
     positions = list(range(len(scores)))

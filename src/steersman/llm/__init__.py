@@ -18,7 +18,7 @@ from steersman.llm.faithfulness import Faithfulness
 from steersman.llm.judge import Judge, Retry
 from steersman.llm.judge_cache import JudgeCache
 from steersman.llm.judging import Judged, Measure, judge_all
-from steersman.llm.local import LocalBackend
+from steersman.llm.local import UNTOLD, LocalBackend
 from steersman.llm.pairwise import Pair, PairwiseJudge, Preference, abstentions
 from steersman.llm.rate import Rate
 from steersman.llm.relevancy import Relevancy, TextEmbedder
@@ -26,6 +26,7 @@ from steersman.llm.scored import Case, Coverage, Scored, Statement, column, cove
 from steersman.llm.spending import Budget, Prices
 
 __all__ = [
+    "UNTOLD",
     "Agreement",
     "Backend",
     "Budget",

@@ -20,8 +20,11 @@ from steersman.llm.backend import Completion
 from steersman.llm.local_process import LocalProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+UNTOLD = "{% for one in messages %}{{ one.content }}{% endfor %}"
+"""Template of the prompt alone."""
 _START_S = 120.0
 _QUOTED = 300
 
@@ -42,7 +45,9 @@ class LocalBackend:
         context_tokens: of prompt and answer together, 256 to 131,072; more than the model was
             trained with is of no use. It is paid for in memory.
         template: of chats, in Jinja; "" for the one in the file. Some in files put words of their
-            own before every prompt.
+            own before every prompt. `UNTOLD` is the prompt alone, for a model that was not trained
+            to chat and goes on with a text.
+        stop: texts before which it ends what it says, a line for instance.
 
     Raises:
         DataError: there is no such file, it is no model, it is not loaded within two minutes, or
@@ -52,14 +57,23 @@ class LocalBackend:
     No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
     """
 
-    def __init__(self, model: Path, *, context_tokens: int = 4096, template: str = "") -> None:
+    def __init__(
+        self,
+        model: Path,
+        *,
+        context_tokens: int = 4096,
+        template: str = "",
+        stop: Sequence[str] = (),
+    ) -> None:
         if not 256 <= context_tokens <= 131_072:
             raise InputError(f"context_tokens is {context_tokens!r}; allowed are 256 to 131072")
         self._model = model
         self._template = template
         self._context_tokens = context_tokens
         self._turn = threading.Lock()
-        self._digest = hashlib.sha256(f"{_digest(model)} {template}".encode()).hexdigest()
+        self._stop = tuple(stop)
+        told = f"{_digest(model)} {template}" + (f" {self._stop!r}" if stop else "")
+        self._digest = hashlib.sha256(told.encode()).hexdigest()
         self._process: LocalProcess | None = self._started()
         try:
             self._runtime = self._process.ready(time.monotonic() + _START_S)
@@ -73,7 +87,7 @@ class LocalBackend:
 
     @property
     def name(self) -> str:
-        """Runtime, weights, template and context: any of them may change an answer."""
+        """Runtime, weights, template, stops and context: each of them may change an answer."""
         return f"{self._runtime}#{self._model.name}#{self._digest[:16]}#{self._context_tokens}"
 
     def complete(self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 60.0) -> str:
@@ -118,7 +132,7 @@ class LocalBackend:
         No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
         """
         check_asked(prompt, max_tokens, timeout_s)
-        line = encoded({"prompt": prompt, "max_tokens": max_tokens}) + b"\n"
+        line = encoded({"prompt": prompt, "max_tokens": max_tokens, "stop": self._stop}) + b"\n"
         until = time.monotonic() + timeout_s
         if not self._turn.acquire(timeout=timeout_s):
             message = f"{self!r}: other prompts took all of {timeout_s:g} s; ask fewer at once"

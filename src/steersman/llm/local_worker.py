@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _BATCH_TOKENS = 512
 
@@ -24,7 +24,7 @@ def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: Binar
 
     Args:
         ask: the server's chat completions: a request in, an answer or an error out.
-        source: of lines, each ``{"prompt": …, "max_tokens": …}``.
+        source: of lines, each ``{"prompt": …, "max_tokens": …, "stop": […]}``.
         sink: for lines: ``text`` and the two counts, or ``error``.
 
     No doctest: ``tests/llm/test_local.py`` shows it.
@@ -32,18 +32,19 @@ def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: Binar
     for line in source:
         asked = msgspec.json.decode(line)
         try:
-            answer = _answer(ask(request(asked["prompt"], asked["max_tokens"])))
+            answer = _answer(ask(request(asked["prompt"], asked["max_tokens"], asked["stop"])))
         except Exception as error:  # noqa: BLE001 (told to the parent, which raises it)
             answer = {"error": str(error) or repr(error)}
         _send(sink, answer)
 
 
-def request(prompt: str, max_tokens: int) -> dict[str, Any]:
+def request(prompt: str, max_tokens: int, stop: Sequence[str] = ()) -> dict[str, Any]:
     """Return what the server is asked: the likeliest words, and nothing kept from before.
 
     Args:
         prompt: the whole of it.
         max_tokens: the most it may say.
+        stop: texts before which it ends.
 
     >>> request("Why?", 8)["temperature"]
     0.0
@@ -53,6 +54,7 @@ def request(prompt: str, max_tokens: int) -> dict[str, Any]:
         "max_tokens": max_tokens,
         "temperature": 0.0,
         "seed": 0,
+        "stop": list(stop),
         # A prompt that begins like the last one would be computed in other batches, and rounding
         # would make an answer depend on what was asked before it.
         "cache_prompt": False,

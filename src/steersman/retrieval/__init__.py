@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from steersman.retrieval.served_embedder import ServedEmbedder
     from steersman.retrieval.support import EntailmentSupport, gold_recall, sentences_of
     from steersman.retrieval.vectors import ExactIndex, VectorIndex
-    from steersman.retrieval.wheels import PinnedWheel, state_directory
+    from steersman.retrieval.wheels import PinnedWheel, assemble, state_directory
 
 __all__ = [
     "Added",
@@ -86,6 +86,7 @@ __all__ = [
     "Shown",
     "VectorIndex",
     "all_gold_at",
+    "assemble",
     "check_embedder_name",
     "convex",
     "find_place",
@@ -135,7 +136,7 @@ _HOMES = {
     "served_embedder": "ServedEmbedder",
     "support": "EntailmentSupport gold_recall sentences_of",
     "vectors": "ExactIndex VectorIndex",
-    "wheels": "PinnedWheel state_directory",
+    "wheels": "PinnedWheel assemble state_directory",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

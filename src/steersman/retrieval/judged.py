@@ -5,7 +5,7 @@ A collection is a folder with one of
 - ``corpus.jsonl`` (id, title, text), ``queries.jsonl`` (id, text) and ``qrels.tsv`` (query-id,
   corpus-id, score; a heading line), as BEIR has them;
 - ``passages.jsonl`` (id, title, text) and ``questions.jsonl`` (id, question, gold: ids, and perhaps
-  history: earlier turns).
+  history: earlier turns; the conversation that it is a turn of; and last_updated, a date).
 
 Files may be compressed (``.gz``), and ids may be called ``_id``. A question may name its ``split``
 and what kind it is of: ``category``, else ``domain``, else ``type``. Other fields are left unread:
@@ -49,6 +49,8 @@ class Question:
         split: "" if the collection has no splits.
         category: its kind, known before it is answered; "" if nobody says.
         history: turns before it, the first first.
+        conversation: that it is a turn of; "" if nobody says.
+        updated: when it was last changed, as it says; "" if nobody does.
     """
 
     id: str
@@ -57,6 +59,8 @@ class Question:
     split: str = ""
     category: str = ""
     history: tuple[str, ...] = ()
+    conversation: str = ""
+    updated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +246,7 @@ def _question(row: dict[str, Any], where: str, field: str, gains: Mapping[str, f
     if not isinstance(history, list) or not all(isinstance(turn, str) for turn in history):
         raise DataError(f"{where}: history is {history!r:.60}; it must be a list of texts")
     kinds = (row.get(kind) for kind in _KINDS)
+    conversation = row.get("conversation")
     return Question(
         id=_text(row, where, "id", "_id"),
         text=text,
@@ -249,6 +254,8 @@ def _question(row: dict[str, Any], where: str, field: str, gains: Mapping[str, f
         split=str(row.get("split") or ""),
         category=next((kind for kind in kinds if isinstance(kind, str)), ""),
         history=tuple(history),
+        conversation=conversation if isinstance(conversation, str) else "",
+        updated=str(row.get("last_updated") or ""),
     )
 
 

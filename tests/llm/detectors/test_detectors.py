@@ -41,6 +41,7 @@ def test_any_text_is_searched_and_what_is_masked_is_gone(text):
     assert not personal.detect(personal.masked(text))
 
 
+@pytest.mark.slow
 def test_no_text_makes_it_slow():
     begun = time.process_time()
     for text in ("1" * 100_000, "1 " * 50_000, "a-" * 50_000, "12.345." * 15_000):

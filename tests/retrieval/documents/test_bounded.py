@@ -17,6 +17,7 @@ from tests.retrieval.documents.pdf_files import pdf
 ENDLESS = b"<div>" * 1_000_000
 
 
+@pytest.mark.slow
 def test_a_file_that_takes_too_long_is_given_up_and_the_next_one_is_read():
     with BoundedParser(Limits(parse_s=1)) as parser:
         read(b"<p>first", name="a.html", parser=parser)
@@ -28,6 +29,7 @@ def test_a_file_that_takes_too_long_is_given_up_and_the_next_one_is_read():
         assert document.text == "third"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS bounds no process's memory")
 def test_a_file_that_takes_too_much_memory_is_refused_and_the_next_one_is_read():
     limits = Limits(parser_bytes=256 << 20, document_bytes=60 << 20)
@@ -64,6 +66,7 @@ def test_its_process_ends_with_it():
     assert process.poll() is not None
 
 
+@pytest.mark.slow
 def test_more_text_than_allowed_is_refused():
     limits = Limits(document_bytes=100)
     with (

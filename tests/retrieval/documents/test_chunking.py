@@ -55,6 +55,7 @@ def documents(draw):
     return Document("d", text, sections=sections, pages=pages)
 
 
+@pytest.mark.slow
 @given(documents(), CHUNKINGS)
 @settings(max_examples=300, deadline=None)
 def test_passages_are_spans_that_cover_all_but_white_space(document, chunking):
@@ -71,6 +72,7 @@ def test_passages_are_spans_that_cover_all_but_white_space(document, chunking):
     assert passages == cut(document, chunking)
 
 
+@pytest.mark.slow
 @given(documents(), CHUNKINGS)
 @settings(max_examples=150, deadline=None)
 def test_every_heading_holds_for_all_of_its_passage(document, chunking):
@@ -100,6 +102,7 @@ def path_at(document, place):
     ].isspace()
 
 
+@pytest.mark.slow
 @given(TEXTS.filter(lambda text: len(text) > 64), CHUNKINGS)
 @settings(max_examples=200, deadline=None)
 def test_what_readers_see_as_one_character_stays_whole(text, chunking):
@@ -215,6 +218,7 @@ def test_sizes_out_of_range_are_refused(size, overlap):
         Chunking(size, overlap)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [".", "\n", " ", '"', '."', "a.", "。", "\u0301", "# a\n", "\r"])
 def test_a_monotonous_text_is_cut_in_time_that_grows_with_it(unit):
     # Hundreds of thousands of repeats: anything quadratic would not end.

@@ -85,6 +85,7 @@ def test_what_is_dropped_is_as_near_as_asked_and_what_is_near_is_dropped(near):
             assert found.dropped == (("d1#0", "d0#0", pytest.approx(similarity)),)
 
 
+@pytest.mark.slow
 def test_misses_at_the_threshold_are_as_rare_as_promised():
     for near in np.linspace(0.3, 1, 15):
         rows = _rows(near)

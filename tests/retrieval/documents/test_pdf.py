@@ -64,6 +64,7 @@ def test_a_broken_one_is_refused(parser, data):
         read(data, name="bad.pdf", parser=parser)
 
 
+@pytest.mark.slow
 def test_too_many_pages_are_refused():
     with (
         BoundedParser(Limits(pages=2)) as small,
@@ -72,6 +73,7 @@ def test_too_many_pages_are_refused():
         read(THREE, name="long.pdf", parser=small, limits=Limits(pages=2))
 
 
+@pytest.mark.slow
 def test_a_decompression_bomb_is_refused(parser):
     data = bomb(100_000_000)
     assert len(data) < 500_000

@@ -21,6 +21,7 @@ print(len(unique(cut(document)).kept))
 """
 
 
+@pytest.mark.slow
 def test_importing_and_plain_text_need_no_extra():
     done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, check=True)
     assert done.stdout == b"1\n"
@@ -87,6 +88,7 @@ def test_an_enormous_file_is_refused_before_it_is_read(tmp_path):
     tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz", "a.pdf.gz"])
 def test_a_decompression_bomb_is_refused_before_it_takes_memory(name):
     packed = gzip.compress(b" " * 100_000_000, 9)
@@ -201,6 +203,7 @@ def test_arguments_that_do_not_go_together_are_refused(arguments):
         read(arguments.pop("source"), **arguments)
 
 
+@pytest.mark.slow
 def test_limits_out_of_range_are_refused():
     for name in ("document_bytes", "total_bytes", "documents", "pages", "parse_s", "parser_bytes"):
         with pytest.raises(InputError, match=name):

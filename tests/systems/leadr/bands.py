@@ -2,7 +2,7 @@
 
 from steersman.systems.leadr import Collection, Question, Turn
 from steersman.systems.leadr.preparing import ready
-from steersman.systems.leadr.sets.evidence_set import Gathering
+from steersman.systems.leadr.sets.gathering import Gathering
 
 BANDS = ("Rush", "Toto", "Yes", "Queen", "Kiss", "Wham")
 TOWNS = ("Toronto", "Angeles", "London", "Detroit", "Paris", "Warsaw")

@@ -4,7 +4,13 @@ import pytest
 
 from steersman.errors import InputError
 from steersman.llm import JudgeCache, Retry
-from steersman.systems.leadr.answering import Answerer, answering_prompt, bare, telling
+from steersman.systems.leadr.answering import (
+    Answerer,
+    answering_prompt,
+    bare,
+    continued_prompt,
+    telling,
+)
 from steersman.systems.leadr.pool import Candidate
 from tests.llm.chat_server import chat_server
 from tests.llm.scripted import judge_at
@@ -39,6 +45,18 @@ def test_what_is_shown_is_the_order_of_picking_and_the_telling_sentences(server,
     again = answerer(QUESTION, PICKED)
     assert (again.text, again.calls, again.cached) == ("Warsaw", 0, 1)
     assert answerer(QUESTION, PICKED[::-1]).calls == 1
+
+
+def test_who_goes_on_with_a_text_is_shown_how_and_its_answers_are_kept_apart(server, tmp_path):
+    server.asked.clear()
+    server.answer = " Warsaw\n\nQuestion: And when?"
+    judge = judge_at(server, cache=JudgeCache(tmp_path / "a.sqlite"))
+    told, shown = (Answerer(judge, continued=one)(QUESTION, PICKED) for one in (False, True))
+    assert (told.text, shown.text, shown.calls, shown.shown) == ("Warsaw", "Warsaw", 1, told.shown)
+    prompt = server.asked[1][2]["messages"][0]["content"]
+    assert prompt == continued_prompt(QUESTION, [text for _, text in shown.shown])
+    assert prompt.endswith(f"It is large.\nQuestion: {QUESTION}\nAnswer:")
+    assert prompt.count("\nAnswer: ") == 3
 
 
 def test_nothing_picked_is_answered_by_nothing(server):

@@ -36,6 +36,7 @@ WORDS = st.lists(
 ).map(" ".join)
 
 
+@pytest.mark.slow
 @given(WORDS, st.lists(WORDS, min_size=1, max_size=3))
 def test_f1_and_exact_match_are_those_of_the_published_script(answer, right):
     assert answers.f1(answer, right) == pytest.approx(

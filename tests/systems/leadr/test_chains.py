@@ -66,6 +66,17 @@ def test_where_nothing_ever_came_out_right_nothing_is_passed_on(tasks):
     assert Chains()(tasks[:1], {"q0": {"maker0": 1.0}}) == {}, "one passage is no pair"
 
 
+def test_of_many_questions_some_teach_and_all_are_told(tasks):
+    known = {f"q{number}": _known(number) for number in range(10)}
+    needed = Chains(fitted=4)(tasks, known)
+    assert needed.keys() == known.keys()
+    assert needed != Chains()(tasks, known), "it is another model"
+    same = Chains(fitted=4)(tasks, known | {"q1": _known(1, told=False)})
+    assert same["q0"] == needed["q0"], "the first, the last and two between are fitted to"
+    for number, own in ((number, needed[f"q{number}"]) for number in range(10)):
+        assert set(sorted(own, key=own.get)[-2:]) == {f"work{number}", f"maker{number}"}
+
+
 def test_it_looks_at_no_gold_and_says_the_same_again(tasks):
     blind = [
         replace(task, pool=replace(task.pool, question=replace(task.pool.question, gold=("x",))))

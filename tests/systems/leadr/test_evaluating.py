@@ -274,6 +274,7 @@ def test_intervals_cover_as_often_as_they_say():
     assert 0.90 <= hits / 300 <= 0.985
 
 
+@pytest.mark.slow
 def test_intervals_of_a_family_cover_all_together():
     """Of five policies that are all as good as the baseline, one looks better often; not here."""
     rng = np.random.default_rng(0)

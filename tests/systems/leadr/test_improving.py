@@ -7,8 +7,7 @@ import pytest
 
 from steersman.errors import DataError
 from steersman.learn.selecting import CloneSettings, TreeSettings, TreesOnTop, clone
-from steersman.policies import NetworkScorer
-from steersman.policies.network_scorer import SummedScorer, scorer_state
+from steersman.policies import NetworkScorer, SummedScorer, scorer_state
 from steersman.systems.leadr import Collection, Environment, Limits, Question
 from steersman.systems.leadr.experts import GoldExpert
 from steersman.systems.leadr.features import FEATURES
@@ -62,6 +61,7 @@ def test_logged_selections_have_their_propensities_and_rewards(tasks):
         assert 0.0 <= one.reward <= 1.0
 
 
+@pytest.mark.slow
 def test_no_gold_is_looked_at(tasks):
     """Without gold, and with wrong gold, the same is logged and learned."""
     blind = [
@@ -78,6 +78,7 @@ def test_no_gold_is_looked_at(tasks):
     assert learned.keys() != scorer_state(exploring()).keys(), "something was learned"
 
 
+@pytest.mark.slow
 def test_containment_alone_judges_rounds_by_containment_alone(tasks):
     """Whatever the questions' own terms are: what is logged and what is judged by are one."""
     small = TreesOnTop(TreeSettings(trees=2, learning_rate=0.1, least=3))
@@ -97,6 +98,7 @@ def test_containment_alone_judges_rounds_by_containment_alone(tasks):
     assert both.before not in {0.0, 0.5, 1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["a long answer in words of its own that no page has", "No."])
 def test_who_gets_no_feedback_is_refused_with_the_share(tasks, answer):
     def answered(task, right):
@@ -166,6 +168,7 @@ def test_a_clone_of_gold_stays_where_feedback_misleads(tasks):
     assert found.scorer is start
 
 
+@pytest.mark.slow
 def test_a_question_without_candidates_is_learned_past(tasks):
     pool = tasks[0].pool.collection.pool(Question("none", "Zzyzx?", answers=("q",)), size=8)
     empty = EvidenceTask(pool, RULES)

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError, StateError
-from steersman.policies import NetworkScorer, SummedScorer
-from steersman.policies.network_scorer import scorer_state
-from steersman.policies.tree_scorer import TreeScorer
+from steersman.policies import NetworkScorer, SummedScorer, TreeScorer, scorer_state
 from steersman.registry import pack_state, unpack_state
 from steersman.systems.leadr.features import FEATURES
 from steersman.systems.leadr.kept_selectors import MadeFor, kept, read

@@ -95,6 +95,7 @@ def test_a_query_form_is_searched_for_instead_of_the_question(collection):
     assert pool.question.text == "And he?"
 
 
+@pytest.mark.slow
 def test_a_query_keeps_scores_of_what_it_found_alone():
     rows = [(f"p{n}", "", f"about subject{n % 1000} alone") for n in range(3_000)]
     large = Collection.of_texts(rows)

@@ -5,7 +5,7 @@ import pytest
 from steersman.errors import DataError, InputError
 from steersman.systems.leadr.preparing import prepare, ready
 from tests.systems.leadr.bands import bands
-from tests.systems.leadr.test_sets import OWN_PASSAGES, OWN_QUESTION, write
+from tests.systems.leadr.set_files import OWN_PASSAGES, OWN_QUESTION, write
 
 BARE = {"id": "q2", "question": "what lifts?", "gold": []}
 

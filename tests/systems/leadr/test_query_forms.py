@@ -139,6 +139,7 @@ def made(turns, rng):
     return FormTable(("last", "history", "keywords"), noisy, contexts, groups)
 
 
+@pytest.mark.slow
 def test_the_learned_form_beats_every_single_one_where_turns_differ():
     found = compare_forms(made(800, np.random.default_rng(0)), orders=3)
     assert found.ahead.low > 0.1
@@ -148,6 +149,7 @@ def test_the_learned_form_beats_every_single_one_where_turns_differ():
     assert sum(found.shares.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_where_one_form_is_best_for_all_the_learned_one_comes_near_it():
     table = made(800, np.random.default_rng(1))
     rng = np.random.default_rng(2)

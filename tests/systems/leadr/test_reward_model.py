@@ -98,6 +98,7 @@ def test_abstentions_teach_nothing_and_count_as_half_right():
     assert found.pairs == 40
 
 
+@pytest.mark.slow
 def test_pairs_of_one_prompt_are_held_out_together_and_count_as_one():
     human = [one for one in pairs(30) for _ in range(12)]
     alone = distilled_report(human, human, groups=[str(n) for n in range(360)])

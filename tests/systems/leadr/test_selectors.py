@@ -8,7 +8,7 @@ import pytest
 
 from steersman.errors import InputError
 from steersman.learn.selecting import CloneSettings, TreeSettings, clone
-from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies import NetworkScorer
 from steersman.policies.sequence import StepRule
 from steersman.systems.leadr import Collection, Environment, Limits, Question
 from steersman.systems.leadr.baselines import LAMBDAS, Mmr, Oracle, Pointwise, TopK, ceiling
@@ -126,6 +126,7 @@ def test_no_candidates_give_an_empty_selection(rng):
 ROWS_ALIKE = [(f"p{i}", "", "the same words") for i in range(6)]
 
 
+@pytest.mark.slow
 def test_candidates_that_are_all_alike_are_picked_evenly():
     """A scorer that sees no difference draws each as often."""
     pool = Collection.of_texts(ROWS_ALIKE).pool(Question("q", "same words"))

@@ -21,7 +21,34 @@ if TYPE_CHECKING:
     from steersman.systems.leadr.pool import Candidate
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'(])")
-_VERSION = "answer/1"
+_ASKED, _CONTINUED = "answer/1", "answer-continued/1"
+_EXAMPLES = (
+    (
+        (
+            "Tern Valley: Tern Valley is a novel by Ada Molloy.",
+            "Ada Molloy: Ada Molloy (born 1951 in Kilbride) is an Irish writer.",
+        ),
+        "Where was the author of Tern Valley born?",
+        "Kilbride",
+    ),
+    (
+        (
+            "Orlo Bridge: Orlo Bridge is a bridge in Norway.",
+            "Hask Bridge: Hask Bridge is in Sweden.",
+        ),
+        "Are Orlo Bridge and Hask Bridge in the same country?",
+        "no",
+    ),
+    (
+        (
+            "Pavel Dorn: Pavel Dorn is a goalkeeper of Lund Rovers.",
+            "Lund Rovers: Lund Rovers is a club. It was founded in 1924 by Nils Aker.",
+        ),
+        "When was the club of Pavel Dorn founded?",
+        "1924",
+    ),
+)
+"""Nobody and nothing in them exists: a model that repeats one of their answers is found out."""
 _LEAD = re.compile(r"^(the )?(short )?answer( is)?:?\s+", re.IGNORECASE)
 
 
@@ -59,6 +86,8 @@ class Answerer:
         judge: the model, with its cache, budget and time; any `Backend` behind it.
         sentences: of each passage that are shown, 1 to 50.
         max_tokens: of an answer, 1 to 1,000.
+        continued: whether the model goes on with a text, worked examples first, instead of being
+            told what to do: for one that was not trained to chat.
 
     Raises:
         InputError: an argument out of range.
@@ -66,7 +95,9 @@ class Answerer:
     No doctest: it needs a server; ``tests/systems/leadr/test_answering.py`` shows it.
     """
 
-    def __init__(self, judge: Judge, *, sentences: int = 2, max_tokens: int = 16) -> None:
+    def __init__(
+        self, judge: Judge, *, sentences: int = 2, max_tokens: int = 16, continued: bool = False
+    ) -> None:
         if not 1 <= sentences <= 50:
             raise InputError(f"sentences is {sentences!r}; allowed are 1 to 50")
         if not 1 <= max_tokens <= 1000:
@@ -74,6 +105,7 @@ class Answerer:
         self._judge = judge
         self._sentences = sentences
         self._max_tokens = max_tokens
+        self._continued = continued
 
     @property
     def name(self) -> str:
@@ -98,13 +130,15 @@ class Answerer:
         if not shown:
             return Answered("", "no passages")
         tally = Tally()
-        prompt = answering_prompt(question, [text for _, text in shown])
+        makes = continued_prompt if self._continued else answering_prompt
+        prompt = makes(question, [text for _, text in shown])
         if len(prompt) > self._judge.max_characters:
             told = f"the prompt has {len(prompt):,} characters; select fewer passages"
             return Answered("", told, length, shown, missing=True)
         try:
+            version = _CONTINUED if self._continued else _ASKED
             said = self._judge.ask(
-                prompt, max_tokens=self._max_tokens, version=_VERSION, tally=tally
+                prompt, max_tokens=self._max_tokens, version=version, tally=tally
             )
         except BackendError as error:
             return Answered("", str(error), length, shown, tally.calls, tally.cached, missing=True)
@@ -129,6 +163,26 @@ def answering_prompt(question: str, texts: Sequence[str]) -> str:
     """
     told = "Using the text, reply with only the short answer (one to five words) to the question:"
     return "\n\n".join([f"Question: {question}", "\n".join(texts), f"{told} {question}"])
+
+
+def continued_prompt(question: str, texts: Sequence[str]) -> str:
+    r"""Return the text that a model goes on with, which ends where the answer is missing.
+
+    Args:
+        question: that stands alone.
+        texts: of the passages, in order.
+
+    >>> print(continued_prompt("Where?", ["Curie: Born in Warsaw."]).split("\n\n")[-1])
+    Curie: Born in Warsaw.
+    Question: Where?
+    Answer:
+    """
+    examples = [f"{_unanswered(asked, told)} {answer}" for told, asked, answer in _EXAMPLES]
+    return "\n\n".join([*examples, _unanswered(question, texts)])
+
+
+def _unanswered(question: str, texts: Sequence[str]) -> str:
+    return "\n".join([*texts, f"Question: {question}", "Answer:"])
 
 
 def telling(text: str, question: str, count: int) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
     from steersman.systems.leadr.environment import State
     from steersman.systems.leadr.pool import Pool
 

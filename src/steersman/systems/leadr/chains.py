@@ -68,6 +68,8 @@ class Chains:
             model says by itself what is needed.
         most: passages of a question that are looked at, ≥ 2; those that rank highest, and those
             that may hold the answer.
+        fitted: questions that the model is fitted to at most, ≥ 1, which bounds what is held in
+            memory: of more, as many, evenly from first to last. It has some forty weights.
 
     No doctest: it needs pools; ``tests/systems/leadr/test_chains.py`` shows it.
 
@@ -80,6 +82,7 @@ class Chains:
     ridges: tuple[float, ...] = (1.0, 0.1)
     least: float = 0.3
     most: int = 70
+    fitted: int = 1_000
 
     def __call__(self, tasks: Sequence[EvidenceTask], causes: Credits) -> Credits:
         """Return how surely each passage is one of the two that its question needs.
@@ -88,31 +91,45 @@ class Chains:
             tasks: questions; their gold is not looked at.
             causes: how surely each passage alone brings the reward, by question.
         """
-        found = {
-            task.id: _pairs(task.pool, causes[task.id], self.most)
-            for task in tasks
-            if task.id in causes
-        }
-        telling = [one for one in found.values() if one.holds.max(initial=0.0) >= self.least]
+        asked = [task for task in tasks if task.id in causes]
+        telling = [task for task in asked if _tells(task.pool, causes[task.id], self.least)]
         if not telling:
             return {}
-        model = _fitted(telling, self.ridges)
-        return {name: one.needed(model, self.least) for name, one in found.items()}
+        places = np.linspace(0, len(telling) - 1, min(self.fitted, len(telling))).round()
+        chosen = {telling[place].id: telling[place] for place in places.astype(int).tolist()}
+        pairs = {name: _pairs(task.pool, causes[name], self.most) for name, task in chosen.items()}
+        model = _fitted(list(pairs.values()), self.ridges)
+        needed = {}
+        for task in asked:  # those that nothing was fitted to one by one, so that none is kept
+            own = pairs.get(task.id) or _pairs(task.pool, causes[task.id], self.most)
+            needed[task.id] = own.needed(model, self.least)
+        return needed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """All ordered pairs of a question's passages: one with the answer, and its support."""
+    """All ordered pairs of a question's passages: one with the answer, and its support.
+
+    A pair's row is what is seen of the first, of the second, and of both; only the last differs
+    from pair to pair, so it alone is held for each.
+    """
 
     names: Sequence[str]
-    rows: Floats
+    alone: Floats
+    together: Floats
     answers: NDArray[np.intp]
     supports: NDArray[np.intp]
     holds: Floats
 
+    @property
+    def rows(self) -> Floats:
+        """One for each pair; made anew each time, as all of them would fill the memory."""
+        alone = self.alone
+        return np.concatenate([alone[self.answers], alone[self.supports], self.together], axis=1)
+
     def needed(self, model: _Model, least: float) -> dict[str, float]:
         """Return how likely each passage is in the pair, given what came back, by its name."""
-        if not len(self.rows):  # one passage is no pair, and none is none
+        if not len(self.holds):  # one passage is no pair, and none is none
             return {}
         told = self.holds.max() >= least  # what never came out right says nothing of who holds
         right = model.prior(self.rows) * (self.holds if told else 1.0)
@@ -132,21 +149,23 @@ class _Model:
     weights: Floats
 
     def prior(self, rows: Floats) -> Floats:
-        scores = ((rows - self.mean) / self.scale) @ self.weights
-        masses = np.exp(scores - scores.max())
-        shares: Floats = masses / masses.sum()
-        return shares
+        return _softmax(((rows - self.mean) / self.scale) @ self.weights)
+
+
+def _softmax(scores: Floats) -> Floats:
+    masses = np.exp(scores - scores.max())
+    shares: Floats = masses / masses.sum()
+    return shares
 
 
 def _fitted(pairs: Sequence[_Pairs], ridges: Sequence[float]) -> _Model:
     mean = np.mean([one.rows.mean(axis=0) for one in pairs], axis=0)
     spread = np.mean([((one.rows - mean) ** 2).mean(axis=0) for one in pairs], axis=0) ** 0.5
     scale = np.where(spread > 1e-9, spread, np.inf)  # what never differs says nothing
-    scaled = [(one.rows - mean) / scale for one in pairs]
     weights = np.zeros(len(mean))
     for ridge in ridges:
         found = scipy.optimize.minimize(
-            _loss, weights, (pairs, scaled, ridge), jac=True, method="L-BFGS-B",
+            _loss, weights, (pairs, mean, scale, ridge), jac=True, method="L-BFGS-B",
             options={"maxiter": _TURNS},
         )  # fmt: skip
         weights = found.x
@@ -156,14 +175,13 @@ def _fitted(pairs: Sequence[_Pairs], ridges: Sequence[float]) -> _Model:
 
 
 def _loss(
-    weights: Floats, pairs: Sequence[_Pairs], scaled: Sequence[Floats], ridge: float
+    weights: Floats, pairs: Sequence[_Pairs], mean: Floats, scale: Floats, ridge: float
 ) -> tuple[float, Floats]:
     """Return −mean ln P(the pair's answer holds one) + ridge/2 |w|², and its gradient."""
     loss, slope = 0.5 * ridge * float(weights @ weights), ridge * weights
-    for one, rows in zip(pairs, scaled, strict=True):
-        scores = rows @ weights
-        masses = np.exp(scores - scores.max())
-        prior = masses / masses.sum()
+    for one in pairs:
+        rows = (one.rows - mean) / scale
+        prior = _softmax(rows @ weights)
         right = prior * one.holds
         total = max(float(right.sum()), 1e-300)
         loss -= np.log(total) / len(pairs)
@@ -172,6 +190,12 @@ def _loss(
 
 
 # -- what is seen of a pair -----------------------------------------------------------------------
+
+
+def _tells(pool: Pool, causes: Mapping[str, float], least: float) -> bool:
+    """Return whether a question has a pair, and a passage that is sure enough to hold an answer."""
+    known = [sure for name, sure in causes.items() if name in pool.collection.place_of]
+    return len(known) > 1 and max(known) >= least
 
 
 def _pairs(pool: Pool, causes: Mapping[str, float], most: int) -> _Pairs:
@@ -185,10 +209,8 @@ def _pairs(pool: Pool, causes: Mapping[str, float], most: int) -> _Pairs:
     names, places, holds = [names[one] for one in kept.tolist()], places[kept], holds[kept]
     alone = features.rows(State(wide))[places][:, _COLUMNS]
     answers, supports = np.nonzero(~np.eye(len(places), dtype=np.bool_))
-    rows = np.concatenate(
-        [alone[answers], alone[supports], _together(wide, places)[answers, supports]], axis=1
-    )
-    return _Pairs(names, rows, answers, supports, holds[answers])
+    together = _together(wide, places)[answers, supports]
+    return _Pairs(names, alone, together, answers, supports, holds[answers])
 
 
 def _together(pool: Pool, places: NDArray[np.intp]) -> Floats:

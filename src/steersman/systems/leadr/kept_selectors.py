@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 
 from steersman.errors import DataError, InputError, StateError
-from steersman.policies.network_scorer import (
+from steersman.policies import (
     NetworkScorer,
     SummedScorer,
+    TreeScorer,
     scorer_from_state,
     scorer_state,
 )
-from steersman.policies.tree_scorer import TreeScorer
 from steersman.registry import pack_state, unpack_state
 from steersman.systems.leadr.environment import Limits
 from steersman.systems.leadr.features import FEATURES
@@ -26,7 +26,7 @@ from steersman.systems.leadr.features import FEATURES
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
 
 _FIELD = "selector"
 

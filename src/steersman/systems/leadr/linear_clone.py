@@ -8,8 +8,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from steersman.errors import InputError
-from steersman.learn.selecting import Examples, stream, visit
-from steersman.policies.network_scorer import NetworkScorer
+from steersman.learn.selecting import Examples, turn_stream, visit
+from steersman.policies import NetworkScorer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def linear_clone(
     seen: list[Examples] = []
     for turn in range(rounds):
         for task in tasks:
-            seen += visit(task, expert, scorer, _OTHERS, rng=stream(seed + turn, task.id))
+            seen += visit(task, expert, scorer, _OTHERS, rng=turn_stream(seed, turn, task.id))
         if not seen:
             raise InputError(f"{len(tasks)} questions have no step to learn from; give others")
         scorer = _fitted(Examples.joined(seen), ridge)

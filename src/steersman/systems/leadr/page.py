@@ -106,6 +106,8 @@ def _set(report: SetReport) -> Iterator[str]:
             f"<p>{report.left_out:,} passages of the collection were not searched, which makes "
             "finding easier.</p>"
         )
+    if report.note:
+        yield f"<p><strong>{escape(evaluation.name)}:</strong> {escape(report.note)}.</p>"
     for policy, why in evaluation.absent.items():
         yield f"<p><strong>{escape(policy)} did not take part:</strong> {escape(why)}</p>"
     yield from _picture(report)

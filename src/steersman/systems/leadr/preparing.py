@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from steersman.errors import DataError, InputError
 from steersman.systems.leadr import sets
@@ -29,13 +29,13 @@ class Prepared:
     """A set made ready.
 
     Attributes:
-        evidence: the set, with the questions alone that have gold.
+        evidence: the set, with the questions alone that have gold, or answers.
         collection: all its passages.
         forms: of queries, by name.
         form: name of the one that was searched with.
         pools: one a question.
         groups: question id -> its conversation.
-        skipped: questions without gold, left out.
+        skipped: questions that were left out, without gold or answers.
     """
 
     evidence: EvidenceSet
@@ -48,7 +48,7 @@ class Prepared:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """Those with gold."""
+        """Those that were kept."""
         return self.evidence.questions
 
     @property
@@ -67,6 +67,7 @@ def prepare(
     size: int = 100,
     judge: Judge | None = None,
     at_most: int = sets.AT_MOST,
+    by: Literal["gold", "answers"] = "gold",
     done: Callable[[int], None] | None = None,
 ) -> Prepared:
     """Read a set, link its passages, and retrieve candidates for each question.
@@ -80,18 +81,22 @@ def prepare(
         size: candidates of each, 1 to 100.
         judge: for the form ``rewrite``.
         at_most: passages beside the gold ones that are read.
+        by: what a question must have to be kept: gold passages, or answers, by which one may learn
+            where nobody marked any.
         done: called with 1 after each question.
 
     Raises:
-        DataError: the set is absent or broken, no question has gold, or an extra is missing.
+        DataError: the set is absent or broken, no question has what it must have, or an extra is
+            missing.
         InputError: there is no such form, or `most` is below 1.
 
     No doctest: it needs files; ``tests/systems/leadr/test_preparing.py`` shows it.
     """
     whole = sets.load(name, data, at_most=at_most)
-    evidence = whole.answerable()
+    evidence = whole.answerable() if by == "gold" else whole.answered()
     if not evidence.questions:
-        raise DataError(f"no question of {name} has gold passages; nothing can be judged by it")
+        what = "gold passages" if by == "gold" else "an answer"
+        raise DataError(f"no question of {name} has {what}; nothing can be judged by it")
     skipped = len(whole.questions) - len(evidence.questions)
     if most is not None:
         evidence = evidence.first(most)

@@ -90,6 +90,7 @@ class SetReport:
         ceilings: share of the questions that have all gold among the candidates, and with what
             links lead to from there; NaN where none has gold.
         left_out: passages of the collection that were not searched.
+        note: what else must be known of the set to judge its figures; "" if nothing.
         cases: single questions.
         ablated: variants; () if none were tried.
         forms: of query; None for a set without conversations.
@@ -103,6 +104,7 @@ class SetReport:
     ceiling: tuple[float, int]
     ceilings: tuple[float, float] = (nan, nan)
     left_out: int = 0
+    note: str = ""
     cases: tuple[Case, ...] = ()
     ablated: tuple[Ablated, ...] = field(default=())
     forms: FormsCompared | None = None
@@ -112,6 +114,7 @@ def set_report(
     evaluation: Evaluation,
     *,
     left_out: int = 0,
+    note: str = "",
     ablated: Sequence[Ablated] = (),
     forms: FormsCompared | None = None,
     shown: str = CLONE,
@@ -121,6 +124,7 @@ def set_report(
     Args:
         evaluation: its rows; the baseline is among them.
         left_out: passages that were not searched.
+        note: as for `SetReport`.
         ablated: variants that were tried.
         forms: of query that were compared.
         shown: policy whose cases are told; the last that takes part, if it does not.
@@ -139,7 +143,7 @@ def set_report(
     cases = case_studies(evaluation, BASELINE, other, seed=evaluation.seed)
     return SetReport(
         evaluation, measures, means, ahead, retrieved(evaluation), evaluation.ceiling(),
-        ceilings(evaluation), left_out, tuple(cases), tuple(ablated), forms,
+        ceilings(evaluation), left_out, note, tuple(cases), tuple(ablated), forms,
     )  # fmt: skip
 
 
@@ -227,6 +231,8 @@ def facts(reports: Sequence[SetReport]) -> dict[str, Any]:
         "all_gold_retrieved": {one.evaluation.name: _known(one.ceilings[0]) for one in reports},
         "all_gold_in_reach": {one.evaluation.name: _known(one.ceilings[1]) for one in reports},
         "absent": {one.evaluation.name: dict(one.evaluation.absent) for one in reports},
+        "passages_left_out": {one.evaluation.name: one.left_out for one in reports},
+        "notes": {one.evaluation.name: one.note for one in reports if one.note},
         "unknown": {f"ceiling of {name}": "no question has gold passages"
                     for name, one in of_gold.items() if one is None},
     }  # fmt: skip

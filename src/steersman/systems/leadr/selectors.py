@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learn.selecting import Taken
-    from steersman.policies.tree_scorer import Scorer
+    from steersman.policies import Scorer
     from steersman.systems.leadr.pool import Pool
     from steersman.systems.leadr.tasks import Standing
 

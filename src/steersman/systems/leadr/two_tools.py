@@ -14,7 +14,7 @@ from steersman.errors import DataError
 from steersman.systems.assistant import load_catalogue
 from steersman.systems.assistant.requests import WHEEL, tool_of
 from steersman.systems.leadr.question import Question
-from steersman.systems.leadr.sets.evidence_set import Gathering
+from steersman.systems.leadr.sets.gathering import Gathering
 
 if TYPE_CHECKING:
     from pathlib import Path
