@@ -12,7 +12,14 @@ from click.testing import CliRunner
 from steersman.cli import main
 from steersman.errors import DataError
 from steersman.retrieval import MiniLM
-from steersman.systems.rag_tuner import RunFolder, describe, load_recorded, write_manifest
+from steersman.systems.rag_tuner import (
+    Configuration,
+    RunFolder,
+    describe,
+    load_recorded,
+    write_manifest,
+)
+from tests.systems.rag_tuner.logs import rows, some, written
 from tests.systems.rag_tuner.worlds import world
 
 
@@ -214,6 +221,41 @@ def test_a_question_on_both_sides_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_the_latest_judge_what_was_tuned_before(tmp_path):
+    days = tuple(f"2026-{1 + place % 12:02}-{1 + place // 12:02}" for place in range(120))
+    made, file = replace(world(queries=120), times=days), tmp_path / "dated.npz"
+    made.save(file)
+    assert load_recorded(file).times == days
+    held = ("--strategy", "random", "--evaluations", 3, "--baseline", "variant=bm25,k=32,rerank=on")
+    run("run", file, "--out", tmp_path / "run", *held, "--temporal", "--held-out", 0.25)
+    lines = (tmp_path / "run" / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
+    tuned = {days[place] for line in lines for place in json.loads(line)["queries"]}
+    assert max(tuned) <= sorted(days)[89]
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["temporal"] is True
+    both = run("run", file, "--out", tmp_path / "x", "--temporal", "--holdout", "a", status=1)
+    assert "give one of them" in both
+    replace(made, times=("soon", *days[1:])).save(file)
+    said = run("run", file, "--out", tmp_path / "y", *held, "--temporal", status=1)
+    assert "question 'q0' was last changed 'soon'" in " ".join(said.split())
+    assert not (tmp_path / "y").exists()
+
+
+def test_turns_of_one_conversation_stand_on_one_side(tmp_path):
+    talks = tuple(f"talk {place // 4}" for place in range(120))
+    splits = tuple("test" if place < 42 else "train" for place in range(120))
+    made, file = replace(world(queries=120), groups=talks, splits=splits), tmp_path / "talks.npz"
+    made.save(file)
+    assert load_recorded(file).groups == talks
+    held = ("--strategy", "random", "--evaluations", 3, "--baseline", "variant=bm25,k=32,rerank=on")
+    run("run", file, "--out", tmp_path / "run", *held)
+    lines = (tmp_path / "run" / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
+    tuned = {place for line in lines for place in json.loads(line)["queries"]}
+    assert len(tuned) == len({talks[place] for place in tuned}) * 4 == 60
+    said = run("run", file, "--out", tmp_path / "two", *held, "--holdout", "test", status=1)
+    assert "1 conversations stand on both sides of the split, such as 'talk 10'" in said
+    assert not (tmp_path / "two").exists()
+
+
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_recorded(tmp_path):
     run("record", "none", "--data", tmp_path, "--out", tmp_path, status=2)
     (tmp_path / "file").write_text("x")
@@ -298,6 +340,41 @@ def test_a_holdout_judges_one_run_and_no_other(tmp_path):
     assert run("run", file, "--out", tmp_path / "one", *asked, *held) == first  # begun anew
     other = (*asked[:-1], "dev")
     assert "has the splits" in run("run", file, "--out", tmp_path / "x", *other, *held, status=1)
+
+
+def test_a_log_of_some_evaluations_is_tuned_on_and_told_as_such(tmp_path):
+    made, chosen = world(queries=120), some(20)
+    lines = rows(made, chosen)
+    log, file = written(tmp_path / "log.jsonl", lines), tmp_path / "log.npz"
+    said = json.loads(run("record", "handbook", "--log", log, "--out", file, "--json"))
+    assert (said["questions"], said["configurations"]) == (120, 20)
+    assert said["evaluations"] == len(lines)
+    worst = "variant=bm25,k=32,rerank=on"
+    out, held = tmp_path / "run", ("--evaluations", 12, "--baseline")
+    refused = " ".join(run("run", file, "--out", out, *held, worst, status=1).split())
+    assert "on 0 questions that are tuned on and 0 that judge" in refused
+    assert not out.exists()
+    parts = {name: str(value) for name, value in chosen[0].parts().items()}
+    switched = {"True": "on", "False": "off"}
+    baseline = ",".join(f"{name}={switched.get(it, it)}" for name, it in parts.items())
+    asked = ("run", file, "--out", out, *held, baseline)
+    told = json.loads(run(*asked, "--json", status=None))
+    assert "answers for 20 of 2,760 configurations" in told["log"]
+    assert "was not checked" in told["leakage"]
+    assert "A model fitted to the log" in told["beyond"]
+    assert all(Configuration.of(one) in chosen for one in configurations(out))
+    verdict = json.loads((out / "verdict.json").read_text(encoding="utf-8"))
+    assert 15 < verdict["queries"] < 60  # of 60 held out, those that both are known on
+    assert json.loads(run(*asked, "--json", status=None)) == told  # it goes on, to nothing more
+    swept = json.loads(run("sweep", file, "--baseline", baseline, "--json"))
+    assert {row["best"] for row in swept} <= {str(one) for one in chosen}
+    assert "take factored" in run(*asked[:3], tmp_path / "x", *asked[4:], "--strategy", "tpe",
+                                  status=1)  # fmt: skip
+    pytest.importorskip("matplotlib")
+    assert "latency" not in run("report", out, file)  # of every episode: for programs
+    page = (out / "report" / "report.html").read_text(encoding="utf-8")
+    assert "All is replayed from a log of" in page
+    assert "What each part is good for" not in page
 
 
 def test_a_run_is_drawn_from_its_folder(recording, tmp_path):

@@ -13,6 +13,7 @@ from steersman.errors import InputError
 from steersman.service import Settings
 from steersman.service.tuner_answers import AnswerSettings, Models
 from steersman.store import Database, as_tenant, create_tenant, reviews_of
+from steersman.systems.rag_tuner.asking import Asking
 from tests.llm.chat_server import chat_server
 from tests.retrieval.corpora import SMALL, corpora, texts
 from tests.retrieval.hashed_words import HashedWords
@@ -161,6 +162,46 @@ async def test_a_budget_ends_it_the_rest_is_told_and_the_next_goes_on(
         assert model.answer.answered == 4
 
 
+async def test_after_the_budget_ended_nothing_more_is_searched(
+    serving, database, tenant, model, monkeypatch
+):
+    searched = []
+    monkeypatch.setattr(
+        Asking, "ask", lambda self, *of, ask=Asking.ask: searched.append(of) or ask(self, *of)
+    )
+    many = [{**QUESTIONS[0], "text": f"{QUESTIONS[0]['text']} {n}"} for n in range(20)]
+    async with serving(settings=settings(model)) as s:
+        await fill(database, tenant, s)
+        told = (await evaluate(s, questions=many, answers={"max_calls": 3})).body
+        assert [one["unjudged"]["budget"] for one in told["configurations"]] >= [16, 16]
+        assert len(searched) <= 12  # of 40: what four workers had begun
+
+
+async def test_a_tenant_spends_no_more_in_a_day_however_often_it_asks(
+    serving, database, tenant, model
+):
+    async with serving(settings=settings(model, day_calls=8)) as s:
+        await fill(database, tenant, s)
+        first = (await evaluate(s, configurations=[WORDS])).body
+        assert first["spent"]["calls"] <= 8
+        assert not any("today" in note for note in first["notes"])
+        with s.service.tuning._models.daily.purse(tenant.id, None, 8) as left:
+            left.spent_calls = left.calls
+        asked = len(model.asked)
+        known = await evaluate(s, configurations=[WORDS])
+        assert (known.status, known.body["spent"]["paid_before"]) == (200, 2)
+        assert not any("today" in note for note in known.body["notes"])
+        other = [{**QUESTIONS[0], "text": "why hum"}]
+        more = await evaluate(s, configurations=[WORDS], questions=[*QUESTIONS, *other])
+        assert more.body["configurations"][0]["unjudged"] == {"budget": 1}
+        assert any("of $10.00 and 8 that a tenant may" in note for note in more.body["notes"])
+        refused = await evaluate(s, configurations=[WORDS], questions=other)
+        assert refused.status == 429
+        assert "ask again after midnight UTC" in refused.body["detail"]
+        assert 0 < int(refused.headers["retry-after"]) <= 86_400
+        assert len(model.asked) == asked
+
+
 async def test_a_cap_on_money_without_prices_is_refused(serving, database, tenant, model):
     free = AnswerSettings(url=model.url(), model="writer")
     async with serving(settings=Settings(answers=free)) as s:
@@ -247,6 +288,41 @@ async def test_a_model_that_is_away_is_told_and_the_loop_goes_on(serving, databa
         assert told["configurations"][0]["failed"] + sum(
             told["configurations"][0].get("unjudged", {}).values()
         ) == 2  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mode", "unjudged"),
+    [("busy", {"unavailable": 2}), ("silent", {"unavailable": 2}), ("garbage", {"refused": 2})],
+)
+async def test_a_judge_that_is_busy_silent_or_garbled_is_no_zero_and_what_was_answered_is_kept(
+    serving, database, tenant, model, mode, unjudged
+):
+    by = {"judge_url": model.url(mode), "judge_model": "judge", "timeout_s": 0.3, "day_usd": 50.0}
+    async with serving(settings=settings(model, **by)) as s:
+        await fill(database, tenant, s)
+        answer = await evaluate(s, configurations=[WORDS])
+        assert answer.status == 200, answer.body
+        (one,) = answer.body["configurations"]
+        assert one.get("unjudged") == unjudged
+        assert (one["questions"], one.get("failed", 0)) == (0, 0)
+        assert "faithfulness" not in one
+        assert "reward" not in one
+        await evaluate(s, configurations=[WORDS])
+        assert model.answer.answered == 2  # the judge is asked again, and not who answers
+
+
+async def test_a_judge_that_talks_nonsense_leaves_the_measure_undefined(
+    serving, database, tenant, model
+):
+    async with serving(settings=settings(model)) as s:
+        await fill(database, tenant, s)
+        said = model.answer
+        model.answer = lambda p: said(p) if "noncommittal" in p or "PASSAGES" in p else "Fine! {"
+        (one,) = (await evaluate(s, configurations=[WORDS])).body["configurations"]
+        assert one["coverage"] == [0.0, 1.0]
+        assert "faithfulness" not in one
+        assert "reward" not in one
+        assert "faithfulness" in one["breaches"]  # what is not known holds no gate
 
 
 async def test_another_tenant_pays_for_its_own(serving, database, tenant, model):

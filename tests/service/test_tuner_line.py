@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from steersman.errors import DataError
 from steersman.service.tuner_line import Line, Slices
 from steersman.wire import Refused
 
@@ -96,25 +97,81 @@ async def test_an_error_is_told_and_frees_the_turn():
     line.close()
 
 
-def test_slices_go_round():
-    slices, order = Slices(), []
-    begun = threading.Barrier(3)
+def shared(turns, seconds, threads=None):
+    """Return who had how many turns, when the first one had all of its own."""
+    now, order, over = [0.0], [], threading.Event()
+    slices = Slices(lambda: now[0])
+    shares = {name: slices.share(threading.Event()) for name in seconds}
+    crew = [name for name in seconds for _ in range((threads or {}).get(name, 1))]
+    begun = threading.Barrier(len(crew))
 
     def work(name):
         begun.wait()
-        slices.take()
-        for _ in range(20):
-            order.append(name)
-            time.sleep(0.001)
-            slices.give()
-            slices.take()
-        slices.give()
+        with shares[name].turn() as turn:
+            while not over.is_set():
+                order.append(name)
+                now[0] += seconds[name]
+                if order.count(name) >= turns[name]:
+                    over.set()
+                time.sleep(0.001)  # whoever is to wait does so
+                turn.again()
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
-    for one in threads:
+    each = [threading.Thread(target=work, args=(name,)) for name in crew]
+    for one in each:
         one.start()
-    for one in threads:
+    for one in each:
         one.join()
-    middle = order[6:50]
-    for start in range(len(middle) - 3):
-        assert len(set(middle[start : start + 3])) == 3
+    return {name: order.count(name) for name in seconds}
+
+
+def test_slices_go_round_by_time_and_not_by_turns_or_threads():
+    even = shared({"a": 20, "b": 20}, {"a": 1.0, "b": 1.0})
+    assert abs(even["a"] - even["b"]) <= 2
+    slow = shared({"a": 60, "b": 60}, {"a": 1.0, "b": 5.0})
+    assert abs(slow["a"] / slow["b"] - 5) < 1
+    many = shared({"a": 20, "b": 20}, {"a": 1.0, "b": 1.0}, {"a": 4})
+    assert abs(many["a"] - many["b"]) <= 3
+
+
+def test_who_was_away_saves_nothing_up():
+    now = [0.0]
+    slices = Slices(lambda: now[0])
+    one, other = (slices.share(threading.Event()) for _ in range(2))
+    for _ in range(5):
+        with one.turn():
+            now[0] += 1.0
+    with other.turn():
+        now[0] += 1.0
+    assert 4.0 <= other.reached <= 6.0
+
+
+def test_who_waits_for_a_turn_and_is_stopped_goes_away():
+    slices, stop = Slices(), threading.Event()
+    with slices.share(threading.Event()).turn():
+        stop.set()
+        with pytest.raises(DataError, match="stopped while it waited"), slices.share(stop).turn():
+            pass
+    with slices.share(threading.Event()).turn() as turn, turn.left():
+        assert not slices._busy
+    assert (slices._busy, slices._waiting) == (False, {})
+
+
+async def test_how_long_those_of_others_take_is_not_told():
+    line, go = Line(of_tenant=1, most=1), threading.Event()
+    line._took_s[OTHER] = 40.0
+
+    async def asked(tenant):
+        with line.place(tenant):
+            await line.run(tenant, lambda: go.wait(10), threading.Event())
+
+    begun = asyncio.create_task(asked(OTHER))
+    await asyncio.sleep(0)
+    with pytest.raises(Refused) as theirs:
+        await asked(ONE)
+    assert theirs.value.problem.retry_after_s == 5.0
+    with pytest.raises(Refused) as own:
+        await asked(OTHER)
+    assert own.value.problem.retry_after_s == 40.0
+    go.set()
+    await begun
+    line.close()

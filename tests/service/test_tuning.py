@@ -60,7 +60,10 @@ async def test_every_configuration_is_told_what_it_is_worth(serving, database, t
         ]
         first, second = told["configurations"]
         assert first["configuration"]["variant"] == "bm25"
-        assert first["faithfulness_proxy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+        # Two questions that both fare well are no certainty.
+        proxy = first["faithfulness_proxy"]
+        assert (proxy["value"], proxy["high"]) == (1.0, 1.0)
+        assert proxy["low"] < 0.2
         assert first["breaches"] == []
         assert (first["cost"], second["cost"]) == (3 / 16, 8 / 16)
         assert first["latency_p50_ms"] <= first["latency_p95_ms"]

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.systems.rag_tuner import Verdict
-    from steersman.systems.rag_tuner.slices import Beforehand
 
     T = TypeVar("T")
 
@@ -59,6 +58,10 @@ held_out_option = click.option(
     show_default=True,
     help="Share of the queries that judge, and are not tuned on.",
 )
+temporal_option = click.option(
+    "--temporal", is_flag=True,
+    help="The latest queries judge, by their last_updated, and not a share that is drawn.",
+)  # fmt: skip
 seed_option = click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
 )
@@ -80,6 +83,10 @@ def command() -> None:
     help="Directory that holds NAME.",
 )
 @click.option("--out", type=_file, default=None, help="The npz to write.  [default: NAME.npz]")
+@click.option(
+    "--log", "logs", type=_file, multiple=True, metavar="JSONL",
+    help="Take what was evaluated before instead, from here; may be given again.",
+)  # fmt: skip
 @policy_option
 @click.option(
     "--home",
@@ -91,18 +98,30 @@ def command() -> None:
 )
 @json_option
 def record_command(
-    name: str, data: Path, out: Path | None, policy_file: Path | None, home: Path | None, *,
-    as_json: bool,
+    name: str, data: Path, out: Path | None, logs: tuple[Path, ...], policy_file: Path | None,
+    home: Path | None, *, as_json: bool,
 ) -> None:  # fmt: skip
     """Evaluate every configuration on every judged question of a collection, once.
 
     NAME is a folder of --data with corpus, queries and qrels, or with passages and questions.
     Needs the extra `rag`; texts that were embedded before are not embedded again.
-    """
-    from steersman.cli.tune_recording import recorded_collection  # noqa: PLC0415 (slow)
 
+    With --log nothing is evaluated: what `tune run` then chooses among is what was evaluated
+    before, and what was not is refused. One JSON object a line, with question, configuration,
+    quality, latency_ms, cost and, where it was drawn, propensity; or episodes.jsonl of a run.
+    """
     out = out or Path(f"{name}.npz")
     check_writable(out)  # it may take minutes until there is something to write
+    if logs:
+        from steersman.systems.rag_tuner.log_reading import read_log  # noqa: PLC0415 (slow)
+
+        log = read_log(logs, name)
+        log.save(out)
+        sizes = {"questions": len(log), "configurations": len(log.configurations)}
+        show({"file": str(out), **sizes, **log.about}, as_json=as_json)
+        return
+    from steersman.cli.tune_recording import recorded_collection  # noqa: PLC0415 (slow)
+
     done = recorded_collection(data / name, policy_of(policy_file), home, progress=not as_json)
     done.save(out)
     about = {"file": str(out), "questions": len(done), "rankings": len(done.keys)}
@@ -125,6 +144,7 @@ def record_command(
 @click.option("--slice", "size", type=click.IntRange(1, 10_000), default=32, show_default=True,
               help="Queries of an evaluation.")  # fmt: skip
 @held_out_option
+@temporal_option
 @click.option("--holdout", default=None, metavar="SPLIT",
               help="Split that judges, in place of a share: once, whoever asks.")  # fmt: skip
 @click.option(
@@ -139,7 +159,7 @@ def run_command(
     recording: Path, out: Path, policy_file: Path | None, baseline: str, *, as_json: bool,
     **asked: Any,
 ) -> None:  # fmt: skip
-    """Tune on one part of a recording's questions, and judge once on the other.
+    """Tune on one part of a recording's or a log's questions, and judge once on the other.
 
     A run that was stopped goes on when it is started again. Exit status 1 when no gain is shown.
     Once the reward weights have changed, --after has a new run begin with what the old one paid
@@ -162,10 +182,10 @@ def run_command(
 
     told = {"leakage": leakage_said(recorded.about)}
 
-    def say(found: Beforehand) -> None:
-        told["beforehand"] = str(found)
+    def say(name: str, said: str) -> None:
+        told[name] = said
         if not as_json:
-            click.echo(f"Beforehand: {found}", err=True)
+            click.echo(f"{name.capitalize()}: {said}", err=True)
 
     verdict = tuned_run(recorded, tuned, text, out, wanted, progress, say)
     _tell(verdict, out, told, as_json=as_json)
@@ -174,6 +194,7 @@ def run_command(
 @command.command("sweep")
 @recording_argument
 @held_out_option
+@temporal_option
 @seed_option
 @baseline_option
 @policy_option
@@ -181,18 +202,19 @@ def run_command(
 @json_option
 def sweep_command(
     recording: Path, held_out: float, seed: int, baseline: str, policy_file: Path | None,
-    ray_address: str | None, *, as_json: bool,
+    ray_address: str | None, *, temporal: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Show the best configuration under other weights of latency and cost.
 
     It looks at the questions that `tune run` with the same seed would tune on: weights that were
-    chosen with those that judge would make them judge too well.
+    chosen with those that judge would make them judge too well. Of a log, it looks at what was
+    evaluated on ten of these or more, each on its own questions.
     """
     from steersman.cli.tune_running import split_of  # noqa: PLC0415 (slow)
     from steersman.systems.rag_tuner import sweep  # noqa: PLC0415
 
     recorded, tuned = opened(recording), policy_of(policy_file)
-    queries = split_of(recorded, seed, held_out).tuning
+    queries = split_of(recorded, seed, held_out, by_time=temporal).tuning
     # Ray tells of lost nodes on the standard output, which is the result's.
     with redirect_stdout(sys.stderr):
         found = sweep(recorded, tuned, queries, parts_of(baseline), address=ray_address)
@@ -234,7 +256,10 @@ def report_command(
     from steersman.cli.tune_reporting import canary_of, reported  # noqa: PLC0415 (slow)
 
     canary = None if rollout is None else partial(canary_of, home, tenant_name, rollout, episode)
-    show(reported(run, opened(recording), out or run / "report", canary), as_json=as_json)
+    told = dict(reported(run, opened(recording), out or run / "report", canary))
+    if not as_json:  # of every episode: for programs, and drawn in the report
+        del told["latency"], told["canary"]
+    show(told, as_json=as_json)
 
 
 @command.command("export")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
-    from steersman.systems.rag_tuner import Recorded, Tuned
+    from steersman.systems.rag_tuner import Tuned
+    from steersman.systems.rag_tuner.logged import World
 
     T = TypeVar("T")
 
@@ -35,8 +36,8 @@ def check_writable(file: Path) -> None:
         raise DataError(f"{file} cannot be written; name another file with --out")
 
 
-def opened(file: Path) -> Recorded:
-    """Return a recording.
+def opened(file: Path) -> World:
+    """Return a recording, or a log.
 
     Args:
         file: Of `steersman tune record`.
@@ -44,9 +45,9 @@ def opened(file: Path) -> Recorded:
     Raises:
         DataError: There is none, or it is damaged.
     """
-    from steersman.systems.rag_tuner import load_recorded  # noqa: PLC0415 (slow)
+    from steersman.systems.rag_tuner.logged import load_world  # noqa: PLC0415 (slow)
 
-    return load_recorded(file)
+    return load_world(file)
 
 
 def policy_of(file: Path | None) -> Tuned:

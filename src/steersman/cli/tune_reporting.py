@@ -18,6 +18,7 @@ from steersman.systems.rag_tuner import (
     export_run,
     load_policy_config,
 )
+from steersman.systems.rag_tuner.answerable import answerable
 from steersman.systems.rag_tuner.latencies import of_canary
 from steersman.systems.rag_tuner.off_policy import estimated, holding
 from steersman.systems.rag_tuner.page import facts, write_page
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.store import Database, Tenant
-    from steersman.systems.rag_tuner import Recorded
     from steersman.systems.rag_tuner.latencies import Latencies
+    from steersman.systems.rag_tuner.logged import World
 
 
 def reported(
-    folder: Path, recorded: Recorded, out: Path, canary: Callable[[], Latencies] | None = None
+    folder: Path, recorded: World, out: Path, canary: Callable[[], Latencies] | None = None
 ) -> Mapping[str, Any]:
     """Draw the report of a run, and return what it says.
 
@@ -63,8 +64,12 @@ def reported(
             f"{recorded.sha256[:12]}…, the run names {str(of)[:12]}…); name the one it was"
         )
     tuned = load_policy_config(folder / "policy.yaml")
-    split = split_of(recorded, manifest["seed"], manifest["held_out"], manifest.get("holdout"))
+    split = split_of(
+        *(recorded, manifest["seed"], manifest["held_out"], manifest.get("holdout")),
+        by_time=bool(manifest.get("temporal")),
+    )
     candidate, baseline = (Configuration.of(said[name]) for name in ("candidate", "baseline"))
+    tuned = answerable(recorded, tuned, split, baseline).tuned
     report = compile_report(
         recorded, tuned, held_out=split.held_out, candidate=candidate, baseline=baseline,
         lines=lines, canary=None if canary is None else canary(),

@@ -6,40 +6,45 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import DataError
+from steersman.errors import DataError, InputError
 from steersman.systems.rag_tuner import (
     Configuration,
     Holdout,
+    Recorded,
     RunFolder,
     Split,
     build_strategy,
-    judge,
     retell,
     reward_of,
     rotating,
     stratified,
+    temporal,
     tune,
 )
+from steersman.systems.rag_tuner.answerable import answerable
+from steersman.systems.rag_tuner.beyond_log import guessed
+from steersman.systems.rag_tuner.logged import Logged
 from steersman.systems.rag_tuner.run_folder import json_value
-from steersman.systems.rag_tuner.slices import beforehand
-from steersman.systems.rag_tuner.verdict import LEAST
+from steersman.systems.rag_tuner.slices import OfEach, beforehand
+from steersman.systems.rag_tuner.verdict import LEAST, judged, shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from steersman.systems.rag_tuner import Batch, Recorded, Strategy, Tuned, Verdict
-    from steersman.systems.rag_tuner.slices import Beforehand
+    from steersman.systems.rag_tuner import Batch, Strategy, Tuned, Verdict
+    from steersman.systems.rag_tuner.logged import World
 
-_SAME = ("recorded", "seed", "held_out", "holdout")
+_SAME = ("recorded", "seed", "held_out", "holdout", "temporal")
 """What two runs must have alike to tune on the same questions."""
-_DRAWN = "drawn by a seed"
+_DRAWN, _LATEST = "drawn by a seed", "the latest"
 _SAMPLED = 100  # configurations, of which it is looked how they differ from the baseline
 
 
@@ -56,80 +61,87 @@ class Asked:
     after: Path | None = None
     holdout: str | None = None
     holdouts: Path | None = None
+    temporal: bool = False
     effect: float = LEAST
 
 
 def tuned_run(
-    recorded: Recorded,
+    recorded: World,
     tuned: Tuned,
     policy: str,
     folder: Path,
     asked: Asked,
     progress: Callable[[Iterable[Any], int], Iterable[Any]],
-    say: Callable[[Beforehand], None] = lambda _: None,
+    say: Callable[[str, str], None] = lambda _name, _said: None,
 ) -> Verdict:
     """Return what held-out queries say of what a strategy found.
 
     Args:
-        recorded: Every configuration on every query.
+        recorded: Every configuration on every query, or a log of some.
         tuned: Bounds, gates, weights.
         policy: Their text.
         folder: Of the run.
         asked: By whom, how much, on what.
         progress: Shows how far it is.
-        say: Told what held-out queries can show, before anything is evaluated.
+        say: Told what held-out queries can show, and of a log what it can answer for, each with a
+            name, before anything is evaluated; and afterwards what may lie beyond the log.
 
     Raises:
         DataError: The folder holds another run, or one that was judged after fewer evaluations, or
             that another process goes on with; or the run that this one comes after was of other
             questions; or the holdout judged another.
-        InputError: No configuration holds the gates.
+        InputError: No configuration holds the gates, or something was not recorded, or a log
+            answers for too little.
     """
     run, manifest = RunFolder(folder), _manifest(recorded, asked)
     # Whatever refuses, refuses before anything is written.
     run.check(manifest, policy)
-    split = split_of(recorded, asked.seed, asked.held_out, asked.holdout)
+    split = split_of(recorded, asked.seed, asked.held_out, asked.holdout, by_time=asked.temporal)
     holdout = _Holding.of(recorded, split, run.identifier(manifest, policy), asked)
     holdout.check()
+    found = answerable(recorded, tuned, split, asked.baseline)
+    whole, tuned = tuned, found.tuned
     strategy = build_strategy(asked.strategy, tuned, queries=len(recorded), seed=asked.seed)
     if asked.after is not None:
         retell(strategy, _paid(asked.after, manifest), tuned, evaluator=recorded)
-    _check_recorded(recorded, tuned, asked.baseline)
-    say(_beforehand(recorded, tuned, split, asked))
+    if found.evaluations is not None:
+        say("log", str(found))
+    say("beforehand", _beforehand(recorded, tuned, split, asked))
     run.begin(manifest, policy)
     with run.owned():
         _tune_to_the_end(run, recorded, tuned, strategy, split, asked, progress)
         reused = holdout.use()
-        found, base = (
-            recorded.evaluate(one, split.held_out) for one in (strategy.recommend(), asked.baseline)
-        )
-        verdict = judge(found, base, tuned)
+        verdict = judged(recorded, tuned, split.held_out, strategy.recommend(), asked.baseline)
         run.finish(verdict, reused=reused)
+    if isinstance(recorded, Logged):
+        beyond = guessed(recorded, whole, split.tuning, verdict.candidate, seed=asked.seed)
+        if beyond is not None:
+            say("beyond", str(beyond))
     return verdict
 
 
-def _check_recorded(recorded: Recorded, tuned: Tuned, baseline: Configuration) -> None:
-    """Refuse to tune over what was not recorded: it would be asked for sooner or later."""
-    for one in (baseline, *tuned.space.all):
-        if not recorded.holds(one):
-            recorded.evaluate(one, np.arange(1))  # which says what to do
-
-
-def _beforehand(recorded: Recorded, tuned: Tuned, split: Split, asked: Asked) -> Beforehand:
+def _beforehand(recorded: World, tuned: Tuned, split: Split, asked: Asked) -> str:
     """Return what held-out queries can show, by how others differ on those that are tuned on."""
 
-    def rewards(one: Configuration) -> NDArray[np.float64]:
-        return reward_of(recorded.evaluate(one, split.tuning), tuned).per_query
+    def ahead(one: Configuration) -> NDArray[np.float64]:
+        both = shared(recorded, one, asked.baseline, split.tuning)
+        mine, base = (
+            reward_of(recorded.evaluate(it, both), tuned).per_query for it in (one, asked.baseline)
+        )
+        return mine - base
 
-    base = rewards(asked.baseline)
     tried = list(tuned.space.all)
     some = tried[:: max(1, len(tried) // _SAMPLED)]
-    return beforehand([rewards(one) - base for one in some], len(split.held_out), asked.effect)
+    judges = [len(shared(recorded, one, asked.baseline, split.held_out)) for one in some]
+    known = [one for one in some if len(shared(recorded, one, asked.baseline, split.tuning)) > 1]
+    talks = [recorded.talks(shared(recorded, one, asked.baseline, split.tuning)) for one in known]
+    queries = int(np.median(judges))
+    return str(beforehand([ahead(one) for one in known], queries, asked.effect, groups=talks))
 
 
 def _tune_to_the_end(
     run: RunFolder,
-    recorded: Recorded,
+    recorded: World,
     tuned: Tuned,
     strategy: Strategy,
     split: Split,
@@ -142,7 +154,7 @@ def _tune_to_the_end(
             f"{run.folder} was judged after {run.judged_after} evaluations, and held-out queries "
             "judge once; begin another run with another --seed, or ask for as many evaluations"
         )
-    slices = rotating(split.tuning, asked.size, np.random.default_rng([asked.seed, 6]))
+    slices = _slices(recorded, split, asked)
     known = run.batches()[: asked.evaluations]
     told = tune(
         strategy, recorded, tuned, slices,
@@ -151,6 +163,15 @@ def _tune_to_the_end(
     for one in progress(told, asked.evaluations):
         if one.number > len(known):
             run.append(one)
+
+
+def _slices(
+    recorded: World, split: Split, asked: Asked
+) -> Iterator[NDArray[np.intp]] | Callable[[Configuration], NDArray[np.intp]]:
+    if isinstance(recorded, Logged):
+        known = partial(recorded.seen, queries=split.tuning)
+        return OfEach(known, asked.size, [asked.seed, 6])
+    return rotating(split.tuning, asked.size, np.random.default_rng([asked.seed, 6]))
 
 
 def _paid(earlier: Path, manifest: dict[str, Any]) -> list[Batch]:
@@ -176,14 +197,14 @@ class _Holding:
     once: bool
 
     @classmethod
-    def of(cls, recorded: Recorded, split: Split, run: str, asked: Asked) -> _Holding:
+    def of(cls, recorded: World, split: Split, run: str, asked: Asked) -> _Holding:
         """Return the holding; `run` names what is judged."""
         ids = sorted(recorded.queries[place] for place in split.held_out)
         return cls(
             None if asked.holdouts is None else Holdout(asked.holdouts),
             # Of the questions and not of the recording: recorded again, they are the same ones.
             hashlib.sha256(json.dumps([recorded.collection, ids]).encode()).hexdigest(),
-            asked.holdout or _DRAWN,
+            asked.holdout or (_LATEST if asked.temporal else _DRAWN),
             f"the run {run} after {asked.evaluations} evaluations",
             asked.holdout is not None,
         )
@@ -211,7 +232,14 @@ class _Holding:
         )
 
 
-def split_of(recorded: Recorded, seed: int, held_out: float, holdout: str | None = None) -> Split:
+def split_of(
+    recorded: World,
+    seed: int,
+    held_out: float,
+    holdout: str | None = None,
+    *,
+    by_time: bool = False,
+) -> Split:
     """Return which queries are tuned on, and which judge.
 
     Args:
@@ -219,10 +247,17 @@ def split_of(recorded: Recorded, seed: int, held_out: float, holdout: str | None
         seed: Of the draw.
         held_out: Share of those that judge.
         holdout: The split that judges instead.
+        by_time: The latest judge instead.
 
     Raises:
-        DataError: There is no such split, nothing beside it, or a question on both sides.
+        DataError: There is no such split, nothing beside it, or a question or a conversation on
+            both sides; or a question does not say when it was last changed.
+        InputError: Both are asked for.
     """
+    if by_time:
+        if holdout is not None:
+            raise InputError("--temporal and --holdout both say who judges; give one of them")
+        return _apart(recorded, temporal(_times(recorded), held_out, groups=recorded.groups))
     if holdout is not None:
         judges = np.array([split == holdout for split in recorded.splits])
         if judges.all() or not judges.any():
@@ -232,25 +267,51 @@ def split_of(recorded: Recorded, seed: int, held_out: float, holdout: str | None
                 "one of two or more"
             )
         return _apart(recorded, Split(np.flatnonzero(~judges), np.flatnonzero(judges)))
-    drawn = stratified(recorded.categories, np.random.default_rng([seed, 5]), held_out)
+    rng = np.random.default_rng([seed, 5])
+    drawn = stratified(recorded.categories, rng, held_out, groups=recorded.groups)
     return _apart(recorded, drawn)
 
 
-def _apart(recorded: Recorded, split: Split) -> Split:
+def _times(recorded: World) -> list[float]:
+    """Return when each question was last changed, in seconds since 1970."""
+    said = recorded.times if isinstance(recorded, Recorded) else ()
+    found = []
+    for name, text in zip(recorded.queries, said or [""] * len(recorded), strict=True):
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise DataError(
+                f"{recorded.collection}: question {name!r:.80} was last changed {text!r:.40}; "
+                "--temporal needs last_updated of all, such as 2026-11-22, when it is recorded"
+            ) from None
+        found.append((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    return found
+
+
+def _apart(recorded: World, split: Split) -> Split:
     """Refuse a split with a question on two sides; near repeats were left out when recording."""
-    tuning, judging = (
-        {recorded.queries[place] for place in side} for side in (split.tuning, split.held_out)
-    )
-    both = sorted(tuning & judging)
-    if both:
-        raise DataError(
-            f"{recorded.collection}: {len(both)} questions stand on both sides of the split, such "
-            f"as {both[0]!r:.80}; record it again with each question once"
-        )
+    named = {
+        ("questions", "record it again with each question once"): recorded.queries,
+        ("conversations", "give all turns of one the same split"): recorded.groups,
+    }
+    for (what, do), names in named.items():
+        both = sorted(_on_both(names, split))
+        if both:
+            raise DataError(
+                f"{recorded.collection}: {len(both)} {what} stand on both sides of the split, such "
+                f"as {both[0]!r:.80}; {do}"
+            )
     return split
 
 
-def _manifest(recorded: Recorded, asked: Asked) -> dict[str, Any]:
+def _on_both(names: Sequence[str], split: Split) -> set[str]:
+    if not names:
+        return set()
+    tuning, judging = ({names[place] for place in side} for side in (split.tuning, split.held_out))
+    return (tuning & judging) - {""}
+
+
+def _manifest(recorded: World, asked: Asked) -> dict[str, Any]:
     """What another run would differ in; more evaluations only go on."""
     after = {} if asked.after is None else {"after": _hash_of(asked.after)}
     return {
@@ -263,6 +324,7 @@ def _manifest(recorded: Recorded, asked: Asked) -> dict[str, Any]:
         "held_out": asked.held_out,
         "seed": asked.seed,
         **({} if asked.holdout is None else {"holdout": asked.holdout}),
+        **({"temporal": True} if asked.temporal else {}),
         "baseline": asked.baseline.parts(),
     }
 

@@ -14,6 +14,7 @@ import msgspec
 
 from steersman.errors import DataError, InputError
 from steersman.retrieval import state_directory
+from steersman.service.tuner_spending import Daily
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _CACHE_BYTES = 256 << 20
 _KEPT_S = 30 * 86_400.0
+_LEASE_S = 180.0
 _PREFIX = "STEERSMAN_ANSWERS_"
 _ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FILE = re.compile(rf"({_ID})-({_ID})-([0-9]+)\.sqlite(?:-wal|-shm|-journal)?")
-_NUMBERS = ("prompt_usd", "answer_usd", "call_usd", "max_usd", "per_s", "timeout_s")
+_NUMBERS = ("prompt_usd", "answer_usd", "call_usd", "max_usd", "day_usd", "per_s", "timeout_s")
+_COUNTS = ("max_calls", "day_calls")
 
 
 class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +53,8 @@ class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
         call_usd: for a call whose tokens are not told; None: they are estimated.
         max_usd: the most that one request may spend, where there are prices.
         max_calls: of models, in one request.
+        day_usd: the most that a tenant may spend in a day, likewise.
+        day_calls: of models, of a tenant in a day.
         per_s: calls a second, of all tenants together; None: any number.
         timeout_s: of one call.
     """
@@ -65,6 +70,8 @@ class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
     call_usd: float | None = None
     max_usd: float = 1.0
     max_calls: int = 2_000
+    day_usd: float = 10.0
+    day_calls: int = 20_000
     per_s: float | None = None
     timeout_s: float = 30.0
 
@@ -105,7 +112,7 @@ class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
                         f"{_PREFIX}{missing.upper()} is not set; name the model and the server "
                         "together, or neither"
                     )
-        for name in (*_NUMBERS, "max_calls"):
+        for name in (*_NUMBERS, *_COUNTS):
             if name in values:
                 values[name] = _number(name, values[name])
         return cls(**values)
@@ -113,7 +120,7 @@ class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def _number(name: str, said: str) -> float | int:
     try:
-        value = int(said) if name == "max_calls" else float(said)
+        value = int(said) if name in _COUNTS else float(said)
     except ValueError:
         value = -1
     if not 0 <= value < 1e9:
@@ -155,6 +162,13 @@ class Models:
         if settings.judge_url is not None and settings.judge_model is not None:
             key = settings.judge_api_key
             self._judge = ChatBackend(settings.judge_url, settings.judge_model, api_key=key)
+        self.daily = Daily(
+            self._folder / "spent.sqlite",
+            usd=settings.day_usd,
+            calls=settings.day_calls,
+            # No answer is waited for longer than a minute, and then its last calls are.
+            lease_s=_LEASE_S + 4.0 * settings.timeout_s,
+        )
         self._prices = Prices(settings.prompt_usd, settings.answer_usd, settings.call_usd)
         self._rate = Rate(settings.per_s)
 

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
     from steersman.retrieval import Opened
     from steersman.service.tuner_judging import Judgement
-    from steersman.service.tuner_line import Slices
+    from steersman.service.tuner_line import Share, Slices
     from steersman.systems.rag_tuner import Compared, Flagged
     from steersman.systems.rag_tuner.comparing import Estimate
 
-    Judging: TypeAlias = Callable[[Sequence[Question], Sequence[Configuration], Tuned], Judgement]
+    Judging: TypeAlias = Callable[
+        [Share, Sequence[Question], Sequence[Configuration], Tuned], Judgement
+    ]
 
 _LISTED = 100
 _TOGETHER = (
@@ -68,7 +70,7 @@ def evaluation(
     Args:
         asked: by whom waits.
         opened: the corpus.
-        slices: of the core, taken question by question where passages are judged alone.
+        slices: of the core, taken question by question.
         stop: set it to begin no further question.
         judging: has answers judged; None: passages are judged alone.
 
@@ -98,20 +100,19 @@ def evaluation(
     if len(wanted) > 2:
         notes.append(_TOGETHER.format(count=len(wanted) - 1))
     if judging is not None:
-        return _judged(answer, asked, judging(findable, wanted, tuned))
-    with slices.turn():
+        return _judged(answer, asked, judging(slices.share(stop), findable, wanted, tuned))
+    with slices.share(stop).turn() as turn:
 
         def next_turn() -> bool:
-            slices.give()
-            slices.take()
+            turn.again()
             return stop.is_set()
 
         # A server is waited for, and nobody need wait for that: seconds a question, if it is slow.
-        served = "://" in (opened.loaded.place.corpus.embedder or "")
+        served = is_served(opened)
         found = compare(
             *(opened.searcher, findable, wanted, tuned),
             stopped=next_turn,
-            beside=slices.left if served else None,
+            beside=turn.left if served else None,
         )
     if any(one.degraded for one in found):
         notes.append(_AWAY)
@@ -121,6 +122,17 @@ def evaluation(
         _shown(one, told) for one, told in zip(asked.configurations, found, strict=True)
     ]
     return Found(answer)
+
+
+def is_served(opened: Opened) -> bool:
+    """Return whether the embedder of a corpus has an address, and is waited for.
+
+    Args:
+        opened: the corpus.
+
+    No doctest: it needs a corpus; ``tests/service/test_tuning.py`` shows it.
+    """
+    return "://" in (opened.loaded.place.corpus.embedder or "")
 
 
 def _judged(answer: Evaluation, asked: EvaluateRequest, told: Judgement) -> Found:
@@ -133,6 +145,8 @@ def _judged(answer: Evaluation, asked: EvaluateRequest, told: Judgement) -> Foun
             f"some answers were not judged ({', '.join(reasons)}) and do not count; ask again to "
             f"go on{kept}"
         )
+    if told.today:
+        answer.notes.append(f"too little is left of today to judge the rest: {told.today}")
     if told.unstored:
         answer.notes.append(
             f"there was no room to keep {told.unstored} answers and judgements: they are paid "

@@ -15,20 +15,24 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from steersman.errors import DataError
+from steersman.service.tuner_evaluation import is_served
 from steersman.systems.rag_tuner import Limits, LiveEvaluator
 from steersman.systems.rag_tuner.comparing import compared
 from steersman.systems.rag_tuner.reward import pooled
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Sequence
     from uuid import UUID
 
-    from steersman.llm import TextEmbedder
+    from numpy.typing import NDArray
+
+    from steersman.llm import JudgeCache, TextEmbedder
     from steersman.retrieval import Embedders, Opened, Question
     from steersman.service.tuner_answers import Models
+    from steersman.service.tuner_line import Share
     from steersman.service.tuner_messages import AskedAnswers
+    from steersman.service.tuner_spending import Purse
     from steersman.systems.rag_tuner import Compared, Configuration, Flagged, Measured, Tuned
 
 _log = logging.getLogger(__name__)
@@ -64,6 +68,7 @@ class Judgement(NamedTuple):
         paid_before: questions of configurations that were known.
         by: who answered, who judged, and the embedder of relevancy.
         unstored: answers and judgements that there was no room to keep.
+        today: what to say where too little is left of what may be spent today; "": it is enough.
 
     No doctest: a value; `judged` makes it.
     """
@@ -75,6 +80,7 @@ class Judgement(NamedTuple):
     paid_before: int
     by: tuple[str, str, str]
     unstored: int = 0
+    today: str = ""
 
 
 def judged(
@@ -83,7 +89,7 @@ def judged(
     opened: Opened,
     embedders: Embedders,
     asked: AskedAnswers,
-    stop: threading.Event,
+    share: Share,
     questions: Sequence[Question],
     configurations: Sequence[Configuration],
     tuned: Tuned,
@@ -96,7 +102,8 @@ def judged(
         opened: the corpus.
         embedders: by name; the corpus's is that of relevancy.
         asked: how to answer.
-        stop: set it to begin no further question.
+        share: of the core, taken for searches, detectors and vectors, and not while a model is
+            waited for; stopped, no further question is begun.
         questions: with their gold documents.
         configurations: to compare.
         tuned: weights and gates.
@@ -105,45 +112,40 @@ def judged(
         What each gave, also where some questions could not be judged.
 
     Raises:
-        Refused: there is no model here, the corpus has no embedder, or what was paid for cannot be
-            kept, or was deleted meanwhile.
+        Refused: there is no model here, the corpus has no embedder, what was paid for cannot be
+            kept, or was deleted meanwhile, or nothing is left of what the tenant may spend today.
         InputError: a configuration that the searcher does not take.
         DataError: a detector is not installed, or it was stopped.
 
     No doctest: it needs models; ``tests/service/test_tuner_judging.py`` shows it.
     """
-    usd, calls = models.budget(asked)
+    asked_for = models.budget(asked)
     name, embedder = embedder_of(opened, embedders)
+    served = is_served(opened)
+    if not served:
+        embedder = _InTurns(embedder, share)
     kept = models.kept(tenant, opened)
     place = opened.loaded.place
-    evaluator = LiveEvaluator(
-        opened.searcher,
-        questions,
-        revision=f"{tenant}/{place.corpus.name}@{place.revision}",
-        answers=models.answers(asked, embedder, kept, cost_ref_usd=tuned.thresholds.cost_ref_usd),
-        kept=kept,
-        limits=Limits(workers=_WORKERS, tries=2, max_cost_usd=usd, max_calls=calls),
-        stopped=stop.is_set,
-    )
-    episode = evaluator.episode()
-    rounds: list[list[Measured]] = [[] for _ in configurations]
-    try:
-        for begin in range(0, len(questions), _ROUND):
-            some = np.arange(begin, min(begin + _ROUND, len(questions)))
-            for found, one in zip(rounds, configurations, strict=True):
-                found.append(evaluator.measure(one, some, episode=episode))
-    except DataError as error:
-        if str(kept.file) not in str(error):
-            raise
-        # Of the server's disk, so for its log: most likely deleted, since something was erased.
-        _log.warning("%s", error)
-        detail = "what was kept is gone, as after an erasure, or cannot be read; ask again"
-        raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
-    finally:
-        if episode is not None:
-            models.spent(episode.calls, episode.cost_usd)
-    flagged = [it for found in rounds for one in found for it in evaluator.flagged(one)]
+    with models.daily.purse(tenant, *asked_for) as purse:
+        evaluator = LiveEvaluator(
+            opened.searcher,
+            questions,
+            revision=f"{tenant}/{place.corpus.name}@{place.revision}",
+            answers=models.answers(
+                asked, embedder, kept, cost_ref_usd=tuned.thresholds.cost_ref_usd
+            ),
+            kept=kept,
+            limits=Limits(workers=_WORKERS, tries=2, max_cost_usd=purse.usd, max_calls=purse.calls),
+            stopped=share.stop.is_set,
+            core=share.turn,
+            served=served,
+        )
+        rounds = _rounds(evaluator, configurations, len(questions), kept, models, purse)
     every = [one for found in rounds for one in found]
+    today = purse.ended if any("budget" in one.unjudged for one in every) else None
+    if today is not None and not any(one.batch for one in every):
+        raise today
+    flagged = [it for one in every for it in evaluator.flagged(one)]
     return Judgement(
         _compared(rounds, tuned),
         # They name no tenant: the list is the tenant's own.
@@ -154,7 +156,54 @@ def judged(
         # An address is the operator's, and no tenant's.
         (*models.names, "served" if "://" in name else name),
         kept.unstored,
+        "" if today is None else today.problem.detail or "",
     )
+
+
+def _rounds(
+    evaluator: LiveEvaluator,
+    configurations: Sequence[Configuration],
+    questions: int,
+    kept: JudgeCache,
+    models: Models,
+    purse: Purse,
+) -> list[list[Measured]]:
+    """Return what a few questions at a time gave under every configuration."""
+    episode = evaluator.episode()
+    rounds: list[list[Measured]] = [[] for _ in configurations]
+    try:
+        for begin in range(0, questions, _ROUND):
+            some = np.arange(begin, min(begin + _ROUND, questions))
+            for found, one in zip(rounds, configurations, strict=True):
+                found.append(evaluator.measure(one, some, episode=episode))
+                if episode is not None:
+                    purse.spent_calls, purse.spent_usd = episode.calls, episode.cost_usd
+                    models.daily.save(purse)
+    except DataError as error:
+        if str(kept.file) not in str(error):
+            raise
+        # Of the server's disk, so for its log: most likely deleted, since something was erased.
+        _log.warning("%s", error)
+        detail = "what was kept is gone, as after an erasure, or cannot be read; ask again"
+        raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
+    finally:
+        if episode is not None:
+            purse.spent_calls, purse.spent_usd = episode.calls, episode.cost_usd
+            models.spent(episode.calls, episode.cost_usd)
+    return rounds
+
+
+class _InTurns:
+    """An embedder that takes this machine's time, and so waits for its turn."""
+
+    def __init__(self, embedder: TextEmbedder, share: Share) -> None:
+        self._embedder, self._share = embedder, share
+        # What is judged is kept by it.
+        self.name = getattr(embedder, "name", type(embedder).__qualname__)
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        with self._share.turn():
+            return self._embedder.encode(texts)
 
 
 def _compared(rounds: Sequence[Sequence[Measured]], tuned: Tuned) -> list[JudgedOf]:

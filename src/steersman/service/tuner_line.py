@@ -2,19 +2,22 @@
 
 An evaluation may ask thousands of questions. One after the other, that of one tenant would hold up
 everybody for a minute. So of each tenant one evaluation runs at a time, beside those of others, and
-whichever asked a question just now goes to the end of the line for its next one: of n tenants each
-gets an n-th of the core, whoever came first.
+whichever had the least of the core asks the next question: of n tenants each gets an n-th of its
+time, whoever came first and however long a question takes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from steersman.errors import DataError
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ MOST = 32
 """Evaluations of all."""
 _FIRST_S = 5.0
 _LONGEST_S = 60.0
+_KNOWN = 1_000  # tenants of whom it is kept how long theirs took
+_LOOK_S = 0.1
 
 
 class Line:
@@ -44,7 +49,7 @@ class Line:
         self._of_tenant, self._most = of_tenant, most
         self._inside: dict[UUID, int] = {}
         self._turns: dict[UUID, asyncio.Lock] = {}
-        self._took_s = _FIRST_S  # the last ones, about
+        self._took_s: dict[UUID, float] = {}  # the last ones of each, about
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="tuner")
 
     def close(self) -> None:
@@ -63,9 +68,11 @@ class Line:
         """
         own, every = self._inside.get(tenant, 0), sum(self._inside.values())
         if own >= self._of_tenant or every >= self._most:
+            # By its own alone: how long those of others take is nobody's business.
             who, ahead = ("of yours ", own) if own >= self._of_tenant else ("", 1)
             count = own if who else every
-            again_s = min(_LONGEST_S, max(1.0, ahead * self._took_s))
+            took_s = self._took_s.get(tenant, _FIRST_S) if who else _FIRST_S
+            again_s = min(_LONGEST_S, max(1.0, ahead * took_s))
             detail = f"{count} evaluations {who}run or wait already, which is all that may; "
             raise Refused.of("unavailable", f"{detail}try again later", retry_after_s=again_s)
         self._inside[tenant] = own + 1
@@ -99,7 +106,10 @@ class Line:
         def ended(done: asyncio.Future[T]) -> None:
             if not done.cancelled():
                 done.exception()  # whoever waited was told, or went away
-            self._took_s += (loop.time() - begun - self._took_s) / 4
+            before = self._took_s.pop(tenant, _FIRST_S)
+            self._took_s[tenant] = before + (loop.time() - begun - before) / 4
+            if len(self._took_s) > _KNOWN:
+                del self._took_s[next(iter(self._took_s))]
             turn.release()
             self._forget(tenant)
 
@@ -116,50 +126,156 @@ class Line:
 
 
 class Slices:
-    """A core that threads share in turns.
+    """A core that evaluations share by time: who had the least of it comes next.
 
-    >>> slices = Slices()
-    >>> with slices.turn():
+    A turn may be a question of a millisecond or one of a second, so that turns are weighed by what
+    they took. Who was away, waiting for a model, saves nothing up: it begins where the others are.
+
+    Args:
+        clock: seconds that never run backwards.
+
+    >>> slices, stop = Slices(), threading.Event()
+    >>> with slices.share(stop).turn() as turn, turn.left():
     ...     pass
+
+    Source: Goyal, Vin & Cheng, Start-time Fair Queueing (1996), section 2.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._guard = threading.Lock()
-        self._waiting: deque[threading.Event] = deque()
+        self._waiting: dict[Share, deque[threading.Event]] = {}
         self._busy = False
+        self._reached = 0.0
+
+    def share(self, stop: threading.Event) -> Share:
+        """Return the share of an evaluation; threads may take turns of one.
+
+        Args:
+            stop: whoever waits for a turn is sent away when it is set.
+        """
+        return Share(self, stop)
+
+    def _take(self, share: Share) -> float:
+        """Return when the turn began, once it is had."""
+        with self._guard:
+            share.reached = max(self._reached, share.reached)
+            if not self._busy:
+                self._busy, self._reached = True, share.reached
+                return self._clock()
+            mine = threading.Event()
+            self._waiting.setdefault(share, deque()).append(mine)
+        while not mine.wait(_LOOK_S):
+            with self._guard:
+                # It may have been handed over this very moment.
+                if share.stop.is_set() and not mine.is_set():
+                    self._leave(share, mine)
+                    raise DataError("stopped while it waited for its turn; ask fewer at once")
+        return self._clock()
+
+    def _pass_on(self, share: Share, began: float) -> float:
+        """Return when the next turn of the same began: at once, where it had less than others."""
+        with self._guard:
+            now = self._clock()
+            least = min((one.reached for one in self._waiting), default=math.inf)
+            if share.reached + now - began < least:
+                share.reached += now - began
+                self._reached = share.reached
+                return now
+        self._give(share, began)
+        return self._take(share)
+
+    def _leave(self, share: Share, waits: threading.Event) -> None:
+        self._waiting[share].remove(waits)
+        if not self._waiting[share]:
+            del self._waiting[share]
+
+    def _give(self, share: Share, began: float) -> None:
+        with self._guard:
+            share.reached += self._clock() - began
+            if not self._waiting:
+                self._busy = False
+                return
+            # Of those who had as much, whoever waits longest.
+            following = min(self._waiting, key=lambda one: one.reached)
+            self._reached = following.reached
+            waits = self._waiting[following][0]
+            self._leave(following, waits)
+            waits.set()
+
+
+class Share:
+    """What one evaluation has of a core; `Slices.share` makes it.
+
+    Args:
+        slices: of the core.
+        stop: see there.
+
+    No doctest: `Slices` shows it.
+    """
+
+    def __init__(self, slices: Slices, stop: threading.Event) -> None:
+        self._slices, self.stop = slices, stop
+        self.reached = 0.0
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait behind those who waited before, and have the core."""
-        self.take()
+    def turn(self) -> Iterator[Turn]:
+        """Wait for a turn, and have the core.
+
+        Raises:
+            DataError: it was stopped meanwhile.
+        """
+        turn = Turn(self._slices, self)
+        turn.take()
         try:
-            yield
+            yield turn
         finally:
-            self.give()
+            turn.give()
+
+
+class Turn:
+    """A turn of one thread, which it may give up and take again.
+
+    Args:
+        slices: of the core.
+        share: whose turn it is.
+
+    No doctest: `Slices` shows it.
+    """
+
+    def __init__(self, slices: Slices, share: Share) -> None:
+        self._slices, self._share = slices, share
+        self._began: float | None = None
+
+    def take(self) -> None:
+        """Wait for the core.
+
+        Raises:
+            DataError: it was stopped meanwhile; the core is not had.
+        """
+        self._began = self._slices._take(self._share)  # noqa: SLF001 - one class in three
+
+    def again(self) -> None:
+        """End a turn and begin another, after whoever had less of the core; it is had before.
+
+        Raises:
+            DataError: it was stopped meanwhile; the core is not had.
+        """
+        assert self._began is not None  # noqa: S101 (see above)
+        began, self._began = self._began, None
+        self._began = self._slices._pass_on(self._share, began)  # noqa: SLF001 - as above
+
+    def give(self) -> None:
+        """Hand the core to whoever comes next; nothing, if it is not had."""
+        if self._began is not None:
+            began, self._began = self._began, None
+            self._slices._give(self._share, began)  # noqa: SLF001 - as above
 
     @contextmanager
     def left(self) -> Iterator[None]:
-        """Let others have the core while something else is waited for; the turn is had before."""
+        """Let others have the core while something else is waited for."""
         self.give()
         try:
             yield
         finally:
             self.take()
-
-    def take(self) -> None:
-        """Wait behind those who waited before."""
-        with self._guard:
-            if not self._busy:
-                self._busy = True
-                return
-            mine = threading.Event()
-            self._waiting.append(mine)
-        mine.wait()
-
-    def give(self) -> None:
-        """Hand the core to whoever waits longest."""
-        with self._guard:
-            if self._waiting:
-                self._waiting.popleft().set()
-            else:
-                self._busy = False

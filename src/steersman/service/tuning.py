@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BYTES = 8 * 1024 * 1024
+_ENDING_S = 10.0
 
 
 class Tuning:
@@ -151,9 +152,7 @@ class Tuning:
 
         judging = None
         if asked.answers is not None:
-            judging = partial(
-                judged, self._models, tenant, opened, self._embedders, asked.answers, stop
-            )
+            judging = partial(judged, self._models, tenant, opened, self._embedders, asked.answers)
         return evaluation(asked, opened, self._slices, stop, judging)
 
     async def _file(self, tenant: UUID, place: Place, flagged: Sequence[Flagged]) -> int:
@@ -188,8 +187,9 @@ def _check_size(asked: EvaluateRequest) -> None:
 
 def _late(asked: EvaluateRequest) -> Refused:
     detail = f"no answer within {asked.deadline_ms:g} ms; "
-    if asked.answers is not None:
-        detail += "what was found is kept and not paid again: ask the same again to go on"
-    else:
+    if asked.answers is None:
         detail += "ask fewer questions at once, or give more deadline_ms"
-    return Refused.of("unavailable", detail, retry_after_s=1.0)
+        return Refused.of("unavailable", detail, retry_after_s=1.0)
+    detail += "what was found is kept and not paid again: ask the same again to go on"
+    # What was asked of the models is waited for, and the next begins when it is there.
+    return Refused.of("unavailable", detail, retry_after_s=_ENDING_S)

@@ -26,9 +26,9 @@ def told(count, **changes):
     return [(NOW - timedelta(seconds=count - n), {**GOOD, **changes}) for n in range(1, count + 1)]
 
 
-def judged(decisions, **options):
+def judged(decisions, before=0, **options):
     source = GateSource(TUNED, "rag", "retrieval", **{"queries": 20, "batches": 3, **options})
-    return source.judged(decisions, (HOUR, DAY), NOW)
+    return source.judged(decisions, (HOUR, DAY), NOW, before=before)
 
 
 def test_gates_must_hold_in_so_many_batches_one_after_the_other():
@@ -37,6 +37,21 @@ def test_gates_must_hold_in_so_many_batches_one_after_the_other():
     assert not few.alive
     assert few.reason == "hard gates held in 2 of 3 batches of 20 decisions"
     assert judged([]).reason == "hard gates held in 0 of 3 batches of 20 decisions"
+
+
+def test_where_a_batch_begins_does_not_move_with_every_look():
+    """Of decisions of which every tenth batch's worth is bad, no cut finds three good batches."""
+    decisions = told(120)
+    for place in range(10, 120, 20):  # one bad stretch of two in each batch of twenty
+        for _, one in decisions[place : place + 6]:
+            one["faithfulness"] = 0.0
+    assert not any(judged(decisions[:count]).alive for count in range(121))
+    late = judged(told(79))
+    assert (late.alive, late.candidate[0].total) == (True, 60.0)  # nineteen wait for their batch
+    # Those that are not told any more still say where a batch begins.
+    assert judged(decisions[33:], before=33).reason == judged(decisions).reason
+    assert judged(decisions[40:], before=40).candidate[0].total == 80.0
+    assert judged(decisions[33:], before=33).candidate[0].total == 80.0
 
 
 @pytest.mark.parametrize(

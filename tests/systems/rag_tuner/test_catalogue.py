@@ -20,6 +20,7 @@ def drawn():
     return draw
 
 
+@pytest.mark.slow
 def test_requests_are_questions_and_right_tools_are_gold(drawn):
     collection, _vectors = drawn(most=100)
     assert (len(collection.passages), len(collection.questions)) == (729, 100)
@@ -31,6 +32,7 @@ def test_requests_are_questions_and_right_tools_are_gold(drawn):
     assert [one.id for one in other.questions] != [one.id for one in collection.questions]
 
 
+@pytest.mark.slow
 def test_the_vectors_are_those_that_were_recorded(drawn):
     collection, vectors = drawn()
     recording = Recording.load()

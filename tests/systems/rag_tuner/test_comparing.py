@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
@@ -44,33 +46,41 @@ def test_the_engines_are_asked_once_and_quality_is_that_of_an_evaluation():
 
 
 def test_an_embedder_that_is_waited_for_keeps_no_other_from_the_core():
-    slices, asked = Slices(), []
+    share, asked = Slices().share(threading.Event()), []
 
     class Served(HashedWords):
         def encode(self, texts):
             if len(texts) == 1:  # a query; another evaluation has its turn meanwhile
-                with slices.turn():
+                with share.turn():
                     asked.append(texts[0])
             return super().encode(texts)
 
     searcher = Searcher(passages(), embedder=Served())
-    with slices.turn():
-        found = compare(searcher, QUESTIONS, BOTH, TUNED, beside=slices.left)
+    with share.turn() as turn:
+        found = compare(searcher, QUESTIONS, BOTH, TUNED, beside=turn.left)
+        words = compare(searcher, QUESTIONS, BOTH[:1], TUNED, beside=turn.left)
     assert asked == [one.text for one in QUESTIONS]
     same = compare(Searcher(passages(), embedder=HashedWords()), QUESTIONS, BOTH, TUNED)
     assert [one.batch.quality.tolist() for one in found] == [
         one.batch.quality.tolist() for one in same
     ]
-    words = compare(searcher, QUESTIONS, BOTH[:1], TUNED, beside=slices.left)
     assert (len(words), len(asked)) == (1, len(QUESTIONS))
 
 
 def test_intervals_are_those_of_t():
     values = np.random.default_rng(0).normal(0.3, 0.1, 30)
     known = ttest_1samp(values, 0).confidence_interval(0.95)
-    found = estimate(values).interval
+    found = estimate(values, within=(0, 1)).interval
     assert (found.low, found.high) == (pytest.approx(known.low), pytest.approx(known.high))
-    assert estimate(values[:1]).interval is None
+    assert estimate(values[:1], within=(0, 1)).interval is None
+
+
+def test_questions_that_all_fare_alike_leave_a_width():
+    same = given(2, np.ones(6))
+    found = compared(same, TUNED, degraded=0, first=same)
+    for one in (found.quality[0], found.worth, found.ahead):
+        assert one.interval.low < one.value <= one.interval.high
+    assert (found.quality[0].value, found.quality[0].interval.high) == (1.0, 1.0)
 
 
 def given(k, quality, *, violates=False):
@@ -87,6 +97,7 @@ def given(k, quality, *, violates=False):
     )
 
 
+@pytest.mark.slow
 def test_of_many_that_are_no_better_none_is_ahead_more_often_than_was_said():
     rng, alone, together = np.random.default_rng(4), 0, 0
     for _ in range(60):

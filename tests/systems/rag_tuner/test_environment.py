@@ -69,6 +69,7 @@ def test_the_same_seed_plays_the_same_episode():
         assert one.reward == other.reward
 
 
+@pytest.mark.slow
 def test_without_drift_nothing_changes_and_with_it_something_does_midway():
     for chance, expected in ((0.0, {False}), (1.0, {True})):
         simulator = environment((WORLD, OTHER), drift=chance)
@@ -98,6 +99,7 @@ def test_what_is_seen_is_a_batch_and_not_the_truth():
     assert state[:2] == pytest.approx(true, abs=0.3)
 
 
+@pytest.mark.slow
 def test_a_change_is_told_before_the_next_move():
     """Other weights: the batches are told again. Another collection: nothing is believed of it."""
     told = set()

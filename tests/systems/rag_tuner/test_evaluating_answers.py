@@ -425,6 +425,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_killed_midway_it_goes_on_and_pays_nothing_twice(tmp_path):
     """Killed while the sixth call is out; that one alone is made again."""
     calls = tmp_path / "calls"

@@ -73,7 +73,10 @@ def test_retrieval_grounds_what_a_model_makes_up_without(collection, tmp_path):
     assert (found.gain, found.pairs, counted) == (1.0, 3, [1, 1, 1])
     assert found.given[0].contexts == ("copper",)
     assert found.given[0].answer == "Copper melts at 1085 degrees."
-    assert str(found).endswith("on 3 of 3 questions; retrieval grounds the answers.")
+    # Three that are all alike show little, however far apart the two are.
+    assert found.low < 0.0 < found.high == 1.0
+    assert str(found).endswith("on 3 of 3 questions; no difference is shown.")
+    assert str(replace(found, low=0.1)).endswith("; retrieval grounds the answers.")
     write_answers(tmp_path / "run", collection, found.given, found.alone)
     lines = (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()
     assert len(lines) == 6

@@ -45,6 +45,7 @@ def _try(folder, number):
     return 1
 
 
+@pytest.mark.slow
 def test_of_many_at_once_one_is_first(tmp_path):
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert sum(pool.starmap(_try, [(tmp_path, number) for number in range(8)])) == 1

@@ -1,12 +1,14 @@
 """A question is asked once, and stands on one side."""
 
+from dataclasses import replace
+
 import pytest
 
 from steersman.errors import DataError, InputError
 from steersman.retrieval import JudgedCollection, Question
 from steersman.retrieval.documents import Document, Lineage, Passage
 from steersman.systems.rag_tuner import check_leakage, cleaned, repeated
-from steersman.systems.rag_tuner.hygiene import leakage_said, ready_to_split
+from steersman.systems.rag_tuner.hygiene import conversations, leakage_said, ready_to_split
 
 LONG = "which pressure must the second valve of the cold pump hold while the plant is idle"
 
@@ -68,3 +70,21 @@ def test_what_is_ready_to_split_says_what_was_left_out():
     assert "2 that repeat another" in said
     assert "1 of them stood on another side" in said
     assert "was not checked" in leakage_said({"embedder": "x", "repeats_left_out": 2})
+    assert "conversation" not in said
+    older = {name: about[name] for name in about if name != "conversations"}
+    assert "Turns of one conversation may" in leakage_said(older)
+
+
+def test_turns_belong_together_by_name_or_by_how_they_began():
+    made = collection(
+        ("a", "Who wrote it?", "train"), ("b", "And when?", "train", "Who wrote it?", "Mary."),
+        ("c", "And where?", "test", "Who wrote it?", "Mary.", "And when?"), ("d", "Why?", "test"),
+    )  # fmt: skip
+    assert conversations(made.questions) == ("Who wrote it?",) * 3 + ("",)
+    clean, about = ready_to_split(made)
+    assert about["conversations"] == 1
+    assert "Each of 1 conversations stands on one side" in leakage_said(about)
+    named = [
+        replace(one, conversation=name) for one, name in zip(clean.questions, "xyxy", strict=True)
+    ]
+    assert conversations(named) == tuple("xyxy")

@@ -35,6 +35,7 @@ def truth(rule):
     return sum(mass * worth[one] for one, mass in rule.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [{}, {"rerank": False}, {"expansion": True}])
 def test_estimates_hold_what_the_rule_is_truly_worth(parts):
     rule = holding(TUNED.space, parts)

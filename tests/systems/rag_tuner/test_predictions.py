@@ -9,7 +9,12 @@ import pytest
 from steersman.errors import DataError
 from steersman.llm import JudgeCache
 from steersman.llm.detectors import PersonalData
-from steersman.systems.rag_tuner import flagged_answers, write_predictions
+from steersman.systems.rag_tuner import (
+    append_log,
+    flagged_answers,
+    read_log,
+    write_predictions,
+)
 from tests.systems.rag_tuner.live import (
     ALL,
     QUESTIONS,
@@ -25,6 +30,21 @@ pytest.importorskip("bm25s")
 
 def lines(file):
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_what_was_evaluated_live_is_a_log_to_tune_on(tmp_path):
+    file, live = tmp_path / "logs" / "live.jsonl", evaluator(answers=answers(Written()))
+    found = live.measure(WORDS, ALL)
+    assert append_log(file, QUESTIONS, [found]) == 3
+    assert append_log(file, QUESTIONS, [found]) == 3
+    log = read_log([file], "pumps")
+    assert (log.queries, log.about["asked_again"]) == (("q1", "q2", "q3"), 3)
+    again = log.evaluate(WORDS, ALL)
+    assert again.measures == ("faithfulness", "relevancy")
+    assert again.quality.tolist() == found.batch.quality.tolist()
+    assert again.latency_ms.tolist() == found.batch.latency_ms.tolist()
+    with pytest.raises(DataError, match="cannot be written"):
+        append_log(tmp_path / "logs", QUESTIONS, [found])
 
 
 def test_answers_and_what_they_came_from_are_written(tmp_path):

@@ -43,6 +43,7 @@ def report(tmp_path_factory):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_everything_marked_has_its_place(report):
     known = {one.configuration for one in report.places}
     assert set(report.marked.values()) <= known
@@ -51,6 +52,7 @@ def test_everything_marked_has_its_place(report):
     assert facts(report)["verdict"] == report.verdict.state
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_the_same_each_time(report, tmp_path):
     for name in ("a.html", "deep/b.html"):
         write_page(tmp_path / name, report)
@@ -61,6 +63,7 @@ def test_the_page_is_whole_and_the_same_each_time(report, tmp_path):
     assert not re.search(r'(src|href)="https?:', page)  # it needs nothing else
 
 
+@pytest.mark.slow
 def test_latency_is_told_by_episode_over_the_baseline_and_of_a_canary(report, tmp_path):
     told = facts(report)
     assert [len(told["latency"][name]) for name in ("p50_ms", "baseline_p95_ms")] == [12, 12]
@@ -77,12 +80,14 @@ def test_latency_is_told_by_episode_over_the_baseline_and_of_a_canary(report, tm
     assert "was not checked" in page
 
 
+@pytest.mark.slow
 def test_the_picture_is_a_png(report, tmp_path):
     file = tmp_path / "deep" / "frontier.png"
     write_png(frontier(report.places, report.marked, "title"), file)
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_what_each_part_is_good_for_is_the_best_of_the_rest():
     queries = np.arange(80)
     found = {one.without: one for one in ablations(WORLD, TUNED, queries)}

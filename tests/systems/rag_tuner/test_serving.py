@@ -67,6 +67,7 @@ def test_the_shipped_point_has_the_bounds_of_the_policy_file():
     assert terms["cost_usd"].high == 2 * TUNED.thresholds.cost_ref_usd
 
 
+@pytest.mark.slow
 def test_what_broke_a_gate_is_barred_from_the_policy_its_floor_and_the_fallback():
     found = evaluated(slow={BEST})
     assert found == {BEST: ("p95_latency_ms",), WORDS: ()}
@@ -109,6 +110,7 @@ def test_only_what_was_evaluated_and_holds_is_eligible():
         eligible(evaluated(slow={BEST, WORDS}), POINT)
 
 
+@pytest.mark.slow
 def test_a_candidate_is_declared_from_what_holds_alone():
     found = evaluated(slow={WORDS})
     point = barring(*barred(found, POINT))
@@ -131,6 +133,7 @@ def test_a_candidate_is_declared_from_what_holds_alone():
         configuration_of("hybrid")
 
 
+@pytest.mark.slow
 def test_a_floor_does_not_serve_what_broke_a_gate():
     found = evaluated(slow={WORDS})
     with pytest.raises(InputError, match="1 configurations broke a hard gate, and rag/retrieval"):

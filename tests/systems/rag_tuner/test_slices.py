@@ -11,6 +11,7 @@ from steersman.errors import InputError
 from steersman.systems.rag_tuner.slices import beforehand, enough, rotating, stratified, temporal
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from("abc"), min_size=2, max_size=60),
     st.floats(0.05, 0.95),
@@ -32,6 +33,28 @@ def test_each_query_is_held_out_as_often_as_any_other():
     for seed in range(2_000):
         held[stratified(kinds, np.random.default_rng(seed), 0.4).held_out] += 1
     assert np.abs(held / 2_000 - 0.4).max() < 4 * np.sqrt(0.24 / 2_000)
+
+
+@given(st.lists(st.sampled_from(["", "x", "y", "z"]), min_size=4, max_size=30), st.integers(0, 99))
+def test_a_conversation_stands_on_one_side(groups, seed):
+    groups = [*groups, "", ""]  # two units at the least
+    by_time = np.random.default_rng(seed).normal(size=len(groups))
+    for split in (
+        stratified(["a"] * len(groups), np.random.default_rng(seed), groups=groups),
+        temporal(by_time, 0.4, groups=groups),
+    ):
+        assert sorted([*split.tuning, *split.held_out]) == list(range(len(groups)))
+        assert len(split.tuning)
+        assert len(split.held_out)
+        sides = ({groups[place] for place in side} for side in (split.tuning, split.held_out))
+        assert set.intersection(*sides) <= {""}
+
+
+def test_one_conversation_cannot_be_split():
+    with pytest.raises(InputError, match="1 queries or conversations"):
+        stratified(["a"] * 5, np.random.default_rng(0), groups=["x"] * 5)
+    with pytest.raises(InputError, match="1 queries or conversations"):
+        temporal([1.0, 2.0], groups=["x", "x"])
 
 
 def test_the_latest_are_held_out():
@@ -63,6 +86,16 @@ def test_no_split(share):
         stratified(["a", "b"], np.random.default_rng(0), share)
     with pytest.raises(InputError, match="1 queries"):
         temporal([1.0])
+
+
+def test_turns_that_fare_alike_show_less_than_as_many_questions():
+    apart = np.random.default_rng(0).normal(0, 0.2, 50)
+    alone = beforehand([apart], 50, 0.05)
+    turns, talks = np.repeat(apart, 4), np.repeat(np.arange(50), 4).astype(str).tolist()
+    assert beforehand([turns], 200, 0.05, groups=[talks]).least == pytest.approx(
+        alone.least, rel=0.02
+    )
+    assert beforehand([turns], 200, 0.05).least < 0.6 * alone.least
 
 
 def test_no_slice():

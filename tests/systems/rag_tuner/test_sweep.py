@@ -13,6 +13,7 @@ WORLD, EVERY = world(queries=60), np.arange(60)
 RRF = Configuration("rrf")
 
 
+@pytest.mark.slow
 def test_each_is_the_best_by_trying_all():
     for one in sweep(WORLD, tuned(), EVERY, RRF, gammas=(0.0, 0.5), deltas=(0.2,)):
         policy = tuned(gamma=one.gamma, delta=one.delta)
@@ -23,12 +24,14 @@ def test_each_is_the_best_by_trying_all():
         assert one.ahead == pytest.approx(one.reward - base)
 
 
+@pytest.mark.slow
 def test_dearer_passages_are_fewer():
     ks = [one.best.k for one in sweep(WORLD, tuned(), EVERY, RRF, gammas=(0.0,))]
     assert ks == sorted(ks, reverse=True)
     assert ks[0] > ks[-1]
 
 
+@pytest.mark.slow
 def test_none_holds_the_gates():
     limits = tuned().thresholds.model_copy(update={"p95_latency_ms": 1.0})
     policy = tuned().model_copy(update={"thresholds": limits})

@@ -60,6 +60,7 @@ def test_a_gate_is_stronger_than_any_gain():
     assert "May not serve" in str(found)
 
 
+@pytest.mark.slow
 def test_no_gain_is_called_a_gain_in_two_and_a_half_of_a_hundred():
     rng = np.random.default_rng(2)
     runs, called = 2_000, 0
@@ -91,6 +92,35 @@ def test_only_the_same_queries_are_compared():
     undefined = batch([0.5, np.nan, np.nan])
     with pytest.raises(InputError, match="1 queries could be scored"):
         judge(undefined, batch([0.5, 0.5, 0.5], OTHER), FREE)
+    with pytest.raises(InputError, match="3 queries could be scored under both, of 1 conv"):
+        judge(batch([0.5, 0.6, 0.7]), batch([0.5] * 3, OTHER), FREE, groups="aaa")
+    with pytest.raises(InputError, match="0 queries could be scored"):
+        judge(batch([np.nan]), batch([0.5], OTHER), FREE)
+
+
+def test_turns_that_fare_alike_are_no_further_evidence():
+    rng = np.random.default_rng(3)
+    by, talks = rng.normal(0.03, 0.1, 40), [str(place) for place in range(40)]
+    its = rng.uniform(0.4, 0.6, 40)
+    once = judge(batch(its + by), batch(its, OTHER), FREE, groups=talks)
+    assert once == judge(batch(its + by), batch(its, OTHER), FREE)
+    mine, old = batch(np.repeat(its + by, 4)), batch(np.repeat(its, 4), OTHER)
+    many = judge(mine, old, FREE, groups=np.repeat(talks, 4).tolist())
+    assert (many.low, many.high) == (pytest.approx(once.low), pytest.approx(once.high))
+    assert judge(mine, old, FREE).low > many.low + 0.01  # as if they were independent
+    assert many.needed == pytest.approx(4 * once.needed, rel=0.02)
+
+
+def test_two_alike_are_no_certainty():
+    found = judge(batch([0.6, 0.6]), batch([0.5, 0.5], OTHER), FREE)
+    assert found.low < -0.5 < 0.5 < found.high
+    assert found.state == "no gain"
+    enough = judge(batch([0.6] * found.needed), batch([0.5] * found.needed, OTHER), FREE)
+    assert enough.state == "gain"
+    fewer = judge(batch([0.6] * (found.needed - 2)), batch([0.5] * (found.needed - 2), OTHER), FREE)
+    assert fewer.state == "no gain"
+    same = judge(batch([0.6, 0.6]), batch([0.6, 0.6]), FREE)
+    assert (same.low, same.gain, same.high) == (0.0, 0.0, 0.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=15))
@@ -107,6 +137,6 @@ def test_where_configurations_stand():
     better = replace(batches[0], quality=np.ones((50, 2)))
     found = places([better, batches[1]], FREE)
     assert [one.best for one in found] == [True, False]
-    assert found[0].low == found[0].quality == found[0].high == 1.0
+    assert 0.9 < found[0].low < found[0].quality == found[0].high == 1.0  # 50 show no more
     assert found[1].low < found[1].quality < found[1].high
     assert (found[1].latency_ms, found[1].cost) == (5.0, pytest.approx(9 / 16))

@@ -22,6 +22,8 @@ from steersman.systems.rag_tuner.grounding import (
 from steersman.systems.rag_tuner.holdout import Holdout
 from steersman.systems.rag_tuner.hygiene import check_leakage, cleaned, repeated
 from steersman.systems.rag_tuner.limits import Limits
+from steersman.systems.rag_tuner.log_reading import read_log
+from steersman.systems.rag_tuner.logged import Logged, load_world
 from steersman.systems.rag_tuner.manifest import (
     Manifest,
     check,
@@ -31,7 +33,7 @@ from steersman.systems.rag_tuner.manifest import (
 )
 from steersman.systems.rag_tuner.mlflow_export import export_run
 from steersman.systems.rag_tuner.policy_config import Tuned, load_policy_config
-from steersman.systems.rag_tuner.predictions import write_predictions
+from steersman.systems.rag_tuner.predictions import append_log, write_predictions
 from steersman.systems.rag_tuner.recorded import Recorded, load_recorded
 from steersman.systems.rag_tuner.recording import record
 from steersman.systems.rag_tuner.reviewing import Flagged, flagged_answers
@@ -65,6 +67,7 @@ __all__ = [
     "Holdout",
     "Limits",
     "LiveEvaluator",
+    "Logged",
     "Manifest",
     "Measured",
     "Mirrored",
@@ -78,6 +81,7 @@ __all__ = [
     "Swept",
     "Tuned",
     "Verdict",
+    "append_log",
     "barred",
     "broken",
     "build_strategy",
@@ -97,8 +101,10 @@ __all__ = [
     "load_manifest",
     "load_policy_config",
     "load_recorded",
+    "load_world",
     "mirror",
     "places",
+    "read_log",
     "record",
     "repeated",
     "retell",

@@ -217,6 +217,7 @@ class Episode:
         self._answers, self._writer, self._meter = answers, writer, meter
         self._budget = judge.budget
         self._measures = list(answers.measures(judge))
+        self._over = threading.Event()
 
     @property
     def cost_usd(self) -> float:
@@ -227,6 +228,11 @@ class Episode:
     def calls(self) -> int:
         """How many calls of models were begun so far."""
         return self._budget.calls
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget refused a call: nothing more need be begun."""
+        return self._over.is_set()
 
     def answer(self, question: str, passages: Sequence[str], prompt: str) -> Answered:
         """Return the answer to a question.
@@ -256,6 +262,7 @@ class Episode:
         try:
             said = self._writer.ask(text, max_tokens=limit, version=_VERSION, tally=Tally())
         except BudgetError:
+            self._over.set()
             return Answered(None, why="budget")
         except BackendError as error:
             # Whose turn it is while the one model of all is away is no fault of a configuration.
@@ -288,6 +295,8 @@ class Episode:
         first, second = (measure(case) for measure in self._measures)
         reasons = first.reason, second.reason
         why = next((one for one in reasons if one in PASSING), "") or first.reason or second.reason
+        if why == "budget":
+            self._over.set()
         values = first.value, second.value
         again = tuple(one.text for one in others if one.text is not None)
         if not why:  # whether answers differ is not known yet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +14,7 @@ from steersman.systems.rag_tuner.recorded import COST_K
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from steersman.retrieval import Found, Question, Searcher
     from steersman.systems.rag_tuner.configuration import Configuration
@@ -92,13 +94,23 @@ class Asking:
         reranker: The one that "rerank: on" means.
         limits: Time-out and tries.
         sleep: Waits that many seconds.
+        core: A context for searching, once the question's vector is there.
+        served: The searcher's embedder has an address: it is waited for outside of `core`.
 
     No doctest: it needs a searcher; ``tests/systems/rag_tuner/test_evaluating.py`` shows it.
     """
 
     def __init__(
-        self, searcher: Searcher, reranker: str, limits: Limits, sleep: Callable[[float], None]
+        self,
+        searcher: Searcher,
+        reranker: str,
+        limits: Limits,
+        sleep: Callable[[float], None],
+        *,
+        core: Callable[[], AbstractContextManager[object]] = nullcontext,
+        served: bool = False,
     ) -> None:
+        self._core, self._served = core, served
         self._searcher, self._reranker = searcher, reranker
         self._limits, self._sleep = limits, sleep
         self._in_time = InTime(limits.timeout_s, hanging=limits.hanging)
@@ -135,7 +147,13 @@ class Asking:
         return Searched(told, tuple(hit.passage.text for hit in found.hits))
 
     def _search(self, question: Question, settings: SearchSettings) -> Found | None:
-        return self._in_time.within(lambda: self._searcher.search(question.text, settings))
+        scored = self._searcher.scored(question.text)
+        if self._served and settings.variant != "bm25":
+            vector = SearchSettings(variant="dense", k=1)
+            if self._in_time.within(lambda: scored.rank(vector)) is None:
+                return None
+        with self._core():
+            return self._in_time.within(lambda: scored.find(settings))
 
     def _late(self, question: Question, settings: SearchSettings, late_ms: float) -> Told:
         """Return a failure, or no evidence: a part hangs in a search for one passage as well."""

@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 20_000
 _LATENCY = "latency_ms"
+_OF_CANDIDATE = (
+    "FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND rollout = $4 "
+    "AND arm = 'candidate' AND NOT degraded AND window_ends <= $5"
+)
 _DECIDED = (
-    "SELECT d.id, d.at, coalesce(o.told, '{}'::jsonb) AS told FROM ("
-    "  SELECT * FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND rollout = $4 "
-    "  AND arm = 'candidate' AND NOT degraded AND window_ends <= $5 ORDER BY id DESC LIMIT $6"
+    "SELECT d.id, d.at, coalesce(o.told, '{}'::jsonb) AS told, "  # noqa: S608 - of constants
+    f"(SELECT count(*) {_OF_CANDIDATE}) AS decided FROM ("
+    f"  SELECT * {_OF_CANDIDATE} ORDER BY id DESC LIMIT $6"
     ") AS d LEFT JOIN LATERAL ("
     "  SELECT jsonb_object_agg(o.name, o.value ORDER BY o.at, o.event) AS told FROM outcome AS o "
     "  WHERE o.tenant = $1 AND o.decision = d.id) AS o ON true ORDER BY d.id"
@@ -71,7 +75,8 @@ class GateSource:
     """A source of a rollout that holds it until no hard gate was broken in so many batches.
 
     Reads what was reported of the candidate's decisions whose windows are closed, in batches in
-    their order. Until the last so many batches hold every gate it is no source to go on by, and a
+    their order, counted from its first: where one begins does not move, so that looking often finds
+    no lucky cut. Until the last so many batches hold every gate it is no source to go on by, and a
     decision of a batch that broke one counts as an error, so that the error budget takes the
     candidate back. A gated number that too few decisions of a batch report is not known to hold,
     nor to be broken, unless whatever is missing could not mend it.
@@ -136,13 +141,17 @@ class GateSource:
             rows = await connection.fetch(
                 _DECIDED, row.tenant, row.skill, row.point, str(row.id), now, _MOST_ROWS
             )
-        return self.judged([(one["at"], one["told"]) for one in rows], stretches, now)
+        told = [(one["at"], one["told"]) for one in rows]
+        before = rows[0]["decided"] - len(rows) if rows else 0
+        return self.judged(told, stretches, now, before=before)
 
     def judged(
         self,
         told: Sequence[tuple[datetime, Mapping[str, float]]],
         stretches: Sequence[float],
         now: datetime,
+        *,
+        before: int = 0,
     ) -> SourceEvidence:
         """Return what decisions say, in their order.
 
@@ -150,11 +159,14 @@ class GateSource:
             told: Of each decision, when it was made, and the outcomes that were reported.
             stretches: lengths in seconds, above 0.
             now: where they end.
+            before: decisions that came earlier, and are not told any more.
+
+        Returns:
+            By whole batches; those at the end that do not fill one wait for more.
         """
         size = self._queries
-        # From the newest back: the first batch may be cut, the last one is whole.
-        starts = range(len(told) - size, -1, -size)
-        batches = [told[start : start + size] for start in starts]
+        starts = range(-before % size, len(told) - size + 1, size)
+        batches = [told[start : start + size] for start in reversed(starts)]
         lacking = [self._lacking(batch) for batch in batches]
         broken = [
             breaches(self._batch(batch, less), self._gates)

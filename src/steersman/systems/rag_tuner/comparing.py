@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtrit
 
 from steersman.errors import DataError, InputError
 from steersman.retrieval import SearchSettings
 from steersman.stats import Interval
 from steersman.systems.rag_tuner.asking import judged_by_passages, settings_of
+from steersman.systems.rag_tuner.over_questions import LEVEL, mean_over
 from steersman.systems.rag_tuner.recorded import MEASURES
-from steersman.systems.rag_tuner.reward import Batch, reward_of
+from steersman.systems.rag_tuner.reward import Batch, reward_of, reward_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-LEVEL = 0.95
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -42,7 +40,7 @@ class Estimate:
 
     Args:
         value: The mean.
-        interval: By t over questions; None with fewer than two.
+        interval: By `mean_over` questions; None with fewer than two.
     """
 
     value: float
@@ -173,13 +171,17 @@ def compared(
     """
     reward = reward_of(batch, tuned)
     penalty = tuned.reward_weights.penalty * reward.penalty
+    least, most = reward_range(tuned)
     return Compared(
         configuration=batch.configuration,
         batch=batch,
         degraded=degraded,
         reward=reward,
-        quality=(estimate(batch.scored[:, 0]), estimate(batch.scored[:, 1])),
-        worth=estimate(reward.per_query - penalty),
+        quality=(
+            estimate(batch.scored[:, 0], within=(0.0, 1.0)),
+            estimate(batch.scored[:, 1], within=(0.0, 1.0)),
+        ),
+        worth=estimate(reward.per_query - penalty, within=(least - penalty, most - penalty)),
         ahead=None if first is None else _ahead(batch, first, tuned, family),
     )
 
@@ -189,27 +191,33 @@ def _ahead(batch: Batch, first: Batch, tuned: Tuned, family: int) -> Estimate | 
     mine, theirs = (reward_of(one, tuned) for one in (batch, first))
     more = tuned.reward_weights.penalty * (mine.penalty - theirs.penalty)
     apart = mine.per_query[own] - theirs.per_query[others] - more
-    return estimate(apart, level=1.0 - (1.0 - LEVEL) / max(family, 1))
+    least, most = reward_range(tuned)
+    return estimate(
+        apart,
+        within=(least - most - more, most - least - more),
+        level=1.0 - (1.0 - LEVEL) / max(family, 1),
+    )
 
 
-def estimate(values: Floats, *, level: float = LEVEL) -> Estimate | None:
+def estimate(
+    values: Floats, *, within: tuple[float, float], level: float = LEVEL
+) -> Estimate | None:
     """Return the mean of some questions' values with its interval; None: none is defined.
 
     Args:
         values: (n,), NaN where not defined; questions are independent draws from those that will
             come.
+        within: What no value can leave.
         level: Of the interval, in (0, 1).
 
-    >>> found = estimate(np.array([0.0, 1.0, 1.0, 0.0]))
-    >>> found.value, round(found.interval.low, 3), round(found.interval.high, 3)
-    (0.5, -0.419, 1.419)
+    >>> found = estimate(np.array([0.0, 1.0, 1.0, 0.0]), within=(0.0, 1.0))
+    >>> found.value, found.interval.low, found.interval.high
+    (0.5, 0.0, 1.0)
     """
     values = values[~np.isnan(values)]
     if not len(values):
         return None
-    mean = float(values.mean())
     if len(values) < 2:
-        return Estimate(mean, None)
-    error = float(values.std(ddof=1)) / np.sqrt(len(values))
-    half = float(stdtrit(len(values) - 1, 0.5 + level / 2) * error)
-    return Estimate(mean, Interval(mean - half, mean + half))
+        return Estimate(float(values.mean()), None)
+    found = mean_over(values, within=within, level=level)
+    return Estimate(found.value, Interval(found.low, found.high))

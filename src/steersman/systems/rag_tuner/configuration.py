@@ -104,6 +104,7 @@ class Space:
         weights: The grid of fusion weights, ascending.
         expansion: Allowed values.
         prompts: Ids.
+        only: Of these combinations, those that may be chosen, in canonical form; None: all.
 
     >>> space = Space(("bm25", "hybrid"), (3, 4), (False,), (0.0, 0.5, 1.0), (False,), ("plain",))
     >>> len(space.all)
@@ -116,11 +117,13 @@ class Space:
     weights: tuple[float, ...]
     expansion: tuple[bool, ...]
     prompts: tuple[str, ...]
+    only: frozenset[Configuration] | None = None
 
     @cached_property
     def all(self) -> tuple[Configuration, ...]:
         """Every configuration once, in canonical form and a fixed order."""
-        return tuple(dict.fromkeys(Configuration(*one).canonical() for one in self._combined()))
+        every = dict.fromkeys(Configuration(*one).canonical() for one in self._combined())
+        return tuple(one for one in every if self.only is None or one in self.only)
 
     @cached_property
     def index(self) -> dict[Configuration, int]:
@@ -133,6 +136,8 @@ class Space:
         Args:
             rng: Draws.
         """
+        if self.only is not None:
+            return self.all[int(rng.choice(len(self.all), p=self.draw_probabilities))]
         return Configuration(
             variant=self.variants[rng.integers(len(self.variants))],
             k=self.ks[rng.integers(len(self.ks))],
@@ -145,7 +150,8 @@ class Space:
     @cached_property
     def draw_probabilities(self) -> NDArray[np.float64]:
         """(all,) the probability with which `draw` gives each."""
-        places = [self.index[Configuration(*one).canonical()] for one in self._combined()]
+        drawn = (Configuration(*one).canonical() for one in self._combined())
+        places = [self.index[one] for one in drawn if one in self.index]
         counts = np.bincount(places, minlength=len(self.all))
         return np.asarray(counts / counts.sum(), np.float64)
 

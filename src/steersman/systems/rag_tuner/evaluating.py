@@ -19,6 +19,7 @@ import json
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ from steersman.systems.rag_tuner.reward import GATED, Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -97,6 +99,8 @@ class LiveEvaluator:
         limits: What evaluations may take.
         reranker: The one that "rerank: on" means.
         stopped: Asked before every query; True: none is begun any more.
+        core: A context for what takes this machine's time: searches and detectors.
+        served: The searcher's embedder has an address: it is waited for outside of `core`.
         clock: Seconds that never run backwards.
         sleep: Waits that many seconds.
 
@@ -117,6 +121,8 @@ class LiveEvaluator:
         limits: Limits | None = None,
         reranker: str = "cosine",
         stopped: Callable[[], bool] = lambda: False,
+        core: Callable[[], AbstractContextManager[object]] = nullcontext,
+        served: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -125,7 +131,8 @@ class LiveEvaluator:
         self.limits = limits or Limits()
         self._questions, self._revision = questions, revision
         self._answers, self._kept, self._stopped = answers, kept, stopped
-        self._asking = Asking(searcher, reranker, self.limits, sleep)
+        self._core = core
+        self._asking = Asking(searcher, reranker, self.limits, sleep, core=core, served=served)
         self._by = [revision, searcher.embedder, reranker, "" if answers is None else answers.name]
         self._turns = Turns()
         self._rate = Rate(self.limits.queries_per_s, clock=clock, sleep=sleep)
@@ -232,12 +239,11 @@ class LiveEvaluator:
         personal, listed = PersonalData(), []
         for place, told in found.told.items():
             text = self._questions[place].text
+            with self._core():
+                found_in = self._answers.flags(told)
             of = hashlib.sha256(json.dumps([text, told.said]).encode()).hexdigest()[:16]
             subject = f"tuner/{self._revision}/{found.configuration}/{of}"
-            listed += [
-                flagged(flags, subject, text, told.said, personal)
-                for flags in self._answers.flags(told)
-            ]
+            listed += [flagged(flags, subject, text, told.said, personal) for flags in found_in]
         return listed
 
     def episode(self) -> Episode | None:
@@ -276,6 +282,9 @@ class LiveEvaluator:
             known = self._known(configuration, place)
             if known is not None:
                 return known, False
+            if episode is not None and episode.is_over:
+                # A search would be for nothing: it could not be answered from.
+                return Told((None, None), 0.0, why="budget"), True
             self._rate.wait()
             if self._stopped():
                 raise DataError(
@@ -332,7 +341,8 @@ class LiveEvaluator:
         """Return what a query gave with what that is worth now."""
         if self._answers is None:
             return msgspec.structs.replace(told, cost=configuration.k / COST_K)
-        return self._answers.valued(told)
+        with self._core():
+            return self._answers.valued(told)
 
     def _batch(
         self, configuration: Configuration, places: Sequence[int], told: dict[int, Told]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtrit
+
+from steersman.systems.rag_tuner.over_questions import mean_over
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ class Place:
     Args:
         configuration: It.
         quality: Mean of α·F + β·R over α + β, in [0, 1]; queries without a measure are left out.
-        low: Lower end of the 95 % interval of `quality` (t, over queries).
+        low: Lower end of the 95 % interval of `quality` (`mean_over` queries).
         high: Upper end.
         latency_ms: Mean.
         p95_ms: 95th percentile.
@@ -94,15 +95,14 @@ def undominated(losses: Floats) -> NDArray[np.bool_]:
 def _place(batch: Batch, shares: Floats) -> Place:
     quality = batch.scored @ shares
     known = quality[~np.isnan(quality)]
-    mean = float(known.mean()) if len(known) else np.nan
-    half = np.nan
-    if len(known) > 1:
-        half = float(stdtrit(len(known) - 1, 0.975) * known.std(ddof=1) / np.sqrt(len(known)))
+    mean = low = high = np.nan
+    if len(known):
+        mean, low, high, *_ = mean_over(known, within=(0.0, 1.0))
     return Place(
         configuration=batch.configuration,
         quality=mean,
-        low=mean - half,
-        high=mean + half,
+        low=low,
+        high=high,
         latency_ms=float(batch.latency_ms.mean()),
         p95_ms=float(np.quantile(batch.latency_ms, 0.95)),
         cost=float(batch.cost.mean()),

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from scipy.special import stdtrit
 
 from steersman.errors import BackendError, DataError, InputError
 from steersman.retrieval import sentences_of
 from steersman.retrieval.documents import passage_text
 from steersman.systems.rag_tuner.answering import PROMPTS as ASKED
+from steersman.systems.rag_tuner.over_questions import mean_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -236,10 +236,9 @@ def _compared(measure: str, given: list[GroundedAnswer], alone: list[GroundedAns
             f"{len(ahead)} questions could be judged both ways ({why}); give 2 or more, and a "
             "backend that answers"
         )
-    mean = float(ahead.mean())
-    half = float(stdtrit(len(ahead) - 1, 0.975) * ahead.std(ddof=1) / np.sqrt(len(ahead)))
+    gain = mean_over(ahead, within=(-1.0, 1.0))
     return Grounding(
-        measure, tuple(given), tuple(alone), mean, mean - half, mean + half, len(ahead)
+        measure, tuple(given), tuple(alone), gain.value, gain.low, gain.high, len(ahead)
     )
 
 

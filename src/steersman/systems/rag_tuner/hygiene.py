@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,14 @@ from steersman.errors import DataError
 from steersman.retrieval.documents import Document, Lineage, Passage, unique
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from steersman.retrieval import JudgedCollection, Question
     from steersman.retrieval.documents import Repeat
 
 NEAR = 0.8
 _LEFT_OUT, _ACROSS, _NEAR = "repeats_left_out", "repeats_across_splits", "repeats_near"
+_TALKS, _LOGGED = "conversations", "asked_again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ def ready_to_split(
     Returns:
         The collection in which each question is asked once, checked by `check_leakage`; and what is
         kept with a recording of it: how many were left out, and how many of them stood on another
-        side than what they repeat. `leakage_said` puts it into words.
+        side than what they repeat; and how many conversations have several turns, which only a
+        split by `conversations` keeps on one side. `leakage_said` puts it into words.
 
     Raises:
         DataError: A question still stands on two sides.
@@ -112,8 +115,28 @@ def ready_to_split(
     clean = cleaned(collection, near=near)
     check_leakage(clean, near=near)
     across = sum(one.leaks for one in found)
-    about = {_LEFT_OUT: len(found), _ACROSS: across, _NEAR: near}
+    talks = len(set(conversations(clean.questions)) - {""})
+    about = {_LEFT_OUT: len(found), _ACROSS: across, _NEAR: near, _TALKS: talks}
     return clean, about
+
+
+def conversations(questions: Sequence[Question]) -> tuple[str, ...]:
+    """Return the conversation of each question; "" of one that is alone in its own.
+
+    Where nobody names it, turns belong together that have the same first turn.
+
+    Args:
+        questions: All of a collection.
+
+    >>> from steersman.retrieval import Question
+    >>> first = Question("a", "Who wrote it?", {"p": 1.0})
+    >>> later = Question("b", "And when?", {"p": 1.0}, history=("Who wrote it?", "Mary."))
+    >>> conversations([first, later, Question("c", "Why?", {"p": 1.0})])
+    ('Who wrote it?', 'Who wrote it?', '')
+    """
+    said = [one.conversation or next(iter(one.history), one.text) for one in questions]
+    turns = Counter(said)
+    return tuple(one if turns[one] > 1 else "" for one in said)
 
 
 def leakage_said(about: Mapping[str, Any]) -> str:
@@ -124,9 +147,17 @@ def leakage_said(about: Mapping[str, Any]) -> str:
 
     >>> leakage_said({"repeats_left_out": 3, "repeats_across_splits": 1, "repeats_near": 0.8})[:52]
     'No question stands on both sides: 3 that repeat anot'
+    >>> checked = {"repeats_left_out": 0, "repeats_across_splits": 0, "repeats_near": 0.8}
+    >>> leakage_said({**checked, "conversations": 7})[-65:]
+    'Each of 7 conversations stands on one side with all of its turns.'
     >>> leakage_said({})[:40]
     'Whether questions repeat each other was '
     """
+    if _LOGGED in about:
+        return (
+            "A log names questions by their ids: none stands on both sides. Whether two of them "
+            "ask the same was not checked."
+        )
     if not {_LEFT_OUT, _ACROSS, _NEAR} <= about.keys():
         return (
             "Whether questions repeat each other was not checked when this was recorded, so that "
@@ -135,8 +166,18 @@ def leakage_said(about: Mapping[str, Any]) -> str:
     return (
         f"No question stands on both sides: {about[_LEFT_OUT]} that repeat another, to "
         f"{about[_NEAR]:g} of their words or more, were left out when it was recorded; "
-        f"{about[_ACROSS]} of them stood on another side."
-    )
+        f"{about[_ACROSS]} of them stood on another side. {_talks_said(about)}"
+    ).strip()
+
+
+def _talks_said(about: Mapping[str, Any]) -> str:
+    if _TALKS not in about:
+        return (
+            "Turns of one conversation may: who belongs to which was not kept when this was "
+            "recorded."
+        )
+    talks = about[_TALKS]
+    return f"Each of {talks} conversations stands on one side with all of its turns." * bool(talks)
 
 
 def check_leakage(collection: JudgedCollection, *, near: float = NEAR) -> None:

@@ -18,16 +18,29 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.systems.rag_tuner.configuration import Configuration
-    from steersman.systems.rag_tuner.recorded import Recorded
+    from steersman.systems.rag_tuner.logged import World
 
-_MOST_ROWS = 40_000
 _OUTCOME = "latency_ms"
-_TOLD = (
-    "SELECT d.arm, (SELECT o.value FROM outcome AS o WHERE o.tenant = $1 AND o.decision = d.id "
-    "AND o.name = $3 ORDER BY o.at DESC, o.event DESC LIMIT 1) AS value "
-    "FROM decision AS d WHERE d.tenant = $1 AND d.rollout = $2 AND d.arm = ANY($4) "
-    "AND NOT d.degraded ORDER BY d.id LIMIT $5"
+# An episode begins with a decision of the candidate; those of control before the next are its own.
+_TOLD = """
+WITH told AS (
+    SELECT d.id, d.arm, (
+        SELECT o.value FROM outcome AS o WHERE o.tenant = $1 AND o.decision = d.id AND o.name = $3
+        ORDER BY o.at DESC, o.event DESC LIMIT 1) AS value
+    FROM decision AS d
+    WHERE d.tenant = $1 AND d.rollout = $2 AND d.arm IN ('candidate', 'control') AND NOT d.degraded
+), counted AS (
+    SELECT arm, value, greatest(0, count(*) FILTER (WHERE arm = 'candidate') OVER (ORDER BY id) - 1)
+        / $4::int AS episode
+    FROM told WHERE value IS NOT NULL
 )
+SELECT
+    percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY value)
+        FILTER (WHERE arm = 'candidate') AS own,
+    percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY value)
+        FILTER (WHERE arm = 'control') AS others
+FROM counted GROUP BY episode HAVING bool_or(arm = 'candidate') ORDER BY episode
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +84,13 @@ class Latencies:
 
 
 def of_run(
-    lines: Sequence[Mapping[str, Any]], recorded: Recorded, baseline: Configuration
+    lines: Sequence[Mapping[str, Any]], recorded: World, baseline: Configuration
 ) -> Latencies:
     """Return what the evaluations of a run took, and the baseline on the same queries.
 
     Args:
         lines: Of `RunFolder.episodes`.
-        recorded: Every configuration on every query.
+        recorded: Every configuration on every query; or a log, where the baseline is known on some.
         baseline: What serves.
 
     Raises:
@@ -85,13 +98,15 @@ def of_run(
 
     No doctest: ``tests/systems/rag_tuner/test_latencies.py`` shows it.
     """
-    return Latencies.of(
-        (
-            line["of_query"]["latency_ms"],
-            recorded.evaluate(baseline, np.array(line["queries"], np.intp)).latency_ms.tolist(),
-        )
-        for line in lines
-    )
+
+    def took(queries: Sequence[int]) -> list[float]:
+        known = recorded.seen(baseline, np.sort(np.array(queries, np.intp)))
+        found: list[float] = []
+        if len(known):
+            found = recorded.evaluate(baseline, known).latency_ms.tolist()
+        return found
+
+    return Latencies.of((line["of_query"]["latency_ms"], took(line["queries"])) for line in lines)
 
 
 async def of_canary(
@@ -106,7 +121,7 @@ async def of_canary(
         queries: Decisions of the candidate that make an episode, 10 or more; the last may be fewer.
 
     Returns:
-        By what was reported as ``latency_ms``; the first 40,000 decisions.
+        By what was reported as ``latency_ms`` of all decisions.
 
     Raises:
         DataError: Nobody reported how long the candidate took.
@@ -116,24 +131,15 @@ async def of_canary(
     """
     if queries < 10:
         raise InputError(f"queries is {queries!r}; allowed are 10 or more")
-    arms = ["candidate", "control"]
-    rows = await connection.fetch(_TOLD, tenant, rollout, _OUTCOME, arms, _MOST_ROWS)
-    episodes: list[tuple[list[float], list[float]]] = [([], [])]
-    known = 0
-    for row in rows:
-        own = row["arm"] == "candidate"
-        if row["value"] is None:
-            continue
-        if own and len(episodes[-1][0]) == queries:
-            episodes.append(([], []))
-        episodes[-1][0 if own else 1].append(float(row["value"]))
-        known += own
-    if not known:
+    rows = await connection.fetch(_TOLD, tenant, rollout, _OUTCOME, queries)
+    if not rows:
         raise DataError(
-            f"of {len(rows)} decisions of rollout {rollout} none of the candidate's has an outcome "
+            f"of the decisions of rollout {rollout} none of the candidate's has an outcome "
             f"{_OUTCOME!r}; name a rollout whose decisions report it"
         )
-    return Latencies.of(episodes)
+    nothing = (float("nan"), float("nan"))
+    each = [(*row["own"], *(row["others"] or nothing)) for row in rows]
+    return Latencies(*(tuple(float(one[place]) for one in each) for place in range(4)))
 
 
 def _quantile(took: Sequence[float], share: float) -> float:

@@ -48,8 +48,9 @@ def write_page(file: Path, report: Report) -> None:
         f"<p>{escape(report.leakage)}</p>",
         _figure(
             frontier(report.places, report.marked, "Quality, cost and latency, held-out queries"),
-            "Every configuration of the space on the queries that nobody tuned on; its colour says "
-            "how long it took. What is on the line has more quality than all that costs no more.",
+            "Every configuration that is known on the queries that nobody tuned on; its colour "
+            "says how long it took. What is on the line has more quality than all that costs no "
+            "more.",
         ),
         "<h2>Marked</h2>",
         _table(("", "configuration", "quality", "95 %", "latency ms", "p95 ms", "cost"),
@@ -66,12 +67,20 @@ def write_page(file: Path, report: Report) -> None:
         ("<p>The best configuration, in hindsight on all queries, under other weights of latency "
         "(γ) and cost (δ). They decide more than tuning does.</p>"),
         _table(("γ", "δ", "best", "reward", "over the baseline"), _swept(report)),
+        *_parts(report),
+    ]  # fmt: skip
+    write_html(file, title, _STYLE, parts)
+
+
+def _parts(report: Report) -> list[str]:
+    if not report.ablated:
+        return []
+    return [
         "<h2>What each part is good for</h2>",
         ("<p>What the best configuration loses, in hindsight on all queries, when a part may not "
         "vary.</p>"),
         _table(("without", "the best then", "loss", "95 %"), _ablated(report)),
     ]  # fmt: skip
-    write_html(file, title, _STYLE, parts)
 
 
 def _canary(report: Report) -> list[str]:

@@ -6,14 +6,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from steersman.spec.base import Declared, Fraction, Identifier, Problem, repeated
 from steersman.spec.reading import read_declared, shipped
-from steersman.systems.rag_tuner.configuration import Space
+from steersman.systems.rag_tuner.configuration import Configuration, Space
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _OLD = {"A": "bm25", "B": "dense"}
@@ -156,6 +156,17 @@ class Tuned(Declared):
     """Of the reward."""
     penalties: Penalties = Penalties()
     """What trouble counts."""
+    _only: frozenset[Configuration] | None = PrivateAttr(default=None)
+
+    def among(self, configurations: Iterable[Configuration]) -> Tuned:
+        """Return the same with a space of some configurations alone.
+
+        Args:
+            configurations: Of the space.
+        """
+        found = self.model_copy()
+        found._only = frozenset(configurations)  # noqa: SLF001 - its own class
+        return found
 
     @property
     def space(self) -> Space:
@@ -169,6 +180,7 @@ class Tuned(Declared):
             weights=tuple(dict.fromkeys(round(float(one), 6) for one in grid)),
             expansion=self.discrete.expansion,
             prompts=self.discrete.prompt,
+            only=self._only,
         )
         return _one_of(declared)
 

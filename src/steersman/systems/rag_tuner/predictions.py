@@ -1,12 +1,13 @@
-"""What live evaluations answered, and from what, written into the folder of a run.
+"""What live evaluations answered, and from what, written into the folder of a run; and their log.
 
 ``predictions.jsonl`` and ``contexts.jsonl`` are exported with the run, and `steersman review scan`
-reads the first.
+reads the first. A log is what ``steersman tune record --log`` reads.
 """
 
 from __future__ import annotations
 
 import json
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from steersman.retrieval import Question
     from steersman.retrieval.documents import Passage
     from steersman.systems.rag_tuner.evaluating import Measured
+    from steersman.systems.rag_tuner.reward import Batch
 
 
 def write_predictions(
@@ -56,6 +58,52 @@ def write_predictions(
         message = f"{folder} cannot be written: {error.strerror}; name another folder"
         raise DataError(message) from None
     return len(rows)
+
+
+def append_log(file: Path, questions: Sequence[Question], found: Sequence[Measured]) -> int:
+    """Append live evaluations to a log, from which can be tuned later.
+
+    Args:
+        file: JSON lines; made if it is not there.
+        questions: That were evaluated.
+        found: Of `LiveEvaluator.measure`; queries that are no evidence are left out.
+
+    Returns:
+        How many lines were written.
+
+    Raises:
+        DataError: It cannot be written.
+
+    No doctest: it writes a file; ``tests/systems/rag_tuner/test_predictions.py`` shows it.
+    """
+    rows = [row for one in found if one.batch is not None for row in _logged(questions, one.batch)]
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as log:
+            log.write("".join(json.dumps(row) + "\n" for row in rows))
+    except OSError as error:
+        raise DataError(f"{file} cannot be written: {error.strerror}; name another") from None
+    return len(rows)
+
+
+def _logged(questions: Sequence[Question], batch: Batch) -> Iterator[dict[str, Any]]:
+    parts = batch.configuration.parts()
+    for row, place in enumerate(batch.queries.tolist()):
+        question = questions[place]
+        values = [None if isnan(value) else value for value in batch.quality[row].tolist()]
+        yield {
+            "question": question.id,
+            "configuration": parts,
+            "quality": dict(zip(batch.measures, values, strict=True)),
+            "latency_ms": float(batch.latency_ms[row]),
+            "cost": float(batch.cost[row]),
+            "failed": bool(batch.failed[row]),
+            "violation": bool(batch.violations[row]),
+            "unstable": bool(batch.unstable[row]),
+            "category": question.category,
+            "split": question.split,
+            "conversation": question.conversation,
+        }
 
 
 def _rows(questions: Sequence[Question], found: Sequence[Measured]) -> Iterator[dict[str, Any]]:

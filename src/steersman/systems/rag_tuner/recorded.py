@@ -11,6 +11,7 @@ import hashlib
 import json
 import zipfile
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from steersman.errors import DataError, InputError
 from steersman.systems.rag_tuner.reward import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -53,6 +54,8 @@ class Recorded:
         relevant: (n,) how many passages have a gain, ≥ 1.
         latency_ms: (rankings, n) float32, how long each ranking took.
         about: What it was made from: versions, embedder, hash of the collection, machine.
+        groups: (n,) the conversation of each query; "" where it is in none, () where all are so.
+        times: (n,) when each query was last changed, in ISO 8601; "" where nobody says, () of all.
 
     Raises:
         InputError: Shapes that do not fit, or no query.
@@ -70,13 +73,20 @@ class Recorded:
     relevant: NDArray[np.intp]
     latency_ms: NDArray[np.float32]
     about: Mapping[str, Any]
+    groups: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
     _recall: NDArray[np.float32] = field(init=False, repr=False)
     _ndcg: NDArray[np.float32] = field(init=False, repr=False)
     _place: dict[Key, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         count, kinds = len(self.queries), len(self.keys)
-        lengths = {len(self.categories), len(self.splits), len(self.relevant), len(self.ideal)}
+        for name in ("groups", "times"):
+            if not any(getattr(self, name)):
+                object.__setattr__(self, name, ())
+        columns = (self.categories, self.splits, self.relevant, self.ideal)
+        known = (self.groups or self.queries, self.times or self.queries)
+        lengths = set(map(len, (*columns, *known)))
         if not count or lengths != {count}:
             raise InputError(
                 f"{count} queries, and columns of {sorted(lengths)}; want as many, ≥ 1"
@@ -100,6 +110,7 @@ class Recorded:
         """Hash of all that evaluations are made of: a log of another recording is of no use."""
         # By their categories queries are split: other ones, and others of them judge.
         named = [self.queries, self.categories, self.splits, self.keys]
+        named += [one for one in (self.groups, self.times) if one]
         found = hashlib.sha256(json.dumps(named).encode())
         for array in (self.gains, self.ideal, self.relevant, self.latency_ms):
             found.update(np.ascontiguousarray(array).tobytes())
@@ -158,6 +169,19 @@ class Recorded:
             for fewer in ks[ks < k]
         ]
 
+    def seen(self, configuration: Configuration, queries: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return those of some queries that a configuration was evaluated on: all of them.
+
+        Args:
+            configuration: One that was recorded.
+            queries: (m,) places of the queries.
+
+        Raises:
+            InputError: The configuration was not recorded.
+        """
+        self.check(configuration)
+        return queries
+
     def holds(self, configuration: Configuration) -> bool:
         """Return whether a configuration was recorded.
 
@@ -166,11 +190,30 @@ class Recorded:
         """
         return key_of(configuration) in self._place and configuration.k <= self.depth
 
-    def _row(self, configuration: Configuration) -> int:
+    def talks(self, queries: NDArray[np.intp]) -> list[str]:
+        """Return the conversations of some queries; "" of what is in none.
+
+        Args:
+            queries: (m,) places of the queries.
+        """
+        return [self.groups[place] if self.groups else "" for place in queries]
+
+    def check(self, configuration: Configuration) -> None:
+        """Refuse a configuration that was not recorded.
+
+        Args:
+            configuration: Any.
+
+        Raises:
+            InputError: It was not; the message says what to do.
+        """
         if not self.holds(configuration):
             message = f"{configuration} was not recorded for {self.collection}; "
             message += f"{len(self.keys)} rankings up to k = {self.depth} were: record it again "
             raise InputError(message + "with `steersman tune record` and a policy that allows it")
+
+    def _row(self, configuration: Configuration) -> int:
+        self.check(configuration)
         return self._place[key_of(configuration)]
 
     def save(self, file: Path) -> None:
@@ -180,22 +223,17 @@ class Recorded:
             file: ``.npz``; replaced if it is there.
         """
         head = {
-            "format": _FORMAT,
             "collection": self.collection,
             "queries": self.queries,
             "categories": self.categories,
             "splits": self.splits,
+            "groups": self.groups,
+            "times": self.times,
             "keys": self.keys,
             "about": dict(self.about),
         }
-        text = np.frombuffer(json.dumps(head).encode(), np.uint8)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f".{file.name}.part.npz")
-        np.savez_compressed(
-            part, head=text, gains=self.gains, ideal=self.ideal,
-            relevant=self.relevant, latency_ms=self.latency_ms,
-        )  # fmt: skip
-        part.replace(file)
+        names = ("gains", "ideal", "relevant", "latency_ms")
+        write_npz(file, head, {name: getattr(self, name) for name in names})
 
 
 def key_of(configuration: Configuration) -> Key:
@@ -226,6 +264,42 @@ def load_recorded(file: Path) -> Recorded:
 
     No doctest: it needs a file; ``tests/systems/rag_tuner/test_recorded.py`` shows it.
     """
+    with open_npz(file) as (head, arrays):
+        return restored(head, arrays)
+
+
+def write_npz(file: Path, head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write what evaluations gave, whole or not at all.
+
+    Args:
+        file: Replaced if it is there.
+        head: As JSON has it.
+        arrays: By name.
+
+    No doctest: it writes a file; ``tests/systems/rag_tuner/test_recorded.py`` shows it.
+    """
+    text = np.frombuffer(json.dumps({"format": _FORMAT, **head}).encode(), np.uint8)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.part.npz")
+    np.savez_compressed(part, head=text, **arrays)  # type: ignore[arg-type]  # names are no flags
+    part.replace(file)
+
+
+@contextmanager
+def open_npz(file: Path) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+    """Open what `write_npz` wrote; what is wrong with it is told, also while it is read.
+
+    Args:
+        file: It.
+
+    Returns:
+        A context of the head and the arrays.
+
+    Raises:
+        DataError: There is none, it is damaged, too large, or of another version.
+
+    No doctest: it needs a file; ``tests/systems/rag_tuner/test_recorded.py`` shows it.
+    """
     try:
         with zipfile.ZipFile(file) as inside:
             size = sum(one.file_size for one in inside.infolist())
@@ -236,7 +310,7 @@ def load_recorded(file: Path) -> Recorded:
             if head["format"] != _FORMAT:
                 raise DataError(f"{file}: format {head['format']!r}, known is {_FORMAT}; record it "
                                 "again with `steersman tune record`")  # fmt: skip
-            return _restored(head, arrays)
+            yield head, arrays
     except (OSError, ValueError, KeyError, TypeError, zlib.error, zipfile.BadZipFile) as error:
         message = (
             f"{file}: no recorded evaluations: {error}; make them with `steersman tune record`"
@@ -244,7 +318,19 @@ def load_recorded(file: Path) -> Recorded:
         raise DataError(message) from None
 
 
-def _restored(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Recorded:
+def restored(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Recorded:
+    """Return evaluations of what a file holds.
+
+    Args:
+        head: By `open_npz`.
+        arrays: Likewise.
+
+    Raises:
+        KeyError: Something is not there; `open_npz` tells it.
+        InputError: Shapes that do not fit.
+
+    No doctest: it needs a file; ``tests/systems/rag_tuner/test_recorded.py`` shows it.
+    """
     return Recorded(
         collection=head["collection"],
         queries=tuple(head["queries"]),
@@ -256,6 +342,8 @@ def _restored(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Recorded:
         relevant=arrays["relevant"].astype(np.intp),
         latency_ms=arrays["latency_ms"],
         about=head["about"],
+        groups=tuple(head.get("groups", ())),
+        times=tuple(head.get("times", ())),
     )
 
 

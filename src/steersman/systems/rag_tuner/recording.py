@@ -9,6 +9,7 @@ import numpy as np
 
 from steersman.errors import DataError, InputError
 from steersman.retrieval import SearchSettings
+from steersman.systems.rag_tuner.hygiene import conversations
 from steersman.systems.rag_tuner.recorded import Recorded, graded, key_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def record(
         relevant=np.array([len(one.gains) for one in questions], np.intp),
         latency_ms=latency,
         about={"reranker": reranker, "machine": platform.machine(), **about},
+        groups=conversations(questions),
+        times=tuple(one.updated for one in questions),
     )
 
 

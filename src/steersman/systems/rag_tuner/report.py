@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.systems.rag_tuner.ablation import ablations
+from steersman.systems.rag_tuner.answerable import LEAST
 from steersman.systems.rag_tuner.configuration import Configuration
 from steersman.systems.rag_tuner.frontier import places
 from steersman.systems.rag_tuner.hygiene import leakage_said
 from steersman.systems.rag_tuner.latencies import of_run
+from steersman.systems.rag_tuner.logged import Logged
+from steersman.systems.rag_tuner.recorded import Recorded
 from steersman.systems.rag_tuner.sweep import sweep
-from steersman.systems.rag_tuner.verdict import judge
+from steersman.systems.rag_tuner.verdict import judged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.ablation import Ablated
     from steersman.systems.rag_tuner.frontier import Place
     from steersman.systems.rag_tuner.latencies import Latencies
+    from steersman.systems.rag_tuner.logged import World
     from steersman.systems.rag_tuner.policy_config import Tuned
-    from steersman.systems.rag_tuner.recorded import Recorded
+    from steersman.systems.rag_tuner.reward import Batch
     from steersman.systems.rag_tuner.sweep import Swept
     from steersman.systems.rag_tuner.verdict import Verdict
 
@@ -74,7 +78,7 @@ def manual_baselines() -> dict[str, Configuration]:
 
 
 def compile_report(
-    recorded: Recorded,
+    recorded: World,
     tuned: Tuned,
     *,
     held_out: NDArray[np.intp],
@@ -86,7 +90,8 @@ def compile_report(
     """Return the report of a run on a recording.
 
     Args:
-        recorded: Every configuration on every query.
+        recorded: Every configuration on every query; or a log, of which those stand in the picture
+            that were evaluated on ten of the held-out queries or more, each on its own.
         tuned: Bounds, gates, weights.
         held_out: (n,) queries that nobody tuned on, n ≥ 2.
         candidate: What was recommended.
@@ -100,8 +105,11 @@ def compile_report(
     No doctest: ``tests/systems/rag_tuner/test_report.py`` shows it.
     """
     marked = {"tuned": candidate, "serves today": baseline, **manual_baselines()}
-    known = dict.fromkeys((*tuned.space.all, *(one.canonical() for one in marked.values())))
-    batches = {one: recorded.evaluate(one, held_out) for one in known}
+    marked = {label: one.canonical() for label, one in marked.items()}
+    every = dict.fromkeys((*tuned.space.all, *marked.values()))
+    known = {one: recorded.seen(one, held_out) for one in every}
+    least = LEAST if isinstance(recorded, Logged) else 1
+    batches = {one: recorded.evaluate(one, of) for one, of in known.items() if len(of) >= least}
     everything = np.arange(len(recorded))
     swept = sweep(recorded, tuned, everything, baseline, gammas=_WEIGHTS, deltas=_WEIGHTS)
     return Report(
@@ -109,16 +117,30 @@ def compile_report(
         about=(
             f"{len(lines)} evaluations chosen among {len(tuned.space.all):,} configurations; "
             f"{len(held_out)} of {len(recorded)} queries were held out and judge. "
-            f"Quality is the mean of recall@k and nDCG@min(k, 10), by judgements; cost is k/16."
+            f"{_measured(recorded, batches)}"
         ),
-        verdict=judge(batches[candidate], batches[baseline.canonical()], tuned),
+        verdict=judged(recorded, tuned, held_out, candidate, baseline),
         places=tuple(places(list(batches.values()), tuned)),
-        marked={label: one.canonical() for label, one in marked.items()},
+        marked={label: one for label, one in marked.items() if one in batches},
         lines=tuple(lines),
         gate_ms=tuned.thresholds.p95_latency_ms,
         swept=tuple(swept),
-        ablated=tuple(ablations(recorded, tuned, everything)),
+        # They need all configurations on the same queries.
+        ablated=()
+        if isinstance(recorded, Logged)
+        else tuple(ablations(recorded, tuned, everything)),
         latencies=of_run(lines, recorded, baseline),
         canary=canary,
         leakage=leakage_said(recorded.about),
+    )
+
+
+def _measured(world: World, batches: Mapping[Configuration, Batch]) -> str:
+    if isinstance(world, Recorded):
+        return "Quality is the mean of recall@k and nDCG@min(k, 10), by judgements; cost is k/16."
+    return (
+        f"All is replayed from a log of {len(world.cells):,} evaluations: quality is the mean of "
+        f"{' and '.join(world.measures)} as it was logged, and {len(batches):,} configurations are "
+        f"known on {LEAST} of these queries or more, each on its own; of the others it tells "
+        "nothing."
     )

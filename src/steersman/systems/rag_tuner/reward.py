@@ -174,6 +174,20 @@ def reward_of(batch: Batch, tuned: Tuned, *, recent: Sequence[float] = ()) -> Re
     )
 
 
+def reward_range(tuned: Tuned) -> tuple[float, float]:
+    """Return what the reward of a query cannot leave, without the penalty.
+
+    Args:
+        tuned: Weights.
+
+    >>> from steersman.systems.rag_tuner.policy_config import load_policy_config
+    >>> reward_range(load_policy_config())
+    (-0.8, 1.0)
+    """
+    weights = tuned.reward_weights
+    return -CAP * (weights.gamma + weights.delta), weights.alpha + weights.beta
+
+
 def breaches(batch: Batch, thresholds: Thresholds) -> tuple[str, ...]:
     """Return the names of the hard gates that a batch does not hold.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import isnan, nan
+from typing import TYPE_CHECKING, Generic, TypeVar
+from zlib import crc32
 
 import numpy as np
 
@@ -11,12 +13,14 @@ from steersman.errors import InputError
 from steersman.stats import minimum_detectable_effect, required_sample_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     Places = NDArray[np.intp]
     Floats = NDArray[np.float64]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,62 +36,104 @@ class Split:
     held_out: Places
 
 
-def stratified(categories: Sequence[str], rng: np.random.Generator, share: float = 0.5) -> Split:
+def stratified(
+    categories: Sequence[str],
+    rng: np.random.Generator,
+    share: float = 0.5,
+    *,
+    groups: Sequence[str] = (),
+) -> Split:
     """Return a split in which every category has its share on both sides, as nearly as it can.
 
     Args:
         categories: (n,) of each query, n ≥ 2.
         rng: Draws.
-        share: Of the queries that are held out, above 0 to below 1.
+        share: Of the queries that are held out, above 0 to below 1; of conversations, where there
+            are any.
+        groups: (n,) the conversation of each, whose turns stand on one side, together in the
+            category of the first; "" where it is in none, () where all are so.
 
     Returns:
         Both sides, neither empty.
 
     Raises:
-        InputError: Fewer than two queries, or a share out of its range.
+        InputError: Fewer than two queries, or conversations, or a share out of its range.
 
     >>> split = stratified(["a", "a", "b", "b"], np.random.default_rng(0))
     >>> len(split.tuning), len(split.held_out)
     (2, 2)
+    >>> stratified(list("aaaa"), np.random.default_rng(1), groups=["x", "x", "", "x"]).held_out
+    array([2])
     """
-    if len(categories) < 2 or not 0 < share < 1:
-        raise InputError(_refusal(len(categories), share))
-    _labels, kinds = np.unique(np.asarray(categories), return_inverse=True)
+    first, unit = units_of(groups or [""] * len(categories))
+    if len(first) < 2 or not 0 < share < 1:
+        raise InputError(_refusal(len(first), share))
+    _labels, kinds = np.unique(np.asarray(categories)[first], return_inverse=True)
     # Ordered by category and at random within it: a stride then takes from each its share.
     order = np.lexsort((rng.random(len(kinds)), kinds))
     marks = np.floor(np.arange(len(order) + 1) * share + rng.random())
     held = np.diff(marks) > 0
     if held.all() or not held.any():
         held[rng.integers(len(held))] ^= True
-    return Split(np.sort(order[~held]), np.sort(order[held]))
+    out = np.zeros(len(first), bool)
+    out[order[held]] = True
+    return Split(np.flatnonzero(~out[unit]), np.flatnonzero(out[unit]))
 
 
-def temporal(times: Sequence[float], share: float = 0.5) -> Split:
+def temporal(times: Sequence[float], share: float = 0.5, *, groups: Sequence[str] = ()) -> Split:
     """Return a split that holds out the latest queries: what is tuned must hold later.
 
     Args:
         times: (n,) of each query, in any unit.
-        share: Of the queries that are held out, above 0 to below 1.
+        share: Of the queries that are held out, above 0 to below 1; of conversations, where there
+            are any.
+        groups: (n,) the conversation of each, which is as late as its last turn; "" where it is in
+            none, () where all are so.
 
     Returns:
         Both sides, neither empty; among equal times the one listed last is the later.
 
     Raises:
-        InputError: Fewer than two queries, or a share out of its range.
+        InputError: Fewer than two queries, or conversations, or a share out of its range.
 
     >>> temporal([3.0, 1.0, 2.0, 4.0]).held_out.tolist()
     [0, 3]
+    >>> temporal([3.0, 1.0, 2.0, 4.0], groups=["x", "", "", "x"]).held_out.tolist()
+    [0, 3]
     """
-    if len(times) < 2 or not 0 < share < 1:
-        raise InputError(_refusal(len(times), share))
-    order = np.argsort(np.asarray(times, float), kind="stable")
+    first, unit = units_of(groups or [""] * len(times))
+    if len(first) < 2 or not 0 < share < 1:
+        raise InputError(_refusal(len(first), share))
+    last = np.full(len(first), -np.inf)
+    np.maximum.at(last, unit, np.asarray(times, float))
+    order = np.argsort(last, kind="stable")
     cut = min(max(round(len(order) * (1 - share)), 1), len(order) - 1)
-    return Split(np.sort(order[:cut]), np.sort(order[cut:]))
+    late = np.zeros(len(first), bool)
+    late[order[cut:]] = True
+    return Split(np.flatnonzero(~late[unit]), np.flatnonzero(late[unit]))
 
 
-def _refusal(queries: int, share: float) -> str:
+def units_of(groups: Sequence[str]) -> tuple[Places, Places]:
+    """Return what is drawn as one: conversations, and queries that are in none.
+
+    Args:
+        groups: (n,) the conversation of each query; "" where it is in none.
+
+    Returns:
+        (units,) place of the first query of each, and (n,) the unit of each query; in the order in
+        which they begin.
+
+    >>> units_of(["", "x", "", "x"])
+    (array([0, 1, 2]), array([0, 1, 2, 1]))
+    """
+    found: dict[object, int] = {}
+    unit = [found.setdefault(one or place, len(found)) for place, one in enumerate(groups)]
+    return np.unique(unit, return_index=True)[1], np.array(unit, np.intp)
+
+
+def _refusal(units: int, share: float) -> str:
     wanted = "allowed are 2 or more, and a share above 0 to below 1"
-    return f"{queries} queries and a share of {share!r}; {wanted}"
+    return f"{units} queries or conversations and a share of {share!r}; {wanted}"
 
 
 def rotating(places: Places, size: int, rng: np.random.Generator) -> Iterator[Places]:
@@ -125,6 +171,39 @@ def rotating(places: Places, size: int, rng: np.random.Generator) -> Iterator[Pl
             left = [one for one in fresh if one not in more]
             taken += more
         yield np.array(taken, np.intp)
+
+
+class OfEach(Generic[T]):
+    """Slices of the queries that each configuration is known on, which rotate by themselves.
+
+    Args:
+        known: Returns the queries of a configuration, ascending, one or more.
+        size: Queries in a slice, 1 or more; all of them if there are fewer.
+        seed: Of the orders.
+
+    >>> slices = OfEach(lambda configuration: np.arange(configuration), 2, [0])
+    >>> len({int(one) for one in slices(3)} | {int(one) for one in slices(3)})
+    3
+    """
+
+    def __init__(self, known: Callable[[T], Places], size: int, seed: Sequence[int]) -> None:
+        self._known, self._size, self._seed = known, size, list(seed)
+        self._of: dict[T, Iterator[Places]] = {}
+
+    def __call__(self, configuration: T) -> Places:
+        """Return the next slice of a configuration.
+
+        Args:
+            configuration: One that is known on some queries.
+
+        Raises:
+            InputError: It is known on none, or there is no size.
+        """
+        if configuration not in self._of:
+            # By its name, so that it does not matter which one is asked for first.
+            rng = np.random.default_rng([*self._seed, crc32(str(configuration).encode())])
+            self._of[configuration] = rotating(self._known(configuration), self._size, rng)
+        return next(self._of[configuration])
 
 
 def enough(queries: int, sd: float, effect: float, *, power: float = 0.8) -> tuple[bool, float]:
@@ -180,7 +259,42 @@ class Beforehand:
         )
 
 
-def beforehand(differences: Sequence[Floats], queries: int, effect: float) -> Beforehand:
+def spread_of(values: Floats, groups: Sequence[str] = ()) -> tuple[float, int]:
+    """Return the standard deviation of one query's value that their mean's error comes to.
+
+    Turns of one conversation are alike, so that their mean is less sure than that of as many
+    independent queries: as if each of these varied more.
+
+    Args:
+        values: (n,) defined, n ≥ 1.
+        groups: (n,) the conversation of each; "" where it is in none, () where all are so.
+
+    Returns:
+        The standard error of the mean times √n, NaN with one unit; and how many units there are.
+
+    >>> spread_of(np.array([0.0, 2.0])), spread_of(np.array([0.0, 2.0, 0.0, 2.0]), list("xyxy"))
+    ((1.4142135623730951, 2), (2.0, 2))
+
+    Source: Cochran, Sampling Techniques (1977), section 9A.2, for clusters of unequal size: the
+    linearised ratio estimator.
+    """
+    apart, count = values - values.mean(), len(values)
+    if any(groups):
+        _, unit = units_of(groups)
+        apart = np.bincount(unit, apart).astype(np.float64)
+    units = len(apart)
+    if units < 2:
+        return nan, units
+    return float(np.sqrt(units / (units - 1) * (apart**2).sum() / count)), units
+
+
+def beforehand(
+    differences: Sequence[Floats],
+    queries: int,
+    effect: float,
+    *,
+    groups: Sequence[Sequence[str]] = (),
+) -> Beforehand:
     """Return what so many queries can show.
 
     Args:
@@ -188,6 +302,7 @@ def beforehand(differences: Sequence[Floats], queries: int, effect: float) -> Be
             not judge; their median standard deviation counts.
         queries: That judge, 2 or more.
         effect: The gain that is sought, > 0.
+        groups: For each of the differences (n,) the conversation of each query, as for `spread_of`.
 
     Raises:
         InputError: A number out of its range, or no difference.
@@ -196,8 +311,13 @@ def beforehand(differences: Sequence[Floats], queries: int, effect: float) -> Be
     >>> str(beforehand([halves], 500, 0.03))[:65]
     '500 held-out queries show a gain of 0.0315 or more; 0.03 is sough'
     """
-    known = [one[~np.isnan(one)] for one in differences]
-    spreads = [float(one.std(ddof=1)) for one in known if len(one) > 1]
+    spreads = []
+    for place, one in enumerate(differences):
+        known = ~np.isnan(one)
+        talks = [groups[place][row] for row in np.flatnonzero(known).tolist()] if groups else ()
+        if known.any():
+            spreads.append(spread_of(one[known], talks)[0])
+    spreads = [one for one in spreads if not isnan(one)]
     sd = float(np.median(spreads)) if spreads else 0.0
     if not effect > 0 or queries < 2:
         message = f"effect {effect!r}, {queries} queries"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.systems.rag_tuner.answerable import LEAST
+from steersman.systems.rag_tuner.logged import Logged
 from steersman.systems.rag_tuner.reward import breaches, reward_of
 
 if TYPE_CHECKING:
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.logged import World
     from steersman.systems.rag_tuner.policy_config import Tuned
-    from steersman.systems.rag_tuner.recorded import Recorded
 
     Floats = NDArray[np.float64]
 
@@ -56,7 +58,7 @@ class Swept:
 
 
 def sweep(
-    recorded: Recorded,
+    recorded: World,
     tuned: Tuned,
     queries: NDArray[np.intp],
     baseline: Configuration,
@@ -71,7 +73,8 @@ def sweep(
     for choosing weights, not for judging a configuration.
 
     Args:
-        recorded: Every configuration on every query.
+        recorded: Every configuration on every query; or a log, of which those are looked at that
+            were evaluated on ten of the queries or more.
         tuned: Bounds, gates and the other weights.
         queries: (n,) places, n ≥ 1.
         baseline: What serves, or a manual configuration.
@@ -83,7 +86,7 @@ def sweep(
         One for each pair, γ by γ, wherever it was evaluated.
 
     Raises:
-        InputError: A weight is negative, or something was not recorded.
+        InputError: A weight is negative, or something was not recorded, or a log holds none.
         ClusterError: The cluster does not answer, or gave up.
 
     No doctest: ``tests/systems/rag_tuner/test_sweep.py`` shows it.
@@ -105,9 +108,10 @@ def sweep(
     }
     found = []
     for (gamma, delta), of in values.items():
-        best = int(np.where(held, of[:-1], -np.inf).argmax())
+        fits = held & np.isfinite(of[:-1])
+        best = int(np.where(fits, of[:-1], -np.inf).argmax())
         one = measured[best]
-        found.append(_swept(gamma, delta, of, best, one) if held.any() else _none(gamma, delta))
+        found.append(_swept(gamma, delta, of, best, one) if fits.any() else _none(gamma, delta))
     return found
 
 
@@ -123,25 +127,33 @@ class _Measured(NamedTuple):
 
 
 def _everything(
-    recorded: Recorded, tuned: Tuned, queries: NDArray[np.intp], baseline: Configuration,
+    recorded: World, tuned: Tuned, queries: NDArray[np.intp], baseline: Configuration,
     address: str | None,
 ) -> list[_Measured]:  # fmt: skip
     # What learns imports what stores, and most who tune need neither.
     from steersman.learn import spread  # noqa: PLC0415
 
-    every = (*tuned.space.all, baseline)
+    every = [*tuned.space.all, baseline]
+    if isinstance(recorded, Logged):
+        every = [one for one in every if len(recorded.seen(one, queries)) >= LEAST]
+        if baseline not in every or len(every) < 2:
+            raise InputError(
+                f"the log holds {len(every)} configurations, {baseline} perhaps among them, on "
+                f"{LEAST} of these {len(queries)} queries or more; name as --baseline one that was "
+                "evaluated as often, and evaluate others"
+            )
     blocks = [every[first : first + _BLOCK] for first in range(0, len(every), _BLOCK)]
     measure = partial(_measured, recorded, tuned, queries)
     return list(chain.from_iterable(spread(measure, blocks, address=address)))
 
 
 def _measured(
-    recorded: Recorded, tuned: Tuned, queries: NDArray[np.intp],
+    recorded: World, tuned: Tuned, queries: NDArray[np.intp],
     configurations: Sequence[Configuration],
 ) -> list[_Measured]:  # fmt: skip
     found = []
     for one in configurations:
-        batch = recorded.evaluate(one, queries)
+        batch = recorded.evaluate(one, recorded.seen(one, queries))
         reward, held = reward_of(batch, tuned), not breaches(batch, tuned.thresholds)
         spent = (reward.latency, reward.cost)
         times, costs = float(batch.latency_ms.mean()), float(batch.cost.mean())

@@ -11,7 +11,7 @@ from steersman.errors import DataError, InputError
 from steersman.systems.rag_tuner.reward import reward_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -108,7 +108,7 @@ def tune(
     strategy: Strategy,
     evaluator: Evaluator,
     tuned: Tuned,
-    slices: Iterator[NDArray[np.intp]],
+    slices: Iterator[NDArray[np.intp]] | Callable[[Configuration], NDArray[np.intp]],
     *,
     evaluations: int,
     seed: int,
@@ -123,7 +123,8 @@ def tune(
         strategy: Asks, and learns.
         evaluator: Evaluates.
         tuned: Gates and weights.
-        slices: Queries of each evaluation, from the first.
+        slices: Queries of each evaluation, from the first; or of each of a configuration, where
+            not all are known on all, as in a log.
         evaluations: How many, ≥ 1.
         seed: Of what the strategy draws.
         known: What the first evaluations gave when they were made before; they are told again, and
@@ -143,7 +144,7 @@ def tune(
     quality: dict[Configuration, list[float]] = {}
     for number in range(1, evaluations + 1):
         asked = strategy.ask(np.random.default_rng([seed, _ASKED, number]))
-        queries = next(slices)
+        queries = slices(asked.configuration) if callable(slices) else next(slices)
         if number <= len(known):
             batch = known[number - 1]
             _check(batch, asked.configuration, queries, number)

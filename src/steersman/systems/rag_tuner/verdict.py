@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, log
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.special import stdtrit
 
 from steersman.errors import InputError
 from steersman.stats import required_sample_size
-from steersman.systems.rag_tuner.reward import breaches, reward_of
+from steersman.systems.rag_tuner.over_questions import mean_over
+from steersman.systems.rag_tuner.reward import breaches, reward_of, reward_range
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.logged import World
     from steersman.systems.rag_tuner.policy_config import Tuned
     from steersman.systems.rag_tuner.reward import Batch
 
@@ -31,7 +37,8 @@ class Verdict:
         candidate: What was tuned.
         baseline: What serves, or a manual configuration.
         gain: Mean difference in reward on the same queries, without penalties.
-        low: Lower end of its 95 % interval (paired t, over queries).
+        low: Lower end of its 95 % interval (paired t over queries, or conversations where they are
+            turns of such).
         high: Upper end.
         queries: Pairs that both could be scored on.
         breaches: Hard gates that the candidate does not hold there.
@@ -66,7 +73,14 @@ class Verdict:
         return f"{said}, or evaluate {self.needed:,} queries to know more."
 
 
-def judge(candidate: Batch, baseline: Batch, tuned: Tuned, *, least: float = LEAST) -> Verdict:
+def judge(
+    candidate: Batch,
+    baseline: Batch,
+    tuned: Tuned,
+    *,
+    least: float = LEAST,
+    groups: Sequence[str] = (),
+) -> Verdict:
     """Return what the same queries under two configurations say.
 
     Queries are the units: independent draws from those that will come. Judge on queries that the
@@ -77,12 +91,15 @@ def judge(candidate: Batch, baseline: Batch, tuned: Tuned, *, least: float = LEA
         baseline: Under the other.
         tuned: Weights and gates.
         least: The least gain that is worth a change, > 0.
+        groups: (n,) the conversation of each query, which is the unit then; "" where it is in none,
+            () where all are so.
 
     Returns:
         A breach before all else; a gain or a loss where the interval says so; else no gain.
 
     Raises:
-        InputError: Other queries, or fewer than two that both can be scored on.
+        InputError: Other queries, or fewer than two, or of two conversations, that both can be
+            scored on.
 
     No doctest: ``tests/systems/rag_tuner/test_verdict.py`` shows it.
     """
@@ -90,27 +107,94 @@ def judge(candidate: Batch, baseline: Batch, tuned: Tuned, *, least: float = LEA
         raise InputError("the two were tried on different queries; evaluate both on the same")
     found, other = (reward_of(batch, tuned).per_query for batch in (candidate, baseline))
     ahead = found - other
-    ahead = ahead[~np.isnan(ahead)]
-    if len(ahead) < 2:
+    known = ~np.isnan(ahead)
+    ahead, talks = (
+        ahead[known],
+        [groups[place] for place in np.flatnonzero(known).tolist() if groups],
+    )
+    lowest, highest = reward_range(tuned)
+    widest = highest - lowest
+    told = mean_over(ahead, within=(-widest, widest), groups=talks) if len(ahead) else None
+    if told is None or told.units < 2:
         raise InputError(
-            f"{len(ahead)} queries could be scored under both; evaluate 2 or more, with a judge "
-            "that answers"
+            f"{len(ahead)} queries could be scored under both, of {told.units if told else 0} "
+            "conversations or alone; evaluate 2 or more of these, with a judge that answers"
         )
-    mean, sd = float(ahead.mean()), float(ahead.std(ddof=1))
-    half = float(stdtrit(len(ahead) - 1, 0.975) * sd / np.sqrt(len(ahead)))
+    same = candidate.configuration.canonical() == baseline.configuration.canonical()
+    low, high = (0.0, 0.0) if same and not ahead.any() else (told.low, told.high)
     broken = breaches(candidate, tuned.thresholds)
-    state = _state(mean - half, mean + half, broken)
+    state = _state(low, high, broken)
+    settled = state in {"gain", "loss"} or high < least
     return Verdict(
         candidate=candidate.configuration,
         baseline=baseline.configuration,
-        gain=mean,
-        low=mean - half,
-        high=mean + half,
+        gain=told.value,
+        low=low,
+        high=high,
         queries=len(ahead),
         breaches=broken,
         state=state,
-        needed=0 if state in {"gain", "loss"} or mean + half < least else needed(mean, sd, least),
+        needed=0 if settled else _needed(told.value, told.error, len(ahead), widest, least),
     )
+
+
+def shared(
+    world: World, one: Configuration, other: Configuration, queries: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Return those of some queries that two configurations were both evaluated on.
+
+    Args:
+        world: A recording, where that is all of them, or a log.
+        one: The first.
+        other: The second.
+        queries: (n,) places, ascending.
+
+    Raises:
+        InputError: One of them was not recorded.
+
+    No doctest: ``tests/systems/rag_tuner/test_logged.py`` shows it.
+    """
+    return world.seen(one, world.seen(other, queries))
+
+
+def judged(
+    world: World,
+    tuned: Tuned,
+    held_out: NDArray[np.intp],
+    candidate: Configuration,
+    baseline: Configuration,
+) -> Verdict:
+    """Return what held-out queries say, those that both configurations were evaluated on.
+
+    Args:
+        world: A recording or a log.
+        tuned: Weights and gates.
+        held_out: (n,) places, ascending, that nobody tuned on.
+        candidate: What was tuned.
+        baseline: What serves.
+
+    Raises:
+        InputError: One was not recorded, or there are fewer than two such queries.
+
+    No doctest: ``tests/systems/rag_tuner/test_logged.py`` shows it.
+    """
+    both = shared(world, candidate, baseline, held_out)
+    if len(both) < 2:
+        raise InputError(
+            f"{candidate} and {baseline} were both evaluated on {len(both)} of {len(held_out)} "
+            "held-out queries; evaluate both on 2 or more"
+        )
+    found, base = (world.evaluate(one, both) for one in (candidate, baseline))
+    return judge(found, base, tuned, groups=world.talks(both))
+
+
+def _needed(gain: float, error: float, queries: int, widest: float, least: float) -> int:
+    """Return how many pairs show a gain; by as many conversations more where there are such."""
+    if error:
+        return needed(gain, error * queries**0.5, least)
+    # As many that are all alike again: see `all_alike_interval`.
+    sought = max(gain, least)
+    return ceil(log(0.025) / log(widest / (sought + widest)))
 
 
 def needed(gain: float, sd: float, least: float = LEAST) -> int:

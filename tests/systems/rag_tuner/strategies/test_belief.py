@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("torch")
+
 from steersman.systems.rag_tuner.actions import Moves
 from steersman.systems.rag_tuner.configuration import Configuration
 from steersman.systems.rag_tuner.outlook import STEPS_K, Outlook, on_grid
@@ -39,6 +41,7 @@ def test_room_is_found_for_more_queries():
     assert small.mean() == pytest.approx(large.mean(), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_what_lies_ahead_is_the_difference_of_means_and_its_deviation_that_of_draws():
     belief = told(CHEAP)
     others = np.array([5, 700, 2_000])

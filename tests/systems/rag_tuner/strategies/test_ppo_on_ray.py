@@ -42,6 +42,7 @@ def test_without_belief_there_is_nothing_to_guess_from():
     assert _guess(environment) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("going_on", "match"),
     [

@@ -44,6 +44,7 @@ def run(strategy, evaluations, seed=0, weights=TUNED):
     return list(tune(strategy, WORLD, weights, slices, evaluations=evaluations, seed=seed))
 
 
+@pytest.mark.slow
 def test_its_propensity_is_the_share_of_the_draws_that_lead_there():
     strategy = at_work(start=Configuration("bm25", k=32))
     asked = [strategy.ask(np.random.default_rng(seed)) for seed in range(1_500)]
@@ -160,6 +161,7 @@ def test_of_another_collection_it_believes_nothing():
         strategy.recommend()
 
 
+@pytest.mark.slow
 def test_before_it_learns_it_follows_what_is_believed():
     """It is told of every seventh configuration; the likeliest moves lead to one of the best."""
     policy = untrained()
@@ -256,6 +258,7 @@ def test_nothing_to_train_in_is_refused():
         train_sequential([TuningEnvironment([WORLD], TUNED)], updates=-1)
 
 
+@pytest.mark.slow
 def test_the_same_seed_trains_the_same():
     def trained():
         worlds = [TuningEnvironment([WORLD], TUNED, horizon=4, batch=16) for _ in range(2)]

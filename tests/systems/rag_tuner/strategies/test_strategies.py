@@ -1,5 +1,7 @@
 """What every strategy keeps, whatever it is."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,8 @@ from steersman.systems.rag_tuner.slices import rotating
 from steersman.systems.rag_tuner.strategies import NAMES, Fixed, build_strategy
 from steersman.systems.rag_tuner.tuning import tune
 from tests.systems.rag_tuner.worlds import tuned, world
+
+RUNNABLE = [name for name in NAMES if name != "ppo" or find_spec("torch")]
 
 WORLD, TUNED = world(), tuned(gamma=0.05, delta=0.05)
 EVERY = np.arange(len(WORLD))
@@ -30,7 +34,7 @@ def run(strategy, evaluations, seed=0, policy=TUNED):
     return list(tune(strategy, WORLD, policy, slices, evaluations=evaluations, seed=seed))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RUNNABLE)
 def test_what_is_asked_is_in_the_space_with_a_probability(name):
     for one in run(strategy_of(name), 12):
         assert TUNED.space.check(one.configuration) == one.configuration
@@ -38,19 +42,20 @@ def test_what_is_asked_is_in_the_space_with_a_probability(name):
         assert np.isnan(one.propensity) if unknown else 0 < one.propensity <= 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RUNNABLE)
 def test_the_same_seed_asks_the_same(name):
     first = [one.configuration for one in run(strategy_of(name), 15)]
     assert first == [one.configuration for one in run(strategy_of(name), 15)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RUNNABLE)
 def test_nothing_is_recommended_before_anything_is_known(name):
     with pytest.raises(InputError, match="nothing was evaluated yet"):
         strategy_of(name).recommend()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNNABLE)
 def test_what_breaks_a_gate_is_never_recommended(name):
     """Reranking takes 8 ms here and the gate allows 6: all but those without it break it."""
     limits = TUNED.thresholds.model_copy(update={"p95_latency_ms": 6.0})
@@ -61,7 +66,7 @@ def test_what_breaks_a_gate_is_never_recommended(name):
     assert not strategy.recommend().rerank
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RUNNABLE)
 def test_nothing_is_recommended_when_everything_breaks_a_gate(name):
     limits = TUNED.thresholds.model_copy(update={"p95_latency_ms": 1.0})
     policy = TUNED.model_copy(update={"thresholds": limits})
@@ -71,7 +76,7 @@ def test_nothing_is_recommended_when_everything_breaks_a_gate(name):
         strategy.recommend()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RUNNABLE)
 def test_what_nobody_asked_for_may_be_told(name):
     """The baseline is evaluated beside the others, though it is not in the space."""
     strategy = strategy_of(name)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "factored"
 NAMES = (DEFAULT, "halving", "ppo", "random", "tpe")
+_FREE = ("ppo", "tpe")
 
 
 def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> Strategy:
@@ -31,13 +32,18 @@ def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> S
         One that asks for evaluations, and is told what came of them.
 
     Raises:
-        InputError: There is no such strategy.
+        InputError: There is no such strategy, or it may ask for what the space has not.
         DataError: It needs an extra that is not installed.
 
     >>> from steersman.systems.rag_tuner.policy_config import load_policy_config
     >>> build_strategy("factored", load_policy_config(), queries=100).name
     'factored'
     """
+    if tuned.space.only is not None and name in _FREE:
+        raise InputError(
+            f"{name} asks for any combination of parts, and only {len(tuned.space.all):,} of them "
+            f"can be answered for; take {', '.join(one for one in NAMES if one not in _FREE)}"
+        )
     if name == DEFAULT:
         return Factored(tuned, queries)
     if name == "halving":

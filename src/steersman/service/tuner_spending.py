@@ -1,0 +1,205 @@
+"""What a tenant may have models answer and judge in a day, whoever of it asks how often."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from uuid import UUID
+
+_log = logging.getLogger(__name__)
+_DAY_S = 86_400.0
+_WAIT_S = 10.0
+_LEAST_USD = 1e-9  # what rounding leaves
+_SPENT = (
+    "CREATE TABLE IF NOT EXISTS spent (tenant TEXT, day TEXT, usd REAL NOT NULL, "
+    "calls INTEGER NOT NULL, PRIMARY KEY (tenant, day))"
+)
+_HELD = (
+    "CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, "
+    "usd REAL NOT NULL, calls INTEGER NOT NULL, until REAL NOT NULL)"
+)
+_SPEND = (
+    "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (tenant, day) DO UPDATE SET "
+    "usd = usd + excluded.usd, calls = calls + excluded.calls"
+)
+_GONE = (
+    "SELECT total(usd), CAST(total(calls) AS INTEGER) FROM ("
+    "SELECT usd, calls FROM spent WHERE tenant = ? AND day = ? "
+    "UNION ALL SELECT usd, calls FROM held WHERE tenant = ?)"
+)
+
+
+@dataclass
+class Purse:
+    """What one request may spend, and what it did.
+
+    Attributes:
+        number: of what is held for it.
+        tenant: whose it is.
+        day: as ISO 8601, in UTC.
+        usd: dollars that it may spend; None where nothing has a price.
+        calls: of models that it may make.
+        less: whether the day leaves less than was asked for, of dollars and of calls.
+        refusal: what to say if that was not enough, by what was spent for it.
+        spent_usd: told by whoever spends.
+        spent_calls: likewise.
+        saved: what of it is written down.
+
+    No doctest: `Daily.purse` makes it.
+    """
+
+    number: int
+    tenant: UUID
+    day: str
+    usd: float | None
+    calls: int
+    less: tuple[bool, bool]
+    refusal: Callable[[float, int], Refused]
+    spent_usd: float = 0.0
+    spent_calls: int = 0
+    saved: tuple[float, int] = (0.0, 0)
+
+    @property
+    def ended(self) -> Refused | None:
+        """What to say where the day ended it; None: it was the request's own limit."""
+        usd, calls = self.less
+        by_calls = self.spent_calls >= self.calls
+        if not (calls if by_calls else usd):
+            return None
+        return self.refusal(self.spent_usd, self.spent_calls)
+
+
+class Daily:
+    """The purses of tenants, filled at midnight UTC; for all processes that share a folder.
+
+    What a request might spend is held before it begins, and what it did not spend is free again
+    when it ends: two at once spend no more than one. Of a process that was killed meanwhile it is
+    free after `lease_s`, but for what was told to `save`.
+
+    Args:
+        file: where it is written down; made when something is.
+        usd: the most of a tenant in a day.
+        calls: the most calls of models of a tenant in a day.
+        lease_s: longer than any request takes.
+        clock: seconds since 1970.
+
+    No doctest: it writes a file; ``tests/service/test_tuner_spending.py`` shows it.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        usd: float,
+        calls: int,
+        lease_s: float = 600.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._file, self._usd, self._calls = file, usd, calls
+        self._lease_s, self._clock = lease_s, clock
+
+    @contextmanager
+    def purse(self, tenant: UUID, usd: float | None, calls: int) -> Iterator[Purse]:
+        """Hold what a request may spend at the most, and free what it did not.
+
+        Args:
+            tenant: whose.
+            usd: dollars that it may spend; None: nothing has a price.
+            calls: that it may make.
+
+        Returns:
+            A context of that, or of what is left of the day: perhaps nothing, so that only what was
+            paid for before can be told.
+
+        Raises:
+            Refused: it cannot be written down.
+        """
+        purse = self._taken(tenant, usd, calls)
+        try:
+            yield purse
+        finally:
+            with self._using() as connection:
+                self._write(connection, purse)
+                connection.execute("DELETE FROM held WHERE id = ?", (purse.number,))
+
+    def save(self, purse: Purse) -> None:
+        """Write down what was spent so far.
+
+        Args:
+            purse: whose `spent_usd` and `spent_calls` say it.
+
+        Raises:
+            Refused: it cannot be written down.
+        """
+        with self._using() as connection:
+            self._write(connection, purse)
+
+    def _write(self, connection: sqlite3.Connection, purse: Purse) -> None:
+        more = purse.spent_usd - purse.saved[0], purse.spent_calls - purse.saved[1]
+        purse.saved = purse.spent_usd, purse.spent_calls
+        connection.execute(_SPEND, (str(purse.tenant), purse.day, *more))
+        connection.execute(
+            "UPDATE held SET usd = max(0, usd - ?), calls = max(0, calls - ?) WHERE id = ?",
+            (*more, purse.number),
+        )
+
+    def _taken(self, tenant: UUID, usd: float | None, calls: int) -> Purse:
+        now = self._clock()
+        day = datetime.fromtimestamp(now, UTC).date().isoformat()
+        with self._using() as connection:
+            connection.execute("DELETE FROM spent WHERE day < ?", (day,))
+            connection.execute("DELETE FROM held WHERE until < ?", (now,))
+            spent = connection.execute(_GONE, (str(tenant), day, str(tenant))).fetchone()
+            left_usd, left_calls = self._usd - spent[0], max(0, self._calls - spent[1])
+            left_usd = left_usd if left_usd > _LEAST_USD else 0.0
+            may = None if usd is None else min(usd, left_usd)
+            less = usd is not None and left_usd < usd, left_calls < calls
+            may_call = min(calls, left_calls)
+            holds = str(tenant), may or 0.0, may_call, now + self._lease_s
+            held = connection.execute(
+                "INSERT INTO held (tenant, usd, calls, until) VALUES (?, ?, ?, ?)", holds
+            )
+            number = held.lastrowid or 0
+        refusal = partial(self._refused, spent, now)
+        return Purse(number, tenant, day, may, may_call, less, refusal)
+
+    def _refused(self, before: tuple[float, int], now: float, usd: float, calls: int) -> Refused:
+        detail = (
+            f"${before[0] + usd:.2f} and {before[1] + calls:,} calls of models are spent or under "
+            f"way today, of ${self._usd:.2f} and {self._calls:,} that a tenant may; ask again "
+            "after midnight UTC"
+        )
+        return Refused.of("too_many_requests", detail, retry_after_s=_DAY_S - now % _DAY_S)
+
+    @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with closing(
+                sqlite3.connect(self._file, timeout=_WAIT_S, isolation_level=None)
+            ) as connection:
+                connection.execute(_SPENT)
+                connection.execute(_HELD)
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection
+                except BaseException:
+                    connection.execute("ROLLBACK")
+                    raise
+                connection.execute("COMMIT")
+        except (OSError, sqlite3.Error) as error:
+            _log.error("%s: %s", self._file, error)
+            detail = "what is spent cannot be written down; the log of the server says why"
+            raise Refused.of("unavailable", detail) from None
