@@ -48,6 +48,7 @@ def test_an_lru_cache_hits_what_it_holds() -> None:
     assert arrival_laws._lru_hit_rate([1, 2, 1, 3, 1, 2], 3) == 3 / 6
 
 
+@pytest.mark.slow
 def test_intervals_of_shares_cover_and_widen_with_clusters() -> None:
     rng = np.random.default_rng(1)
     covered = [

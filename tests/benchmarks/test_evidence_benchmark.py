@@ -71,6 +71,7 @@ def test_questions_by_whose_gold_less_was_chosen_have_rows_of_their_own():
     assert rows[f"{name}: all gold found"].holds is None
 
 
+@pytest.mark.slow
 def test_alike_on_every_question_is_not_certain():
     rows = _rows(_quality(_judged("hotpotqa", 0.9)))
     found = rows["hotpotqa (300 questions), five passages, RAFT, no gold over clone of gold: "

@@ -22,6 +22,7 @@ def test_targets_lie_nearest_to_the_centre_of_their_region(world):
         assert np.argmax(world.centres @ context["target"]) == region
 
 
+@pytest.mark.slow
 def test_the_oracle_is_ahead_of_everyone_and_a_seed_gives_the_same_again():
     point = load_point(load_questions())
     shares, again = (visit(point, 3, steps=60) for _ in range(2))

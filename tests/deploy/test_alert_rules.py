@@ -37,6 +37,7 @@ def test_alertmanager_takes_its_configuration():
     assert "SUCCESS" in run("amtool", "check-config", CONFIGURATION / "alertmanager.yml")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("programs")
 @pytest.mark.parametrize("file", TESTS, ids=lambda file: file.stem)
 def test_alerts_fire_when_they_should_and_not_else(file):

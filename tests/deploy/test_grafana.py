@@ -125,6 +125,7 @@ def test_a_panel_has_a_place_a_title_and_the_source_that_is_chosen():
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
 
 
+@pytest.mark.slow
 def test_the_page_beside_it_names_every_series_that_is_asked_for():
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
     asked = {

@@ -123,6 +123,7 @@ def test_hash_is_known_and_covers_declaration_and_statistics():
     assert len({FeatureMap(fitting).hash, *hashes}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["0", "1", "random"])
 def test_other_processes_make_the_same_bytes(hash_seed):
     code_ = f"""
@@ -220,6 +221,7 @@ VALUES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(sent=VALUES)
 def test_every_vector_is_finite_bounded_and_repeatable(sent):
     features = FeatureMap(context(**FIELDS))
@@ -255,6 +257,7 @@ def test_a_short_text_is_encoded_in_well_under_a_millisecond():
     assert seconds / 100 < 300e-6
 
 
+@pytest.mark.slow
 @given(rows=st.lists(VALUES, max_size=8))
 def test_rows_are_encoded_together_to_the_bit(rows):
     features = FeatureMap(context(**FIELDS))

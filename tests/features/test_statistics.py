@@ -134,6 +134,7 @@ def test_a_state_of_another_declaration_is_refused():
         FeatureMap.from_state(context(a=ROBUST), state)
 
 
+@pytest.mark.slow
 @given(values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), data=st.data())
 def test_order_of_the_rows_does_not_matter(values, data):
     shuffled = data.draw(st.permutations(values))

@@ -106,6 +106,7 @@ def test_json_that_is_no_description_is_refused(data):
         Description.from_json(data)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -46,6 +46,7 @@ def _learned(rows, **parameters):
     return policy
 
 
+@pytest.mark.slow
 def test_learning_more_is_a_patch_that_moves_traffic_and_is_worth_something():
     first, second = _published(_learned(0)), _published(_learned(1000), "0.1.1", samples=1000)
     found = diff(first, second, _reference())
@@ -119,6 +120,7 @@ def test_evidence_is_refused_with_reasons_and_traffic_is_still_shown():
     assert "refused: " in found.text()
 
 
+@pytest.mark.slow
 def test_rewards_that_never_came_count_for_traffic_alone():
     contexts, drawn, rewards = _world()
     rewards[::2] = np.nan
@@ -131,6 +133,7 @@ def test_rewards_that_never_came_count_for_traffic_alone():
     assert found.off_policy.reasons == ("no decision of the reference log has a reward",)
 
 
+@pytest.mark.slow
 def test_keys_are_contexts_too():
     rng = np.random.default_rng(0)
     keys = ["faq" if coin else "refund" for coin in rng.integers(0, 2, 2000)]
@@ -235,6 +238,7 @@ def test_many_actions_are_shortened_in_text_and_whole_in_json():
     assert len(found.to_json()["traffic"]["actions"]) == 60
 
 
+@pytest.mark.slow
 def test_the_picture_shows_traffic_and_difference(tmp_path):
     pytest.importorskip("matplotlib")
     found = diff(_published(_learned(0)), _published(_learned(800), "0.1.1"), _reference())

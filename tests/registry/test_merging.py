@@ -67,6 +67,7 @@ def test_every_order_gives_the_same_bytes(kind):
         assert pack_state(merge_states(base, mixed)) == first
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(list(KINDS)),

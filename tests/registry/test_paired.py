@@ -36,6 +36,7 @@ def _logs(rng, rows, *, per_unit=1, correlation=0.0, adaptive=False):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "options"),
     [

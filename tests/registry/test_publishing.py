@@ -156,6 +156,7 @@ def test_a_timestamp_is_refreshed_without_touching_anything_else(world):
     }
 
 
+@pytest.mark.slow
 def test_refreshing_renews_whatever_would_expire(world):
     world.publish("0.1.0")
     consumer = world.consumer()
@@ -167,6 +168,7 @@ def test_refreshing_renews_whatever_would_expire(world):
     assert versions == 202
 
 
+@pytest.mark.slow
 def test_metadata_that_nobody_reads_any_more_is_removed_but_for_roots(world):
     for number in range(70):
         world.publisher().anchor(number + 1, bytes(32))

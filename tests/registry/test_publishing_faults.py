@@ -128,6 +128,7 @@ def test_two_that_publish_the_same_version_agree(world):
     whole(world, ["0.1.0"])
 
 
+@pytest.mark.slow
 def test_publishers_of_a_bucket_swap_its_timestamp(endpoint, tmp_path, world):  # noqa: F811
     """Both read the same timestamp, both write; the one that swaps later reads again."""
     url, options = f"s3://snapshots/{tmp_path.name}", bucket_options(endpoint)

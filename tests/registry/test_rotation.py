@@ -28,6 +28,7 @@ def test_consumers_follow_a_rotation(world, role):
     assert world.consumer(cache="fresh").refresh().online
 
 
+@pytest.mark.slow
 def test_consumers_follow_a_chain_of_rotations_that_they_slept_through(world):
     world.publish("0.1.0")
     consumer = world.consumer()
@@ -133,6 +134,7 @@ class Deadly:
             raise Killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["targets", "snapshot", "timestamp", "root"])
 def test_a_rotation_that_was_killed_at_any_step_is_completed(world, role):
     world.publish("0.1.0")

@@ -56,6 +56,7 @@ def test_a_policy_comes_back_as_it_was():
         assert pack_state(back.state()) == pack_state(policy.state())
 
 
+@pytest.mark.slow
 def test_the_bytes_are_the_same_in_every_process():
     program = (
         "import hashlib, numpy as np\n"
@@ -190,6 +191,7 @@ def test_one_frame_and_nothing_after_it():
             unpack_snapshot(data + more)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_damage_is_noticed(data):
     packed = bytearray(pack_snapshot(_learned(9).state()))
@@ -210,6 +212,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(algorithm=st.sampled_from(sorted(POLICIES)), value=JSON, data=st.data())
 def test_any_header_is_read_or_refused(algorithm, value, data):
@@ -225,6 +228,7 @@ def test_any_header_is_read_or_refused(algorithm, value, data):
     load_policy(changed)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(algorithm=st.sampled_from(sorted(POLICIES)), data=st.data())
 def test_any_shape_is_read_or_refused(algorithm, data):

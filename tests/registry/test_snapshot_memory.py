@@ -70,16 +70,19 @@ def _zeros(mib):
     return (bytes(MIB) for _ in range(mib))
 
 
+@pytest.mark.slow
 def test_a_bomb_that_declares_its_size_is_not_opened(tmp_path):
     data = _frame(_zeros(256), declared=256 * MIB)
     assert len(data) < MIB // 8
     assert "refused: the snapshot has" in _run(tmp_path, data)
 
 
+@pytest.mark.slow
 def test_a_bomb_that_declares_nothing_is_not_opened(tmp_path):
     assert "declares 0" in _run(tmp_path, _frame(_zeros(256)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [100, MIB, CAP])
 def test_a_bomb_that_lies_is_stopped_at_what_it_declared(tmp_path, declared):
     data = bytearray(_frame(_zeros(256), declared=256 * MIB))
@@ -88,6 +91,7 @@ def test_a_bomb_that_lies_is_stopped_at_what_it_declared(tmp_path, declared):
     assert "refused" in _run(tmp_path, bytes(data))
 
 
+@pytest.mark.slow
 def test_a_frame_that_wants_to_look_far_back_is_refused(tmp_path):
     data = _frame(_zeros(6), declared=6 * MIB, window_log=27)
     far = bytearray(data)
@@ -97,6 +101,7 @@ def test_a_frame_that_wants_to_look_far_back_is_refused(tmp_path):
     assert "refused" in _run(tmp_path, data)
 
 
+@pytest.mark.slow
 def test_a_frame_of_nothing_but_names_is_refused(tmp_path):
     names = ",".join(
         f'"{number}":{{"dtype":"F64","shape":[0],"data_offsets":[0,0]}}' for number in range(80_000)
@@ -107,12 +112,14 @@ def test_a_frame_of_nothing_but_names_is_refused(tmp_path):
     assert "names its arrays in" in _run(tmp_path, zstd.compress(plain, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [2**63, 2**64 - 1, 100_000_000, 60_000])
 def test_a_header_length_that_lies_is_refused(tmp_path, length):
     plain = length.to_bytes(8, "little") + b"{" * 50_000
     assert "refused" in _run(tmp_path, zstd.compress(plain, 1))
 
 
+@pytest.mark.slow
 def test_a_deep_header_is_refused(tmp_path):
     header = b'{"a":' * 12_000
     plain = len(header).to_bytes(8, "little") + header

@@ -38,6 +38,7 @@ def texts() -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", [MACHINE_PATH, REGISTRY_HOST], ids=["path", "registry"])
 def test_no_committed_file_names_a_machine_path_or_a_registry(pattern):
     offences = [

@@ -61,6 +61,7 @@ def test_the_docs_gate_names_each_missing_section():
     assert list(docs_gate._function_gaps(full)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "outcome"),
     [
@@ -90,6 +91,7 @@ def test_snippets_are_run_and_their_output_is_compared(tmp_path, page, outcome):
     assert outcome in ran.stdout, ran.stdout
 
 
+@pytest.mark.slow
 def test_a_pure_floor_that_reads_the_clock_breaks_its_contract(tmp_path):
     floor = tmp_path / "pure" / "policies"
     floor.mkdir(parents=True)

@@ -93,6 +93,7 @@ RAW = st.floats(allow_nan=False, allow_infinity=False)
 OUTCOMES = st.fixed_dictionaries(dict.fromkeys(NAMES, RAW))
 
 
+@pytest.mark.slow
 @given(terms=TERMS, outcomes=OUTCOMES)
 def test_value_is_within_bounds_and_equals_exact_arithmetic(terms, outcomes):
     found = evaluate(reward(terms), outcomes)
@@ -101,6 +102,7 @@ def test_value_is_within_bounds_and_equals_exact_arithmetic(terms, outcomes):
     assert all(0.0 <= z <= 1.0 for z in found.scaled.values())
 
 
+@pytest.mark.slow
 @given(terms=TERMS, outcomes=OUTCOMES, higher=RAW, name=st.sampled_from(NAMES))
 def test_value_follows_each_term_in_the_sign_of_its_weight(terms, outcomes, higher, name):
     if name not in terms:

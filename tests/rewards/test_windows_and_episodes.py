@@ -143,6 +143,7 @@ EVENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(events=EVENTS, data=st.data(), now=st.floats(100, 300), scope=st.sampled_from(["d", "e"]))
 def test_order_of_arrival_does_not_matter(events, data, now, scope):
     shuffled = data.draw(st.permutations(events))
@@ -153,6 +154,7 @@ def test_order_of_arrival_does_not_matter(events, data, now, scope):
     assert found == credit(declared, decisions, [*shuffled, *events], now=now)
 
 
+@pytest.mark.slow
 @given(events=EVENTS, now=st.floats(160, 300), later=st.floats(0, 1e6))
 def test_a_final_reward_stays(events, now, later):
     assert seen(spec(), events, now) == seen(spec(), events, now + later)

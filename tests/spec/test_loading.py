@@ -225,6 +225,7 @@ def test_a_file_with_byte_order_mark_loads(tmp_path):
     assert load(str(file)) == loads(ROUTE)
 
 
+@pytest.mark.slow
 @given(text=st.text(alphabet=st.sampled_from("ab: {}[]-,&*!#|>'\"\n\t1.~?%@`\\é\x00"), max_size=60))
 def test_any_text_is_refused_as_a_spec_error(text):
     with pytest.raises(SpecError):

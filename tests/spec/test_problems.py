@@ -222,6 +222,7 @@ reward: {{terms: {{quality: {{weight: 1.0}}}}}}
     )
 
 
+@pytest.mark.slow
 def test_joint_policies_need_features_and_open_actions_reserve_first():
     text = RIGHT.replace(", features: [bm25]", "").replace(
         "lin_ucb, alpha: 0.5", "joint_squarecb, gamma: 10"
@@ -239,6 +240,7 @@ def test_numbers_that_leave_no_room_for_hashing():
         loads(text)
 
 
+@pytest.mark.slow
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_file():
     text = RIGHT
     for old, new in [
@@ -280,6 +282,7 @@ def test_of_very_many_mistakes_the_first_are_told():
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [

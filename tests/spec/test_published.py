@@ -101,6 +101,7 @@ def test_declared_defaults_are_those_of_the_policies(algorithm):
         assert (value or None if default is None else value) == default, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["minimum", "maximum"])
 @pytest.mark.parametrize("algorithm", sorted(POLICIES))
 def test_what_may_be_declared_can_be_built(algorithm, end):

@@ -12,6 +12,7 @@ from steersman.errors import InputError
 from steersman.stats import empirical_bernstein
 
 
+@pytest.mark.slow
 @given(arrays(float, st.integers(2, 60), elements=st.floats(0, 1)), st.floats(0.5, 0.99))
 def test_it_is_theorem_4_on_both_sides(x, level):
     n, delta = len(x), (1 - level) / 2

@@ -12,6 +12,7 @@ from steersman.stats import cuped_adjust, welch_test
 numbers = st.integers(-100, 100).map(float)
 
 
+@pytest.mark.slow
 @given(arrays(float, (2, 30), elements=numbers))
 def test_it_is_the_residual_of_a_regression_plus_the_mean(rows):
     y, x = rows

@@ -32,6 +32,7 @@ def test_two_looks_spend_what_the_bivariate_normal_law_says():
     assert 1 - inside == pytest.approx(0.05, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
 def test_three_uneven_looks_spend_what_the_normal_law_says(spending):
     times = np.array([0.2, 0.5, 0.7])

@@ -67,6 +67,7 @@ def test_z_size_is_the_formula(effect, sd, power, level):
     assert 0.98 * formula - 1 <= size <= formula
 
 
+@pytest.mark.slow
 @given(effects, spreads, st.booleans())
 def test_size_is_the_smallest_that_reaches_the_power(effect, sd, paired):
     n = required_sample_size(effect, sd, paired=paired)
@@ -75,6 +76,7 @@ def test_size_is_the_smallest_that_reaches_the_power(effect, sd, paired):
         assert achieved_power(effect, sd, n - 1, paired=paired) < 0.8
 
 
+@pytest.mark.slow
 @given(st.integers(2, 3000), spreads, st.sampled_from(["t", "z"]))
 def test_detectable_effect_inverts_power(n, sd, test):
     effect = minimum_detectable_effect(n, sd, test=test)

@@ -86,6 +86,7 @@ def boundary(rho, n, alpha):
     return math.sqrt(scaled / (n**2 * rho**2) * math.log(scaled / alpha**2))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.floats(-0.5, 0.5), st.floats(0.1, 4), st.integers(1, 400), st.floats(0.05, 1))
 def test_msprt_is_the_integrated_likelihood_ratio(mean, variance, n, tau):

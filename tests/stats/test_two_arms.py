@@ -139,6 +139,7 @@ def test_moments_that_are_none_cannot_be_made(numbers):
         Moments(*numbers)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(0, 200), st.integers(0, 200), st.floats(0.1, 0.9), st.floats(1, 500))
 def test_the_split_is_judged_by_the_integrated_likelihood_ratio(first, second, share, strength):
@@ -170,6 +171,7 @@ def test_the_split_is_a_martingale():
         assert ahead == pytest.approx(weight(first, second), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_even_arms_alarm_less_often_than_promised_however_often_one_looks():
     rng = np.random.default_rng(1)
     runs, looks = 400, 60

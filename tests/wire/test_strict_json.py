@@ -66,6 +66,7 @@ def reference(text: str) -> Any:
     return value
 
 
+@pytest.mark.slow
 @given(
     st.recursive(leaves, containers, max_leaves=12),
     st.booleans(),
@@ -167,6 +168,7 @@ def test_a_body_of_very_many_objects_is_refused_before_it_is_read() -> None:
     assert len(read(b"[" + b"{}," * 99_999 + b"{}]", max_bytes=8 << 20)) == 100_000
 
 
+@pytest.mark.slow
 @given(st.dictionaries(texts, leaves.filter(lambda leaf: not isinstance(leaf, float))))
 def test_the_hash_does_not_depend_on_order(value: dict[str, Any]) -> None:
     turned = dict(reversed(value.items()))

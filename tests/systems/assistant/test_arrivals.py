@@ -36,6 +36,7 @@ def test_a_seed_names_one_stream() -> None:
     assert not np.array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_first_arrivals_are_in_random_order() -> None:
     rng = np.random.default_rng(5)
     leaders = Counter(int(arrivals(4, 7, rng)[0]) for _ in range(4000))

@@ -18,6 +18,7 @@ def worth(similarity, same, threshold, cost) -> float:
     return float((hit & same).sum() - cost * (hit & ~same).sum())
 
 
+@pytest.mark.slow
 @given(pairs=pairs, cost=st.floats(0.0, 20.0))
 def test_no_other_threshold_is_worth_more(pairs, cost) -> None:
     similarity = np.array([s / 20 for s, _ in pairs])

@@ -54,6 +54,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps=steps)
 def test_what_was_chosen_leaves_no_trace(steps) -> None:
     clock, other_clock = Clock(), Clock()
@@ -69,6 +70,7 @@ def test_what_was_chosen_leaves_no_trace(steps) -> None:
     assert seen(silent) == seen(asked)
 
 
+@pytest.mark.slow
 @given(
     writes=st.lists(
         st.tuples(st.sampled_from("abcdef"), st.booleans(), st.floats(0.0, 40.0)), max_size=40

@@ -64,6 +64,7 @@ def test_votes_agree_with_a_dense_second_implementation(model) -> None:
     np.testing.assert_allclose(confidence, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=8))
 def test_confidence_stays_within_its_range(texts) -> None:
     model = IntentClassifier.fit(texts, [str(k % 3) for k in range(len(texts))], dim=64)

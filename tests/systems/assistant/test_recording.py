@@ -63,6 +63,7 @@ def test_embeddings_are_unit_vectors_that_give_the_recorded_cosines(recording):
     np.testing.assert_allclose(cosines[listed], recording.dense[listed], atol=2e-3)
 
 
+@pytest.mark.slow
 def test_bm25_scores_are_derived_again(world, recording):
     pytest.importorskip("bm25s")
     engine = Bm25([tool.text for tool in world.catalogue.tools])
@@ -182,6 +183,7 @@ def test_a_recording_of_other_requests_does_not_make_a_world(world):
         World(world.catalogue, small())
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")

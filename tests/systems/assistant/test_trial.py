@@ -88,6 +88,7 @@ def test_the_paired_interval_is_that_of_a_plain_mean_where_orders_agree():
     assert (low, high) == pytest.approx((value - half, value + half), abs=0.15 * half)
 
 
+@pytest.mark.slow
 def test_the_paired_interval_covers_no_gain_at_all():
     """Crossed effects of requests and orders: the interval must not be too short."""
     covered = 0

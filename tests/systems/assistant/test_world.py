@@ -12,6 +12,7 @@ def column(features, name):
     return features[:, TOOL_FEATURES.index(name)]
 
 
+@pytest.mark.slow
 def test_without_a_past_the_fused_feature_ranks_as_the_engines_do(world):
     history = world.history()
     right = [

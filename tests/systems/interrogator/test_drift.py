@@ -125,6 +125,7 @@ def test_losses_are_found_at_the_first_look(reference, drift):
         assert needed <= FIRST_LOOK + 5
 
 
+@pytest.mark.slow
 def test_more_than_expected_is_no_reason_to_stop(reference):
     for seed in range(3):
         guard = DriftGuard(reference)

@@ -74,6 +74,7 @@ def test_the_share_is_where_the_paired_t_test_turns():
     assert ttest_1samp(rest, 0.0, alternative="less").pvalue == pytest.approx(0.025, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_policy_worse_by_exactly_the_tolerance_passes_at_most_one_time_in_forty():
     # Reached similarity .95 of the heuristic's: on the edge, where the error rate is largest.
     passed = 0
@@ -185,6 +186,7 @@ def test_what_one_run_of_three_learned_is_not_taken_for_what_all_do():
     assert one.state == "failed"
 
 
+@pytest.mark.slow
 def test_at_the_edge_it_passes_seldom_though_runs_differ():
     """Three runs, each with a level of its own, at a loss of exactly the tolerance."""
     passed = 0

@@ -45,6 +45,7 @@ def test_the_log_is_small_and_says_where_it_came_from(log):
     assert about["similarity"]["reached"] > about["similarity"]["opening"]
 
 
+@pytest.mark.slow
 def test_only_targets_for_warm_starts_are_in_it(log, warm_targets):
     assert set(log.target.tolist()) <= {target.row for target in warm_targets}
 

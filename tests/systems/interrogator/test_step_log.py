@@ -113,6 +113,7 @@ def test_a_warm_start_is_learning_every_step_once(log, vectors, point):
         )
 
 
+@pytest.mark.slow
 def test_a_warm_policy_asks_better_than_chance(few, words, targets, vectors, point):
     learned = Learned.declared(point, frozen=True)
     warm(learned, _log(few, words, targets, steps=600), vectors)

@@ -42,6 +42,7 @@ def test_requests_come_with_the_recorded_embeddings(bfcl):
     assert len({normalised(target.text) for target in bfcl}) == len(bfcl)
 
 
+@pytest.mark.slow
 def test_warm_and_judged_targets_never_overlap(bfcl):
     warm, judged = (load_targets(part=part) for part in ("warm", "ab"))
     rows = [{target.row for target in targets} for targets in (warm, judged)]
@@ -72,6 +73,7 @@ def test_some_of_a_set_are_the_same_always_and_the_first_are_any_of_them(tmp_pat
     assert [target.row for target in more] != sorted(target.row for target in more)
 
 
+@pytest.mark.slow
 def test_of_other_sets_all_but_what_may_be_learned_from_is_judged_on(tmp_path, words, bfcl):
     learned = load_targets(part="warm")
     assert [target.row for target in learned] == sorted(target.row for target in learned)

@@ -51,6 +51,7 @@ def test_the_interval_is_around_the_median_of_all_seeds():
     assert found == until([[int(s) for s in run] for run in runs])
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_median():
     """Geometric sessions, whose median is 3 questions, from runs that do not differ."""
     rng, held = np.random.default_rng(6), 0

@@ -80,6 +80,7 @@ def trial(plan):
     return run_trial(plan, processes=1)
 
 
+@pytest.mark.slow
 def test_every_arm_investigates_every_target_with_every_seed(plan, trial):
     assert set(trial.courses) == set(ARMS)
     for runs in trial.courses.values():
@@ -119,6 +120,7 @@ def test_choosing_by_embedding_is_paid_for(trial):
     assert max(int(course.calls[1]) for course in first) > 10  # all vocabularies at once, one time
 
 
+@pytest.mark.slow
 def test_progress_adds_up(plan):
     told = []
     run_trial(plan, processes=1, done=told.append)
@@ -155,6 +157,7 @@ def test_curves_rise_to_what_was_reached(trial):
     assert by_calls[-1] == pytest.approx(reached)
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else(trial, tmp_path):
     report = compile_report({"<words>": trial}, load_switch().gate, candidate="warm")
     file = tmp_path / "new" / "page.html"
@@ -176,6 +179,7 @@ def test_the_page_needs_nothing_else(trial, tmp_path):
     assert (tmp_path / "again.html").read_bytes() == file.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_page_tells_what_was_not_measured_from_what_failed(plan, tmp_path):
     from dataclasses import replace  # noqa: PLC0415
 
