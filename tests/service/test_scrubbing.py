@@ -157,7 +157,7 @@ async def test_records_hold_nothing_of_it(serving, database, tenant) -> None:
         hurried = await s.ask("POST", "/v1/decide", {**ASK, "deadline_ms": 0.001})
         assert hurried.body["logged"] == "unknown"
         record = hurried.body["record"]
-        payload = urlsafe_b64decode(record.partition(".")[0]).decode("latin-1")  # text, then numbers
+        payload = urlsafe_b64decode(record.partition(".")[0]).decode("latin-1")
         assert SCRUBBED in payload
         assert leaks(payload) == []
         sent = await s.ask("POST", "/v1/events", {"records": [record]})
