@@ -37,7 +37,7 @@ test: ## every test (ten to twenty minutes on two cores, by their speed)
 	@tools/install dev rag
 	@$(PYTEST) $(ARGS)
 
-quick: ## the tests of the pure floors, store and registry that take a moment and need no server (a minute)
+quick: ## the tests of the pure floors and the registry that take a moment and need no server (a minute)
 	@tools/install dev rag
 	@$(PYTEST) -n 2 -m "not slow and not server" $(if $(ARGS),$(ARGS),$(QUICK))
 

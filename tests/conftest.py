@@ -34,6 +34,7 @@ _ENOUGH = 6 << 30
 """Bytes: three test processes of some servers each."""
 
 
+_SERVERS = {"database", "database_alone", "database_15"}
 _SERVER_FOLDERS = {"cli", "client", "examples", "faults", "service"}
 _LONGEST = {"test_demo.py", "test_kills.py", "test_run_to_its_end.py", "test_two_tenants.py"}
 """A minute or more each: they are never what all others wait for in the end."""
@@ -72,8 +73,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     the longest begin, then files with most slow tests, and the quick ones even out what is left.
     """
     for item in items:
-        needs = {"database", "database_15"} & set(getattr(item, "fixturenames", ()))
-        if needs or _SERVER_FOLDERS & set(item.path.parts):
+        asked = set(getattr(item, "fixturenames", ()))
+        if isinstance(item, pytest.Function) and hasattr(
+            item, "callspec"
+        ):  # fixtures named by a parameter
+            asked |= {value for value in item.callspec.params.values() if isinstance(value, str)}
+        if _SERVERS & asked or _SERVER_FOLDERS & set(item.path.parts):
             item.add_marker("server")
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     slow |= {path: 1000 for path in slow if path.name in _LONGEST}
