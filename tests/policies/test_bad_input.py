@@ -6,12 +6,17 @@ import pytest
 from steersman.errors import ActionError, InputError, MergeError, StateError
 from steersman.policies import (
     BetaThompson,
+    BoundedLinUCB,
+    EpsilonGreedy,
+    FactoredTS,
     JointLinTS,
     JointSquareCB,
+    KernelUCB,
     LinTS,
     LinUCB,
     Rules,
     load_policy,
+    withdraw,
 )
 
 NAMES = ["a", "b"]
@@ -60,22 +65,80 @@ def test_actions():
         LinUCB("abc", 2)
 
 
-def test_a_reward_of_1e300_is_finite_and_one_too_many_is_refused():
-    policy = LinUCB(NAMES, 2, forget=0.5)
-    policy.learn([1.0, 0.0], "a", 1e240)
+LINEAR = {
+    "lin_ucb": lambda: LinUCB(NAMES, 2),
+    "lin_ucb_forgets": lambda: LinUCB(NAMES, 2, forget=0.5),
+    "bounded": lambda: BoundedLinUCB(NAMES, 2),
+    "kernel": lambda: KernelUCB(NAMES, 2, random_features=4),
+    "lin_ts": lambda: LinTS(NAMES, 2),
+    "lin_ts_extreme": lambda: LinTS(NAMES, 2, prior_var=1e9, noise_var=1e-9),
+    "greedy_plain": lambda: EpsilonGreedy(NAMES),
+    "greedy": lambda: EpsilonGreedy(NAMES, 2),
+    "squarecb": lambda: JointSquareCB(NAMES, 2, gamma=1e12),
+    "joint_ts": lambda: JointLinTS((), 2, prior_var=1e9, noise_var=1e-9),
+    "factored": lambda: FactoredTS(parts={"on": [False, True], "k": [1, 2]}, dim=2),
+}
+
+
+def rows_of(policy):
+    """Return a context to learn from, two names, and what a decision is asked with."""
+    names = policy.actions[:2] or tuple(NAMES)
+    if policy.algorithm.startswith("joint"):
+        return [1.0, 0.0], names, {"eligible": names, "features": [[1.0, 0.0], [0.0, 1e5]]}
+    return [1.0, 0.0], names, {}
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+def test_a_reward_of_1e300_is_refused_and_what_float64_holds_is_decided_from(kind):
+    policy = LINEAR[kind]()
+    x, names, asked = rows_of(policy)
+    policy.learn(x, names[0], 1e240)
+    policy.learn_batch([x] * 2, names, [-1e240, 1e200])
     before = policy.state()
     for reward in (1e300, -1e300, 1.7e308):
-        with pytest.raises(InputError, match="float64 range"):
-            policy.learn([1.0, 0.0], "a", reward)
-        with pytest.raises(InputError, match="float64 range"):
-            policy.learn_batch([[1.0, 0.0]] * 2, ["b", "a"], [0.0, reward])
-        with pytest.raises(InputError, match="float64 range"):
-            policy.revise([1.0, 0.0], "a", reward, bucket=1)
+        for call in (
+            lambda r=reward: policy.learn(x, names[0], r),
+            lambda r=reward: policy.learn(x, names[0], r, weight=1e9),
+            lambda r=reward: policy.learn_batch([x] * 2, names, [0.0, r]),
+            lambda r=reward: policy.revise(x, names[0], r, bucket=1),
+            lambda r=reward: withdraw(policy, x, names[0], r, bucket=1),
+        ):
+            with pytest.raises(InputError, match="float64 range"):
+                call()
     assert same(policy, before)
+    for context in (x, [1e-3, 1e5]):
+        p = policy.distribution(context, **asked)
+        assert np.isfinite(p).all()
+        assert p.sum() == pytest.approx(1.0, abs=1e-9)
+    choice = policy.decide(x, rng=np.random.default_rng(0), **asked)
+    assert 0.0 < choice.propensity <= 1.0
+
+
+def test_a_reward_of_1e300_fits_no_beta_posterior():
     beta = BetaThompson(NAMES)
     with pytest.raises(InputError, match=r"\[0, 1\]"):
         beta.learn("k", "a", 1e300)
     assert len(beta.state()["counts"]) == 0
+
+
+@pytest.mark.parametrize("huge", [10**400, 10**5000], ids=["400 digits", "5000 digits"])
+def test_whole_numbers_beyond_all_floats_are_told_in_few_words(huge):
+    policy = LinUCB(NAMES, 2)
+    for call in (
+        lambda: policy.learn([1.0, 0.0], "a", huge),
+        lambda: policy.learn([1.0, 0.0], "a", 1.0, bucket=huge),
+        lambda: policy.learn([1.0, 0.0], "a", 1.0, weight=huge),
+        lambda: policy.learn([huge, 0.0], "a", 1.0),
+        lambda: policy.learn([1.0, 0.0], huge, 1.0),
+        lambda: LinUCB([huge], 2),
+        lambda: LinUCB(NAMES, huge),
+        lambda: BetaThompson(NAMES).learn(huge, "a", 1.0),
+        lambda: policy.decide([1.0, 0.0], rng=np.random.default_rng(0), eligible=huge),
+    ):
+        with pytest.raises(InputError) as refused:
+            call()
+        assert len(str(refused.value)) < 300
+    assert policy.updates == 0
 
 
 def test_states_of_other_shapes_versions_and_algorithms():

@@ -15,6 +15,7 @@ from steersman.policies import (
     LinUCB,
     Rules,
 )
+from steersman.policies.building import CLASSES
 from steersman.testing import check_policy
 
 NAMES = ["micro", "planner", "deep"]
@@ -44,15 +45,23 @@ def test_contract(name):
     check_policy(POLICIES[name])
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        Fixed(NAMES, "planner", floor=0.1),
-        Rules(NAMES, [("confidence < 0.4", "deep"), ("True", "micro")], floor=0.1),
-    ],
-)
-def test_contract_of_policies_that_do_not_learn(policy):
-    check_policy(policy, contexts=CONTEXTS)
+UNLEARNING = {
+    "fixed": Fixed(NAMES, "planner", floor=0.1),
+    "rules": Rules(NAMES, [("confidence < 0.4", "deep"), ("True", "micro")], floor=0.1),
+}
+
+
+@pytest.mark.parametrize("name", UNLEARNING)
+def test_contract_of_policies_that_do_not_learn(name):
+    check_policy(UNLEARNING[name], contexts=CONTEXTS)
+
+
+def test_no_class_is_left_out():
+    """Selections have contracts of their own: `test_sequential.py`."""
+    checked = {policy.algorithm for policy in (*POLICIES.values(), *UNLEARNING.values())}
+    elsewhere = {"factored_ts"}  # test_factored.py
+    selecting = {name for name in CLASSES if name.startswith("sequence_")}
+    assert checked | elsewhere | selecting == set(CLASSES)
 
 
 def test_a_policy_that_lies_about_its_propensity_is_caught():

@@ -99,6 +99,29 @@ def test_negative_counts_are_a_state_error():
             EpsilonGreedy.from_state({**policy.state(), name: np.array([-1.0, 0.0])})
 
 
+@pytest.mark.parametrize("kind", [LinUCB, LinTS, JointSquareCB])
+def test_sums_that_nobody_can_have_learned_are_refused(kind):
+    policy = kind(NAMES, 3)
+    moment = np.zeros_like(policy.state()["moment"])
+    for huge in (1e251, -1e305):
+        moment[0, 1] = huge
+        with pytest.raises(StateError, match="1e\\+250"):
+            kind.from_state({**policy.state(), "moment": moment})
+
+
+def test_deltas_whose_sum_is_too_large_change_nothing():
+    policy, other = LinTS(NAMES, 2), LinTS(NAMES, 2)
+    policy.learn([1.0, 0.0], "a", 9e249)
+    other.learn([1.0, 0.0], "a", 9e249)
+    before = policy.state()
+    with pytest.raises(MergeError, match="nothing changed"):
+        policy.merge([other.delta()])
+    assert {name: array.tobytes() for name, array in policy.state().items()} == {
+        name: array.tobytes() for name, array in before.items()
+    }
+    assert policy.distribution([1.0, 0.0])[0] == 1.0
+
+
 @pytest.mark.parametrize("order", ["fortran", "strided", "readonly"])
 def test_a_state_learns_on_however_its_arrays_lie_in_memory(order):
     policy = LinUCB(NAMES, 3)

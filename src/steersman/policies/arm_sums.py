@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _CACHED = 1 << 16  # packed numbers; up to here float64 fits the cache and costs nothing
 _FLOAT32_TRUST = 1e-2  # of the prior's variance; below, cancellation costs float32 over .1 %
-_LARGEST_MOMENT = 1e250  # leaves room for the smallest noise variance and prior precision
+LARGEST_MOMENT = 1e250  # leaves room for the smallest noise variance and prior precision
 _LARGEST_SIZE = 1 << 27  # packed numbers, a gibibyte of float64 for each of three copies
 _MOST_WAITING = 8  # rows of one arm; its Gram matrix comes from memory once for all of them
 _REFRESH_EVERY = 256  # rank-one updates of one arm between exact factorisations
@@ -169,7 +169,7 @@ class ArmSums:
     def ensure_room(self, arm: int, x: Floats, change: float) -> None:
         """Raise InputError if adding ``change * x`` to the moment would leave the float64 range."""
         room = self._reach[arm] + abs(change) * math.sqrt(blas.ddot(x, x))
-        if not room < _LARGEST_MOMENT:
+        if not room < LARGEST_MOMENT:
             raise InputError(
                 "the sum of rewards times features would leave the float64 range; nothing was "
                 "learned. Scale rewards to [0, 1] (or at least below 1e100) and try again."

@@ -139,7 +139,7 @@ class ChoicePolicy(Mergeable):
                 return None
             raise ActionError("this policy has no actions; add one, or serve the fallback")
         if isinstance(eligible, str) or not isinstance(eligible, (Sequence, np.ndarray)):
-            raise InputError(f"eligible must be a sequence of names; got {eligible!r}")
+            raise InputError(f"eligible must be a sequence of names; got {inputs.brief(eligible)}")
         mask = np.zeros(len(self.actions), dtype=np.bool_)
         configurations = are_configurations(self.actions)
         for name in eligible:
@@ -197,7 +197,8 @@ class ChoicePolicy(Mergeable):
         Args:
             x: the context of the decision (a joint model: the chosen action's features).
             action: what was done.
-            reward: any finite number for linear models, [0, 1] for Beta posteriors.
+            reward: in [0, 1] for Beta posteriors; any finite number for linear models, while sums
+                of rewards times features stay below 1e250.
             weight: how many such observations it counts for, >= 0.
             bucket: time bucket of the decision, for policies that forget; without one, every
                 update is a bucket of its own. Policies that do not forget ignore it.

@@ -102,7 +102,7 @@ class BetaThompson(ChoicePolicy):
     def _key(self, x: Any) -> str:
         if isinstance(x, str) and len(x) <= _LONGEST_KEY and inputs.is_text(x):
             return x
-        seen = f"{len(x)} characters" if isinstance(x, str) else repr(x)[:80]
+        seen = f"{len(x)} characters" if isinstance(x, str) else inputs.brief(x)
         raise InputError(
             f"the key must be a string of 1 to {_LONGEST_KEY} characters; got {seen}. "
             "Name one context field of type category as the policy's key."

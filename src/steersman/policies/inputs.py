@@ -32,7 +32,7 @@ def vector(x: object, dim: int) -> Floats:
     values = _floats(x)
     if values is None:
         raise InputError(
-            f"the context must be {dim} numbers; got {_brief(x)}. "
+            f"the context must be {dim} numbers; got {brief(x)}. "
             "Encode mappings and text with steersman.features.FeatureMap first."
         )
     if values.shape != (dim,):
@@ -50,7 +50,7 @@ def matrix(rows: object, dim: int) -> Floats:
     """Return ``rows`` as a finite (n, dim) float64 matrix, every row as in :func:`vector`."""
     values = _floats(rows)
     if values is None:
-        raise InputError(f"the rows must be numbers of shape (n, {dim}); got {_brief(rows)}")
+        raise InputError(f"the rows must be numbers of shape (n, {dim}); got {brief(rows)}")
     if values.ndim != 2 or values.shape[1] != dim:
         raise InputError(f"the rows must have shape (n, {dim}); got shape {values.shape}")
     flat = values.ravel()
@@ -140,7 +140,7 @@ def whole(name: str, value: object, low: int, high: int) -> int:
         number = int(value)
         if low <= number <= high:
             return number
-    raise InputError(f"{name} must be a whole number in [{low}, {high}]; got {value!r}")
+    raise InputError(f"{name} must be a whole number in [{low}, {high}]; got {brief(value)}")
 
 
 def floor(value: object) -> float:
@@ -158,10 +158,10 @@ def names(actions: Sequence[str]) -> tuple[str, ...]:
     try:
         listed = tuple(actions)
     except TypeError:
-        raise InputError(f"actions must be a sequence of names; got {_brief(actions)}") from None
+        raise InputError(f"actions must be a sequence of names; got {brief(actions)}") from None
     for name in listed:
         if not is_text(name):
-            raise InputError(f"an action must be a non-empty string of text; got {name!r}")
+            raise InputError(f"an action must be a non-empty string of text; got {brief(name)}")
     if len(set(listed)) < len(listed):
         double = next(name for name in listed if listed.count(name) > 1)
         raise InputError(f"the action {double!r} is listed twice; every name may stand once")
@@ -181,9 +181,10 @@ def is_text(value: object) -> bool:
 
 def unknown_action(name: object, known: Sequence[str]) -> ActionError:
     """Return the error for a name that the policy does not know, with the nearest that it does."""
-    near = difflib.get_close_matches(str(name), known, n=1) if len(known) <= _MOST_COMPARED else []
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {_brief(list(known))}"
-    return ActionError(f"unknown action {_brief(name)}; {hint} A new one needs add_action first.")
+    comparable = isinstance(name, str) and len(known) <= _MOST_COMPARED
+    near = difflib.get_close_matches(str(name), known, n=1) if comparable else []
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {brief(list(known))}"
+    return ActionError(f"unknown action {brief(name)}; {hint} A new one needs add_action first.")
 
 
 def bucket(value: object) -> int:
@@ -196,10 +197,14 @@ def _number(value: object, what: str) -> float:
         try:
             return float(value)
         except OverflowError as error:
-            raise InputError(f"the {what} {_brief(value)} is beyond the float64 range") from error
-    raise InputError(f"the {what} must be a number; got {_brief(value)}")
+            raise InputError(f"the {what} {brief(value)} is beyond the float64 range") from error
+    raise InputError(f"the {what} must be a number; got {brief(value)}")
 
 
-def _brief(value: object) -> str:
-    text = repr(value)
+def brief(value: object) -> str:
+    """Return a value as an error shows it: at most 80 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        text = f"{type(value).__name__} of too many digits"
     return text if len(text) <= 80 else f"{text[:77]}..."

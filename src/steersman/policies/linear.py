@@ -8,7 +8,7 @@ import numpy as np
 
 from steersman.errors import InputError, StateError
 from steersman.policies import inputs, states
-from steersman.policies.arm_sums import ArmSums
+from steersman.policies.arm_sums import LARGEST_MOMENT, ArmSums
 from steersman.policies.base import ChoicePolicy
 from steersman.policies.together import choices
 
@@ -135,8 +135,11 @@ class LinearPolicy(ChoicePolicy):
         arms = np.array([self._arm(int(i)) for i in indexes], dtype=np.intp)
         with np.errstate(over="ignore", invalid="ignore"):
             totals = np.abs(weights * values) @ np.abs(matrix)
+            # As length and direction, since the squares of what is allowed leave float64.
+            largest = float(totals.max(initial=0.0)) or 1.0
+            direction = totals / largest
         for arm in np.unique(arms):
-            self._arms.ensure_room(int(arm), totals, 1.0)
+            self._arms.ensure_room(int(arm), direction, largest)
         aged = weights * self._tick_batch(len(indexes), buckets)
         for arm in np.unique(arms):
             chosen = arms == arm
@@ -162,7 +165,9 @@ class LinearPolicy(ChoicePolicy):
         if bucket is None and self.forget < 1.0:
             raise InputError("this policy forgets: name the bucket of the update taken back")
         at = self._arms.clock if bucket is None else bucket
-        self._arms.remove(self._arm(index), row, value, weight * self._arms.age_weight(at))
+        aged = weight * self._arms.age_weight(at)
+        self._arms.ensure_room(self._arm(index), row, aged * value)
+        self._arms.remove(self._arm(index), row, value, aged)
 
     def _tick(self, bucket: int | None) -> float:
         """Move the clock for an update of time ``bucket`` and return the weight of its age."""
@@ -204,6 +209,10 @@ class LinearPolicy(ChoicePolicy):
     def _load(self, meta: dict[str, Any], sums: Sums) -> None:
         if (sums["count"] < 0.0).any():
             raise StateError("the state has negative counts; refuse it and use an older one")
+        if np.abs(sums["moment"]).max(initial=0.0) > LARGEST_MOMENT:
+            raise StateError(
+                f"the state's 'moment' holds more than {LARGEST_MOMENT:g}; nobody learned it"
+            )
         self._arms.load(sums, states.whole(meta, "clock"))
 
     @classmethod

@@ -124,7 +124,10 @@ class Mergeable(ABC):
             meta["updates"] += other_meta["updates"]
         if not all(np.isfinite(array).all() for array in sums.values()):
             raise MergeError("the merged sums would leave the float64 range; nothing was changed")
-        self._install({**meta, "merged": sorted(seen)}, sums)
+        try:
+            self._install({**meta, "merged": sorted(seen)}, sums)
+        except StateError as error:
+            raise MergeError(f"the deltas cannot be added up, nothing changed: {error}") from error
 
     def _unpacked(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], Sums]:
         """Return header and sums of a state that must fit this policy."""
