@@ -98,12 +98,17 @@ def test_a_rule_is_text(value):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("absent < 1", "the context has no 'absent'; it has confidence, intent"),
+        ("absent < 1", "the context has no 'absent'; it has confidence"),
         ("intent < 3", r"cannot order 'weather' \(str\) and 3 \(int\)"),
         ("known < 3", "cannot order True"),
         ("intent + 1 > 2", "arithmetic wants numbers, got 'weather'"),
         ("known * 2 == 2", "arithmetic wants numbers, got True"),
         ("1 / 0 > 1", "division by zero"),
+        ("-huge < 1", r"numbers up to 1.7e308, got 1000+\.\.\. \(int\)"),
+        ("huge + 1 > 2", "numbers up to 1.7e308"),
+        ("-" + "9" * 400 + " < 1", "numbers up to 1.7e308"),
+        ("endless + 1 > 2", r"numbers up to 1.7e308, got too many digits \(int\)"),
+        ("endless < intent", r"cannot order too many digits \(int\) and 'weather'"),
         ("3 in intent", "'in' wants a list"),
         ("intent in 3", "'in' wants a list"),
         ("text_len and known", "and, or, not want true or false, got 40"),
@@ -112,8 +117,9 @@ def test_a_rule_is_text(value):
     ],
 )
 def test_wrong_values_are_named(text, message):
+    numbers = {"huge": 10**400, "endless": 10**5000}
     with pytest.raises(InputError, match=message) as refused:
-        compile_rule(text)(CONTEXT)
+        compile_rule(text)(CONTEXT | numbers)
     assert repr(text) in str(refused.value)
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import re
 from pathlib import Path
 from typing import get_args
@@ -102,14 +103,15 @@ def test_declared_defaults_are_those_of_the_policies(algorithm):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["minimum", "maximum"])
+@pytest.mark.parametrize("end", ["minimum", "exclusiveMinimum", "maximum"])
 @pytest.mark.parametrize("algorithm", sorted(POLICIES))
 def test_what_may_be_declared_can_be_built(algorithm, end):
     model = POLICIES[algorithm]
     for name, field in model.model_json_schema()["properties"].items():
         if end not in field:
             continue
-        policy = model(algorithm=algorithm, **REQUIRED.get(algorithm, {}), **{name: field[end]})
+        value = math.nextafter(field[end], math.inf) if end.startswith("ex") else field[end]
+        policy = model(algorithm=algorithm, **REQUIRED.get(algorithm, {}), **{name: value})
         if algorithm == "factored_ts":
             build(policy, MIXED.names, dim=2, floor=0.0, mixed=MIXED)
         elif algorithm.startswith("sequence_"):

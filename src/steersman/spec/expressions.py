@@ -238,10 +238,14 @@ def _truth(value: object) -> bool:
 
 
 def _number(value: object) -> float:
-    if _is_number(value):
+    if not _is_number(value):
+        message = f"arithmetic wants numbers, got {_show(value)}"
+        raise InputError(message)
+    try:
         return float(value)
-    message = f"arithmetic wants numbers, got {_show(value)}"
-    raise InputError(message)
+    except OverflowError:
+        message = f"arithmetic wants numbers up to 1.7e308, got {_show(value)}"
+        raise InputError(message) from None
 
 
 def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[object, object], bool]:
@@ -277,7 +281,10 @@ def _is_number(value: object) -> TypeGuard[Real]:
 
 
 def _show(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        text = "too many digits"
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
 

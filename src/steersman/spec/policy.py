@@ -12,6 +12,7 @@ from steersman.spec.rules import RuleList, Target
 Forget = Annotated[float, Field(gt=0, le=1)]
 Ridge = Annotated[float, Field(ge=1e-9, le=1e9)]
 PriorCount = Annotated[float, Field(ge=1e-3, le=1e6)]
+Variance = Annotated[float, Field(ge=1e-9, le=1e9)]
 Alpha = Annotated[float, Field(ge=0, le=1e6)]
 Seed = Annotated[int, Field(ge=0, le=2**63)]
 
@@ -70,9 +71,9 @@ class LinTSPolicy(Declared):
 
     algorithm: Literal["lin_ts"]
     """Which policy this is."""
-    prior_var: Positive = 1.0
+    prior_var: Variance = 1.0
     """Variance of a coefficient before anything is seen."""
-    noise_var: Positive = 0.1
+    noise_var: Variance = 0.1
     """Variance of a reward around its mean."""
     forget: Forget = 1.0
     """Share of the evidence kept per time bucket; 1 forgets nothing."""
@@ -141,9 +142,9 @@ class JointLinTSPolicy(Declared):
 
     algorithm: Literal["joint_lin_ts"]
     """Which policy this is."""
-    prior_var: Positive = 1.0
+    prior_var: Variance = 1.0
     """Variance of a coefficient before anything is seen."""
-    noise_var: Positive = 0.1
+    noise_var: Variance = 0.1
     """Variance of a reward around its mean."""
     draws: Annotated[int, Field(ge=1, le=10_000)] = 64
     """Posterior draws per decision; their frequencies are the distribution."""
@@ -166,10 +167,10 @@ class FactoredTSPolicy(Declared):
     """Whether what a part does may depend on the context."""
     pairs: bool = True
     """Whether what a part does may depend on every other part."""
-    prior_var: Positive = 0.01
+    prior_var: Variance = 0.01
     """Variance of what one part does before anything is seen; of a pair it is a third of that, of
     the level of all together 25 times."""
-    noise_var: Positive = 0.1
+    noise_var: Variance = 0.1
     """Variance of a reward around its mean."""
     draws: Annotated[int, Field(ge=1, le=1_000)] = 64
     """Posterior draws per decision; their frequencies are the distribution."""
@@ -182,7 +183,6 @@ class FactoredTSPolicy(Declared):
 Weights = dict[Identifier, Annotated[float, Field(ge=-1e9, le=1e9)]]
 Leading = Annotated[int, Field(ge=1, le=1_000)]
 Temperature = Annotated[float, Field(ge=0, le=100)]
-Variance = Annotated[float, Field(ge=1e-9, le=1e9)]
 
 
 class SequenceLinearPolicy(Declared):
