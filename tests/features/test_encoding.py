@@ -176,6 +176,16 @@ def test_repeated_words_count_by_their_root():
     assert sizes == pytest.approx([1 / math.sqrt(5), 2 / math.sqrt(5)])
 
 
+@pytest.mark.parametrize("scale", [2.0**-1000, 2.0**-600, 2.0**28])
+def test_only_the_ratios_of_weights_count(scale):
+    scaled = {
+        name: {**field, "weight": field.get("weight", 1.0) * scale}
+        for name, field in FIELDS.items()
+    }
+    vector = FeatureMap(context(**scaled)).encode(SENT)
+    assert hashlib.sha256(vector.astype("<f8").tobytes()).hexdigest() == KNOWN_BYTES
+
+
 def test_vectors_keep_their_direction_only():
     features = FeatureMap(context(meaning={"type": "vector", "size": 3}))
     one = features.encode({"meaning": [3.0, 4.0, 0.0]})

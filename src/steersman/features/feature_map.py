@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import sha256
-from math import fsum, isfinite, sqrt
+from math import frexp, fsum, isfinite, ldexp, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -391,8 +391,11 @@ def _hashed_fields(
 
 
 def _shares(weights: Sequence[float]) -> list[float]:
-    total = sqrt(fsum(weight * weight for weight in weights))
-    return [weight / total for weight in weights]
+    # Times a power of two: the same bits, and squares of tiny weights are not lost.
+    exponent = frexp(max(weights, default=1.0))[1]
+    scaled = [ldexp(weight, -exponent) for weight in weights]
+    total = sqrt(fsum(weight * weight for weight in scaled))
+    return [weight / total for weight in scaled]
 
 
 def _present(values: Mapping[str, object], name: str) -> object:
