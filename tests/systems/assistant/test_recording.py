@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from steersman.cli import main
 from steersman.errors import DataError
 from steersman.retrieval import Bm25
+from steersman.systems.assistant import requests
 from steersman.systems.assistant.engines import Engines, shortlisted
 from steersman.systems.assistant.recording import ARRAYS, PROVENANCE, Recording, record
 from steersman.systems.assistant.requests import WHEEL, Catalogue
@@ -111,6 +112,21 @@ def test_a_recording_of_any_catalogue_is_whole(few):
     assert World(catalogue, Recording.from_bytes(made.to_bytes())).shortlist(0).size >= 10
     assert Recording.from_bytes(made.to_bytes()).to_bytes() == made.to_bytes()
     assert made.figures()["shortlist"] > 0.9
+
+
+@pytest.mark.slow
+def test_the_command_records_and_its_files_load_again(few, tmp_path, monkeypatch):
+    catalogue, _ = few
+    monkeypatch.setattr(requests, "load_catalogue", lambda _home: catalogue)
+    out = tmp_path / "new" / "few.npz"
+    done = CliRunner().invoke(main, ["data", "record", "assistant", "--out", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    told, made = json.loads(done.stdout), Recording.load(out, out.with_suffix(".json"))
+    assert told["bytes"] == out.stat().st_size
+    assert told["requests"] == len(made.truth) == len(catalogue.requests)
+    assert (told["file"], told["made_by"]) == (str(out), "steersman data record assistant")
+    assert (made.latency_ms > 0.0).all()
+    assert World(catalogue, made).shortlist(0).size >= 10
 
 
 def small(**changes):
