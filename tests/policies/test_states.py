@@ -109,6 +109,18 @@ def test_sums_that_nobody_can_have_learned_are_refused(kind):
             kind.from_state({**policy.state(), "moment": moment})
 
 
+def test_counts_that_nobody_can_have_learned_are_refused():
+    policy = BetaThompson(["a", "b", "c"])
+    for name, weight in (("a", 1.0), ("b", 0.999), ("c", 0.0)):
+        policy.learn("k", name, weight, weight=1e9)
+    state = policy.state()
+    largest = BetaThompson.from_state({**state, "counts": state["counts"] * 1e7})
+    assert largest.distribution("k") == pytest.approx([1.0, 0.0, 0.0], abs=1e-12)
+    for huge in (1.1e16, 1e300):
+        with pytest.raises(StateError, match="beyond 1e"):
+            BetaThompson.from_state({**state, "counts": state["counts"] + huge})
+
+
 def test_deltas_whose_sum_is_too_large_change_nothing():
     policy, other = LinTS(NAMES, 2), LinTS(NAMES, 2)
     policy.learn([1.0, 0.0], "a", 9e249)

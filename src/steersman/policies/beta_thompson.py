@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LONGEST_KEY = 512
 _PARAMETER_RANGE = (1e-3, 1e9)
+_LARGEST_COUNT = 1e16  # a million updates of the largest weight, tenfold; quantiles fail at 1e18
 _ROUNDING = 1e-6  # revisions may leave that much below zero
 
 
@@ -175,6 +176,10 @@ class BetaThompson(ChoicePolicy):
             )
         if (sums["counts"] < -_ROUNDING).any():
             raise StateError("the state has negative counts; refuse it and use an older one")
+        if (sums["counts"] > _LARGEST_COUNT).any():
+            raise StateError(
+                f"the state's 'counts' go beyond {_LARGEST_COUNT:g}; use an older state"
+            )
         self._counts = {key: np.array(sums["counts"][i]) for i, key in enumerate(keys)}
 
     def _action_axes(self) -> dict[str, int]:
