@@ -100,13 +100,14 @@ def test_negative_counts_are_a_state_error():
 
 
 @pytest.mark.parametrize("kind", [LinUCB, LinTS, JointSquareCB])
-def test_sums_that_nobody_can_have_learned_are_refused(kind):
+@pytest.mark.parametrize("huge", [1e251, -1e305])
+def test_sums_that_nobody_can_have_learned_are_refused(kind, huge):
     policy = kind(NAMES, 3)
-    moment = np.zeros_like(policy.state()["moment"])
-    for huge in (1e251, -1e305):
-        moment[0, 1] = huge
-        with pytest.raises(StateError, match="1e\\+250"):
-            kind.from_state({**policy.state(), "moment": moment})
+    for name, told in (("moment", "1e\\+250"), ("gram", "1e\\+100")):
+        array = np.zeros_like(policy.state()[name])
+        array[0, 1] = huge
+        with pytest.raises(StateError, match=f"{name}.*{told}"):
+            kind.from_state({**policy.state(), name: array})
 
 
 def test_counts_that_nobody_can_have_learned_are_refused():

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _CACHED = 1 << 16  # packed numbers; up to here float64 fits the cache and costs nothing
 _FLOAT32_TRUST = 1e-2  # of the prior's variance; below, cancellation costs float32 over .1 %
+LARGEST_GRAM = 1e100  # a million million rows of the largest norm and weight come to 1e33
 LARGEST_MOMENT = 1e250  # leaves room for the smallest noise variance and prior precision
 _LARGEST_SIZE = 1 << 27  # packed numbers, a gibibyte of float64 for each of three copies
 _MOST_WAITING = 8  # rows of one arm; its Gram matrix comes from memory once for all of them

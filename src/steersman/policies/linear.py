@@ -8,7 +8,7 @@ import numpy as np
 
 from steersman.errors import InputError, StateError
 from steersman.policies import inputs, states
-from steersman.policies.arm_sums import LARGEST_MOMENT, ArmSums
+from steersman.policies.arm_sums import LARGEST_GRAM, LARGEST_MOMENT, ArmSums
 from steersman.policies.base import ChoicePolicy
 from steersman.policies.together import choices
 
@@ -209,10 +209,11 @@ class LinearPolicy(ChoicePolicy):
     def _load(self, meta: dict[str, Any], sums: Sums) -> None:
         if (sums["count"] < 0.0).any():
             raise StateError("the state has negative counts; refuse it and use an older one")
-        if np.abs(sums["moment"]).max(initial=0.0) > LARGEST_MOMENT:
-            raise StateError(
-                f"the state's 'moment' holds more than {LARGEST_MOMENT:g}; nobody learned it"
-            )
+        for name, largest in (("gram", LARGEST_GRAM), ("moment", LARGEST_MOMENT)):
+            array = sums[name]
+            if max(array.max(initial=0.0), -array.min(initial=0.0)) > largest:
+                message = f"the state's {name!r} goes beyond {largest:g}; use an older state"
+                raise StateError(message)
         self._arms.load(sums, states.whole(meta, "clock"))
 
     @classmethod
