@@ -19,7 +19,10 @@ from steersman.registry import unpack_state
 from steersman.rewards import evaluate
 from steersman.store import as_tenant, line_of, points_of, updates_after
 
-_CONTEXT = {"intent": "c", "length": 0.25}
+_CONTEXTS = [
+    {"intent": intent, "length": length}
+    for intent, length in (("c", 0.25), ("a", -1.0), ("b", 0.0), ("d", 2.0), ("new", 0.5))
+]
 
 
 async def check_promises(database, access, ledger):
@@ -181,15 +184,26 @@ async def check_live(database, access, asking, *, timeout_s=20.0):
     for url in asking.urls():
         until = time.monotonic() + timeout_s
         while True:
-            answer = await asking.decide(keyed=False, url=url, context=_CONTEXT)
-            if answer is not None and answer["update_seq"] == replica.seq:
+            answer = await asking.decide(keyed=False, url=url, context=_CONTEXTS[0])
+            follows = answer is not None and answer["update_seq"] == replica.seq
+            if follows and not answer["degraded"]:
                 break
             assert time.monotonic() < until, "a service does not follow the log"
             await asyncio.sleep(0.05)
-        x, _ = replica.encode(_CONTEXT)
-        whole = replica.policy.distribution(x)
-        drawn = row.spec.actions.names.index(answer["action"])
-        assert answer["propensity"] == whole[drawn]
+        for context in _CONTEXTS:
+            answer = await asking.decide(keyed=False, url=url, context=context)
+            assert answer["update_seq"] == replica.seq
+            _check_distribution(row, replica, context, answer)
+
+
+def _check_distribution(row, replica, context, answer):
+    """What a service answers is what the state of the log draws from, every entry of it."""
+    x, _ = replica.encode(context)
+    whole = replica.policy.distribution(x)
+    names = row.spec.actions.names
+    assert abs(answer["propensity"] - whole[names.index(answer["action"])]) <= 1e-12
+    told = [answer["distribution"][name] for name in names]
+    np.testing.assert_allclose(told, whole, rtol=0, atol=1e-6)  # as float32, but for the drawn
 
 
 def same_bits(left, right):
