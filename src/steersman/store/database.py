@@ -33,6 +33,10 @@ AWAY = (
     asyncpg.InternalClientError,  # what is called while a connection is being lost
 )
 """What a server that is gone, stopping or hanging makes of a call."""
+_WAIT_FOR_DISK = """
+SELECT set_config('synchronous_commit', 'local', false)
+WHERE current_setting('synchronous_commit') = 'off'
+"""
 _JSONB_VERSION = b"\x01"
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
 
@@ -74,6 +78,9 @@ class Database:
     async def connect(self, role: Role | None = "app", **options: Any) -> Connection[Any]:
         """Return a new connection that acts as a role.
 
+        What it commits is on the server's disk then, even where the server's default is to answer
+        before (``synchronous_commit = off``): what we answer as logged is a promise.
+
         Args:
             role: whose rights it has; None: those of the URL's own user, for migrations alone.
             **options: for ``asyncpg.connect``, such as ``timeout`` in seconds.
@@ -92,6 +99,7 @@ class Database:
                 **options,
             )
             await _codecs(connection)
+            await connection.execute(_WAIT_FOR_DISK)
         except AWAY as error:
             message = f"cannot connect to PostgreSQL as {role or 'its own user'}: {error!r:.300}; "
             message += "check DATABASE_URL and the server, or run `steersman doctor`"

@@ -1,0 +1,41 @@
+"""What was committed is on the server's disk, whatever the server's own default is."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from steersman.store import connect_writer
+from tests.clusters import execute
+
+SHOW = "SHOW synchronous_commit"
+
+
+@pytest.fixture(params=["database_alone", "database_15"])
+def server(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize(
+    ("default", "used"),
+    [("off", "local"), ("local", "local"), ("on", "on"), ("remote_apply", "remote_apply")],
+)
+async def test_commits_wait_for_the_disk_and_for_no_less_than_was_set(server, default, used):
+    name = urlsplit(server.url).path[1:]
+    await execute(server, f'ALTER DATABASE "{name}" SET synchronous_commit = {default}')
+    try:
+        plain = await asyncpg.connect(server.url)
+        shown = [await plain.fetchval(SHOW)]
+        await plain.close()
+        for connect in (
+            *(lambda role=role: server.connect(role) for role in ("app", "worker", "owner", None)),
+            lambda: connect_writer(server),
+        ):
+            connection = await connect()
+            shown.append(await connection.fetchval(SHOW))
+            await connection.close()
+        assert shown == [default] + [used] * 5
+    finally:
+        await execute(server, f'ALTER DATABASE "{name}" RESET synchronous_commit')
