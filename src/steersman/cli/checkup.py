@@ -8,6 +8,7 @@ import shutil
 import stat
 import statistics
 import sys
+import sysconfig
 import time
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -31,6 +32,9 @@ _EXTRAS = {
     "otel": (("opentelemetry.sdk",), "no traces are exported"),
     "demo": (("matplotlib", "plotille"), "no charts in `steersman demo`"),
 }
+_UNOPTIMISED = (
+    "it works; one built with --enable-optimizations takes 5 to 12 % less of a processor to decide"
+)
 _LEAST_FREE_GB, _FEW_FREE_GB = 0.5, 5.0
 _SLOW_FLUSH_MS = 10.0
 _FLUSHES = 15
@@ -60,7 +64,9 @@ def look_at_python() -> Iterator[Finding]:
         Findings.
     """
     found = f"{platform.python_version()} ({sys.executable})"
-    yield Finding("python", "ok", found)
+    arguments = sysconfig.get_config_var("CONFIG_ARGS")
+    optimised = is_optimised(arguments, sys.base_prefix)
+    yield Finding("python", "ok", found, "" if optimised else _UNOPTIMISED)
     for name, (modules, without) in _EXTRAS.items():
         missing = [module for module in modules if not _is_there(module)]
         if missing:
@@ -68,6 +74,22 @@ def look_at_python() -> Iterator[Finding]:
             yield Finding(f"extra {name}", "warn", f"not installed: {without}", advice)
         else:
             yield Finding(f"extra {name}", "ok", "installed")
+
+
+def is_optimised(arguments: str | None, prefix: str) -> bool:
+    """Return whether an interpreter was built with optimisations, as far as can be told.
+
+    Args:
+        arguments: of its configure, as `sysconfig` tells them; None: it was built without.
+        prefix: where it is installed. In ``/usr`` it is the distribution's, which optimises by
+            rules of its own that leave no mark (Debian).
+
+    >>> is_optimised("'--enable-shared'", "/root/.pyenv/versions/3.11.7")
+    False
+    >>> is_optimised("'--enable-optimizations' '--with-lto'", "/usr/local")
+    True
+    """
+    return arguments is None or "--enable-optimizations" in arguments or prefix == "/usr"
 
 
 def look_at_home(home: Path) -> Iterator[Finding]:

@@ -53,7 +53,7 @@ async def _look_into(database: Database) -> list[Finding]:
         kind = "embedded" if database.server is not None else "by DATABASE_URL"
         version = await connection.fetchval("SHOW server_version")
         findings = [Finding("postgres", "ok", f"{version}, {kind}"), await _clock(connection)]
-        findings.append(await _roles(connection))
+        findings += [await _flushing(connection), await _roles(connection)]
         migrations = await _migrations(connection)
         findings.append(migrations)
         if migrations.verdict == "ok":
@@ -72,6 +72,17 @@ async def _clock(connection: Any) -> Finding:
         advice = "set both clocks by NTP: windows of rewards are measured with them"
         return Finding("clock", "warn", f"{apart:+.1f} s from the server's", advice)
     return Finding("clock", "ok", f"{apart * 1000:+.1f} ms from the server's")
+
+
+async def _flushing(connection: Any) -> Finding:
+    """Look at what no connection can set for itself; writers see to `synchronous_commit`."""
+    names = ("fsync", "full_page_writes")
+    off = [name for name in names if await connection.fetchval(f"SHOW {name}") == "off"]
+    if off:
+        found = f"{' and '.join(off)} off: a power cut loses what was acknowledged"
+        advice = f"ALTER SYSTEM SET {off[0]} = on; SELECT pg_reload_conf()"
+        return Finding("durability", "warn", found, advice)
+    return Finding("durability", "ok", "what is committed is on the server's disk")
 
 
 async def _roles(connection: Any) -> Finding:
