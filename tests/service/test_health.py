@@ -147,6 +147,18 @@ async def test_what_works_beside_the_service_is_told_too(serving) -> None:
         assert ("steersman_guardian_state", "process=0") in found
 
 
+async def test_what_others_left_broken_and_a_full_disk_hide_no_metrics(tmp_path) -> None:
+    (tmp_path / "gone.json").symlink_to(tmp_path / "taken-back")
+    (tmp_path / "half.json").write_bytes(b'[1e12, [["up", "gau')
+    (tmp_path / "other.json").write_bytes(b'{"version": 2}')
+    Exchange(tmp_path, "sound").leave(Metrics().families())
+    (tmp_path / "own.part").mkdir()  # nothing can be written where a folder is
+    health = Health(_well, Metrics(), Exchange(tmp_path, "own"))
+    answer = await health.metrics(Request({"client": ("127.0.0.1", 1)}, None, {}, ()))
+    told = {name.removeprefix("process=") for labels in values(answer.body) for name in labels[1:]}
+    assert (answer.status, told & {"own", "sound"}) == (200, {"own", "sound"})
+
+
 async def _well() -> list[str]:
     return []
 

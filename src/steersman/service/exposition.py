@@ -48,6 +48,9 @@ class Family(msgspec.Struct, array_like=True):
     bounds: tuple[float, ...] = ()
 
 
+_left = msgspec.json.Decoder(tuple[float, list[Family]]).decode
+
+
 def render(processes: Mapping[str, Iterable[Family]]) -> bytes:
     """Return the metrics of several processes as Prometheus reads them.
 
@@ -105,13 +108,17 @@ class Exchange:
         (self._folder / f"{self.own}.json").unlink(missing_ok=True)
 
     def others(self) -> dict[str, list[Family]]:
-        """Return the families of the other processes that have lately left some."""
+        """Return the families of the other processes that have lately left some.
+
+        What was taken back meanwhile, or is not as this version leaves it, counts for nothing.
+        """
         found = {}
         for path in sorted(self._folder.glob("*.json")):
             if path.stem != self.own:
-                at, families = msgspec.json.decode(
-                    path.read_bytes(), type=tuple[float, list[Family]]
-                )
+                try:
+                    at, families = _left(path.read_bytes())
+                except (OSError, msgspec.DecodeError):
+                    continue
                 if self._wall() - at < _STALE_S:
                     found[path.stem] = families
         return found

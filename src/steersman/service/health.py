@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from steersman.service.app import Route
@@ -90,8 +91,9 @@ class Health:
         found = {} if self._beside is None else self._beside.others()
         if self._exchange is not None:
             # Left before it is told: the next to be asked must not tell an older count. Prometheus
-            # would take that for a restart, and count everything once more.
-            self._exchange.leave(families)
+            # would take that for a restart, and count everything once more. On a full disk it may.
+            with suppress(OSError):
+                self._exchange.leave(families)
             own, found = self._exchange.own, {**found, **self._exchange.others()}
         text = render({own: families, **found})
         return Answer(200, text, ((b"content-type", CONTENT_TYPE),))
