@@ -67,11 +67,17 @@ def test_every_property_says_what_it_is() -> None:
 @pytest.mark.parametrize("kind", EVENT_TYPES)
 def test_event_schemas_take_their_examples_and_no_nonsense(kind) -> None:
     check = jsonschema.Draft202012Validator(event_schema(kind))
+    assert check.is_valid(EVENT_EXAMPLES[kind])
+    for wrong in nonsense(kind):
+        assert not check.is_valid(wrong), wrong
+
+
+def nonsense(kind) -> list[dict[str, object]]:
+    """Return events that are wrong in one way each."""
     example = EVENT_EXAMPLES[kind]
-    assert check.is_valid(example)
     target = next(name for name in ("decision_id", "episode_id") if name in example)
     other = {"decision_id": "episode_id", "episode_id": "decision_id"}[target]
-    for wrong in (
+    return [
         {**example, "more": 1},
         {**example, "type": "other"},
         {**example, "event_id": ""},
@@ -80,8 +86,15 @@ def test_event_schemas_take_their_examples_and_no_nonsense(kind) -> None:
         {name: value for name, value in example.items() if name != target},
         {**example, "outcomes": {"x": "text"}},
         {**example, "schema_version": 2},
-    ):
-        assert not check.is_valid(wrong), wrong
+    ]
+
+
+@pytest.mark.parametrize("kind", EVENT_TYPES)
+async def test_the_service_refuses_what_the_event_schemas_refuse(serving, kind) -> None:
+    async with serving() as s:
+        for wrong in nonsense(kind):
+            answer = await s.ask("POST", f"/v1/{kind}", wrong)
+            assert (answer.status, answer.body["code"]) == (422, "invalid"), wrong
 
 
 async def test_examples_are_taken(serving) -> None:
