@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from steersman.store import as_tenant, find_tenant
+from tests.clusters import execute, on
 
 CONFIGS = [Path("configs/assistant", f"{name}.yaml") for name in ("cache", "route", "tool")]
 
@@ -90,6 +92,30 @@ def test_a_backup_holds_everything(command, name, tmp_path):
     assert file.stat().st_size == done["bytes"]
     said = command("data", "restore", file, status=1)  # there are tenants
     assert "tenants" in said
+
+
+@pytest.fixture
+def elsewhere(command, database):
+    """The command, over another database in which there is nothing yet."""
+    name = f"restored_{uuid4().hex[:12]}"
+    asyncio.run(execute(database, f"CREATE DATABASE {name}"))
+    yield replace(
+        command, environment={**command.environment, "DATABASE_URL": on(database, name).url}
+    )
+    asyncio.run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def test_a_backup_is_brought_back_elsewhere(command, name, elsewhere, tmp_path):
+    command("tenant", "declare", name, *CONFIGS)
+    command("key", "create", "app", "--tenant", name)
+    command("data", "backup", tmp_path / "all.dump")
+    done = elsewhere.json("data", "restore", tmp_path / "all.dump")
+    assert done == {"restored": str(tmp_path / "all.dump"), "migrations_applied": []}
+    for shown in (("tenant", "points", name), ("key", "list", "--tenant", name)):
+        assert elsewhere.json(*shown) == command.json(*shown) != []
+    assert elsewhere.json("audit", "verify", "--tenant", name)["holds"] is True
+    assert "--replace" in elsewhere("data", "restore", tmp_path / "all.dump", status=1)
+    elsewhere("data", "restore", tmp_path / "all.dump", "--replace")
 
 
 def test_learning_of_an_unknown_point_is_refused(command, name):
