@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from steersman.policies.sequence import StepRule
 
     Floats = NDArray[np.float64]
+    _Known = list[NDArray[np.bool_]]
 
 
 def sequences_of(
@@ -76,31 +78,33 @@ def sequences_of(
     names, which = np.unique(named, return_inverse=True)
     lengths = _lengths(log, len(names), folds, ridge)
     steps = _along(tasks, log, scorer, rule)
+    logged = _laid_out(log, steps, lengths, which)
+    if folds is None:
+        return logged
+    fold, known = _stretches(which, folds) if adaptive else _folds(which, folds, seed)
+    there = np.arange(int(lengths.max())) < lengths[:, None]
+    q_hat, v_hat = _rest(steps, there, logged.rewards, fold, known, ridge)
+    return replace(logged, q_hat=q_hat, v_hat=v_hat)
+
+
+def _laid_out(
+    log: Sequence[Walk], steps: Sequence[Along], lengths: NDArray[np.int64], unit: NDArray[np.intp]
+) -> LoggedSequences:
+    """Return a row for each selection and a column for each step, without a model."""
     most = int(lengths.max())
     there = np.arange(most) < lengths[:, None]
     propensities, target = np.ones((2, len(log), most))
-    missing = np.zeros((len(log), most))
-    missing[there] = np.concatenate([one.missing for one in steps])
+    missing, rewards = np.zeros((2, len(log), most))
     propensities[there] = [taken.step.p for one in log for taken in one.taken]
     target[there] = np.concatenate([one.chances for one in steps])
-    rewards = np.zeros((len(log), most))
+    missing[there] = np.concatenate([one.missing for one in steps])
     rewards[np.arange(len(log)), lengths - 1] = [one.reward for one in log]
-    q_hat = v_hat = None
-    if folds is not None:
-        fold = (np.random.default_rng([seed, 10]).permutation(len(names)) % folds)[which]
-        learned = _others(fold)
-        if adaptive:
-            fold = np.arange(len(log)) * folds // len(log)
-            learned = _earlier(fold, which)
-        q_hat, v_hat = _rest(steps, there, rewards, fold, learned, ridge)
     return LoggedSequences(
         propensities=propensities,
         target=target,
         rewards=rewards,
         lengths=lengths,
-        q_hat=q_hat,
-        v_hat=v_hat,
-        clusters=which.astype(np.int64),
+        clusters=unit.astype(np.int64),
         missing=missing,
     )
 
@@ -147,7 +151,7 @@ def _rest(
     there: NDArray[np.bool_],
     rewards: Floats,
     fold: NDArray[np.intp],
-    learned_by: Sequence[NDArray[np.bool_]],
+    known: _Known,
     ridge: float,
 ) -> tuple[Floats, Floats]:
     """Return (n, T) Q̂ and V̂ of each step, from models that never saw its question."""
@@ -159,7 +163,7 @@ def _rest(
         ahead = np.zeros(len(steps))  # V̂ of what follows, of all selections by this fold's models
         for step in reversed(range(there.shape[1])):
             here = there[:, step]
-            learned, judged = here & learned_by[own], here & (fold == own)
+            learned, judged = here & known[own], here & (fold == own)
             before = np.zeros(len(steps))
             if learned.any():
                 model = _Line.fit(
@@ -172,14 +176,18 @@ def _rest(
     return q_hat, v_hat
 
 
-def _others(fold: NDArray[np.intp]) -> list[NDArray[np.bool_]]:
-    return [fold != own for own in range(int(fold.max()) + 1)]
+def _folds(unit: NDArray[np.intp], folds: int, seed: int) -> tuple[NDArray[np.intp], _Known]:
+    """Return the fold of each selection by its unit; each model knows all other folds."""
+    drawn = np.random.default_rng([seed, 10]).permutation(int(unit.max()) + 1) % folds
+    fold = drawn[unit]
+    return fold, [fold != own for own in range(folds)]
 
 
-def _earlier(fold: NDArray[np.intp], unit: NDArray[np.intp]) -> list[NDArray[np.bool_]]:
-    """Return what each stretch's model may know: what came before, of units that are not in it."""
-    stretches = range(int(fold.max()) + 1)
-    return [(fold < own) & ~np.isin(unit, unit[fold == own]) for own in stretches]
+def _stretches(unit: NDArray[np.intp], folds: int) -> tuple[NDArray[np.intp], _Known]:
+    """Return the stretch of each selection; each model knows what came before, of other units."""
+    fold = np.arange(len(unit)) * folds // len(unit)
+    known = [(fold < own) & ~np.isin(unit, unit[fold == own]) for own in range(folds)]
+    return fold, known
 
 
 class _Line:
