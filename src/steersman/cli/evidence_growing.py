@@ -8,7 +8,7 @@ from uuid import UUID
 
 import click
 
-from steersman.cli.evidence_log import check_explores, told_of
+from steersman.cli.evidence_log import check_explores, newest_option, told_of
 from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
 from steersman.cli.showing import show
 from steersman.cli.signing import need_publisher
@@ -40,13 +40,7 @@ _ERROR = 0.05  # that trees which are no better are ever signed as better than o
     help="Sign the trees as a candidate, if the log shows them to be better.",
 )
 @click.option("--force", metavar="REASON", help="Publish them whatever the log shows; audited.")
-@click.option(
-    "--newest",
-    type=click.IntRange(1, 1_000_000),
-    default=10_000,
-    show_default=True,
-    help="How many selections, at most.",
-)
+@newest_option
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the trees.")
 @tenant_option
 @administers

@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     from steersman.spec import DecisionPoint
     from steersman.store import Database, PointRow, Tenant
 
+newest_option = click.option(
+    "--newest",
+    type=click.IntRange(1, 1_000_000),
+    default=10_000,
+    show_default=True,
+    help="How many selections, at most.",
+)
+
 
 @click.command("weigh")
 @click.argument("skill")
@@ -46,13 +54,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A declaration: what it would earn with nothing learned, by its start weights.",
 )
-@click.option(
-    "--newest",
-    type=click.IntRange(1, 1_000_000),
-    default=10_000,
-    show_default=True,
-    help="How many selections, at most.",
-)
+@newest_option
 @tenant_option
 @administers
 def weigh_command(
