@@ -119,6 +119,34 @@ def test_on_top_of_a_start_it_begins_with_it_and_betters_it():
     assert _hits(found, fresh) > _hits(start, fresh) + 0.1
 
 
+def _once(how):
+    """Make one update as `train` does; return the length of its gradient, and what came of it."""
+    steps, wanted = _steps(_examples())
+    padded = Padded.of(steps, None, torch.device("cpu"))
+    right = torch.zeros(padded.there.shape, dtype=torch.float64)
+    for place, one in enumerate(wanted):
+        right[place, : len(one)] = torch.from_numpy(one)
+    generator = torch.Generator().manual_seed(0)
+    network = RowNetwork(*scale_of(_examples().rows), 16, 2, generator)
+    _descend(network, padded, right, replace(how, updates=1), generator, mixed=False)
+    gradient = torch.cat([one.grad.flatten() for one in network.parameters()])
+    return float(gradient.norm()), network.scorer()
+
+
+def test_gradients_that_are_added_up_are_those_of_one_larger_batch():
+    whole, large = _once(replace(QUICK, batch=32, max_norm=1e9))
+    parts, small = _once(replace(QUICK, batch=8, accumulate=4, max_norm=1e9))
+    assert parts == pytest.approx(whole, rel=1e-9)
+    rows = _examples().rows
+    assert np.allclose(small.scores(rows), large.scores(rows), atol=1e-9)
+
+
+def test_gradients_that_are_too_long_are_cut():
+    whole, _ = _once(replace(QUICK, max_norm=1e9))
+    cut, _ = _once(replace(QUICK, max_norm=whole / 3))
+    assert cut == pytest.approx(whole / 3, rel=1e-4)
+
+
 def test_a_loss_that_is_no_number_stops_the_training():
     wild = NetworkSettings(updates=20, learning_rate=1e308, max_norm=1e300, warm_up=0.0)
     with pytest.raises(FloatingPointError, match="lower the learning rate"):

@@ -74,6 +74,32 @@ def test_it_does_not_leave_its_clone_beyond_the_limit():
     assert np.allclose(found.scorer.scores(rows), START.scores(rows), atol=1e-9)
 
 
+@pytest.mark.parametrize(("regression", "back"), [(0.01, True), (2.0, False)])
+def test_from_a_round_that_is_worse_it_goes_back(regression, back):
+    """Held-out feedback is full before the first round and none after it."""
+    drawn, judged = [], []
+
+    def falling(tasks, scorer, rule, *, each, seed):
+        found = walks(tasks, scorer, rule, each=each, seed=seed)
+        if each == FREE.each:
+            drawn.append(scorer)
+            return found
+        judged.append(each)
+        return [replace(one, reward=float(len(judged) <= 2)) for one in found]
+
+    how = replace(FREE, rounds=2, regression=regression)
+    found = ppo(made_up(30, seed=1), START, how, sample=falling)
+    rows = np.random.default_rng(0).random((20, 7))
+    assert (found.before, found.rounds[0].held_out) == (1.0, 0.0)
+    assert np.allclose(drawn[1].scores(rows), START.scores(rows), atol=1e-9) == back
+    assert np.allclose(found.scorer.scores(rows), START.scores(rows), atol=1e-9), "the best is kept"
+
+
+def test_defaults_are_those_asked_for():
+    how = PpoSettings()
+    assert (how.clip, how.smoothing, how.gamma) == (0.2, 0.95, 0.99)
+
+
 @pytest.mark.slow
 def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path):
     tasks = made_up(20, seed=1)
