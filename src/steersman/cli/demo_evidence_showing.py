@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from steersman.cli.evidence_running import opened_embedder, progress_bar
+from steersman.cli.evidence_progress import progress_bar
+from steersman.cli.evidence_running import opened_embedder
 from steersman.systems.leadr import Collection, Environment, Limits
 from steersman.systems.leadr.baselines import Oracle, TopK
 from steersman.systems.leadr.case_studies import case_studies
@@ -122,7 +123,9 @@ def _show_case(console: Console, case: Case) -> None:
     right = f"\nright: {', '.join(case.answers[:3])}" if case.answers else ""
     console.print(f"\n[bold]{KINDS[case.kind]}[/bold]")
     question = shorten(case.question, _QUESTION, placeholder=" …")
-    console.print(f"{question}{right}", markup=False, highlight=False)
+    searched = shorten(case.searched, _QUESTION, placeholder=" …")
+    told = f"\nsearched for: {searched}" if searched else ""
+    console.print(f"{question}{told}{right}", markup=False, highlight=False)
     width = max(40, min(console.width, 160) // len(case.sides) - 2)
     panels = [Panel(_side(side), title=side.policy, width=width) for side in case.sides]
     console.print(Columns(panels))

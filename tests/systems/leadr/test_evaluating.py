@@ -187,6 +187,29 @@ def test_answers_are_scored_and_those_that_failed_are_told(prepared):
     assert len(model.prompts) == 6
 
 
+def test_in_a_conversation_what_was_searched_for_is_asked():
+    """The last turn by itself may ask of nothing that can be named: and where was she born?"""
+    talking, model = bands(history=True), Echo()
+    talking = [replace(one, query=replace(one.query, text=f"{one.question.text} Tell me of it."))
+               for one in talking.pools]  # fmt: skip
+    judged = []
+
+    class Noting:
+        value = 1.0
+
+        def __call__(self, case):
+            judged.append(case.question)
+            return self
+
+    evaluate("bands", talking, [Fixed(Oracle(FULL))], folds=3, judge=Noting(),
+             answerer=Answerer(Judge(model)))  # fmt: skip
+    assert all("Tell me of it." in prompt.splitlines()[0] for prompt in model.prompts)
+    assert judged
+    assert all(one.endswith("Tell me of it.") for one in judged)
+    alone = bands().pools[0]
+    assert replace(alone, query=replace(alone.query, text="else")).asked == alone.question.text
+
+
 def test_a_budget_that_ends_ends_for_all_alike_and_makes_nobody_worse(prepared):
     model = Echo()
     judge = Judge(model, budget=Budget(max_calls=5))

@@ -70,14 +70,14 @@ class AnsweredTerms:
             return self.attribution(state)
         found = self._answered(state)
         texts = tuple(text for _, text in found.shown)
-        said = self.judge(Case(state.question.text, found.text, texts)).value
+        said = self.judge(Case(state.pool.asked, found.text, texts)).value
         if said is None:
             raise _unknown(state, "the judge gave no verdict")
         return said
 
     def _answered(self, state: State) -> Answered:
         picked = [state.pool.candidates[place] for place in state.picked]
-        found = self.answerer(state.question.text, picked)
+        found = self.answerer(state.pool.asked, picked)
         if found.missing:
             raise _unknown(state, found.failed)
         return found

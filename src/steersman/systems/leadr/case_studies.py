@@ -63,12 +63,14 @@ class Case:
         answers: that are right.
         kind: why it is shown: ``gained``, ``lost``, ``both missed`` or ``both found``.
         sides: one a policy.
+        searched: what was searched for instead of the question; "" where it was the question.
     """
 
     question: str
     answers: tuple[str, ...]
     kind: str
     sides: tuple[Side, ...]
+    searched: str = ""
 
 
 def case_studies(
@@ -112,9 +114,11 @@ def case_of(evaluation: Evaluation, place: int, policies: Sequence[str], kind: s
         policies: to be shown.
         kind: why it is shown.
     """
-    question = evaluation.pools[place].question
+    pool = evaluation.pools[place]
+    question, query = pool.question, pool.query.text
     sides = tuple(_side(evaluation, place, evaluation.rows[one][place]) for one in policies)
-    return Case(question.text, question.answers, kind, sides)
+    searched = query if query != question.text else ""
+    return Case(question.text, question.answers, kind, sides, searched)
 
 
 def _side(evaluation: Evaluation, place: int, row: Row) -> Side:

@@ -210,9 +210,10 @@ def _ablated(one: Ablated) -> Sequence[str]:
 def _case(case: Case) -> str:
     answers = ", ".join(case.answers[:3])
     sides = "".join(map(_side, case.sides))
+    searched = f"searched for: {escape(case.searched)}<br>" if case.searched else ""
     return (
         f'<div class="case"><p><small>{escape(KINDS.get(case.kind, case.kind))}</small><br>'
-        f"<strong>{escape(case.question)}</strong><br>right: {escape(answers)}</p>"
+        f"<strong>{escape(case.question)}</strong><br>{searched}right: {escape(answers)}</p>"
         f'<div class="sides">{sides}</div></div>'
     )
 

@@ -216,6 +216,11 @@ class Pool:
         return len(self.candidates)
 
     @property
+    def asked(self) -> str:
+        """What is asked, as far as it can stand alone: in a conversation what was searched for."""
+        return self.query.text if self.question.history else self.question.text
+
+    @property
     def vectors(self) -> NDArray[np.float32] | None:
         """(n, size) rows of length one; None without an embedder."""
         rows = self.collection.vectors

@@ -42,11 +42,11 @@ class Sureness:
             state: any.
         """
         picked = [state.pool.candidates[place] for place in state.picked]
-        now = self.answerer(state.question.text, picked)
+        now = self.answerer(state.pool.asked, picked)
         if not now.text:
             return 0.0
         stands = bool(cited(now.text, dict(now.shown)))
-        before = self.answerer(state.question.text, picked[:-1])
+        before = self.answerer(state.pool.asked, picked[:-1])
         same = bool(before.text) and normalised(before.text) == normalised(now.text)
         return 0.5 * stands + 0.5 * same
 

@@ -55,7 +55,7 @@ class Valuing:
         values = _selected(pool, selection, picked) | {"latency_ms": took_ms}
         answered = None
         if self.answerer is not None:
-            answered = self.answerer(pool.question.text, picked)
+            answered = self.answerer(pool.asked, picked)
             values |= _answered(pool, answered, self.judge)
         return Row(
             policy, pool.question.id, group, fold, selection, values,
@@ -112,7 +112,7 @@ def _answered(pool: Pool, answered: Answered, judge: Measure | None) -> dict[str
     found = {"unanswered": 0.0}
     traceable = not question.answers or bool(answers.in_words(question.answers))
     if traceable or judge is not None:
-        found["faithful"] = _faithful(question.text, answered, citations, judge)
+        found["faithful"] = _faithful(pool.asked, answered, citations, judge)
     if question.gold and traceable:
         found["citation_accuracy"] = measures.citation_accuracy(citations, question.gold)
         found["attributed"] = measures.attributed(citations, question.gold)
