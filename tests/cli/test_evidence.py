@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from importlib.util import find_spec
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -39,6 +39,8 @@ def test_policies_are_measured_and_written_down(data, tmp_path):
     said = run(data, tmp_path, *MEASURED, "--report", page, "--log", log)
     assert "+BC, linear" in said
     assert f"report: {page}" in said
+    for part in ("bands: reading", "bands: learning and selecting: 100 %", "bands: intervals"):
+        assert part in said, "how far it is, where there is no terminal to draw bars on"
     assert "oracle" in page.read_text(encoding="utf-8")
     lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     assert lines[0]["kind"] == "config"
@@ -63,6 +65,26 @@ def test_a_set_that_is_absent_is_told_and_the_others_are_measured(data, tmp_path
     assert "huggingface.co/datasets/ariya2357/CORAL" in page.read_text(encoding="utf-8")
     said = run(data, tmp_path, "evaluate", "--sets", "coral", status=1)
     assert "multi-turn questions over web pages" in said
+
+
+def test_a_set_of_too_few_questions_loses_no_other(data, tmp_path):
+    both = tmp_path / "both"
+    shutil.copytree(data, both)
+    shutil.copytree(data / "bands", both / "few")
+    file = both / "few" / "questions.jsonl"
+    file.write_text("\n".join(file.read_text(encoding="utf-8").splitlines()[:3]), encoding="utf-8")
+    asked = ("evaluate", "--sets", "few,bands", "--policies", "oracle")
+    said = run(both, tmp_path, *asked, status=1)
+    assert "missing: few: folds is 5" in said
+    assert "oracle" in said
+
+
+def test_what_cannot_be_written_is_told_before_the_work(data, tmp_path):
+    (tmp_path / "taken").write_text("")
+    page = tmp_path / "taken" / "page.html"
+    said = run(data, tmp_path, *MEASURED, "--report", page, status=1)
+    assert "page.html cannot be written" in said
+    assert "bands: reading" not in said
 
 
 def test_an_unknown_policy_is_refused_with_those_there_are(data, tmp_path):
@@ -119,6 +141,14 @@ def test_a_selector_is_trained_kept_and_used(data, tmp_path):
     assert "Error" in run(data, tmp_path, *use[:-1], "--selector", file, status=1)
 
 
+@pytest.fixture
+def no_ray(monkeypatch):
+    """Ray is not installed, whether it is or not."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "ray.exceptions", raising=False)
+
+
+@pytest.mark.usefixtures("no_ray")
 def test_a_selector_learns_from_feedback_without_gold(data, tmp_path, caplog):
     pytest.importorskip("lightgbm", reason="the extra evidence")
     file = tmp_path / "selector.state"
@@ -136,10 +166,9 @@ def test_a_selector_learns_from_feedback_without_gold(data, tmp_path, caplog):
     assert file.read_bytes() == made, "where nobody marked gold, the same is learned"
     said = run(blind, tmp_path, *ask[:-2], status=1)
     assert "no question of bands has gold passages" in said
-    if find_spec("ray") is None:
-        run(data, tmp_path, *ask, "--ray", "auto")
-        assert "Ray is not installed, so nothing is spread" in caplog.text
-        assert file.read_bytes() == made
+    run(data, tmp_path, *ask, "--ray", "auto")
+    assert "Ray is not installed, so nothing is spread" in caplog.text
+    assert file.read_bytes() == made
     for more, said in (
         (("--may-stop",), "learns what to pick, not when to stop"),
         (("--ray", "nonsense"), "allowed is auto, or HOST:PORT"),
@@ -148,9 +177,8 @@ def test_a_selector_learns_from_feedback_without_gold(data, tmp_path, caplog):
     assert "a clone of gold draws none" in run(data, tmp_path, *ask[:-2], "--ray", "auto", status=1)
 
 
+@pytest.mark.usefixtures("no_ray")
 def test_without_ray_an_evaluation_says_so_and_works_here(data, tmp_path, caplog):
-    if find_spec("ray") is not None:
-        pytest.skip("Ray is installed; tests/deploy/test_ray.py measures over a cluster")
     one, other = (json.loads(run(data, tmp_path, *MEASURED, "--json", *more))["figures"]
                   for more in (("--ray", "auto"), ()))  # fmt: skip
     assert "Ray is not installed, so nothing is spread" in caplog.text

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.cli.evidence_running import asked_model, progress_bar
+from steersman.cli.evidence_progress import progress_bar
+from steersman.cli.evidence_running import asked_model
 from steersman.errors import InputError
 from steersman.llm import PairwiseJudge, abstentions, agreement
 from steersman.systems.leadr.judged_pairs import beside_people, load_human_pairs

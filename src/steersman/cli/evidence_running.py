@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import Progress
-
+from steersman.cli.evidence_progress import Telling
 from steersman.errors import DataError, InputError
 from steersman.llm import Budget, ChatBackend, Faithfulness, Judge, JudgeCache
-from steersman.retrieval import CachedEmbedder, CosineReranker, MiniLM, state_directory
+from steersman.retrieval import (
+    CachedEmbedder,
+    CosineReranker,
+    CrossEncoder,
+    MiniLM,
+    state_directory,
+)
 from steersman.systems.leadr import Limits
 from steersman.systems.leadr.ablations import ablations
 from steersman.systems.leadr.answering import Answerer
@@ -33,9 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from steersman.retrieval import Embedder
+    from steersman.retrieval import Embedder, Reranker
     from steersman.systems.leadr.ablations import Ablated
     from steersman.systems.leadr.evaluating import Contender
+    from steersman.systems.leadr.form_trial import FormsCompared
     from steersman.systems.leadr.paired import Estimate
     from steersman.systems.leadr.preparing import Prepared
     from steersman.systems.leadr.report import SetReport
@@ -77,17 +81,23 @@ def evaluated(
         asked: the command's other options.
 
     Raises:
-        DataError: no set is there, or an extra is missing.
+        DataError: no set is there, an extra is missing, or a file cannot be written.
     """
+    for file in filter(None, (page, log)):
+        _check_writable(file)
     done = Evaluated()
     reports: list[SetReport] = []
     with ExitStack() as stack:
-        embedder = opened_embedder(stack, asked["home"], words_alone=asked["words_alone"])
         judge = asked_model(stack, asked, told=_told(asked))
-        for name in filter(None, map(str.strip, names.split(","))):
+        _taking_part(asked, judge)  # refuses who is unknown before anything is worked out
+        telling = stack.enter_context(Telling(quiet=quiet))
+        embedder = opened_embedder(
+            stack, asked["home"], words_alone=asked["words_alone"], telling=telling
+        )
+        for name in dict.fromkeys(filter(None, map(str.strip, names.split(",")))):
             try:
-                reports.append(_measured(name, embedder, judge, asked, quiet=quiet))
-            except DataError as absent:
+                reports.append(_measured(name, embedder, judge, asked, telling))
+            except (DataError, InputError) as absent:  # too few questions lose no other set
                 done.missing.append(f"{name}: {absent}")
     if not reports:
         raise DataError("; ".join(done.missing) or "no set was named; name one with --sets")
@@ -117,9 +127,21 @@ def evaluated(
     return done
 
 
+def _check_writable(file: Path) -> None:
+    """Refuse before the work what would fail after it."""
+    there = next(one for one in (file, *file.absolute().parents) if one.exists())
+    if (there != file and not there.is_dir()) or not os.access(there, os.W_OK):
+        raise DataError(f"{file} cannot be written, because of {there}; name another file")
+
+
 def _told(asked: dict[str, Any]) -> bool:
     """Return whether the model is told what to do, beside answering."""
     return bool(asked["judge"]) or asked["form"] == "rewrite"
+
+
+def _rewriting(asked: dict[str, Any], judge: Judge | None) -> Judge | None:
+    """Return who may be told to rewrite a turn: not who only goes on with texts."""
+    return None if (asked["answers"], asked["model"]) == ("local", READING) else judge
 
 
 def _destination(asked: dict[str, Any]) -> Destination:
@@ -129,46 +151,65 @@ def _destination(asked: dict[str, Any]) -> Destination:
 
 
 def _measured(
-    name: str, embedder: Embedder | None, judge: Judge | None, asked: dict[str, Any], *, quiet: bool
-) -> SetReport:
+    name: str, embedder: Embedder | None, judge: Judge | None, asked: dict[str, Any],
+    telling: Telling,
+) -> SetReport:  # fmt: skip
     seed, folds, address = asked["seed"], asked["folds"], asked["ray_address"]
-    limits = Limits(picks=asked["picks"], tokens=asked["tokens"])
-    continued = asked["answers"] == "local" and not _told(asked)
-    answerer = None if judge is None else Answerer(judge, continued=continued)
-    taking_part = _taking_part(asked, limits, answerer)
-    with progress_bar(quiet=quiet) as bar:
-        task = bar.add_task(f"{name}: retrieving", total=None)
-        prepared = prepare(
-            name, asked["data"], embedder=embedder, form=asked["form"], most=asked["questions"],
-            judge=judge, at_most=asked["at_most"], done=lambda count: bar.advance(task, count),
+    taking_part, answerer = _taking_part(asked, judge), _answerer(asked, judge)
+    prepared = prepare(
+        name, asked["data"], embedder=embedder, form=asked["form"], most=asked["questions"],
+        judge=_rewriting(asked, judge), at_most=asked["at_most"],
+        done=telling.part(f"{name}: reading, embedding, linking and retrieving"),
+    )  # fmt: skip
+    count = len(prepared.questions)
+    evaluation = evaluate(
+        name, prepared.pools, taking_part, groups=prepared.groups, folds=folds, seed=seed,
+        answerer=answerer,
+        judge=Faithfulness(judge) if judge is not None and asked["judge"] else None,
+        address=address,
+        done=telling.part(f"{name}: learning and selecting", len(taking_part) * count),
+    )  # fmt: skip
+    variants: list[Ablated] = []
+    if asked["ablations"]:
+        variants = ablations(
+            evaluation, prepared.collection, prepared.questions, groups=prepared.groups,
+            query=prepared.forms[prepared.form], limits=_limits(asked),
+            rerankers=_rerankers(embedder, asked["home"]), folds=folds, seed=seed,
+            address=address, done=telling.part(f"{name}: changing one part at a time"),
         )  # fmt: skip
-        task = bar.add_task(f"{name}: selecting", total=len(taking_part) * len(prepared.questions))
-        evaluation = evaluate(
-            name, prepared.pools, taking_part, groups=prepared.groups, folds=folds, seed=seed,
-            answerer=answerer,
-            judge=Faithfulness(judge) if judge is not None and asked["judge"] else None,
-            address=address, done=lambda count: bar.advance(task, count),
-        )  # fmt: skip
-        variants: list[Ablated] = []
-        if asked["ablations"]:
-            task = bar.add_task(f"{name}: changing one part at a time", total=None)
-            rerankers = {} if embedder is None else {"cosine": CosineReranker(embedder)}
-            variants = ablations(
-                evaluation, prepared.collection, prepared.questions, groups=prepared.groups,
-                query=prepared.forms[prepared.form], limits=limits, rerankers=rerankers,
-                folds=folds, seed=seed, address=address,
-                done=lambda count: bar.advance(task, count),
-            )  # fmt: skip
+    forms = _forms(prepared, folds, seed, address, telling) if prepared.conversational else None
+    telling.part(f"{name}: intervals")
     return set_report(
         evaluation, left_out=prepared.evidence.left_out, note=prepared.evidence.note,
-        ablated=variants, forms=_forms(prepared, folds, seed, address),
+        ablated=variants, forms=forms,
     )  # fmt: skip
 
 
-def _taking_part(
-    asked: dict[str, Any], limits: Limits, answerer: Answerer | None
-) -> list[Contender]:
+def _rerankers(embedder: Embedder | None, home: Path | None) -> dict[str, Reranker | str]:
+    """Return who reads what leads again, or why not."""
+    by_meaning = "words alone were asked for; it compares vectors"
+    found: dict[str, Reranker | str] = {
+        "cosine": by_meaning if embedder is None else CosineReranker(embedder)
+    }
+    try:
+        found["cross-encoder"] = CrossEncoder(state_directory(home) / "models" / "cross-encoder")
+    except DataError as absent:
+        found["cross-encoder"] = str(absent)
+    return found
+
+
+def _limits(asked: dict[str, Any]) -> Limits:
+    return Limits(picks=asked["picks"], tokens=asked["tokens"])
+
+
+def _answerer(asked: dict[str, Any], judge: Judge | None) -> Answerer | None:
+    continued = asked["answers"] == "local" and not _told(asked)
+    return None if judge is None else Answerer(judge, continued=continued)
+
+
+def _taking_part(asked: dict[str, Any], judge: Judge | None) -> list[Contender]:
     wanted, seed = asked["policies"], asked["seed"]
+    limits, answerer = _limits(asked), _answerer(asked, judge)
     chosen = wanted if wanted == "all" else [one.strip() for one in wanted.split(";")]
     found = contenders(chosen, limits=limits, seed=seed)
     if asked["until_sure"]:
@@ -181,31 +222,37 @@ def _taking_part(
     return found
 
 
-def _forms(prepared: Prepared, folds: int, seed: int, address: str | None) -> Any:
-    if not prepared.conversational:
-        return None
+def _forms(
+    prepared: Prepared, folds: int, seed: int, address: str | None, telling: Telling
+) -> FormsCompared:
+    part = f"{prepared.evidence.name}: searching with every form of query"
     table = tabulate(
-        prepared.questions, prepared.collection, prepared.forms, groups=prepared.groups
-    )
+        prepared.questions, prepared.collection, prepared.forms, groups=prepared.groups,
+        done=telling.part(part, len(prepared.questions)),
+    )  # fmt: skip
     return compare_forms(table, folds=folds, seed=seed, address=address)
 
 
-def opened_embedder(stack: ExitStack, home: Path | None, *, words_alone: bool) -> Embedder | None:
+def opened_embedder(
+    stack: ExitStack, home: Path | None, *, words_alone: bool, telling: Telling | None = None
+) -> Embedder | None:
     """Return the embedder over the machine's cache; None for words alone.
 
     Args:
         stack: closes it.
         home: of the caches.
         words_alone: whether there shall be none.
+        telling: says how many texts were embedded.
 
     Raises:
         DataError: the extra ``rag`` is missing.
     """
     if words_alone:
         return None
-    return stack.enter_context(
-        CachedEmbedder(MiniLM(home), state_directory(home) / "embeddings.sqlite")
-    )
+    model: Embedder = MiniLM(home)
+    if telling is not None:
+        model = telling.embedded(model)
+    return stack.enter_context(CachedEmbedder(model, state_directory(home) / "embeddings.sqlite"))
 
 
 def asked_model(stack: ExitStack, asked: dict[str, Any], *, told: bool) -> Judge | None:
@@ -268,12 +315,3 @@ def _tables(report: SetReport) -> Iterator[tuple[list[dict[str, Any]], tuple[str
 
 def _signed(one: Estimate | None) -> str:
     return "" if one is None else f"{one.value:+.3f} ({one.low:+.3f} to {one.high:+.3f})"
-
-
-def progress_bar(*, quiet: bool) -> Progress:
-    """Return a bar that people at a terminal see.
-
-    Args:
-        quiet: show nothing.
-    """
-    return Progress(console=Console(stderr=True), disable=quiet or not sys.stderr.isatty())

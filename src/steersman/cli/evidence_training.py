@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.cli.evidence_running import opened_embedder, progress_bar
+from steersman.cli.evidence_progress import progress_bar
+from steersman.cli.evidence_running import opened_embedder
 from steersman.errors import DataError, InputError
 from steersman.learn.selecting import CloneSettings, TreeSettings, clone, walks_over
 from steersman.systems.leadr import Collection, Environment, Limits, Question, sets

@@ -59,7 +59,7 @@ def test_the_page_holds_everything_and_needs_nothing_else(tmp_path, report):
     for part in ("top-k, fused", "oracle", "coral: not there", "Missing", "Query forms: recall@5",
                  "+BC+RAFT did not take part:", "it was not trained &lt;yet&gt;", "not tried",
                  "7 passages of the collection were not searched", "recall@2",
-                 "How many bridges", "Ablations"):  # fmt: skip
+                 "How many bridges", "searched for: ", "Ablations"):  # fmt: skip
         assert part in page, part
     assert "<svg" in page or "No picture: matplotlib" in page
     # Names of a picture's namespaces are no addresses that anybody asks.
@@ -115,6 +115,8 @@ def test_cases_say_what_was_picked_why_and_what_was_missed(evaluation):
     assert not selected.missed
     assert [one.gold for one in selected.picked] == [True, True]
     assert ranked.picked[0].why.startswith("fused ")
+    assert gained.searched.startswith(gained.question)
+    assert len(gained.searched) > len(gained.question), "of a conversation, words said before"
 
 
 def test_what_cannot_be_written_is_told(tmp_path, report, evaluation):
@@ -132,6 +134,17 @@ class Backwards:
         return [-float(len(text)) for text in texts]
 
 
+class Heard:
+    """A reranker that notes what it is asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def scores(self, query, texts):
+        self.asked.append(query)
+        return [0.0] * len(texts)
+
+
 def test_a_reranker_orders_the_leading_candidates_alone(prepared):
     rules = Environment(Limits(picks=2, may_stop=False))
     chosen = Reranked("short", Backwards(), rules, depth=3)
@@ -139,13 +152,16 @@ def test_a_reranker_orders_the_leading_candidates_alone(prepared):
     picked = chosen.select(pool, rng=None).picked
     leading = sorted(pool.candidates[:3], key=lambda one: len(f"{one.title}\n{one.text}"))
     assert list(picked) == [one.id for one in leading[:2]]
+    heard, said = Heard(), replace(pool, query=replace(pool.query, text="what was searched for"))
+    Reranked("heard", heard, rules).select(said, rng=None)
+    assert heard.asked == ["what was searched for"], "of a conversation, more than the last turn"
 
 
 def test_ablations_tell_what_could_not_be_tried(prepared, evaluation):
     pytest.importorskip("lightgbm", reason="the extra evidence")
     found = ablations(
         evaluation, prepared.collection, prepared.questions, limits=FULL, folds=3,
-        rerankers={"short": Backwards()},
+        rerankers={"short": Backwards(), "cross-encoder": "no model is there"},
     )  # fmt: skip
     by = {(one.part, one.variant): one for one in found}
     assert CLONE in by[("candidates", "K 20")].why
@@ -154,6 +170,7 @@ def test_ablations_tell_what_could_not_be_tried(prepared, evaluation):
     assert CLONE in by[("expanding", "never")].why
     assert by[("λ of MMR", "λ 0.2")].why == "it did not take part"
     assert by[("reranker of the baseline", "short")].figure.count == 6
+    assert by[("reranker of the baseline", "cross-encoder")].why == "no model is there"
 
 
 # In a process of its own: the library warns while it is imported, and warnings are errors here.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 SIZES = (20, 50)
 """Beside the hundred candidates of the evaluation itself."""
+_RERANKER = "reranker of the baseline"
 SHAPED = replace(REWARD, information=0.2, redundancy=0.1)
 """REWARD with potentials of information gained and of repetition: the way, not the worth. RAFT sees
 whole selections, whose sum of shaping is the same for all, so that it matters to PPO alone."""
@@ -71,7 +72,7 @@ def ablations(
     groups: Mapping[str, str] | None = None,
     query: Callable[[Question], str] | None = None,
     limits: Limits | None = None,
-    rerankers: Mapping[str, Reranker] | None = None,
+    rerankers: Mapping[str, Reranker | str] | None = None,
     folds: int = 5,
     seed: int = 0,
     address: str | None = None,
@@ -86,7 +87,7 @@ def ablations(
         groups: question id -> its conversation.
         query: form of the query; None for the question's own text.
         limits: of the unchanged policies.
-        rerankers: name -> reranker, tried on the baseline.
+        rerankers: name -> reranker, tried on the baseline; or why it cannot be had.
         folds: as in the evaluation.
         seed: as in the evaluation.
         address: of a Ray cluster that all variants are spread over; rerankers stay here.
@@ -105,9 +106,9 @@ def ablations(
     }  # fmt: skip
     wanted = _variants(rules, seed, by_size, evaluation.pools)
     reranked = [
-        _Variant("reranker of the baseline", name, BASELINE,
+        _Variant(_RERANKER, name, BASELINE,
                  Fixed(Reranked(name, reranker, Environment(rules))), evaluation.pools)
-        for name, reranker in (rerankers or {}).items()
+        for name, reranker in (rerankers or {}).items() if not isinstance(reranker, str)
     ]  # fmt: skip
     fold_of = folds_of(groups_of(evaluation.pools, groups), folds, seed)
     run = partial(_tried, evaluation, fold_of, seed, done)
@@ -116,6 +117,8 @@ def ablations(
     found.append(_of(evaluation, "candidates", f"K {_largest(evaluation)}", CLONE, CLONE))
     found += run(wanted, address)
     found += run(reranked, None)
+    found += [Ablated(_RERANKER, name, BASELINE, None, why=why)
+              for name, why in (rerankers or {}).items() if isinstance(why, str)]  # fmt: skip
     found.append(_of(evaluation, "stopping", "may stop", STOPPING, CLONE))
     return found + list(_steps(evaluation))
 
@@ -246,7 +249,7 @@ class Reranked:
         texts = [f"{one.title}\n{one.text}" for one in pool.candidates[:leading]]
         if not texts:
             return Selection((), stopped="stop")
-        scores = np.asarray(self.reranker.scores(pool.question.text, texts), np.float64)
+        scores = np.asarray(self.reranker.scores(pool.asked, texts), np.float64)
         rest = np.arange(leading, len(pool), dtype=np.float64)
         whole = np.concatenate([scores, scores.min() - 1.0 - rest])
         return greedily(pool, self.environment, lambda _: (whole, self.reranker_name))
