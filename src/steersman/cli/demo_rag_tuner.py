@@ -151,13 +151,24 @@ def _told(report: Report, folder: Path) -> dict[str, Any]:
     console = Console()
     console.print(_table(report))
     console.print(str(report.verdict), highlight=False)
-    if report.verdict.state == "no gain":
-        console.print(
-            f"To know more: {report.verdict.needed:,} judged queries; "
-            f"{report.verdict.queries:,} were held out here.", highlight=False,
-        )  # fmt: skip
+    console.print(_to_know_more(report), highlight=False)
     console.print(f"picture: {picture}\nreport:  {page}", highlight=False)
     return {**facts(report), "picture": str(picture), "page": str(page)}
+
+
+def _to_know_more(report: Report) -> str:
+    """Return how many queries would tell more, and how long they would take under both."""
+    verdict = report.verdict
+    of = {one.configuration: one.latency_ms for one in report.places}
+    both_ms = of[verdict.candidate.canonical()] + of[verdict.baseline.canonical()]
+    # An interval is half as wide with four times as many.
+    queries, what = 4 * verdict.queries, "To know it twice as exactly"
+    if verdict.state == "no gain" and verdict.needed:
+        queries, what = verdict.needed, "To know more"
+    return (
+        f"{what}: {queries:,} judged queries ({verdict.queries:,} were held out here), under both "
+        f"configurations some {queries * both_ms / 1_000:,.0f} s of searching."
+    )
 
 
 def _table(report: Report) -> Table:

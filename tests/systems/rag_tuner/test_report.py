@@ -10,9 +10,10 @@ pytest.importorskip("matplotlib")
 
 from steersman.systems.rag_tuner.ablation import ablations
 from steersman.systems.rag_tuner.configuration import Configuration
+from steersman.systems.rag_tuner.frontier import rising
 from steersman.systems.rag_tuner.latencies import Latencies
 from steersman.systems.rag_tuner.page import facts, write_page
-from steersman.systems.rag_tuner.pictures import frontier, write_png
+from steersman.systems.rag_tuner.pictures import episodes, frontier, shares, write_png
 from steersman.systems.rag_tuner.report import compile_report
 from steersman.systems.rag_tuner.reward import reward_of
 from steersman.systems.rag_tuner.run_folder import RunFolder
@@ -61,6 +62,41 @@ def test_the_page_is_whole_and_the_same_each_time(report, tmp_path):
     assert page.count("<svg") == 4
     assert str(report.verdict).split(":")[0] in page
     assert not re.search(r'(src|href)="https?:', page)  # it needs nothing else
+
+
+@pytest.mark.slow
+def test_what_is_on_the_line_is_numbered_in_the_picture_and_told_in_the_table(report, tmp_path):
+    line = rising(report.places)
+    assert 1 < len(line) < 40
+    write_page(tmp_path / "a.html", report)
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    table = page.partition("<h2>On the line</h2>")[2].partition("</table>")[0]
+    for number, one in enumerate(line, 1):
+        assert f"<td>{number}</td><td>{one.configuration}</td><td>{one.quality:.3f}</td>" in table
+    assert table.count("<tr>") == len(line) + 1
+    drawn = frontier(report.places, report.marked, "title").axes[0].texts
+    assert [one.get_text() for one in drawn] == [str(n) for n in range(1, len(line) + 1)]
+
+
+def test_where_bounds_are_narrow_those_are_marked_that_were_recorded():
+    recorded = world(queries=40)
+    few = replace(recorded, gains=recorded.gains[:, :, :8])
+    bounds = TUNED.bounds.model_copy(
+        update={"k": TUNED.bounds.k.model_copy(update={"min": 7, "max": 8})}
+    )
+    narrow = TUNED.model_copy(update={"bounds": bounds})
+    told = compile_report(
+        few, narrow, held_out=np.arange(20), candidate=Configuration("dense", k=8),
+        baseline=Configuration("bm25", k=8), lines=[],
+    )  # fmt: skip
+    assert list(told.marked) == ["tuned", "serves today"]  # and none with ten passages
+
+
+def test_an_evaluation_without_a_reward_is_a_gap_and_no_warning():
+    parts = Configuration("bm25", k=5).parts()
+    lines = [{"configuration": parts, "reward": None, "breaches": ["faithfulness"]}]
+    assert [one.get_text() for one in shares(lines).axes[0].texts] == ["no reward"]
+    assert np.isnan(episodes(lines).axes[0].lines[1].get_ydata()).all()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from scipy.stats import binom, ttest_1samp
 
 from steersman.errors import InputError
 from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.frontier import places, undominated
+from steersman.systems.rag_tuner.frontier import Place, places, rising, undominated
 from steersman.systems.rag_tuner.reward import Batch
 from steersman.systems.rag_tuner.verdict import judge, needed
 from tests.systems.rag_tuner.worlds import tuned, world
@@ -129,6 +129,25 @@ def test_undominated_is_what_no_other_beats(rows):
     for row, mark in zip(losses, undominated(losses), strict=True):
         beaten = any((other <= row).all() and (other < row).any() for other in losses)
         assert mark == (not beaten)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
+def test_what_rises_has_more_quality_than_all_that_costs_no_more(rows):
+    found = [Place(ONE, float(q), q, q, 1.0, 1.0, float(cost)) for q, cost in rows]
+    line = rising(found)
+    assert [one.cost for one in line] == sorted({one.cost for one in line})
+    for one in found:
+        better = all(
+            one.quality > other.quality for other in found
+            if other.cost <= one.cost and other != one
+        )  # fmt: skip
+        assert (one in line) == better
+
+
+def test_of_what_costs_and_gives_the_same_the_quickest_is_on_the_line():
+    slow, quick = (Place(ONE, 0.5, 0.4, 0.6, ms, ms, 1.0) for ms in (9.0, 2.0))
+    unknown = Place(ONE, np.nan, np.nan, np.nan, 1.0, 1.0, 0.0)
+    assert rising([unknown, slow, quick]) == [quick]
 
 
 def test_where_configurations_stand():

@@ -72,6 +72,25 @@ def places(batches: Sequence[Batch], tuned: Tuned) -> list[Place]:
     ]  # fmt: skip
 
 
+def rising(found: Sequence[Place]) -> list[Place]:
+    """Return those that have more quality than everything that costs at most as much.
+
+    Args:
+        found: Places of any order.
+
+    Returns:
+        By cost, ascending; of those that cost and give the same, the quickest.
+
+    No doctest: ``tests/systems/rag_tuner/test_verdict.py`` shows it.
+    """
+    line: list[Place] = []
+    known = [one for one in found if not np.isnan(one.quality)]
+    for one in sorted(known, key=lambda one: (one.cost, -one.quality, one.latency_ms)):
+        if not line or one.quality > line[-1].quality:
+            line.append(one)
+    return line
+
+
 def undominated(losses: Floats) -> NDArray[np.bool_]:
     """Return which rows no other row beats: at most as much everywhere, and less somewhere.
 

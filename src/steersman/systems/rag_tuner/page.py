@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from steersman.systems.rag_tuner.frontier import rising
 from steersman.systems.rag_tuner.pictures import episodes, frontier, latencies, shares
 from steersman.systems.reporting import as_svg, write_html
 
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from steersman.systems.rag_tuner.frontier import Place
     from steersman.systems.rag_tuner.report import Report
 
+_HEADS = ("", "configuration", "quality", "95 %", "latency ms", "p95 ms", "cost")
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -50,11 +53,12 @@ def write_page(file: Path, report: Report) -> None:
             frontier(report.places, report.marked, "Quality, cost and latency, held-out queries"),
             "Every configuration that is known on the queries that nobody tuned on; its colour "
             "says how long it took. What is on the line has more quality than all that costs no "
-            "more.",
+            "more; its numbers are those of the table.",
         ),
+        "<h2>On the line</h2>",
+        _table(_HEADS, _line(report)),
         "<h2>Marked</h2>",
-        _table(("", "configuration", "quality", "95 %", "latency ms", "p95 ms", "cost"),
-               _marked(report)),
+        _table(_HEADS, _marked(report)),
         "<h2>Evaluations</h2>",
         _figure(episodes(report.lines), "The reward of every evaluation, penalties included."),
         _figure(shares(report.lines), "What was tried, and the mean reward it had."),
@@ -91,12 +95,20 @@ def _canary(report: Report) -> list[str]:
     return ["<h2>Canary</h2>", _figure(picture, caption)]
 
 
+def _line(report: Report) -> Iterable[Sequence[str]]:
+    for number, one in enumerate(rising(report.places), 1):
+        yield str(number), *_figures(one)
+
+
 def _marked(report: Report) -> Iterable[Sequence[str]]:
     of = {one.configuration: one for one in report.places}
     for label, configuration in report.marked.items():
-        one = of[configuration]
-        yield (label, str(configuration), f"{one.quality:.3f}", f"{one.low:.3f} to {one.high:.3f}",
-               f"{one.latency_ms:.1f}", f"{one.p95_ms:.1f}", f"{one.cost:.3f}")  # fmt: skip
+        yield label, *_figures(of[configuration])
+
+
+def _figures(one: Place) -> Sequence[str]:
+    return (str(one.configuration), f"{one.quality:.3f}", f"{one.low:.3f} to {one.high:.3f}",
+            f"{one.latency_ms:.1f}", f"{one.p95_ms:.1f}", f"{one.cost:.3f}")  # fmt: skip
 
 
 def _swept(report: Report) -> Iterable[Sequence[str]]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steersman.systems.rag_tuner.frontier import rising
+from steersman.systems.rag_tuner.reward import mean_of_defined
 from steersman.systems.reporting import new_axes
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title
     aside = cost + np.linspace(-0.4, 0.4, len(cost))[np.argsort(np.argsort(latency))] / 40
     drawn = axes.scatter(aside, quality, s=5, c=latency, cmap="viridis_r", linewidths=0)
     figure.colorbar(drawn, ax=axes, label="mean latency, ms", pad=0.01)
-    best = _rising(places)
+    best = rising(places)
     spread = [[one.quality - one.low for one in best], [one.high - one.quality for one in best]]
     axes.step(
         [one.cost for one in best], [one.quality for one in best], where="post", color=_BLUE,
@@ -51,6 +53,11 @@ def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title
         [one.cost for one in best], [one.quality for one in best], yerr=spread, fmt="none",
         ecolor=_BLUE, elinewidth=0.8, capsize=2, alpha=0.7,
     )  # fmt: skip
+    for number, one in enumerate(best, 1):  # as the page's table numbers them
+        axes.annotate(
+            str(number), (one.cost, one.quality), (-3, 3), textcoords="offset points",
+            ha="right", fontsize=7, color=_BLUE,
+        )  # fmt: skip
     of = {one.configuration: one for one in places}
     for (configuration, label), marker in zip(_grouped(marked).items(), _MARKERS, strict=False):
         place = of[configuration]
@@ -61,15 +68,6 @@ def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title
     axes.set_title(title, loc="left", fontsize=11)
     axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=8, ncols=2)
     return figure
-
-
-def _rising(places: Sequence[Place]) -> list[Place]:
-    """Those that have more quality than everything that costs at most as much."""
-    found: list[Place] = []
-    for one in sorted(places, key=lambda one: (one.cost, -one.quality)):
-        if not found or one.quality > found[-1].quality:
-            found.append(one)
-    return found
 
 
 def episodes(lines: Sequence[Mapping[str, Any]]) -> Any:
@@ -98,10 +96,12 @@ def shares(lines: Sequence[Mapping[str, Any]]) -> Any:
     """
     kinds = Counter(_kind(one) for one in lines)
     names = [name for name, _ in kinds.most_common()]
-    returns = [np.nanmean([_value(one) for one in lines if _kind(one) == name]) for name in names]
+    rewards = {name: [_value(one) for one in lines if _kind(one) == name] for name in names}
+    returns = [mean_of_defined(np.array(rewards[name])) for name in names]
     figure, axes = new_axes("share of the evaluations", "", height=0.8 + 0.32 * len(names))
     bars = axes.barh(names, [kinds[name] / len(lines) for name in names], color=_GREEN)
-    axes.bar_label(bars, [f"mean reward {value:.3f}" for value in returns], padding=4, fontsize=8)
+    said = ["no reward" if np.isnan(value) else f"mean reward {value:.3f}" for value in returns]
+    axes.bar_label(bars, said, padding=4, fontsize=8)
     axes.set_xlim(0, 1.35 * max(kinds.values()) / len(lines))
     axes.invert_yaxis()
     return figure
@@ -167,4 +167,4 @@ def _value(line: Mapping[str, Any]) -> float:
 
 
 def _moving(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
-    return [float(np.nanmean(values[max(0, n - _WINDOW) : n])) for n in range(1, len(values) + 1)]
+    return [mean_of_defined(values[max(0, n - _WINDOW) : n]) for n in range(1, len(values) + 1)]
