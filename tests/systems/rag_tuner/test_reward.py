@@ -120,6 +120,16 @@ def test_batches_of_one_configuration_are_one():
     assert both.latency_ms.tolist() == [100, 300, 500, 500]
 
 
+def test_some_queries_of_a_batch_are_a_batch():
+    whole = pooled([batch(latency=(1.0, 2.0)), batch(violations=np.array([True, False]))])
+    some = whole.rows(np.array([2, 0]))
+    assert some.latency_ms.tolist() == [100, 1]
+    assert some.violations.tolist() == [True, False]
+    assert (some.queries.tolist(), len(some.quality), len(some.unstable)) == ([0, 0], 2, 2)
+    with pytest.raises(InputError, match="n of 1 or more"):
+        whole.rows(np.arange(0))
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
 from steersman.retrieval import SearchSettings, ndcg_at, recall_at
 from steersman.systems.rag_tuner.in_time import InTime
 from steersman.systems.rag_tuner.recorded import COST_K
+from steersman.systems.rag_tuner.reward import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from steersman.retrieval import Found, Question, Searcher
@@ -70,6 +72,39 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_whole(self) -> bool:
         """Whether it need not be tried again."""
         return self.is_evidence and not self.failed
+
+
+def batch_of(
+    configuration: Configuration,
+    told: Mapping[int, Told],
+    places: Sequence[int],
+    measures: tuple[str, str],
+) -> Batch:
+    """Return what some queries gave as a batch.
+
+    Args:
+        configuration: Theirs.
+        told: What each gave, by its place.
+        places: Of the queries, one or more.
+        measures: Names of the two measures.
+
+    >>> from steersman.systems.rag_tuner.configuration import Configuration
+    >>> batch_of(Configuration(), {7: Told((0.5, None), 3.0)}, [7], ("recall", "ndcg")).quality
+    array([[0.5, nan]])
+    """
+    each = [told[place] for place in places]
+    return Batch(
+        configuration=configuration,
+        queries=np.array(places, np.intp),
+        # None becomes NaN: what is not defined.
+        quality=np.array([one.quality for one in each], np.float64),
+        latency_ms=np.array([one.latency_ms for one in each]),
+        cost=np.array([one.cost for one in each]),
+        failed=np.array([one.failed for one in each]),
+        violations=np.array([one.violation for one in each]),
+        unstable=np.array([one.unstable for one in each]),
+        measures=measures,
+    )
 
 
 class Searched(NamedTuple):

@@ -14,10 +14,10 @@ import numpy as np
 from steersman.errors import DataError, InputError
 from steersman.retrieval import SearchSettings
 from steersman.stats import Interval
-from steersman.systems.rag_tuner.asking import judged_by_passages, settings_of
+from steersman.systems.rag_tuner.asking import batch_of, judged_by_passages, settings_of
 from steersman.systems.rag_tuner.over_questions import LEVEL, mean_over
 from steersman.systems.rag_tuner.recorded import MEASURES
-from steersman.systems.rag_tuner.reward import Batch, reward_of, reward_range
+from steersman.systems.rag_tuner.reward import reward_of, reward_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.asking import Told
     from steersman.systems.rag_tuner.configuration import Configuration
     from steersman.systems.rag_tuner.policy_config import Tuned
-    from steersman.systems.rag_tuner.reward import Reward
+    from steersman.systems.rag_tuner.reward import Batch, Reward
 
     Floats = NDArray[np.float64]
 
@@ -140,18 +140,7 @@ def _batch(configuration: Configuration, told: Sequence[Told]) -> Batch:
         parts = sorted({part for one in told for part in one.degraded})
         raise DataError(f"{', '.join(parts)} was away for every question under {configuration}; "
                         "see to it, or take bm25, which needs none")  # fmt: skip
-    each = [told[place] for place in places]
-    none = np.zeros(len(each), bool)
-    return Batch(
-        configuration=configuration,
-        queries=np.array(places, np.intp),
-        quality=np.array([one.quality for one in each], np.float64),
-        latency_ms=np.array([one.latency_ms for one in each]),
-        cost=np.array([one.cost for one in each]),
-        failed=none,
-        violations=none,
-        measures=MEASURES,
-    )
+    return batch_of(configuration, dict(enumerate(told)), places, MEASURES)
 
 
 def compared(

@@ -24,29 +24,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from steersman.errors import DataError, InputError
 from steersman.llm import Rate
 from steersman.llm.detectors import PersonalData
 from steersman.llm.turns import Turns
 from steersman.systems.rag_tuner.answering import Answered
-from steersman.systems.rag_tuner.asking import PASSING, Asking, Searched, Told
+from steersman.systems.rag_tuner.asking import PASSING, Asking, Searched, Told, batch_of
 from steersman.systems.rag_tuner.limits import Limits, Line
 from steersman.systems.rag_tuner.recorded import COST_K, MEASURES
 from steersman.systems.rag_tuner.reviewing import Flagged, flagged
-from steersman.systems.rag_tuner.reward import GATED, Batch
+from steersman.systems.rag_tuner.reward import GATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from steersman.llm import JudgeCache
     from steersman.retrieval import Question, Searcher
     from steersman.systems.rag_tuner.answering import Answers, Episode
     from steersman.systems.rag_tuner.configuration import Configuration
+    from steersman.systems.rag_tuner.reward import Batch
 
 _FORMAT = 3
 
@@ -219,7 +220,8 @@ class LiveEvaluator:
         told = {place: self._valued(it, one) for place, it in told.items()}
         paid_now = sum(now for _, now in found.values())
         after = (0.0, 0) if episode is None else (episode.cost_usd, episode.calls)
-        batch = self._batch(one, [place for place in places if told[place].is_evidence], told)
+        evidence = [place for place in places if told[place].is_evidence]
+        batch = batch_of(one, told, evidence, self.measures) if evidence else None
         return Measured(
             one, batch, told, len(told) - paid_now, after[0] - before[0], after[1] - before[1]
         )
@@ -343,25 +345,6 @@ class LiveEvaluator:
             return msgspec.structs.replace(told, cost=configuration.k / COST_K)
         with self._core():
             return self._answers.valued(told)
-
-    def _batch(
-        self, configuration: Configuration, places: Sequence[int], told: dict[int, Told]
-    ) -> Batch | None:
-        if not places:
-            return None
-        each = [told[place] for place in places]
-        undefined = [[np.nan if q is None else q for q in one.quality] for one in each]
-        return Batch(
-            configuration=configuration,
-            queries=np.array(places, np.intp),
-            quality=np.array(undefined, np.float64),
-            latency_ms=np.array([one.latency_ms for one in each]),
-            cost=np.array([one.cost for one in each]),
-            failed=np.array([one.failed for one in each]),
-            violations=np.array([one.violation for one in each]),
-            unstable=np.array([one.unstable for one in each]),
-            measures=self.measures,
-        )
 
     # -- what is kept -----------------------------------------------------------------------------
 

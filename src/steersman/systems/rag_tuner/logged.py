@@ -151,12 +151,7 @@ class Logged:
         return Batch(
             configuration=one,
             queries=np.asarray(queries),
-            quality=self.quality[rows],
-            latency_ms=self.latency_ms[rows],
-            cost=self.cost[rows],
-            failed=self.failed[rows],
-            violations=self.violations[rows],
-            unstable=self.unstable[rows],
+            **{name: getattr(self, name)[rows] for name in ("quality", *_COLUMNS)},
             measures=self.measures,
         )
 

@@ -165,8 +165,11 @@ class Tuned(Declared):
             configurations: Of the space.
         """
         found = self.model_copy()
-        found._only = frozenset(configurations)  # noqa: SLF001 - its own class
+        Tuned._keep(found, frozenset(configurations))
         return found
+
+    def _keep(self, only: frozenset[Configuration]) -> None:
+        self._only = only
 
     @property
     def space(self) -> Space:

@@ -210,7 +210,8 @@ class Recorded:
         if not self.holds(configuration):
             message = f"{configuration} was not recorded for {self.collection}; "
             message += f"{len(self.keys)} rankings up to k = {self.depth} were: record it again "
-            raise InputError(message + "with `steersman tune record` and a policy that allows it")
+            message += "with `steersman tune record` and a policy that allows it, or name another"
+            raise InputError(message)
 
     def _row(self, configuration: Configuration) -> int:
         self.check(configuration)
@@ -281,7 +282,7 @@ def write_npz(file: Path, head: Mapping[str, Any], arrays: Mapping[str, NDArray[
     text = np.frombuffer(json.dumps({"format": _FORMAT, **head}).encode(), np.uint8)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.part.npz")
-    np.savez_compressed(part, head=text, **arrays)  # type: ignore[arg-type]  # names are no flags
+    np.savez_compressed(part, allow_pickle=False, head=text, **arrays)
     part.replace(file)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,8 @@ CAP = 2.0
 """The most that latency and cost count, in units of their references."""
 GATED = ("faithfulness", "relevancy")
 _STABLE = 3
+_COLUMNS = ("queries", "quality", "latency_ms", "cost", "failed", "violations", "unstable")
+"""What a batch has of every query."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,15 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.queries)
+
+    def rows(self, places: NDArray[np.intp]) -> Batch:
+        """Return some of its queries.
+
+        Args:
+            places: (m,) of the queries in this batch, in the order that is wanted, m ≥ 1.
+        """
+        taken: dict[str, Any] = {name: getattr(self, name)[places] for name in _COLUMNS}
+        return replace(self, **taken)
 
     @property
     def scored(self) -> Floats:
@@ -218,16 +229,10 @@ def pooled(batches: Sequence[Batch]) -> Batch:
     Args:
         batches: One or more.
     """
-    return replace(
-        batches[0],
-        queries=np.concatenate([one.queries for one in batches]),
-        quality=np.concatenate([one.quality for one in batches]),
-        latency_ms=np.concatenate([one.latency_ms for one in batches]),
-        cost=np.concatenate([one.cost for one in batches]),
-        failed=np.concatenate([one.failed for one in batches]),
-        violations=np.concatenate([one.violations for one in batches]),
-        unstable=np.concatenate([one.unstable for one in batches]),
-    )
+    together: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in batches]) for name in _COLUMNS
+    }
+    return replace(batches[0], **together)
 
 
 def mean_of_defined(values: Floats) -> float:

@@ -6,7 +6,7 @@ and the other first, so that a machine that warms up or slows down favours neith
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,17 +126,7 @@ def mirror(
 def _once(batches: Sequence[Batch]) -> Batch:
     """Return batches as one, each query as it was first: asked again it is no further unit."""
     together = pooled(batches)
-    kept = np.sort(np.unique(together.queries, return_index=True)[1])
-    return replace(
-        together,
-        queries=together.queries[kept],
-        quality=together.quality[kept],
-        latency_ms=together.latency_ms[kept],
-        cost=together.cost[kept],
-        failed=together.failed[kept],
-        violations=together.violations[kept],
-        unstable=together.unstable[kept],
-    )
+    return together.rows(np.sort(np.unique(together.queries, return_index=True)[1]))
 
 
 def _reasons(episodes: Sequence[Episode], verdict: Verdict) -> Iterator[str]:
