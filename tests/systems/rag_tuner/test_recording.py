@@ -87,6 +87,14 @@ def test_nothing_is_recorded_while_an_engine_is_away():
         record(searcher(found, Away()), collection(found), SPACE, about={})
 
 
+def test_words_alone_are_recorded_where_nothing_embeds():
+    found = whole(*TEXTS)
+    words = Space(("bm25",), (1, 2), (False,), (0.5,), (False, True), ("plain",))
+    engine = Searcher(found, links=link_titles(found))
+    recorded = record(engine, collection(found), words, about={})
+    assert recorded.keys == (("bm25", False, 0.5, False), ("bm25", False, 0.5, True))
+
+
 def test_prompts_cannot_be_recorded():
     several = Space(("bm25",), (1,), (False,), (0.5,), (False,), ("plain", "terse"))
     found = whole(*TEXTS)

@@ -45,7 +45,8 @@ def record(
         done: Called with 1 after each question.
 
     Returns:
-        Gains and latencies of each ranking on each question, ranks fused among them.
+        Gains and latencies of each ranking on each question, ranks fused among them where there is
+        an embedder.
 
     Raises:
         DataError: An engine was away, so that this would record something else.
@@ -54,7 +55,9 @@ def record(
     No doctest: it needs a searcher; ``tests/systems/rag_tuner/test_recording.py`` shows it.
     """
     check_space(space)
-    keys, depth = rankings_of(space, extra=_baselines(space)), max(space.ks)
+    # Where nothing embeds, there are no second ranks to be fused.
+    extra = _baselines(space) if searcher.embedder else ()
+    keys, depth = rankings_of(space, extra=extra), max(space.ks)
     settings = [_settings(key, depth, reranker) for key in keys]
     count = len(collection.questions)
     gains = np.zeros((len(keys), count, depth), np.float32)
