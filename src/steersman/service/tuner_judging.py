@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from steersman.service.tuner_line import Share
     from steersman.service.tuner_messages import AskedAnswers
     from steersman.service.tuner_spending import Purse
-    from steersman.systems.rag_tuner import Compared, Configuration, Flagged, Measured, Tuned
+    from steersman.systems.rag_tuner import (
+        Answers,
+        Compared,
+        Configuration,
+        Flagged,
+        Measured,
+        Tuned,
+    )
 
 _log = logging.getLogger(__name__)
 _ROUND = 8
@@ -121,43 +128,67 @@ def judged(
     """
     asked_for = models.budget(asked)
     name, embedder = embedder_of(opened, embedders)
-    served = is_served(opened)
-    if not served:
+    if not is_served(opened):
         embedder = _InTurns(embedder, share)
     kept = models.kept(tenant, opened)
-    place = opened.loaded.place
+    cost_ref_usd = tuned.thresholds.cost_ref_usd
     with models.daily.purse(tenant, *asked_for) as purse:
-        evaluator = LiveEvaluator(
-            opened.searcher,
-            questions,
-            revision=f"{tenant}/{place.corpus.name}@{place.revision}",
-            answers=models.answers(
-                asked, embedder, kept, cost_ref_usd=tuned.thresholds.cost_ref_usd
-            ),
-            kept=kept,
-            limits=Limits(workers=_WORKERS, tries=2, max_cost_usd=purse.usd, max_calls=purse.calls),
-            stopped=share.stop.is_set,
-            core=share.turn,
-            served=served,
-        )
+        answers = models.answers(asked, embedder, kept, cost_ref_usd=cost_ref_usd)
+        evaluator = _evaluator(tenant, opened, answers, questions, kept, share, purse)
         rounds = _rounds(evaluator, configurations, len(questions), kept, models, purse)
     every = [one for found in rounds for one in found]
-    today = purse.ended if any("budget" in one.unjudged for one in every) else None
-    if today is not None and not any(one.batch for one in every):
-        raise today
-    flagged = [it for one in every for it in evaluator.flagged(one)]
+    today = _today(purse, every)
     return Judgement(
         _compared(rounds, tuned),
-        # They name no tenant: the list is the tenant's own.
-        [replace(it, subject=it.subject.replace(f"{tenant}/", "")) for it in flagged],
+        _flagged(evaluator, every, tenant),
         sum(one.cost_usd for one in every),
         sum(one.calls for one in every),
         sum(one.paid_before for one in every),
         # An address is the operator's, and no tenant's.
         (*models.names, "served" if "://" in name else name),
         kept.unstored,
-        "" if today is None else today.problem.detail or "",
+        today,
     )
+
+
+def _evaluator(
+    tenant: UUID,
+    opened: Opened,
+    answers: Answers,
+    questions: Sequence[Question],
+    kept: JudgeCache,
+    share: Share,
+    purse: Purse,
+) -> LiveEvaluator:
+    """Return who searches, asks and judges, within what may be spent."""
+    place = opened.loaded.place
+    return LiveEvaluator(
+        opened.searcher,
+        questions,
+        revision=f"{tenant}/{place.corpus.name}@{place.revision}",
+        answers=answers,
+        kept=kept,
+        limits=Limits(workers=_WORKERS, tries=2, max_cost_usd=purse.usd, max_calls=purse.calls),
+        stopped=share.stop.is_set,
+        core=share.turn,
+        served=is_served(opened),
+    )
+
+
+def _flagged(evaluator: LiveEvaluator, every: Sequence[Measured], tenant: UUID) -> list[Flagged]:
+    """Return what detectors found. It names no tenant: the list is the tenant's own."""
+    found = [it for one in every for it in evaluator.flagged(one)]
+    return [replace(it, subject=it.subject.replace(f"{tenant}/", "")) for it in found]
+
+
+def _today(purse: Purse, every: Sequence[Measured]) -> str:
+    """Return what to say where too little is left for today; refuse, where that left nothing."""
+    ended = purse.ended
+    if ended is None or not any("budget" in one.unjudged for one in every):
+        return ""
+    if not any(one.batch for one in every):
+        raise ended
+    return ended.problem.detail or ""
 
 
 def _rounds(

@@ -156,8 +156,15 @@ class Slices:
         """
         return Share(self, stop)
 
-    def _take(self, share: Share) -> float:
-        """Return when the turn began, once it is had."""
+    def take(self, share: Share) -> float:
+        """Wait for the core, and return when the turn began.
+
+        Args:
+            share: whose turn it is.
+
+        Raises:
+            DataError: it was stopped meanwhile; the core is not had.
+        """
         with self._guard:
             share.reached = max(self._reached, share.reached)
             if not self._busy:
@@ -173,8 +180,16 @@ class Slices:
                     raise DataError("stopped while it waited for its turn; ask fewer at once")
         return self._clock()
 
-    def _pass_on(self, share: Share, began: float) -> float:
-        """Return when the next turn of the same began: at once, where it had less than others."""
+    def pass_on(self, share: Share, began: float) -> float:
+        """End a turn, and return when the next of the same began: at once, if it had least.
+
+        Args:
+            share: whose turn it is.
+            began: when.
+
+        Raises:
+            DataError: it was stopped meanwhile; the core is not had.
+        """
         with self._guard:
             now = self._clock()
             least = min((one.reached for one in self._waiting), default=math.inf)
@@ -182,15 +197,21 @@ class Slices:
                 share.reached += now - began
                 self._reached = share.reached
                 return now
-        self._give(share, began)
-        return self._take(share)
+        self.give(share, began)
+        return self.take(share)
 
     def _leave(self, share: Share, waits: threading.Event) -> None:
         self._waiting[share].remove(waits)
         if not self._waiting[share]:
             del self._waiting[share]
 
-    def _give(self, share: Share, began: float) -> None:
+    def give(self, share: Share, began: float) -> None:
+        """Hand the core to whoever had the least of it.
+
+        Args:
+            share: whose turn ends.
+            began: when.
+        """
         with self._guard:
             share.reached += self._clock() - began
             if not self._waiting:
@@ -253,23 +274,25 @@ class Turn:
         Raises:
             DataError: it was stopped meanwhile; the core is not had.
         """
-        self._began = self._slices._take(self._share)  # noqa: SLF001 - one class in three
+        self._began = self._slices.take(self._share)
 
     def again(self) -> None:
-        """End a turn and begin another, after whoever had less of the core; it is had before.
+        """End a turn, if the core is had, and begin another, after whoever had less of it.
 
         Raises:
             DataError: it was stopped meanwhile; the core is not had.
         """
-        assert self._began is not None  # noqa: S101 (see above)
         began, self._began = self._began, None
-        self._began = self._slices._pass_on(self._share, began)  # noqa: SLF001 - as above
+        if began is None:
+            self.take()
+        else:
+            self._began = self._slices.pass_on(self._share, began)
 
     def give(self) -> None:
         """Hand the core to whoever comes next; nothing, if it is not had."""
         if self._began is not None:
             began, self._began = self._began, None
-            self._slices._give(self._share, began)  # noqa: SLF001 - as above
+            self._slices.give(self._share, began)
 
     @contextmanager
     def left(self) -> Iterator[None]:
