@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,15 @@ from steersman.errors import InputError
 from steersman.stats import all_alike_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
 _AT_ONCE = 500
+_KEPT = 20_000_000
+"""Bytes that are kept of one drawing of resamples, at most."""
 _ALIKE = 1e-12
 
 
@@ -113,10 +116,30 @@ def mean_of(
 
 
 def _resampled(sums: Floats, counts: Floats, resamples: int, seed: int) -> Floats:
-    rng = np.random.default_rng(seed)
     size = len(sums)
-    means = np.empty(resamples)
+    many = size * resamples > _KEPT
+    parts = _times(size, resamples, seed) if many else _kept_times(size, resamples, seed)
+    both = np.stack([sums, counts], axis=1)
+    whole = np.concatenate([part.astype(np.float64) @ both for part in parts])
+    means: Floats = whole[:, 0] / whole[:, 1]
+    return means
+
+
+def _times(size: int, resamples: int, seed: int) -> Iterator[NDArray[np.uint8]]:
+    """Return how often each group is in each resample, some hundred resamples at a time.
+
+    A byte holds that: it is the number of groups at most, and of more than 255 groups none is drawn
+    that often in the life of the universe.
+    """
+    rng = np.random.default_rng(seed)
     for start in range(0, resamples, _AT_ONCE):
         drawn = rng.integers(size, size=(min(_AT_ONCE, resamples - start), size))
-        means[start : start + len(drawn)] = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
-    return means
+        drawn += size * np.arange(len(drawn))[:, None]
+        times = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        yield times.astype(np.uint8)
+
+
+@lru_cache(maxsize=3)
+def _kept_times(size: int, resamples: int, seed: int) -> tuple[NDArray[np.uint8], ...]:
+    """The same, kept: a report asks for hundreds of intervals over the same questions."""
+    return tuple(_times(size, resamples, seed))
