@@ -79,6 +79,15 @@ def test_a_set_of_too_few_questions_loses_no_other(data, tmp_path):
     assert "oracle" in said
 
 
+def test_rerankers_that_cannot_be_had_are_told(data, tmp_path):
+    page = tmp_path / "page.html"
+    asked = ("evaluate", "--sets", "bands", "--policies", "oracle", "--ablations")
+    run(data, tmp_path, *asked, "--report", page)
+    told = page.read_text(encoding="utf-8")
+    assert "words alone were asked for; it compares vectors" in told
+    assert "models/cross-encoder holds no model" in told
+
+
 def test_what_cannot_be_written_is_told_before_the_work(data, tmp_path):
     (tmp_path / "taken").write_text("")
     page = tmp_path / "taken" / "page.html"
