@@ -62,7 +62,8 @@ def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title
     for (configuration, label), marker in zip(_grouped(marked).items(), _MARKERS, strict=False):
         place = of[configuration]
         axes.plot(
-            place.cost, place.quality, marker, color=_RED, markeredgecolor="white", markersize=9,
+            place.cost, place.quality, marker, color=_RED, markeredgecolor="white",
+            markersize=15 if marker == "*" else 9,  # a star is mostly edge
             label=f"{label}: {configuration}, {place.latency_ms:.1f} ms",
         )  # fmt: skip
     axes.set_title(title, loc="left", fontsize=11)
