@@ -14,7 +14,7 @@ from tests.clusters import execute
 @pytest.mark.parametrize(
     ("arguments", "prefix", "optimised"),
     [
-        ("'--enable-shared'", "/home/ann/.pyenv/versions/3.11.7", False),
+        ("'--enable-shared'", "/srv/python/3.11.7", False),
         ("", "/opt/python", False),
         ("'--enable-optimizations' '--with-lto'", "/usr/local", True),
         ("'--enable-shared' '--with-dtrace'", "/usr", True),  # Debian's own leave no mark

@@ -84,7 +84,7 @@ def is_optimised(arguments: str | None, prefix: str) -> bool:
         prefix: where it is installed. In ``/usr`` it is the distribution's, which optimises by
             rules of its own that leave no mark (Debian).
 
-    >>> is_optimised("'--enable-shared'", "/root/.pyenv/versions/3.11.7")
+    >>> is_optimised("'--enable-shared'", "/srv/python/3.11.7")
     False
     >>> is_optimised("'--enable-optimizations' '--with-lto'", "/usr/local")
     True
