@@ -18,6 +18,7 @@ from steersman.systems.leadr.environment import Environment, Limits
 from steersman.systems.leadr.evaluating import Fixed, evaluate
 from steersman.systems.leadr.form_trial import compare_forms, tabulate
 from steersman.systems.leadr.page import write_page
+from steersman.systems.leadr.pictures import found_by_policy
 from steersman.systems.leadr.report import facts, figures, set_report
 from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation, write_log
 from steersman.systems.mlflow_runs import Destination
@@ -65,6 +66,16 @@ def test_the_page_holds_everything_and_needs_nothing_else(tmp_path, report):
     # Names of a picture's namespaces are no addresses that anybody asks.
     for outside in ('href="http', "url(http", "<script", "src=", "@import"):
         assert outside not in page
+
+
+def test_what_lines_mean_stands_below_the_axis_however_few_policies_there_are(report):
+    agg = pytest.importorskip("matplotlib.backends.backend_agg", reason="the extra demo")
+    figure = found_by_policy(report)
+    agg.FigureCanvasAgg(figure).draw()
+    (legend,), (axes,) = figure.legends, figure.axes
+    assert len(report.means) == 3
+    below = legend.get_window_extent().y1
+    assert 0 < below <= axes.xaxis.label.get_window_extent().y0
 
 
 def test_the_log_holds_every_selection_and_figure(tmp_path, evaluation, report):

@@ -44,5 +44,5 @@ def found_by_policy(report: SetReport) -> Any:
         axes.axvline(share, color=_RED if style == ":" else _GREY, linestyle=style, label=label)
     axes.set_yticks(rows, list(named))
     axes.set_xlim(-0.02, 1.02)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
