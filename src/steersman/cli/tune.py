@@ -131,7 +131,10 @@ def record_command(
 @command.command("run")
 @recording_argument
 @click.option("--out", type=_folder, default=Path("tuning"), show_default=True, help="Of the run.")
-@click.option("--strategy", default="factored", show_default=True, help="Who asks.")
+@click.option(
+    "--strategy", default="factored", show_default=True,
+    help="Who asks: factored, halving, random, tpe (extra tune) or ppo (extra rl).",
+)  # fmt: skip
 @click.option(
     "--evaluations",
     type=click.IntRange(1, 100_000),
