@@ -19,7 +19,7 @@ from steersman.systems.leadr.evaluating import Fixed, evaluate
 from steersman.systems.leadr.form_trial import compare_forms, tabulate
 from steersman.systems.leadr.page import write_page
 from steersman.systems.leadr.pictures import found_by_policy
-from steersman.systems.leadr.report import facts, figures, set_report
+from steersman.systems.leadr.report import ceilings, facts, figures, set_report
 from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation, write_log
 from steersman.systems.mlflow_runs import Destination
 from tests.systems.leadr.bands import bands
@@ -111,6 +111,16 @@ def test_what_is_not_known_is_null_with_the_reason(prepared):
     assert found["ceiling"] == {"bands": None}
     assert found["unknown"] == {"ceiling of bands": "no question has gold passages"}
     json.dumps(found, allow_nan=False)
+
+
+def test_nobody_picks_more_than_may_be_picked_with_links_or_without(prepared):
+    """Three needed and two picks: all was retrieved, and yet nobody can pick it."""
+    pools = [replace(one, question=replace(one.question, gold=gold)) for one, gold in zip(
+        prepared.pools, (("b0", "b1", "b2"), ("b1", "b2"), ("b2", "t2"), (), (), ()), strict=True
+    )]  # fmt: skip
+    found = evaluate("bands", pools, [Fixed(TopK("fused", Environment(FULL)))], folds=2)
+    assert ceilings(found) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
+    assert found.ceiling() == (pytest.approx(5 / 6), 1)
 
 
 def test_a_clone_learns_to_follow_the_link(evaluation):

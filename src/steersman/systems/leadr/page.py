@@ -98,8 +98,9 @@ def _set(report: SetReport) -> Iterator[str]:
         whole, reached = report.ceilings
         yield (
             f"<p>Of the gold passages {share:.1%} are among the candidates as retrieved; {short} "
-            f"questions miss some. So whoever does not follow links finds all gold for {whole:.1%} "
-            f"of the questions at most, and whoever does for {reached:.1%}.</p>"
+            f"questions miss some. With as many passages as may be picked, whoever does not follow "
+            f"links finds all gold for {whole:.1%} of the questions at most, and whoever does for "
+            f"{reached:.1%}.</p>"
         )
     if report.left_out:
         yield (

@@ -87,8 +87,8 @@ class SetReport:
             that one baseline are a family, whose intervals cover together.
         retrieval: recall@2 and recall@5 of the candidates as they were ranked.
         ceiling: share of the gold among the candidates, and questions that miss some.
-        ceilings: share of the questions that have all gold among the candidates, and with what
-            links lead to from there; NaN where none has gold.
+        ceilings: share of the questions whose gold is all among the candidates, and with what
+            links lead to from there, as far as it can all be picked; NaN where none has gold.
         left_out: passages of the collection that were not searched.
         note: what else must be known of the set to judge its figures; "" if nothing.
         cases: single questions.
@@ -170,10 +170,10 @@ def retrieved(evaluation: Evaluation) -> dict[str, float]:
 
 
 def ceilings(evaluation: Evaluation) -> tuple[float, float]:
-    """Return for how many questions all gold was retrieved, and for how many it is in reach.
+    """Return for how many questions all gold could be picked, without links and with them.
 
-    In reach is what is among the candidates or a few links from one, as many as the longest
-    selection could follow: nobody finds more.
+    Without, what was retrieved can be picked; with them, also what is a few links from there, as
+    many as the longest selection could follow. No more passages can be picked than that one has.
 
     Args:
         evaluation: any.
@@ -182,12 +182,15 @@ def ceilings(evaluation: Evaluation) -> tuple[float, float]:
         Two shares of the questions with gold; NaN where there are none.
     """
     longest = max(len(row.picked) for rows in evaluation.rows.values() for row in rows)
-    rules = Environment(Limits(picks=min(max(longest, 1), 8), expanding="always"))
-    found = [ceiling(pool, rules) for pool in evaluation.pools if pool.question.gold]
-    if not found:
+    picks = min(max(longest, 1), 8)
+    with_links = Environment(Limits(picks=picks, expanding="always"))
+    without = Environment(Limits(picks=picks, expanding="never"))
+    asked = [pool for pool in evaluation.pools if pool.question.gold]
+    if not asked:
         return nan, nan
-    whole = np.array([(one.retrieved == 1.0, one.reachable == 1.0) for one in found], np.float64)
-    return float(whole[:, 0].mean()), float(whole[:, 1].mean())
+    whole = [[ceiling(pool, rules).reachable == 1.0 for pool in asked]
+             for rules in (without, with_links)]  # fmt: skip
+    return float(np.mean(whole[0])), float(np.mean(whole[1]))
 
 
 def figures(reports: Sequence[SetReport]) -> dict[str, Estimate]:
