@@ -1,8 +1,9 @@
 """What tests share: a PostgreSQL server per test process, fresh tenants, and tests that await.
 
 Set ``STEERSMAN_TEST_DATABASE_URL`` to test against a server of your own, by a user that may make
-databases and roles, on a server that lets roles in without a password; without it an embedded
-server is started in a temporary directory.
+databases and roles, on a server that lets roles in without a password; or
+``STEERSMAN_TEST_POSTGRES=15`` for Debian's 15, the oldest that is supported. Without either an
+embedded server is started in a temporary directory.
 """
 
 from __future__ import annotations
@@ -108,6 +109,9 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     """Return a migrated database that this test process has for itself."""
     if url := os.environ.get("STEERSMAN_TEST_DATABASE_URL"):
         with _own_database(Database(url)) as made:
+            yield made
+    elif os.environ.get("STEERSMAN_TEST_POSTGRES") == "15":
+        with _own_database(request.getfixturevalue("database_15")) as made:
             yield made
     else:
         with _embedded(request.getfixturevalue("cluster")) as made:
