@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from steersman.retrieval import Embedder
 
+_MANY = 100
+"""Texts that take seconds to embed, and are told of."""
+
 
 def progress_bar(*, quiet: bool) -> Progress:
     """Return a bar that people at a terminal see.
@@ -80,12 +83,12 @@ class Telling:
         return _Counted(embedder, self)
 
     def count(self, texts: int) -> None:
-        """Tell that texts were embedded; of single ones nothing is said.
+        """Tell that texts were embedded; of a few nothing is said.
 
         Args:
             texts: how many.
         """
-        if texts > 1:
+        if texts >= _MANY:
             self._line(f"{texts} texts embedded, and kept")
             for task in self._bar.tasks[-1:]:
                 self._bar.advance(task.id, texts)
