@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 _SETS = ("cranfield", "scifact", "hotpotqa")
 _SLICE = 32
 _BEFORE, _AFTER, _ROW, _CLOSE = 32, 64, 5, 0.01
-_MADE_UP, _QUERIES, _EPISODES, _UPDATES = 16, 80, 16, 20
+_MADE_UP, _QUERIES, _EPISODES, UPDATES = 16, 80, 16, 20
 _POLICIES, _SEEDS = 4, 8
 _START = Configuration("hybrid", k=10)
-_UNSEEN = tuple(group for group in GROUPS if group != "belief")
+UNSEEN = tuple(group for group in GROUPS if group != "belief")
 """Whoever sees configurations and weights learns by heart what was good where it was trained."""
 RIVALS = ("tpe restarted", "factored restarted", "factored kept", "factored retold")
 TRAINED = Settings(
-    learning_rate=1e-3, kl_target=0.03, entropy=0.001, entropy_updates=_UPDATES, smoothing=0.8
+    learning_rate=1e-3, kl_target=0.03, entropy=0.001, entropy_updates=UPDATES, smoothing=0.8
 )
 """λ is .8 here: an evaluation's reward is hardly earned by moves long before it, and what later
 moves add to the advantage at .95 is mostly noise."""
@@ -70,12 +70,13 @@ def run(options: Options) -> Iterator[Figure]:
     """Measure the made-up world, then the chosen sets."""
     torch.set_num_threads(1)
     recordings = {name: recorded_of(name, options) for name in options.sets or _SETS}
-    with get_context("spawn").Pool(2, _one_thread) as pool:
+    with get_context("spawn").Pool(2, one_thread) as pool:
         yield _share(pool, quick=options.quick)
         yield from _drift(pool, recordings, quick=options.quick)
 
 
-def _one_thread() -> None:
+def one_thread() -> None:
+    """Keep a process of a pool to one core."""
     torch.set_num_threads(1)
 
 
@@ -87,7 +88,7 @@ def _share(pool: Pool, *, quick: bool) -> Figure:
     found = pool.map(partial(_judged, 15 if quick else 100), range(seeds))
     drawn = np.array([one.drawn for one in found])
     likeliest = float(np.mean([one.likeliest for one in found]))
-    mean, half = _interval(drawn)
+    mean, half = interval(drawn)
     fixed = max(one.fixed for one in found)
     return Figure(
         "made-up world: share of the optimum that PPO's draws reach",
@@ -131,7 +132,7 @@ class Change(NamedTuple):
 
 def _drift(pool: Pool, recordings: dict[str, Recorded], *, quick: bool) -> Iterator[Figure]:
     seeds = range(2 if quick else _SEEDS)
-    updates, policies_trained = (2, 2) if quick else (_UPDATES, _POLICIES)
+    updates, policies_trained = (2, 2) if quick else (UPDATES, _POLICIES)
     trained = pool.map(partial(train_on, updates), range(policies_trained), chunksize=1)
     guess = train_on(0, 0)
     for judged in recordings:
@@ -173,16 +174,17 @@ def _recovery(about: str, ppo: Floats, tried: dict[str, Floats]) -> Figure:
     )  # fmt: skip
 
 
-def train_on(updates: int, seed: int) -> SequentialPolicy:
+def train_on(updates: int, seed: int, unseen: tuple[str, ...] = UNSEEN) -> SequentialPolicy:
     """Return a policy trained on made-up collections: on none that it is judged on.
 
     Args:
         updates: Of PPO.
         seed: Of all that is drawn.
+        unseen: Groups of what it could see that are left out.
     """
     tuned, rng = policies()["default"], np.random.default_rng([seed, 3])
     known = [made_up(tuned.space, rng, queries=_QUERIES) for _ in range(_MADE_UP)]
-    seen = Features(tuned.space, without=_UNSEEN)
+    seen = Features(tuned.space, without=unseen)
     first = TuningEnvironment(known, tuned, features=seen, batch=_SLICE)
     simulators = [first, *(first.beside() for _ in range(_EPISODES - 1))]
     return train_sequential(simulators, updates=updates, settings=TRAINED, seed=seed)
@@ -268,7 +270,7 @@ def _every(recorded: Recorded) -> NDArray[np.intp]:
     return np.arange(len(recorded))
 
 
-def _interval(values: Floats) -> tuple[float, float]:
+def interval(values: Floats) -> tuple[float, float]:
     """Return a mean and half the width of its 95 % interval; values are independent."""
     half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return float(values.mean()), float(half)

@@ -76,6 +76,6 @@ def test_tries_of_one_policy_are_no_independent_draws():
 
 
 def test_the_interval_is_that_of_student():
-    mean, half = tuning_ppo._interval(np.array([1.0, 2.0, 3.0]))
+    mean, half = tuning_ppo.interval(np.array([1.0, 2.0, 3.0]))
     assert mean == 2.0
     assert half == pytest.approx(4.3027 / np.sqrt(3), abs=1e-3)
