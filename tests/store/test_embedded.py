@@ -61,6 +61,11 @@ def test_a_server_is_started_joined_and_stopped(home, server):
 
 
 @pytest.mark.slow
+async def test_a_store_that_was_never_made_is_told_how_to_be(server):
+    with pytest.raises(StoreError, match="never made: run `steersman doctor --migrate`"):
+        await Database(server.url).connect("worker")
+
+
 async def test_nobody_else_gets_in(home, server):
     assert mode(home / "data") == mode(home / "socket") == 0o700
     assert mode(home / "log") == 0o600

@@ -38,6 +38,7 @@ SELECT set_config('synchronous_commit', 'local', false)
 WHERE current_setting('synchronous_commit') = 'off'
 """
 _JSONB_VERSION = b"\x01"
+_ROLE_MISSING = re.compile(r'role "steersman_\w+" does not exist')
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
 
 
@@ -102,7 +103,11 @@ class Database:
             await connection.execute(_WAIT_FOR_DISK)
         except AWAY as error:
             message = f"cannot connect to PostgreSQL as {role or 'its own user'}: {error!r:.300}; "
-            message += "check DATABASE_URL and the server, or run `steersman doctor`"
+            message += (
+                "its schema was never made: run `steersman doctor --migrate`"
+                if _ROLE_MISSING.search(str(error))
+                else "check DATABASE_URL and the server, or run `steersman doctor`"
+            )
             raise StoreError(_PASSWORD.sub("***", message)) from error
         if connection.get_server_version().major < _OLDEST:
             await connection.close()
