@@ -180,8 +180,8 @@ class Service:
             partial(load_corpus, database, self.embedders), settings.corpora_bytes
         )
         models = models or Models(None)
-        models.on_spent = self.metrics.models
-        self.tuning = Tuning(pool, self.corpora, self.embedders, self.breakers["searching"], models)
+        about = self.breakers["searching"], models, self.metrics
+        self.tuning = Tuning(pool, self.corpora, self.embedders, *about)
         self._settings = settings
         self._beside = beside
         self._exchange = (

@@ -11,12 +11,15 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from prometheus_client import ProcessCollector
 
 from steersman.service.exposition import Family, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 DRAW_SECONDS = (5e-5, 1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -63,6 +66,19 @@ class Histogram:
         counts[bisect_left(self.bounds, value)] += 1
         self._sums[labels] += value
 
+    def add(self, labels: tuple[str, ...], values: NDArray[np.float64]) -> None:
+        """Count many numbers at once.
+
+        Args:
+            labels: values of the labels.
+            values: (n,) the numbers.
+        """
+        places = np.searchsorted(self.bounds, values)
+        more = np.bincount(places, minlength=len(self.bounds) + 1).tolist()
+        before = self._counts.get(labels, [0] * len(more))
+        self._counts[labels] = [one + other for one, other in zip(before, more, strict=True)]
+        self._sums[labels] = self._sums.get(labels, 0.0) + float(values.sum())
+
     def rows(self) -> list[tuple[tuple[str, ...], float | tuple[list[int], float]]]:
         """Return the counts by labels."""
         return [(labels, (counts, self._sums[labels])) for labels, counts in self._counts.items()]
@@ -98,6 +114,7 @@ class Metrics:
         self._paid_to_models: Any = Counter({(): 0.0})  # dollars have parts
         self._under_way: Callable[[], Iterable[tuple[str, str]]] = tuple
         self._gauges: dict[str, tuple[str, tuple[str, ...], Callable[[], Any]]] = {}
+        self._beside: list[Callable[[], Iterable[Family]]] = []
         self._process = ProcessCollector(registry=None)
 
     def request(self, route: str, status: int, seconds: float) -> None:
@@ -236,9 +253,19 @@ class Metrics:
         """
         self._gauges[name] = (about, labels, read)
 
+    def add(self, families: Callable[[], Iterable[Family]]) -> None:
+        """Tell what a part of the service counts by itself.
+
+        Args:
+            families: asked when somebody asks; their names are no others'.
+        """
+        self._beside.append(families)
+
     def families(self) -> list[Family]:
         """Return all that was counted."""
-        return [*self._counters(), *self._histograms(), *self._read_gauges(), *self._of_process()]
+        beside = [family for families in self._beside for family in families()]
+        own = *self._counters(), *self._histograms(), *self._read_gauges(), *self._of_process()
+        return [*own, *beside]
 
     def text(self, others: Mapping[str, Iterable[Family]] | None = None, own: str = "0") -> bytes:
         """Return all that was counted as Prometheus reads it.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from steersman.retrieval import Opened
     from steersman.service.tuner_judging import Judgement
     from steersman.service.tuner_line import Share, Slices
@@ -50,12 +52,14 @@ class Found(NamedTuple):
     Attributes:
         answer: that is sent.
         flagged: for the review list.
+        took_ms: of each configuration that something is known of, (n,) what each query took.
 
     No doctest: a value; `evaluation` makes it.
     """
 
     answer: Evaluation
     flagged: Sequence[Flagged] = ()
+    took_ms: Sequence[NDArray[np.float64]] = ()
 
 
 def evaluation(
@@ -121,7 +125,7 @@ def evaluation(
     answer.configurations = [
         _shown(one, told) for one, told in zip(asked.configurations, found, strict=True)
     ]
-    return Found(answer)
+    return Found(answer, took_ms=[one.batch.latency_ms for one in found])
 
 
 def is_served(opened: Opened) -> bool:
@@ -174,7 +178,8 @@ def _judged(answer: Evaluation, asked: EvaluateRequest, told: Judgement) -> Foun
         flagged=len(told.flagged),
         filed=0,
     )
-    return Found(answer, told.flagged)
+    took_ms = [one.compared.batch.latency_ms for one in told.each if one.compared is not None]
+    return Found(answer, told.flagged, took_ms)
 
 
 def _tuned(asked: EvaluateRequest) -> Tuned:

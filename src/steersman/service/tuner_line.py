@@ -35,18 +35,30 @@ _KNOWN = 1_000  # tenants of whom it is kept how long theirs took
 _LOOK_S = 0.1
 
 
+class Full(Refused):
+    """As many evaluations run and wait as may."""
+
+
 class Line:
     """Evaluations of many tenants; used by one event loop.
 
     Args:
         of_tenant: how many of one tenant may run or wait.
         most: how many of all.
+        on_waited: told the seconds that each waited for its turn, or until it was given up.
 
     No doctest: it needs a loop; ``tests/service/test_tuner_line.py`` shows it.
     """
 
-    def __init__(self, of_tenant: int = MOST_OF_TENANT, most: int = MOST) -> None:
+    def __init__(
+        self,
+        of_tenant: int = MOST_OF_TENANT,
+        most: int = MOST,
+        on_waited: Callable[[float], None] = lambda _seconds: None,
+    ) -> None:
         self._of_tenant, self._most = of_tenant, most
+        self._on_waited = on_waited
+        self._waiting = 0
         self._inside: dict[UUID, int] = {}
         self._turns: dict[UUID, asyncio.Lock] = {}
         self._took_s: dict[UUID, float] = {}  # the last ones of each, about
@@ -64,7 +76,7 @@ class Line:
             tenant: whose.
 
         Raises:
-            Refused: as many run and wait as may; it says when there should be room.
+            Full: as many run and wait as may; it says when there should be room.
         """
         own, every = self._inside.get(tenant, 0), sum(self._inside.values())
         if own >= self._of_tenant or every >= self._most:
@@ -74,7 +86,7 @@ class Line:
             took_s = self._took_s.get(tenant, _FIRST_S) if who else _FIRST_S
             again_s = min(_LONGEST_S, max(1.0, ahead * took_s))
             detail = f"{count} evaluations {who}run or wait already, which is all that may; "
-            raise Refused.of("unavailable", f"{detail}try again later", retry_after_s=again_s)
+            raise Full.of("unavailable", f"{detail}try again later", retry_after_s=again_s)
         self._inside[tenant] = own + 1
         try:
             yield
@@ -98,8 +110,8 @@ class Line:
             Exception: whatever the work raises.
         """
         turn = self._turns.setdefault(tenant, asyncio.Lock())
-        await turn.acquire()
         loop = asyncio.get_running_loop()
+        await self._wait(turn, loop.time)
         begun = loop.time()
         future = loop.run_in_executor(self._pool, work)
 
@@ -118,6 +130,20 @@ class Line:
             return await asyncio.shield(future)
         finally:
             stop.set()
+
+    def states(self) -> dict[tuple[str], int]:
+        """Return how many run, and how many wait for their turn."""
+        running = sum(turn.locked() for turn in self._turns.values())
+        return {("running",): running, ("waiting",): self._waiting}
+
+    async def _wait(self, turn: asyncio.Lock, clock: Callable[[], float]) -> None:
+        begun = clock()
+        self._waiting += 1
+        try:
+            await turn.acquire()
+        finally:
+            self._waiting -= 1
+            self._on_waited(clock() - begun)
 
     def _forget(self, tenant: UUID) -> None:
         turn = self._turns.get(tenant)

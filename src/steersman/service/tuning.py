@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,12 @@ from steersman.retrieval import Place, find_place, one_view
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
 from steersman.service.searching import told
-from steersman.service.tuner_line import Line, Slices
+from steersman.service.tuner_counts import TunerCounts
+from steersman.service.tuner_line import Full, Line, Slices
 from steersman.service.tuner_messages import (
     MOST_ANSWERS,
     MOST_SEARCHES,
     EvaluateRequest,
-    Evaluation,
 )
 from steersman.store import as_tenant, corpora_of, file_for_review
 from steersman.wire import Refused
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from steersman.retrieval import Embedders, Opened
     from steersman.service.corpus_cache import CorpusCache
     from steersman.service.http import Request
+    from steersman.service.metrics import Metrics
     from steersman.service.tuner_answers import Models
     from steersman.service.tuner_evaluation import Found
     from steersman.store import Breaker
@@ -52,6 +54,7 @@ class Tuning:
         embedders: of corpora, by name.
         breaker: around the store.
         models: that answer and judge.
+        metrics: of the service.
 
     No doctest: it needs a server; ``tests/service/test_tuning.py`` shows it.
     """
@@ -63,10 +66,15 @@ class Tuning:
         embedders: Embedders,
         breaker: Breaker,
         models: Models,
+        metrics: Metrics,
     ) -> None:
         self._pool, self._cache = pool, cache
         self._embedders, self._breaker, self._models = embedders, breaker, models
-        self._line, self._slices = Line(), Slices()
+        self._counts = TunerCounts()
+        self._line, self._slices = Line(on_waited=self._counts.waited), Slices()
+        models.on_spent = metrics.models
+        metrics.add(self._counts.families)
+        metrics.gauge("tuner_line", "Evaluations now", self._line.states, ("state",))
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes."""
@@ -83,24 +91,23 @@ class Tuning:
             request: whose key may decide.
 
         Returns:
-            An `Evaluation`.
+            An `Evaluation`, as JSON.
 
         Raises:
             Refused: there is no such corpus or snapshot, no question can be answered from it, it
                 is more than one request may ask, answers cannot be judged here, as many
                 evaluations wait as may, or it took too long.
         """
-        asked: EvaluateRequest = converted(await read_json(request, _BYTES), EvaluateRequest)
-        _check_size(asked)
-        if asked.answers is not None:
-            self._models.check()
-        tenant = request.key.tenant
-        with self._line.place(tenant):
-            try:
-                async with asyncio.timeout(asked.deadline_ms / 1e3):
-                    return json_answer(await self._evaluated(tenant, asked))
-            except TimeoutError:
-                raise _late(asked) from None
+        read = await read_json(request, _BYTES)
+        begun = time.perf_counter()
+        try:
+            asked: EvaluateRequest = converted(read, EvaluateRequest)
+            found = await self._answered(request.key.tenant, asked)
+        except Exception as error:
+            self._counts.ended(_result(error))
+            raise
+        self._counts.answered(asked, found, time.perf_counter() - begun)
+        return json_answer(found.answer)
 
     async def sweep(self) -> int:
         """Delete what is kept of corpora that are gone, or were before an erasure, or is old.
@@ -120,7 +127,18 @@ class Tuning:
             gone += await asyncio.to_thread(self._models.forget, tenant, there)
         return gone
 
-    async def _evaluated(self, tenant: UUID, asked: EvaluateRequest) -> Evaluation:
+    async def _answered(self, tenant: UUID, asked: EvaluateRequest) -> Found:
+        _check_size(asked)
+        if asked.answers is not None:
+            self._models.check()
+        with self._line.place(tenant):
+            try:
+                async with asyncio.timeout(asked.deadline_ms / 1e3):
+                    return await self._evaluated(tenant, asked)
+            except TimeoutError:
+                raise _late(asked) from None
+
+    async def _evaluated(self, tenant: UUID, asked: EvaluateRequest) -> Found:
         async def look() -> Place:
             async with self._pool.acquire() as connection, one_view(connection, tenant):
                 return await find_place(connection, tenant, asked.corpus, asked.snapshot)
@@ -141,7 +159,7 @@ class Tuning:
                 filing = partial(self._file, tenant, opened.loaded.place, found.flagged)
                 filed = await self._breaker.call(filing)
                 found.answer.spent.filed = filed
-        return found.answer
+        return found
 
     def _work(
         self, tenant: UUID, asked: EvaluateRequest, opened: Opened, stop: threading.Event
@@ -174,6 +192,23 @@ class Tuning:
         return sum(filed)
 
 
+class _Late(Refused):
+    """The deadline of an evaluation passed."""
+
+
+def _result(error: Exception) -> str:
+    """Return how an evaluation ended that raised something, as `TunerCounts.ended` has it."""
+    if isinstance(error, Full):
+        return "busy"
+    if isinstance(error, _Late):
+        return "late"
+    if not isinstance(error, Refused):
+        return "failed"
+    if error.problem.code == "too_many_requests":
+        return "budget"
+    return "away" if error.problem.status >= 500 else "refused"
+
+
 def _check_size(asked: EvaluateRequest) -> None:
     size = len(asked.questions) if asked.slice is None else asked.slice.size
     searches = len(asked.configurations) * min(size, len(asked.questions))
@@ -189,7 +224,7 @@ def _late(asked: EvaluateRequest) -> Refused:
     detail = f"no answer within {asked.deadline_ms:g} ms; "
     if asked.answers is None:
         detail += "ask fewer questions at once, or give more deadline_ms"
-        return Refused.of("unavailable", detail, retry_after_s=1.0)
+        return _Late.of("unavailable", detail, retry_after_s=1.0)
     detail += "what was found is kept and not paid again: ask the same again to go on"
     # What was asked of the models is waited for, and the next begins when it is there.
-    return Refused.of("unavailable", detail, retry_after_s=_ENDING_S)
+    return _Late.of("unavailable", detail, retry_after_s=_ENDING_S)
