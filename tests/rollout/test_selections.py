@@ -136,10 +136,10 @@ async def test_what_was_trained_is_not_judged_on_what_it_was_trained_from(databa
     at_once = {"overrides": {"stages": [{"name": "canary", "share": 0.1, "min_units": 20}]}}
     with pytest.raises(RolloutError, match="0 logged decisions have a reward"):
         await w.start(**at_once)
-    w.clock.pass_(2.0)
+    w.clock.now = await _now(database) + 2  # publishing took time, and what comes is after it
     await w.arrive(None, 300)
     await learn_all(database)
-    w.clock.pass_(600.0)  # rows are of the server's time, and writing them takes some
+    w.clock.now = await _now(database) + 600
     assert (await w.start(**at_once)).stage == "canary"
 
 

@@ -99,8 +99,7 @@ class Database:
                 timeout=options.pop("timeout", 10),
                 **options,
             )
-            await _codecs(connection)
-            await connection.execute(_WAIT_FOR_DISK)
+            await _prepare(connection)
         except AWAY as error:
             message = f"cannot connect to PostgreSQL as {role or 'its own user'}: {error!r:.300}; "
             message += (
@@ -195,6 +194,15 @@ def _settings(role: Role | None) -> dict[str, str]:
     if role is not None:
         settings["role"] = f"steersman_{role}"
     return settings
+
+
+async def _prepare(connection: Connection[Any]) -> None:
+    try:
+        await _codecs(connection)
+        await connection.execute(_WAIT_FOR_DISK)
+    except BaseException:  # also where its caller stops waiting: nobody else would close it
+        connection.terminate()
+        raise
 
 
 async def _codecs(connection: Connection[Any]) -> None:
