@@ -33,11 +33,17 @@ if TYPE_CHECKING:
     from steersman.systems.leadr.paired import Estimate
     from steersman.systems.leadr.pool import Pool
     from steersman.systems.leadr.question import Question
+    from steersman.systems.leadr.reward import RewardTerms
 
 SIZES = (20, 50)
 """Beside the hundred candidates of the evaluation itself."""
 _RERANKER = "reranker of the baseline"
-SHAPED = replace(REWARD, information=0.2, redundancy=0.1)
+SHAPINGS = {
+    f"information {gained:g}, redundancy {repeated:g}": replace(
+        REWARD, information=gained, redundancy=repeated
+    )
+    for gained, repeated in ((0.2, 0.0), (0.0, 0.1), (0.2, 0.1), (0.6, 0.3))
+}
 """REWARD with potentials of information gained and of repetition: the way, not the worth. RAFT sees
 whole selections, whose sum of shaping is the same for all, so that it matters to PPO alone."""
 
@@ -143,7 +149,10 @@ def _variants(
 ) -> list[_Variant]:
     full = replace(rules, expanding="always", may_stop=False)
     clone = Cloned(CLONE, full, seed=seed)
-    shaped = Cloned(PPO, full, seed=seed, improve=partial(raft_then_ppo, terms=SHAPED))
+
+    def shaped(terms: RewardTerms) -> Cloned:
+        return Cloned(PPO, full, seed=seed, improve=partial(raft_then_ppo, terms=terms))
+
     return [
         *(_Variant("candidates", f"K {size}", CLONE, clone, of_size)
           for size, of_size in by_size.items()),
@@ -154,7 +163,10 @@ def _variants(
                 ("as an action", replace(full, expanding="action")),
             )
         ),
-        _Variant("shaping of PPO", "information − redundancy", PPO, shaped, pools),
+        *(
+            _Variant("shaping of PPO", name, PPO, shaped(terms), pools)
+            for name, terms in SHAPINGS.items()
+        ),
     ]  # fmt: skip
 
 
