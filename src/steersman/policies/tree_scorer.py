@@ -35,7 +35,8 @@ class TreeScorer:
 
     Every node is looked at for every row at once. A node whose condition ``x ≤ threshold`` fails
     rules out the leaves under its left child; the first leaf that no node rules out is where the
-    row falls. That takes no branch and no loop over rows or trees.
+    row falls. That takes no branch and no loop over rows or trees. Conditions that several nodes
+    share, two of three in trees of a histogram, are looked at once.
 
     Args:
         columns: that a row has, ≥ 1.
@@ -80,8 +81,12 @@ class TreeScorer:
         self._thresholds = np.ascontiguousarray(thresholds, np.float64)
         self._kept = np.ascontiguousarray(kept, np.uint16)
         self._values = np.ascontiguousarray(values, np.float64)
+        conditions = np.stack([self._places.ravel(), self._thresholds.ravel()])
+        asked, nodes = np.unique(conditions, axis=1, return_inverse=True)
+        self._nodes = nodes.ravel()
+        self._asked, self._limits = asked[0].astype(np.intp), asked[1][:, None]
         self._out = (~self._kept).reshape(-1, 1)
-        self._each = np.arange(trees)[:, None]
+        self._first = LEAVES * np.arange(trees)[:, None]
 
     @classmethod
     def of_stumps(cls, columns: int, stumps: list[tuple[int, float, float, float]]) -> TreeScorer:
@@ -109,12 +114,11 @@ class TreeScorer:
         if rows.ndim != 2 or rows.shape[1] != self.columns:
             raise InputError(f"rows are {rows.shape}; allowed is (n, {self.columns})")
         trees, nodes = self._places.shape
-        seen = np.ascontiguousarray(rows.T)[self._places.ravel()]
-        fails = seen > self._thresholds.reshape(-1, 1)
+        fails = np.ascontiguousarray(rows.T).take(self._asked, axis=0) > self._limits
         # What fails times what it rules out: in a sixth of the time of a choice between two.
-        ruled_out = np.multiply(fails, self._out, dtype=np.uint16)
-        leaves = _FIRST[np.bitwise_or.reduce(ruled_out.reshape(trees, nodes, -1), axis=1)]
-        total: Floats = self._values[self._each, leaves].sum(axis=0)
+        ruled_out = np.multiply(fails.take(self._nodes, axis=0), self._out, dtype=np.uint16)
+        leaves = _FIRST.take(np.bitwise_or.reduce(ruled_out.reshape(trees, nodes, -1), axis=1))
+        total: Floats = self._values.take(self._first + leaves).sum(axis=0)
         return total
 
     def state(self) -> State:

@@ -246,8 +246,7 @@ class Pool:
         """
         targets, kinds = self.collection.links.of(int(self.positions[place]))
         found = np.concatenate([targets[kinds == TITLE], targets[kinds != TITLE]])
-        _, first = np.unique(found, return_index=True)
-        return found[np.sort(first)].astype(np.intp)
+        return np.array(list(dict.fromkeys(found.tolist())), np.intp)
 
     def leads_further(self, places: Iterable[int]) -> bool:
         """Return whether any of some candidates leads out of the pool.
@@ -255,7 +254,8 @@ class Pool:
         Args:
             places: of candidates.
         """
-        return any(not np.isin(self.neighbours(place), self.positions).all() for place in places)
+        own = set(self.positions.tolist())
+        return any(not own.issuperset(self.neighbours(place).tolist()) for place in places)
 
     def expanded(self, place: int, *, most: int = 20) -> Self:
         """Return the pool with what one candidate leads to.
