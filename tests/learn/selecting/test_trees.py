@@ -36,9 +36,21 @@ def test_arrays_score_as_lightgbm_does(loss, monkeypatch):
     assert np.allclose(found.scores(rows), wanted, atol=1e-9)
 
 
-def test_the_same_seed_gives_the_same_bytes():
-    one, other = (grow(_examples(), TreeSettings(trees=10), seed=3).state() for _ in range(2))
-    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+def _bytes(seed=3, **settings):
+    state = grow(_examples(), TreeSettings(trees=10, **settings), seed=seed).state()
+    return b"".join(state[name].tobytes() for name in sorted(state))
+
+
+@pytest.mark.parametrize("rows", [1.0, 0.7])
+def test_the_same_seed_gives_the_same_bytes(rows):
+    assert _bytes(rows=rows) == _bytes(rows=rows)
+
+
+def test_trees_from_shares_of_the_examples_are_drawn_by_the_seed():
+    every = {"columns": 1.0}
+    assert _bytes(seed=1, **every) == _bytes(seed=2, **every)
+    drawn = {seed: _bytes(seed=seed, rows=0.7, **every) for seed in (1, 2)}
+    assert len({*drawn.values(), _bytes(**every)}) == 3
 
 
 def test_softmax_derivatives_are_those_of_the_loss():
@@ -108,7 +120,16 @@ def test_examples_that_say_nothing_are_refused():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"trees": 0}, {"leaves": 17}, {"learning_rate": 0.0}, {"ridge": -1.0}, {"columns": 0}]
+    "wrong",
+    [
+        {"trees": 0},
+        {"leaves": 17},
+        {"learning_rate": 0.0},
+        {"ridge": -1.0},
+        {"columns": 0},
+        {"rows": 0.0},
+        {"rows": 1.1},
+    ],
 )
 def test_settings_out_of_their_range_are_refused(wrong):
     with pytest.raises(InputError):

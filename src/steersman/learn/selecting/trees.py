@@ -36,6 +36,8 @@ class TreeSettings:
         least: examples in a leaf, ≥ 1.
         ridge: of the leaves' values, ≥ 0.
         columns: share that each tree may look at, in (0, 1].
+        rows: share of the examples that each tree is grown from, drawn anew for each, in (0, 1].
+            Less than all steadies what is learned where examples are uncertain.
 
     Raises:
         InputError: a value out of its range.
@@ -50,6 +52,7 @@ class TreeSettings:
     least: int = 20
     ridge: float = 1.0
     columns: float = 0.8
+    rows: float = 1.0
 
     def __post_init__(self) -> None:
         ranges = {
@@ -59,6 +62,7 @@ class TreeSettings:
             "least": self.least >= 1,
             "ridge": self.ridge >= 0,
             "columns": 0 < self.columns <= 1,
+            "rows": 0 < self.rows <= 1,
         }
         wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
         if wrong:
@@ -86,7 +90,7 @@ def grow(
         settings: how they are grown.
         start: scores that the trees add to; the trees alone are returned.
         loss: ``binary`` or ``softmax``.
-        seed: of the columns that each tree may look at.
+        seed: of the columns that each tree may look at, and of the examples it is grown from.
 
     Returns:
         The trees as arrays; LightGBM is not needed any more.
@@ -97,7 +101,8 @@ def grow(
 
     No doctest: it needs an extra; ``tests/learn/selecting/test_trees.py`` shows it.
 
-    Source: Friedman, Greedy Function Approximation (2001), section 4.5; Ke et al., LightGBM (2017).
+    Source: Friedman, Greedy Function Approximation (2001), section 4.5, and Stochastic Gradient
+    Boosting (2002) where trees are grown from shares; Ke et al., LightGBM (2017).
     """
     try:
         import lightgbm  # noqa: PLC0415 - an extra: what was grown runs without it
@@ -119,7 +124,7 @@ def grow(
         "objective": objective, "num_leaves": how.leaves, "learning_rate": how.learning_rate,
         "min_data_in_leaf": how.least, "lambda_l2": how.ridge, "feature_fraction": how.columns,
         "deterministic": True, "force_row_wise": True, "num_threads": 1, "seed": seed,
-        "verbosity": -1,
+        "bagging_fraction": how.rows, "bagging_freq": int(how.rows < 1), "verbosity": -1,
     }  # fmt: skip
     before = None if start is None else start.scores(rows)
     with warnings.catch_warnings():
