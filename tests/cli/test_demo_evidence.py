@@ -31,12 +31,16 @@ def test_requests_that_need_two_tools_are_a_set(tools):
 def test_it_shows_both_side_by_side_and_says_what_selecting_brings(tools, tmp_path):
     out, told = tmp_path / "out", tmp_path / "told.json"
     asked = ["demo", "evidence", "--questions", "60", "--out", str(out), "--json", str(told)]
-    done = CliRunner().invoke(main, asked, env={"STEERSMAN_DATA": None, "COLUMNS": "120"})
+    done = CliRunner().invoke(main, asked, env={"STEERSMAN_DATA": None, "COLUMNS": "80"})
     assert done.exit_code == 0, done.output
     found = json.loads(told.read_text(encoding="utf-8"))["tools"]
     assert found["learned"] == "clone, linear"
     for part in ("top-k, fused", "clone, linear", "oracle", "points more often than by rank", "✓"):
         assert part in done.output, part
+    tops = [line for line in done.output.splitlines() if line.startswith("╭")]
+    assert tops
+    assert all("top-k, fused" in line and "clone, linear" in line for line in tops)
+    assert max(map(len, tops)) <= 80
     page = (out / "tools" / "evidence.html").read_text(encoding="utf-8")
     assert "Cases, drawn at random" in page
     ahead = found["figures"]["tools/clone, linear less top-k, fused/all_gold"]

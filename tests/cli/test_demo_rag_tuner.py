@@ -29,6 +29,7 @@ def test_it_ends_with_a_picture_a_page_and_a_plain_verdict(tmp_path):
     assert found["verdict"] in {"gain", "no gain", "loss", "breach"}
     assert found["says"].split(":")[0] in done.output
     said = " ".join(done.output.split())
+    assert "reward = 1 quality − 0.2 latency − 0.2 cost" in said
     assert re.search(r"To know (more|it twice as exactly): [1-9][\d,]* judged queries", said)
     assert re.search(r"under both configurations some [\d,]+ s of searching", said)
     folder = tmp_path / "out" / "tools"

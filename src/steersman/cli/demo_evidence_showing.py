@@ -126,7 +126,7 @@ def _show_case(console: Console, case: Case) -> None:
     searched = shorten(case.searched, _QUESTION, placeholder=" …")
     told = f"\nsearched for: {searched}" if searched else ""
     console.print(f"{question}{told}{right}", markup=False, highlight=False)
-    width = max(40, min(console.width, 160) // len(case.sides) - 2)
+    width = max(36, min(console.width, 160) // len(case.sides) - 1)  # a blank between them
     panels = [Panel(_side(side), title=side.policy, width=width) for side in case.sides]
     console.print(Columns(panels))
 

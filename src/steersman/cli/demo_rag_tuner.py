@@ -65,7 +65,7 @@ def rag_tuner(
     found = {}
     for recorded in _recordings(data, sets, questions, tuned, seed):
         report = _run(recorded, tuned, out / recorded.collection, seed)
-        found[recorded.collection] = _told(report, out / recorded.collection)
+        found[recorded.collection] = _told(report, tuned, out / recorded.collection)
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
@@ -140,7 +140,7 @@ def _run(recorded: Recorded, tuned: Tuned, folder: Path, seed: int) -> Report:
     return report
 
 
-def _told(report: Report, folder: Path) -> dict[str, Any]:
+def _told(report: Report, tuned: Tuned, folder: Path) -> dict[str, Any]:
     from steersman.systems.rag_tuner.page import facts, write_page  # noqa: PLC0415 (slow)
     from steersman.systems.rag_tuner.pictures import frontier, write_png  # noqa: PLC0415
 
@@ -150,6 +150,12 @@ def _told(report: Report, folder: Path) -> dict[str, Any]:
     write_page(page, report)
     console = Console()
     console.print(_table(report))
+    weights = tuned.reward_weights
+    console.print(
+        f"reward = {weights.alpha + weights.beta:g} quality − {weights.gamma:g} latency − "
+        f"{weights.delta:g} cost, in units of their references: less quality may be worth it.",
+        highlight=False,
+    )
     console.print(str(report.verdict), highlight=False)
     console.print(_to_know_more(report), highlight=False)
     console.print(f"picture: {picture}\nreport:  {page}", highlight=False)
