@@ -267,8 +267,9 @@ class Pool:
         Returns:
             This very pool if there is nothing new.
         """
-        targets = self.neighbours(place)
-        fresh = targets[~np.isin(targets, self.positions)][:most]
+        own = set(self.positions.tolist())
+        new = [one for one in self.neighbours(place).tolist() if one not in own]
+        fresh = np.array(new[:most], np.intp)
         return self._grown(fresh, hops=int(self.hops[place]) + 1, brought_by=place)
 
     def including(self, positions: NDArray[np.intp]) -> Self:
