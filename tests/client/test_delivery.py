@@ -9,6 +9,7 @@ from steersman.client.delivery import MOST_BYTES, batch_request, settle
 from steersman.client.exchange import Answer, Failure
 from steersman.client.items import Item, Row
 from steersman.client.lease import Lease
+from steersman.client.transports import Urllib3Transport
 from steersman.errors import InputError, QueueFullError
 
 EVENT = {"outcomes": {"good": 1.0}}
@@ -72,6 +73,22 @@ def test_events_wait_for_the_server_and_arrive_once(make, scripted, tmp_path):
         assert all(len(call["body"]["events"]) <= 500 for call in back.calls)
     finally:
         back.close()
+
+
+def test_an_error_nobody_thought_of_ends_no_delivery(client, server, monkeypatch, caplog):
+    send = Urllib3Transport.send
+    failures = iter([LookupError("unknown encoding"), RuntimeError("a bug")])
+
+    def failing(self, step):
+        if error := next(failures, None):
+            raise error
+        return send(self, step)
+
+    monkeypatch.setattr(Urllib3Transport, "send", failing)
+    name = client.submit_feedback(episode="e", **EVENT)
+    assert client.flush(20) == 0
+    assert server.order == [name]
+    assert "nobody thought of: LookupError('unknown encoding')" in caplog.text
 
 
 @pytest.mark.parametrize("fault", [401, 403, 404, 429, 500, 503, "drop", "garbage", 302])

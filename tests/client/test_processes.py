@@ -191,6 +191,13 @@ def test_parent_and_children_of_a_fork_both_work(start, server, attempt):
     assert set(server.stored) == set(names)
 
 
+def test_connecting_imports_nothing_that_a_fork_could_cut_in_half():
+    # The codec of host names: half of it in a child, and no address is ever found there.
+    code = "import sys, steersman.client; print('encodings.idna' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
 PARTING = """
 import os, sys
 from steersman.client import Client

@@ -24,7 +24,7 @@ pytestmark = [
         reason="Ray is not installed; `tools/install ray` does it",
     ),
 ]
-_PATIENCE_S = 120.0
+_PATIENCE_S = 400.0
 
 
 @pytest.fixture(scope="module")

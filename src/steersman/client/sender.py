@@ -132,6 +132,11 @@ class Sender:
             if not self._stopped.is_set():
                 self._after_failure(f"{error}", 0.0)
             return
+        except Exception as error:  # noqa: BLE001 (logged, and tried again)
+            # Whatever it was, the events are in the queue: a thread that died would leave them.
+            if not self._stopped.is_set():
+                self._after_failure(f"sending failed in a way nobody thought of: {error!r}", 0.0)
+            return
         self._most_rows = outcome.rows_next
         if outcome.failed:
             self._after_failure(outcome.reason, outcome.retry_after_s)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+
+# Python looks this codec up for every address, and would import it in the thread that sends first:
+# a child forked in the middle of that would have half of it, and could never connect.
+import encodings.idna  # noqa: F401
 import time
 from typing import TYPE_CHECKING
 
