@@ -18,6 +18,7 @@ from steersman.policies import (
     load_policy,
     withdraw,
 )
+from steersman.testing import check_policy
 
 NAMES = ["a", "b"]
 
@@ -71,11 +72,11 @@ LINEAR = {
     "bounded": lambda: BoundedLinUCB(NAMES, 2),
     "kernel": lambda: KernelUCB(NAMES, 2, random_features=4),
     "lin_ts": lambda: LinTS(NAMES, 2),
-    "lin_ts_extreme": lambda: LinTS(NAMES, 2, prior_var=1e9, noise_var=1e-9),
+    "lin_ts_extreme": lambda: LinTS(NAMES, 2, prior_var=1e3, noise_var=1e-9),
     "greedy_plain": lambda: EpsilonGreedy(NAMES),
     "greedy": lambda: EpsilonGreedy(NAMES, 2),
     "squarecb": lambda: JointSquareCB(NAMES, 2, gamma=1e12),
-    "joint_ts": lambda: JointLinTS((), 2, prior_var=1e9, noise_var=1e-9),
+    "joint_ts": lambda: JointLinTS((), 2, prior_var=1e3, noise_var=1e-9),
     "factored": lambda: FactoredTS(parts={"on": [False, True], "k": [1, 2]}, dim=2),
 }
 
@@ -181,6 +182,16 @@ def test_deltas_of_other_configurations():
 def test_hyper_parameters(keywords, said):
     with pytest.raises(InputError, match=said):
         LinUCB(NAMES, **{"dim": 2, **keywords})
+
+
+def test_a_prior_far_wider_than_the_noise_is_refused_where_float64_holds_no_more():
+    check_policy(lambda: LinTS(NAMES, 4, prior_var=1e3, noise_var=1e-9))
+    for wide in (
+        lambda: LinTS(NAMES, 4, prior_var=1e4, noise_var=1e-9),
+        lambda: JointLinTS((), 4, prior_var=1e4, noise_var=1e-9),
+    ):
+        with pytest.raises(InputError, match=r"at most 1e\+12 times noise_var; got 10000 and"):
+            wide()
 
 
 def test_joint_features():

@@ -103,6 +103,13 @@ MISTAKES = [
     ("lin_ucb, alpha: 0.5", "beta_thompson, key: inten", 13, "policy.key", "did you mean intent?"),
     ("lin_ucb, alpha: 0.5", "beta_thompson, key: text", 13, "policy.key", "not a category"),
     ("lin_ucb, alpha: 0.5", "lin_ts, prior_var: 1.0e-10", 13, "policy.prior_var", "1e-09 or more"),
+    (
+        "lin_ucb, alpha: 0.5",
+        "lin_ts, prior_var: 1.0e+6, noise_var: 1.0e-7",
+        13,
+        "policy.prior_var",
+        "1e+12 times noise_var (1e-07); got 1000000.0; allowed up to 100000; raise noise_var",
+    ),
     ("lin_ucb, alpha: 0.5", "lin_ts, noise_var: 0", 13, "policy.noise_var", "got 0; allowed 1e-09"),
     ("lin_ucb, alpha: 0.5", "fixed, action: macro", 13, "policy.action", "did you mean micro?"),
     (

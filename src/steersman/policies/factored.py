@@ -54,7 +54,8 @@ class FactoredTS(LinearPolicy):
             that are near are alike. The others are names, all as unlike.
         barred: values of some parts; configurations that have all of one entry may not be chosen.
         dim: number of context features that what a part does may depend on; None: it does not.
-        prior_var: variance of what one part does beforehand, in [1e-9, 1e9].
+        prior_var: variance of what one part does beforehand, in [1e-9, 1e9], and at most 1e12
+            noise_var.
         pairs: whether what a part does may depend on every other part.
         noise_var: variance of a reward around its mean, in [1e-9, 1e9].
         draws: M in [1, 1000]; the distribution has steps of 1/M.
@@ -103,9 +104,8 @@ class FactoredTS(LinearPolicy):
         self.parts, self.scales, self.barred = json.loads(key)
         self.contextual = dim is not None
         self.context_dim = 1 if dim is None else inputs.whole("dim", dim, 1, 16_384)
-        self.prior_var = inputs.parameter("prior_var", prior_var, 1e-9, 1e9)
+        self.prior_var, self.noise_var = inputs.variances(prior_var, noise_var)
         self.pairs = bool(pairs)
-        self.noise_var = inputs.parameter("noise_var", noise_var, 1e-9, 1e9)
         self.draws = inputs.whole("draws", draws, 1, 1_000)
         self.seed = inputs.whole("seed", seed, 0, 2**63)
         self._rows, self._alone = part_features(key, self.pairs, self.prior_var)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from steersman.errors import ActionError, InputError
+from steersman.spec.policy import LARGEST_VARIANCE_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,6 +133,21 @@ def parameter(
         return number
     bracket = "(" if open_low else "["
     raise InputError(f"{name} must lie in {bracket}{low:g}, {high:g}]; got {number}")
+
+
+def variances(prior_var: object, noise_var: object) -> tuple[float, float]:
+    """Return both within [1e-9, 1e9], the prior's at most 1e12 times the noise's.
+
+    Beyond that one reward makes a direction so sure that float64 cannot hold it beside the others.
+    """
+    prior = parameter("prior_var", prior_var, 1e-9, 1e9)
+    noise = parameter("noise_var", noise_var, 1e-9, 1e9)
+    if prior <= LARGEST_VARIANCE_RATIO * noise:
+        return prior, noise
+    raise InputError(
+        f"prior_var must be at most {LARGEST_VARIANCE_RATIO:g} times noise_var; got {prior:g} and "
+        f"{noise:g}: float64 cannot hold what so sure a reward says. Raise noise_var"
+    )
 
 
 def whole(name: str, value: object, low: int, high: int) -> int:

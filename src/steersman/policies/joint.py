@@ -200,7 +200,7 @@ class JointLinTS(JointPolicy):
     Args:
         actions: K different names, or () where every request brings its own candidates.
         dim: number of per-action features d, in [1, 16384].
-        prior_var: variance of each weight beforehand, in [1e-9, 1e9].
+        prior_var: variance of each weight beforehand, in [1e-9, 1e9], and at most 1e12 noise_var.
         noise_var: variance of a reward around its mean, in [1e-9, 1e9].
         draws: M in [1, 10000]; the distribution has steps of 1/M.
         floor: total mass in [0, 1) spread evenly over the eligible actions.
@@ -235,8 +235,7 @@ class JointLinTS(JointPolicy):
         forget: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self.prior_var = inputs.parameter("prior_var", prior_var, 1e-9, 1e9)
-        self.noise_var = inputs.parameter("noise_var", noise_var, 1e-9, 1e9)
+        self.prior_var, self.noise_var = inputs.variances(prior_var, noise_var)
         self.draws = inputs.whole("draws", draws, 1, 10_000)
         self.seed = inputs.whole("seed", seed, 0, 2**63)
         super().__init__(

@@ -30,8 +30,8 @@ class LinTS(LinearPolicy):
     Args:
         actions: K different names.
         dim: number of features d, in [1, 16384].
-        prior_var: variance of each weight beforehand, in [1e-9, 1e9]. Trap: too small and new
-            arms are never tried; it is the counterpart of 1/ridge.
+        prior_var: variance of each weight beforehand, in [1e-9, 1e9], and at most 1e12 noise_var.
+            Trap: too small and new arms are never tried; it is the counterpart of 1/ridge.
         noise_var: variance of a reward around its mean, in [1e-9, 1e9]. Rewards in [0, 1] have at
             most 0.25; larger values explore longer.
         floor: total mass in [0, 1) spread evenly over the eligible actions.
@@ -67,8 +67,7 @@ class LinTS(LinearPolicy):
         floor: float = 0.0,
         forget: float = 1.0,
     ) -> None:
-        self.prior_var = inputs.parameter("prior_var", prior_var, 1e-9, 1e9)
-        self.noise_var = inputs.parameter("noise_var", noise_var, 1e-9, 1e9)
+        self.prior_var, self.noise_var = inputs.variances(prior_var, noise_var)
         super().__init__(
             actions,
             dim,

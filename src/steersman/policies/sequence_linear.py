@@ -38,7 +38,7 @@ class SequenceLinear(SequencePolicy, LinearPolicy):
         leading: how many candidates may be drawn at each step, 1 to 1,000.
         temperature: of the softmax, in units of the reward; or 0: greedy.
         start: weights by column, in units of the reward: the mean of w beforehand.
-        prior_var: variance of each weight beforehand, in [1e-9, 1e9].
+        prior_var: variance of each weight beforehand, in [1e-9, 1e9], and at most 1e12 noise_var.
         noise_var: variance of a reward around its mean, in [1e-9, 1e9].
         floor: mass of each step in [0, 1) spread evenly over its eligible actions.
         forget: factor in (0, 1] by which older updates weigh less, per time bucket.
@@ -77,8 +77,7 @@ class SequenceLinear(SequencePolicy, LinearPolicy):
         forget: float = 1.0,
     ) -> None:
         form = form_of(actions, features, max_steps, vector, stop=stop)
-        self.prior_var = inputs.parameter("prior_var", prior_var, 1e-9, 1e9)
-        self.noise_var = inputs.parameter("noise_var", noise_var, 1e-9, 1e9)
+        self.prior_var, self.noise_var = inputs.variances(prior_var, noise_var)
         super().__init__(
             (),
             len(form.columns) + 1,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from steersman.spec.base import Declared, Fraction, Identifier, Positive
+from steersman.spec.base import Declared, Fraction, Identifier, Positive, Problem
 from steersman.spec.rules import RuleList, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Forget = Annotated[float, Field(gt=0, le=1)]
 Ridge = Annotated[float, Field(ge=1e-9, le=1e9)]
@@ -15,6 +18,23 @@ PriorCount = Annotated[float, Field(ge=1e-3, le=1e6)]
 Variance = Annotated[float, Field(ge=1e-9, le=1e9)]
 Alpha = Annotated[float, Field(ge=0, le=1e6)]
 Seed = Annotated[int, Field(ge=0, le=2**63)]
+LARGEST_VARIANCE_RATIO = 1e12
+"""Of a coefficient's variance beforehand to that of a reward: all that float64 can hold."""
+
+
+class _WithVariances(Declared):
+    """A policy with a Gaussian prior, and Gaussian noise around what it expects."""
+
+    def _problems(self) -> Iterator[Problem]:
+        prior, noise = getattr(self, "prior_var", 0.0), getattr(self, "noise_var", 0.0)
+        if prior > LARGEST_VARIANCE_RATIO * noise:
+            yield Problem(
+                ("prior_var",),
+                f"more than {LARGEST_VARIANCE_RATIO:g} times noise_var ({noise:g})",
+                prior,
+                f"up to {LARGEST_VARIANCE_RATIO * noise:g}",
+                "raise noise_var or lower prior_var",
+            )
 
 
 class LinUCBPolicy(Declared):
@@ -66,7 +86,7 @@ class KernelUCBPolicy(Declared):
     """Seed of the waves."""
 
 
-class LinTSPolicy(Declared):
+class LinTSPolicy(_WithVariances):
     """Bayesian linear regression per action; each action is drawn as often as it may be best."""
 
     algorithm: Literal["lin_ts"]
@@ -137,7 +157,7 @@ class JointSquareCBPolicy(Declared):
     """Share of the evidence kept per time bucket; 1 forgets nothing."""
 
 
-class JointLinTSPolicy(Declared):
+class JointLinTSPolicy(_WithVariances):
     """One Bayesian regression over per-action features; seeded posterior draws are the choice."""
 
     algorithm: Literal["joint_lin_ts"]
@@ -154,7 +174,7 @@ class JointLinTSPolicy(Declared):
     """Seed of the draws."""
 
 
-class FactoredTSPolicy(Declared):
+class FactoredTSPolicy(_WithVariances):
     """One Bayesian regression over the parts of mixed actions; seeded draws are the choice.
 
     What one value of a part does is learned wherever it stands, so a configuration that was never
@@ -185,7 +205,7 @@ Leading = Annotated[int, Field(ge=1, le=1_000)]
 Temperature = Annotated[float, Field(ge=0, le=100)]
 
 
-class SequenceLinearPolicy(Declared):
+class SequenceLinearPolicy(_WithVariances):
     """One Bayesian regression: what each pick, and stopping, adds to the reward of a selection."""
 
     algorithm: Literal["sequence_linear"]
