@@ -28,6 +28,7 @@ from steersman.systems.leadr.page import number, write_page
 from steersman.systems.leadr.preparing import prepare
 from steersman.systems.leadr.report import facts, figures, set_report
 from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation, write_log
+from steersman.systems.leadr.shared_training import SharedTraining
 from steersman.systems.leadr.sureness import Sureness, UntilSure
 from steersman.systems.local_model import CHATTING, READING, local_model, reading_model
 from steersman.systems.mlflow_runs import Destination, code_commit
@@ -89,7 +90,8 @@ def evaluated(
     reports: list[SetReport] = []
     with ExitStack() as stack:
         judge = asked_model(stack, asked, told=_told(asked))
-        _taking_part(asked, judge)  # refuses who is unknown before anything is worked out
+        # Refuses who is unknown before anything is worked out.
+        _taking_part(asked, judge, SharedTraining())
         telling = stack.enter_context(Telling(quiet=quiet))
         embedder = opened_embedder(
             stack, asked["home"], words_alone=asked["words_alone"], telling=telling
@@ -155,7 +157,8 @@ def _measured(
     telling: Telling,
 ) -> SetReport:  # fmt: skip
     seed, folds, address = asked["seed"], asked["folds"], asked["ray_address"]
-    taking_part, answerer = _taking_part(asked, judge), _answerer(asked, judge)
+    shared = SharedTraining()
+    taking_part, answerer = _taking_part(asked, judge, shared), _answerer(asked, judge)
     prepared = prepare(
         name, asked["data"], embedder=embedder, form=asked["form"], most=asked["questions"],
         judge=_rewriting(asked, judge), at_most=asked["at_most"],
@@ -175,7 +178,8 @@ def _measured(
             evaluation, prepared.collection, prepared.questions, groups=prepared.groups,
             query=prepared.forms[prepared.form], limits=_limits(asked),
             rerankers=_rerankers(embedder, asked["home"]), folds=folds, seed=seed,
-            address=address, done=telling.part(f"{name}: changing one part at a time"),
+            address=address, shared=shared,
+            done=telling.part(f"{name}: changing one part at a time"),
         )  # fmt: skip
     forms = _forms(prepared, folds, seed, address, telling) if prepared.conversational else None
     telling.part(f"{name}: intervals")
@@ -207,17 +211,19 @@ def _answerer(asked: dict[str, Any], judge: Judge | None) -> Answerer | None:
     return None if judge is None else Answerer(judge, continued=continued)
 
 
-def _taking_part(asked: dict[str, Any], judge: Judge | None) -> list[Contender]:
+def _taking_part(
+    asked: dict[str, Any], judge: Judge | None, shared: SharedTraining
+) -> list[Contender]:
     wanted, seed = asked["policies"], asked["seed"]
     limits, answerer = _limits(asked), _answerer(asked, judge)
     chosen = wanted if wanted == "all" else [one.strip() for one in wanted.split(";")]
-    found = contenders(chosen, limits=limits, seed=seed)
+    found = contenders(chosen, limits=limits, seed=seed, shared=shared)
     if asked["until_sure"]:
         if answerer is None:
             raise InputError("--until-sure asks who answers; name one with --answers")
         if asked["ray_address"] is not None:
             raise InputError("--until-sure asks who answers, from here; leave --ray out")
-        clone = contenders([CLONE], limits=limits, seed=seed)[-1]
+        clone = contenders([CLONE], limits=limits, seed=seed, shared=shared)[-1]
         found.append(UntilSure(clone, Sureness(answerer)))
     return found
 

@@ -19,6 +19,7 @@ from steersman.systems.leadr.evaluating import (
     select_held_out,
 )
 from steersman.systems.leadr.improving import REWARD, raft_then_ppo
+from steersman.systems.leadr.shared_training import SharedTraining
 from steersman.systems.leadr.valuing import Valuing
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def ablations(
     folds: int = 5,
     seed: int = 0,
     address: str | None = None,
+    shared: SharedTraining | None = None,
     done: Callable[[int], None] | None = None,
 ) -> list[Ablated]:
     """Return what changes when one part does: K, λ, reranker, expanding, stopping, shaping, steps.
@@ -97,6 +99,7 @@ def ablations(
         folds: as in the evaluation.
         seed: as in the evaluation.
         address: of a Ray cluster that all variants are spread over; rerankers stay here.
+        shared: what the evaluation's contenders learned, which variants of PPO begin with.
         done: called with 1 after each question of each variant that was tried.
 
     Returns:
@@ -110,7 +113,7 @@ def ablations(
                for one in questions]
         for size in SIZES
     }  # fmt: skip
-    wanted = _variants(rules, seed, by_size, evaluation.pools)
+    wanted = _variants(rules, seed, by_size, evaluation.pools, shared or SharedTraining())
     reranked = [
         _Variant(_RERANKER, name, BASELINE,
                  Fixed(Reranked(name, reranker, Environment(rules))), evaluation.pools)
@@ -145,13 +148,18 @@ class _Variant:
 
 
 def _variants(
-    rules: Limits, seed: int, by_size: Mapping[int, Sequence[Pool]], pools: Sequence[Pool]
+    rules: Limits,
+    seed: int,
+    by_size: Mapping[int, Sequence[Pool]],
+    pools: Sequence[Pool],
+    shared: SharedTraining,
 ) -> list[_Variant]:
     full = replace(rules, expanding="always", may_stop=False)
     clone = Cloned(CLONE, full, seed=seed)
 
     def shaped(terms: RewardTerms) -> Cloned:
-        return Cloned(PPO, full, seed=seed, improve=partial(raft_then_ppo, terms=terms))
+        improve = partial(raft_then_ppo, terms=terms, begin=shared.raft)
+        return Cloned(PPO, full, seed=seed, improve=improve, shared=shared)
 
     return [
         *(_Variant("candidates", f"K {size}", CLONE, clone, of_size)

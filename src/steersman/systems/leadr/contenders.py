@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import InputError
-from steersman.learn.selecting import CloneSettings, clone
+from steersman.learn.selecting import CloneSettings
 from steersman.systems.leadr.baselines import LAMBDAS, Mmr, Oracle, Pointwise, TopK
 from steersman.systems.leadr.environment import Environment, Limits
 from steersman.systems.leadr.evaluating import Fixed
 from steersman.systems.leadr.experts import GoldExpert
-from steersman.systems.leadr.improving import raft, raft_then_ppo
+from steersman.systems.leadr.improving import raft_then_ppo
 from steersman.systems.leadr.linear_clone import linear_clone
 from steersman.systems.leadr.selectors import ScoredSelector
+from steersman.systems.leadr.shared_training import SharedTraining
 from steersman.systems.leadr.tasks import EvidenceTask
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Cloned:
         seed: of the training.
         improve: makes a better scorer of the clone; None: the clone itself takes part.
         pointwise: whether it sees each candidate as it stands at first, and no step.
+        shared: what was learned already by contenders that begin with the same.
 
     No doctest: it trains; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
@@ -54,6 +57,7 @@ class Cloned:
     seed: int = 0
     improve: Train | None = None
     pointwise: bool = False
+    shared: SharedTraining = field(default_factory=SharedTraining, repr=False, compare=False)
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
         """Return the selector that learned from some questions.
@@ -67,7 +71,7 @@ class Cloned:
         """
         environment = Environment(self.limits)
         tasks = [EvidenceTask(pool, environment) for pool in pools if pool.question.gold]
-        scorer = clone(tasks, GoldExpert(), self.settings, seed=self.seed)
+        scorer = self.shared.clone(pools, tasks, self.settings, self.seed)
         if self.pointwise:
             return Pointwise(scorer, environment, name=self.name)
         if self.improve is not None:
@@ -116,6 +120,7 @@ class NeurallyCloned:
         seed: of the training.
         updates: of the network, ≥ 1.
         learning_rate: of the network, > 0.
+        shared: what was learned already by contenders that begin with the same.
 
     No doctest: it trains for minutes; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
@@ -125,6 +130,7 @@ class NeurallyCloned:
     seed: int = 0
     updates: int = 20_000
     learning_rate: float = 3e-5
+    shared: SharedTraining = field(default_factory=SharedTraining, repr=False, compare=False)
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
         """Return the selector that learned from some questions.
@@ -144,13 +150,17 @@ class NeurallyCloned:
         how = NetworkSettings(updates=self.updates, learning_rate=self.learning_rate)
         environment = Environment(self.limits)
         tasks = [EvidenceTask(pool, environment) for pool in pools if pool.question.gold]
-        trees = clone(tasks, GoldExpert(), seed=self.seed)
+        trees = self.shared.clone(pools, tasks, CloneSettings(), self.seed)
         scorer = clone_network(tasks, GoldExpert(), how, beside=trees, seed=self.seed)
         return ScoredSelector(self.name, scorer, environment)
 
 
 def contenders(
-    wanted: str | Sequence[str] = "all", *, limits: Limits | None = None, seed: int = 0
+    wanted: str | Sequence[str] = "all",
+    *,
+    limits: Limits | None = None,
+    seed: int = 0,
+    shared: SharedTraining | None = None,
 ) -> list[Contender]:
     """Return the contenders of an evaluation; who lacks an extra is told when it is trained.
 
@@ -158,6 +168,8 @@ def contenders(
         wanted: ``all`` but `ONLY_BY_NAME`, or names (as reports have them).
         limits: picks and tokens of everybody; None for `Limits`' defaults.
         seed: of what is trained.
+        shared: what others learned already, such as an evaluation's ablations; they share it among
+            themselves in any case.
 
     Returns:
         The baseline first.
@@ -168,7 +180,7 @@ def contenders(
     >>> [one.name for one in contenders(["oracle"])]
     ['top-k, fused', 'oracle']
     """
-    every = _every(limits or Limits(), seed)
+    every = _every(limits or Limits(), seed, shared or SharedTraining())
     if wanted == "all":
         return [one for name, one in every.items() if name not in ONLY_BY_NAME]
     names = list(dict.fromkeys([BASELINE, *wanted]))
@@ -178,7 +190,7 @@ def contenders(
     return [every[name] for name in names]
 
 
-def _every(limits: Limits, seed: int) -> dict[str, Contender]:
+def _every(limits: Limits, seed: int, shared: SharedTraining) -> dict[str, Contender]:
     plain = Environment(limits)
     # Who selects as many passages as are asked for is compared at equal length.
     full = Limits(
@@ -194,15 +206,17 @@ def _every(limits: Limits, seed: int) -> dict[str, Contender]:
         Fixed(TopK("lexical", plain)),
         Fixed(TopK("dense", plain)),
         *(Fixed(Mmr(weight, plain)) for weight in LAMBDAS),
-        Cloned("pointwise", full, seed=seed, pointwise=True),
+        Cloned("pointwise", full, seed=seed, pointwise=True, shared=shared),
         LinearlyCloned("+BC, linear", full, seed=seed),
-        Cloned(CLONE, full, seed=seed),
-        Cloned(STOPPING, stopping, seed=seed),
+        Cloned(CLONE, full, seed=seed, shared=shared),
+        Cloned(STOPPING, stopping, seed=seed, shared=shared),
     ]
     found += [
-        Cloned(RAFT, full, seed=seed, improve=raft),
-        Cloned(PPO, full, seed=seed, improve=raft_then_ppo),
-        NeurallyCloned(NETWORK, full, seed=seed),
+        Cloned(RAFT, full, seed=seed, improve=shared.raft, shared=shared),
+        Cloned(
+            PPO, full, seed=seed, improve=partial(raft_then_ppo, begin=shared.raft), shared=shared
+        ),
+        NeurallyCloned(NETWORK, full, seed=seed, shared=shared),
         Fixed(Oracle(Environment(full))),
     ]
     return {one.name: one for one in found}

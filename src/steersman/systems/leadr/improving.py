@@ -9,6 +9,7 @@ first are short selections that explore. Which passages hold an answer shows in 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -265,6 +266,7 @@ def raft_then_ppo(
     seed: int,
     *,
     terms: RewardTerms = REWARD,
+    begin: Callable[[Sequence[EvidenceTask], Scorer, int], Scorer] | None = None,
     sample: Sampler = walks,
 ) -> Scorer:
     """Return a clone of gold bettered by RAFT and then by PPO, which stays near what RAFT found.
@@ -274,6 +276,7 @@ def raft_then_ppo(
         scorer: the clone to begin with.
         seed: of all draws.
         terms: what PPO is told a selection is worth, and what shapes the way to it.
+        begin: what PPO is put upon, of (tasks, scorer, seed); None: `raft`.
         sample: draws selections, see `feedback`.
 
     Raises:
@@ -285,5 +288,6 @@ def raft_then_ppo(
     from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
 
     how = PpoSettings(rounds=4, each=8, rule=StepRule(10, 1.0, 0.05))
-    begun = raft(tasks, scorer, seed, sample=sample)
+    start = partial(raft, sample=sample) if begin is None else begin
+    begun = start(tasks, scorer, seed)
     return ppo(_worth(tasks, terms), begun, how, seed=seed, sample=sample).scorer
