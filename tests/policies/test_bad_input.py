@@ -15,9 +15,11 @@ from steersman.policies import (
     LinTS,
     LinUCB,
     Rules,
+    inputs,
     load_policy,
     withdraw,
 )
+from steersman.spec.policy import LARGEST_VARIANCE_RATIO
 from steersman.testing import check_policy
 
 NAMES = ["a", "b"]
@@ -192,6 +194,7 @@ def test_a_prior_far_wider_than_the_noise_is_refused_where_float64_holds_no_more
     ):
         with pytest.raises(InputError, match=r"at most 1e\+12 times noise_var; got 10000 and"):
             wide()
+    assert inputs.LARGEST_VARIANCE_RATIO == LARGEST_VARIANCE_RATIO, "declared as it is checked"
 
 
 def test_joint_features():

@@ -10,7 +10,6 @@ import numpy as np
 from scipy.linalg import blas
 
 from steersman.errors import ActionError, InputError
-from steersman.spec.policy import LARGEST_VARIANCE_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 LARGEST_NORM = 1e6  # its square, summed over a million updates, still leaves room in float64
 LARGEST_WEIGHT = 1e9
+LARGEST_VARIANCE_RATIO = 1e12  # of prior to noise; the same as in steersman.spec.policy
 _MOST_COMPARED = 1_000  # names, of which the nearest is found; among more it takes seconds
 
 
