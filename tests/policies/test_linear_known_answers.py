@@ -118,8 +118,8 @@ def test_float32_working_copies_decide_as_float64_does(kind, monkeypatch):
     narrow = kind(names, 64)
     monkeypatch.setattr("steersman.policies.arm_sums._CACHED", 10**12)
     wide = kind(names, 64)
-    assert narrow._arms._working.dtype == np.float32
-    assert wide._arms._working.dtype == np.float64
+    assert narrow._arms._copies.narrow
+    assert not wide._arms._copies.narrow
     for policy in (narrow, wide):
         policy.learn_batch(rows, chosen, rewards)
         for x in rows[:200]:
@@ -139,7 +139,7 @@ def test_float32_working_copies_agree_where_an_arm_is_well_known(visits, monkeyp
     narrow = LinTS(names, 64, noise_var=0.05)
     monkeypatch.setattr("steersman.policies.arm_sums._CACHED", 10**12)
     wide = LinTS(names, 64, noise_var=0.05)
-    assert narrow._arms._working.dtype == np.float32
+    assert narrow._arms._copies.narrow
     for policy in (narrow, wide):
         for i, name in enumerate(names):
             policy.learn(often, name, 0.5 + 1e-4 * (i % 3), weight=visits * (1 + i % 2))

@@ -6,11 +6,8 @@ caches. With prior precision λ and noise variance v the posterior of arm a is
 
     L_a = λI + Gram_a / v,    θ_a = L_a⁻¹ Moment_a / v,    score mean θ_aᵀx, variance xᵀL_a⁻¹x.
 
-All K variances are one matrix-vector product: xᵀBx = Σ_i B_ii x_i² + Σ_{i<j} (2 B_ij) x_i x_j, so a
-row of packed B (off-diagonals doubled) meets the packed outer product of x. Moving those
-K·d(d+1)/2 numbers through memory is what a decision costs; the working copy is float32 where that
-matters. Where an arm is well known, the sum cancels to far below its terms, and its variance is
-taken in float64.
+All K variances are read from working copies (`working_copies`), float32 where memory matters. Where
+an arm is well known, the sum cancels to far below its terms, and its variance is taken in float64.
 
 The Gram matrix itself decides nothing until the next exact factorisation, and fetching it from
 memory is a third of an update. Where the matrices are too many for a cache, rows therefore wait, a
@@ -23,12 +20,13 @@ sum per time bucket: g^(T-t) factorises, so sums of different clocks add exactly
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from steersman.errors import InputError
+from steersman.policies.working_copies import WorkingCopies, thin_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,25 +79,15 @@ class ArmSums:
         self._doubling = np.where(self._upper[0] == self._upper[1], 1.0, 2.0)
         self._clear_caches()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return everything but the BLAS routine, which nothing can copy."""
-        return {name: value for name, value in vars(self).items() if name != "_rank_one"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._rank_one = blas.sspr if self._outer.dtype == np.float32 else blas.dspr
-
     # -- deciding --------------------------------------------------------------------------------
 
     def means_and_variances(self, x: Floats) -> tuple[Floats, Floats]:
         """Return the posterior mean (K,) and variance (K,) of every arm's score at ``x`` (d,)."""
         self._refresh_stale()
         self._copy_changed()
-        outer = self._outer
-        outer.fill(0.0)
-        self._rank_one(self.dim, 1.0, x, outer, overwrite_ap=1)
-        variances: Floats = np.dot(self._working, outer).astype(np.float64, copy=False)
-        if outer.dtype == np.float32:
+        variances: Floats = np.empty(len(self._theta))
+        self._copies.variances(x, variances)
+        if self._copies.narrow:
             self._correct_small(variances, x)
         np.maximum(variances, 0.0, out=variances)
         return np.dot(self._theta, x), variances
@@ -108,16 +96,13 @@ class ArmSums:
         """Return means and variances (n, K) at ``rows`` (n, d): `means_and_variances` of each."""
         self._refresh_stale()
         self._copy_changed()
-        outer, working, theta = self._outer, self._working, self._theta
+        copies, theta = self._copies, self._theta
         means = np.empty((len(rows), len(theta)))
-        found = np.empty((len(rows), len(theta)), dtype=outer.dtype)
-        for row, mean, variance in zip(rows, means, found, strict=True):
-            outer.fill(0.0)
-            self._rank_one(self.dim, 1.0, row, outer, overwrite_ap=1)
-            np.dot(working, outer, out=variance)
+        variances = np.empty((len(rows), len(theta)))
+        for row, mean, variance in zip(rows, means, variances, strict=True):
+            copies.variances(row, variance)
             np.dot(theta, row, out=mean)
-        variances = found.astype(np.float64, copy=False)
-        if outer.dtype == np.float32:
+        if copies.narrow:
             for row, variance in zip(rows, variances, strict=True):
                 self._correct_small(variance, row)
         np.maximum(variances, 0.0, out=variances)
@@ -153,7 +138,7 @@ class ArmSums:
     @property
     def working_precision(self) -> float:
         """Relative rounding of the working copy: scores closer than this are ties."""
-        return 1e-12 if self._working.dtype == np.float64 else 1e-6
+        return 1e-6 if self._copies.narrow else 1e-12
 
     def covariance(self, arm: int) -> Floats:
         """Return L_a⁻¹ as a full (d, d) matrix."""
@@ -290,12 +275,15 @@ class ArmSums:
     def _clear_caches(self) -> None:
         self.version += 1
         arms, size = self._gram.shape
-        kind = np.float32 if arms * size > _CACHED else np.float64
-        self._rank_one = blas.sspr if kind is np.float32 else blas.dspr
         self._inverse: Floats = np.zeros((arms, size))
         self._inverse[:, self._upper[0] == self._upper[1]] = 1.0 / self.prior_precision
-        self._working = (self._inverse * self._doubling).astype(kind)
-        self._outer: NDArray[Any] = np.zeros(size, dtype=kind)
+        self._copies = WorkingCopies(
+            arms,
+            self.dim,
+            prior_precision=self.prior_precision,
+            doubling=self._doubling,
+            narrow=arms * size > _CACHED,
+        )
         self._theta: Floats = np.zeros((arms, self.dim))
         self._pending = [0] * arms
         self._changed: set[int] = set()
@@ -317,15 +305,15 @@ class ArmSums:
         v = blas.dspmv(self.dim, 1.0, inverse, x)
         shrink = weight / (1.0 + weight * blas.ddot(x, v))
         blas.dspr(self.dim, -shrink, v, inverse, overwrite_ap=1)
-        self._changed.add(arm)
+        if not self._copies.lower(arm, v, shrink):
+            self._changed.add(arm)
         theta = self._theta[arm]
         blas.daxpy(v, theta, a=shrink * (reward - blas.ddot(theta, x)))
 
     def _copy_changed(self) -> None:
-        """Renew the working rows of arms whose inverse changed; means alone never need them."""
+        """Renew the working copies of arms whose inverse changed; means alone never need them."""
         for arm in self._changed:
-            row = self._working[arm]
-            np.multiply(self._inverse[arm], self._doubling, out=row, casting="same_kind")
+            self._copies.renew(arm, self._inverse[arm])
         self._changed.clear()
 
     def _factors(self) -> Floats:
@@ -367,15 +355,28 @@ class ArmSums:
         precision = np.zeros((self.dim, self.dim))
         scale = self.forget ** float(self.clock - self._stamp[arm]) / self.noise_var
         precision[self._upper] = self._gram[arm] * scale
+        if not self._thinned(arm, precision):
+            self._changed.add(arm)
         precision[np.diag_indices(self.dim)] += self.prior_precision
         inverse, known = _inverse_of_upper(precision, self.prior_precision)
         self._inverse[arm] = inverse[self._upper]
-        self._changed.add(arm)
         full = np.triu(known) + np.triu(known, 1).T
         self._theta[arm] = full @ (self.moment[arm] * scale)
         self._pending[arm] = 0
         self._derived_at[arm] = self.clock
         self._stale[arm] = False
+
+    def _thinned(self, arm: int, gram: Floats) -> bool:
+        """Return whether the working copy of an arm is now the few rows of its Gram matrix."""
+        most = self._copies.most_rows
+        if not self._copies.is_thin(arm) or self.count[arm] > 2 * most:
+            return False  # with so many rows it would have to be luck
+        rows = thin_rows(gram, self.prior_precision, most)
+        if rows is None:
+            return False
+        self._copies.replace(arm, rows)
+        self._changed.discard(arm)
+        return True
 
 
 def _packed_indices(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

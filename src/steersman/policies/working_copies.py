@@ -1,0 +1,181 @@
+"""Copies of the inverses of K arms, made for reading: all variances of a context at once.
+
+All K variances are one matrix-vector product: xᵀBx = Σ_i B_ii x_i² + Σ_{i<j} (2 B_ij) x_i x_j, so a
+row of packed B (off-diagonals doubled) meets the packed outer product of x. Moving those
+K·d(d+1)/2 numbers through memory is what a decision costs, so where they leave the cache they are
+float32.
+
+An arm that has seen few rows is known in few directions, and the copy says just that:
+
+    L⁻¹ = I/λ - Σ_i w_i w_iᵀ,    xᵀL⁻¹x = xᵀx/λ - Σ_i (w_iᵀx)²,
+
+with one w a row that was learned from (Sherman-Morrison). That reads r·d numbers, not d²/2: of
+a thousand tools most are asked for seldom. An arm becomes dense for good when it has more than d/5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_MOST_ROWS = 5  # an arm is thin up to dim / this; its rows then cost three quarters of the triangle
+_LEFT_OUT = 1e-7  # of the prior's precision: what thin rows may miss, far below float32
+
+
+class WorkingCopies:
+    """What decides, in place of the float64 inverses: dense triangles, and rows of thin arms.
+
+    Args:
+        arms: number of arms K ≥ 0, all of which know nothing yet.
+        dim: number of features d ≥ 1.
+        prior_precision: λ > 0.
+        doubling: (P,) 1 for the diagonal of a packed triangle, 2 elsewhere.
+        narrow: whether copies are float32, and arms begin thin; else all are dense and float64.
+    """
+
+    def __init__(
+        self, arms: int, dim: int, *, prior_precision: float, doubling: Floats, narrow: bool
+    ) -> None:
+        self.narrow = narrow
+        self.most_rows = dim // _MOST_ROWS if narrow else 0
+        self._arms, self._dim, self._prior_precision = arms, dim, prior_precision
+        self._doubling = doubling
+        kind = np.float32 if narrow else np.float64
+        self._outer: NDArray[Any] = np.zeros(len(doubling), dtype=kind)
+        self._rank_one = blas.sspr if narrow else blas.dspr
+        # Not touched before an arm is dense: until then the system gives no memory for its row.
+        self._dense: NDArray[Any] = np.empty((arms, len(doubling)), dtype=kind)
+        self._arm_at: NDArray[np.intp] = np.arange(arms)
+        self._slots = 0
+        self._slot_of = [-1] * arms
+        self._rows: NDArray[np.float32] = np.empty((0, dim), dtype=np.float32)
+        self._owner: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._count = 0
+        self._places: dict[int, list[int]] = {}
+        if self.most_rows == 0:
+            nothing = np.where(doubling == 1.0, 1.0 / prior_precision, 0.0)
+            for arm in range(arms):
+                self.renew(arm, nothing)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the BLAS routine, which nothing can copy."""
+        return {name: value for name, value in vars(self).items() if name != "_rank_one"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._rank_one = blas.sspr if self.narrow else blas.dspr
+
+    def variances(self, x: Floats, out: Floats) -> None:
+        """Write the variance of every arm's score at ``x`` (d,) to ``out`` (K,)."""
+        if not self.narrow:
+            np.dot(self._dense, self._outer_of(x), out=out)
+            return
+        if self._slots < self._arms:
+            out.fill(blas.ddot(x, x) / self._prior_precision)
+        if self._count:
+            along = self._rows[: self._count] @ x.astype(np.float32)
+            along *= along
+            out -= np.bincount(self._owner[: self._count], along, self._arms)
+        if self._slots:
+            dense = np.dot(self._dense[: self._slots], self._outer_of(x))
+            out[self._arm_at[: self._slots]] = dense
+
+    def _outer_of(self, x: Floats) -> NDArray[Any]:
+        self._outer.fill(0.0)
+        self._rank_one(self._dim, 1.0, x, self._outer, overwrite_ap=1)
+        return self._outer
+
+    def is_thin(self, arm: int) -> bool:
+        """Return whether an arm is kept as rows."""
+        return self._slot_of[arm] < 0
+
+    def renew(self, arm: int, inverse: Floats) -> None:
+        """Copy an arm's packed inverse (P,); it is dense from now on."""
+        slot = self._slot_of[arm]
+        if slot < 0:
+            self._drop(arm)
+            slot = self._slot_of[arm] = self._slots
+            self._arm_at[slot] = arm
+            self._slots += 1
+        np.multiply(inverse, self._doubling, out=self._dense[slot], casting="same_kind")
+
+    def lower(self, arm: int, v: Floats, share: float) -> bool:
+        """Take ``share`` v vᵀ from the inverse of a thin arm.
+
+        Returns:
+            False: the arm is dense, or has as many rows as it may; `renew` it.
+        """
+        if self._slot_of[arm] >= 0:
+            return False
+        places = self._places.setdefault(arm, [])
+        if len(places) >= self.most_rows:
+            return False
+        self._append(arm, places, v * np.sqrt(share))
+        return True
+
+    def replace(self, arm: int, rows: Floats) -> None:
+        """Keep a thin arm as these rows (r, d), r at most `most_rows`."""
+        self._drop(arm)
+        places = self._places.setdefault(arm, [])
+        for row in rows:
+            self._append(arm, places, row)
+
+    def _append(self, arm: int, places: list[int], row: Floats) -> None:
+        place = self._count
+        if place == len(self._rows):
+            room = max(64, 2 * place)
+            rows, owner = self._rows, self._owner
+            self._rows = np.empty((room, self._dim), dtype=np.float32)
+            self._owner = np.empty(room, dtype=np.intp)
+            self._rows[:place], self._owner[:place] = rows, owner
+        self._rows[place], self._owner[place] = row, arm
+        places.append(place)
+        self._count += 1
+
+    def _drop(self, arm: int) -> None:
+        """Take an arm's rows away; the last rows fill their places."""
+        for place in sorted(self._places.pop(arm, ()), reverse=True):
+            self._count -= 1
+            if place < self._count:
+                other = int(self._owner[self._count])
+                self._rows[place], self._owner[place] = self._rows[self._count], other
+                theirs = self._places[other]
+                theirs[theirs.index(self._count)] = place
+
+
+def thin_rows(gram: Floats, prior_precision: float, most: int) -> Floats | None:
+    """Return the rows W with (λI + G)⁻¹ = I/λ - WᵀW of a Gram matrix of low rank.
+
+    Args:
+        gram: (d, d), its upper triangle is looked at.
+        prior_precision: λ > 0.
+        most: rows that are allowed.
+
+    Returns:
+        (r, d) rows; None: the rank is larger, or rounding of so large entries hides it.
+
+    Source: pivoted Cholesky G = RᵀR (LAPACK dpstrf), and Woodbury's identity:
+    (λI + RᵀR)⁻¹ = I/λ - Rᵀ(λ(λI + RRᵀ))⁻¹R.
+    """
+    dim = len(gram)
+    least = _LEFT_OUT * prior_precision / dim
+    if dim * np.finfo(np.float64).eps * float(np.diagonal(gram).max()) > least:
+        return None
+    factor, pivots, rank, failed = lapack.dpstrf(gram, tol=least, lower=0)
+    if failed < 0 or rank > most:
+        return None
+    rows = np.zeros((rank, dim))
+    rows[:, pivots - 1] = np.triu(factor[:rank])
+    inner = prior_precision * (prior_precision * np.eye(rank) + rows @ rows.T)
+    lower, failed = lapack.dpotrf(inner, lower=1)
+    if failed:
+        return None
+    found: Floats = blas.dtrsm(1.0, lower, rows, lower=1)
+    return found
