@@ -305,10 +305,10 @@ class ArmSums:
         v = blas.dspmv(self.dim, 1.0, inverse, x)
         shrink = weight / (1.0 + weight * blas.ddot(x, v))
         blas.dspr(self.dim, -shrink, v, inverse, overwrite_ap=1)
-        if not self._copies.lower(arm, v, shrink):
-            self._changed.add(arm)
         theta = self._theta[arm]
         blas.daxpy(v, theta, a=shrink * (reward - blas.ddot(theta, x)))
+        if not self._copies.lower(arm, v, shrink):
+            self._changed.add(arm)
 
     def _copy_changed(self) -> None:
         """Renew the working copies of arms whose inverse changed; means alone never need them."""

@@ -15,6 +15,7 @@ a thousand tools most are asked for seldom. An arm becomes dense for good when i
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,7 +108,7 @@ class WorkingCopies:
         np.multiply(inverse, self._doubling, out=self._dense[slot], casting="same_kind")
 
     def lower(self, arm: int, v: Floats, share: float) -> bool:
-        """Take ``share`` v vᵀ from the inverse of a thin arm.
+        """Take ``share`` v vᵀ from the inverse of a thin arm; ``v`` (d,) is used up.
 
         Returns:
             False: the arm is dense, or has as many rows as it may; `renew` it.
@@ -117,7 +118,8 @@ class WorkingCopies:
         places = self._places.setdefault(arm, [])
         if len(places) >= self.most_rows:
             return False
-        self._append(arm, places, v * np.sqrt(share))
+        v *= math.sqrt(share)
+        self._append(arm, places, v)
         return True
 
     def replace(self, arm: int, rows: Floats) -> None:
@@ -135,7 +137,8 @@ class WorkingCopies:
             self._rows = np.empty((room, self._dim), dtype=np.float32)
             self._owner = np.empty(room, dtype=np.intp)
             self._rows[:place], self._owner[:place] = rows, owner
-        self._rows[place], self._owner[place] = row, arm
+        self._rows[place] = row
+        self._owner[place] = arm
         places.append(place)
         self._count += 1
 
