@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,8 +21,11 @@ _SAID = frozenset({"yes", "no"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
+@lru_cache(maxsize=4096)
 def normalised(text: str) -> str:
     """Return a text as answers are compared.
+
+    The last few thousand are remembered: learning asks of one passage again and again.
 
     Only the punctuation of ASCII goes, as in the published code; what a language other than English
     takes for an article stays.
