@@ -111,7 +111,8 @@ class ArmSums:
     def _correct_small(self, variances: Floats, x: Floats) -> None:
         """Recompute in float64 the variances far below the prior's, where float32 has cancelled."""
         prior = blas.ddot(x, x) / self.prior_precision
-        small = (variances < _FLOAT32_TRUST * prior).nonzero()[0]
+        dense = self._copies.dense_arms
+        small = dense[variances[dense] < _FLOAT32_TRUST * prior]
         if len(small) == 0:
             return
         outer: Floats = np.zeros(len(self._doubling))
@@ -121,7 +122,7 @@ class ArmSums:
         if 4 * len(small) < len(variances):
             variances[small] = self._inverse[small] @ outer
         else:
-            variances[:] = self._inverse @ outer
+            variances[small] = (self._inverse @ outer)[small]
 
     def means(self, x: Floats) -> Floats:
         """Return the posterior mean (K,) of every arm's score at ``x`` (d,)."""
@@ -286,6 +287,7 @@ class ArmSums:
         )
         self._theta: Floats = np.zeros((arms, self.dim))
         self._pending = [0] * arms
+        self._trace = [0.0] * arms  # of the Gram matrix over v, of thin arms
         self._changed: set[int] = set()
         self._reach: list[float] = np.abs(self.moment).max(axis=1, initial=0.0).tolist()
         self._learned = (self.count != 0.0) | self.moment.any(axis=1)
@@ -307,8 +309,15 @@ class ArmSums:
         blas.dspr(self.dim, -shrink, v, inverse, overwrite_ap=1)
         theta = self._theta[arm]
         blas.daxpy(v, theta, a=shrink * (reward - blas.ddot(theta, x)))
-        if not self._copies.lower(arm, v, shrink):
+        copies = self._copies
+        if not copies.is_thin(arm):
             self._changed.add(arm)
+            return
+        self._trace[arm] += weight * blas.ddot(x, x)
+        if not self._few_and_small(arm):
+            self._changed.add(arm)
+        elif not copies.lower(arm, v, shrink):
+            self._mark_stale(arm)  # many rows of little weight: few, if they are of few directions
 
     def _copy_changed(self) -> None:
         """Renew the working copies of arms whose inverse changed; means alone never need them."""
@@ -366,12 +375,20 @@ class ArmSums:
         self._derived_at[arm] = self.clock
         self._stale[arm] = False
 
+    def _few_and_small(self, arm: int) -> bool:
+        """Return whether an arm's sums allow its working copy to be a few rows."""
+        copies = self._copies
+        known = self.count[arm] * self.forget ** float(self.clock - self._stamp[arm])
+        return bool(known <= copies.most_rows and self._trace[arm] <= copies.largest_trace)
+
     def _thinned(self, arm: int, gram: Floats) -> bool:
         """Return whether the working copy of an arm is now the few rows of its Gram matrix."""
-        most = self._copies.most_rows
-        if not self._copies.is_thin(arm) or self.count[arm] > 2 * most:
-            return False  # with so many rows it would have to be luck
-        rows = thin_rows(gram, self.prior_precision, most)
+        if self._copies.most_rows == 0:
+            return False
+        self._trace[arm] = float(np.trace(gram))
+        if not self._few_and_small(arm):
+            return False
+        rows = thin_rows(gram, self.prior_precision, self._copies.most_rows)
         if rows is None:
             return False
         self._copies.replace(arm, rows)

@@ -10,7 +10,9 @@ An arm that has seen few rows is known in few directions, and the copy says just
     L⁻¹ = I/λ - Σ_i w_i w_iᵀ,    xᵀL⁻¹x = xᵀx/λ - Σ_i (w_iᵀx)²,
 
 with one w a row that was learned from (Sherman-Morrison). That reads r·d numbers, not d²/2: of
-a thousand tools most are asked for seldom. An arm becomes dense for good when it has more than d/5.
+a thousand tools most are asked for seldom. These rows are float64, so nothing cancels, and two
+copies of one state agree however they came about. For the same reason what was learned says whether
+an arm is thin, not how: its weights sum to d/6 at most, and no more directions are known.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_MOST_ROWS = 5  # an arm is thin up to dim / this; its rows then cost three quarters of the triangle
-_LEFT_OUT = 1e-7  # of the prior's precision: what thin rows may miss, far below float32
+_MOST_ROWS = 6  # an arm is thin up to dim / this; its rows then cost two thirds of the triangle
+_LEFT_OUT = 1e-9  # of the prior's precision: what thin rows may miss
+_ROUNDING = 8 * float(
+    np.finfo(np.float64).eps
+)  # of a trace: what a factorisation leaves of nothing
 
 
 class WorkingCopies:
@@ -38,7 +43,7 @@ class WorkingCopies:
         dim: number of features d ≥ 1.
         prior_precision: λ > 0.
         doubling: (P,) 1 for the diagonal of a packed triangle, 2 elsewhere.
-        narrow: whether copies are float32, and arms begin thin; else all are dense and float64.
+        narrow: whether dense copies are float32 and arms begin thin; else all are dense float64.
     """
 
     def __init__(
@@ -46,6 +51,7 @@ class WorkingCopies:
     ) -> None:
         self.narrow = narrow
         self.most_rows = dim // _MOST_ROWS if narrow else 0
+        self.largest_trace = _least(dim, prior_precision) / _ROUNDING
         self._arms, self._dim, self._prior_precision = arms, dim, prior_precision
         self._doubling = doubling
         kind = np.float32 if narrow else np.float64
@@ -56,7 +62,7 @@ class WorkingCopies:
         self._arm_at: NDArray[np.intp] = np.arange(arms)
         self._slots = 0
         self._slot_of = [-1] * arms
-        self._rows: NDArray[np.float32] = np.empty((0, dim), dtype=np.float32)
+        self._rows: Floats = np.empty((0, dim))
         self._owner: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._count = 0
         self._places: dict[int, list[int]] = {}
@@ -81,7 +87,7 @@ class WorkingCopies:
         if self._slots < self._arms:
             out.fill(blas.ddot(x, x) / self._prior_precision)
         if self._count:
-            along = self._rows[: self._count] @ x.astype(np.float32)
+            along = self._rows[: self._count] @ x
             along *= along
             out -= np.bincount(self._owner[: self._count], along, self._arms)
         if self._slots:
@@ -97,6 +103,11 @@ class WorkingCopies:
         """Return whether an arm is kept as rows."""
         return self._slot_of[arm] < 0
 
+    @property
+    def dense_arms(self) -> NDArray[np.intp]:
+        """The arms that are kept as triangles, in no order."""
+        return self._arm_at[: self._slots]
+
     def renew(self, arm: int, inverse: Floats) -> None:
         """Copy an arm's packed inverse (P,); it is dense from now on."""
         slot = self._slot_of[arm]
@@ -111,7 +122,7 @@ class WorkingCopies:
         """Take ``share`` v vᵀ from the inverse of a thin arm; ``v`` (d,) is used up.
 
         Returns:
-            False: the arm is dense, or has as many rows as it may; `renew` it.
+            False: the arm is dense, or has as many rows as it may.
         """
         if self._slot_of[arm] >= 0:
             return False
@@ -123,8 +134,9 @@ class WorkingCopies:
         return True
 
     def replace(self, arm: int, rows: Floats) -> None:
-        """Keep a thin arm as these rows (r, d), r at most `most_rows`."""
+        """Keep an arm as these rows (r, d), r at most `most_rows`."""
         self._drop(arm)
+        self._free(arm)
         places = self._places.setdefault(arm, [])
         for row in rows:
             self._append(arm, places, row)
@@ -134,13 +146,25 @@ class WorkingCopies:
         if place == len(self._rows):
             room = max(64, 2 * place)
             rows, owner = self._rows, self._owner
-            self._rows = np.empty((room, self._dim), dtype=np.float32)
+            self._rows = np.empty((room, self._dim))
             self._owner = np.empty(room, dtype=np.intp)
             self._rows[:place], self._owner[:place] = rows, owner
         self._rows[place] = row
         self._owner[place] = arm
         places.append(place)
         self._count += 1
+
+    def _free(self, arm: int) -> None:
+        """Give up an arm's triangle, if it has one; the last triangle fills its place."""
+        slot = self._slot_of[arm]
+        if slot < 0:
+            return
+        self._slots -= 1
+        self._slot_of[arm] = -1
+        if slot < self._slots:
+            other = int(self._arm_at[self._slots])
+            self._dense[slot], self._arm_at[slot] = self._dense[self._slots], other
+            self._slot_of[other] = slot
 
     def _drop(self, arm: int) -> None:
         """Take an arm's rows away; the last rows fill their places."""
@@ -168,8 +192,8 @@ def thin_rows(gram: Floats, prior_precision: float, most: int) -> Floats | None:
     (λI + RᵀR)⁻¹ = I/λ - Rᵀ(λ(λI + RRᵀ))⁻¹R.
     """
     dim = len(gram)
-    least = _LEFT_OUT * prior_precision / dim
-    if dim * np.finfo(np.float64).eps * float(np.diagonal(gram).max()) > least:
+    least = _least(dim, prior_precision)
+    if _ROUNDING * float(np.trace(gram)) > least:
         return None
     factor, pivots, rank, failed = lapack.dpstrf(gram, tol=least, lower=0)
     if failed < 0 or rank > most:
@@ -182,3 +206,8 @@ def thin_rows(gram: Floats, prior_precision: float, most: int) -> Floats | None:
         return None
     found: Floats = blas.dtrsm(1.0, lower, rows, lower=1)
     return found
+
+
+def _least(dim: int, prior_precision: float) -> float:
+    """Return the pivot below which nothing is left of a Gram matrix that would show."""
+    return _LEFT_OUT * prior_precision / dim
