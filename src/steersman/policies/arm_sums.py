@@ -83,10 +83,11 @@ class ArmSums:
 
     def means_and_variances(self, x: Floats) -> tuple[Floats, Floats]:
         """Return the posterior mean (K,) and variance (K,) of every arm's score at ``x`` (d,)."""
-        self._refresh_stale()
-        self._copy_changed()
-        variances: Floats = np.empty(len(self._theta))
-        self._copies.variances(x, variances)
+        if self._any_stale:
+            self._refresh_stale()
+        if self._changed:
+            self._copy_changed()
+        variances = self._copies.variances(x)
         if self._copies.narrow:
             self._correct_small(variances, x)
         np.maximum(variances, 0.0, out=variances)

@@ -79,11 +79,13 @@ class WorkingCopies:
         vars(self).update(state)
         self._rank_one = blas.sspr if self.narrow else blas.dspr
 
-    def variances(self, x: Floats, out: Floats) -> None:
-        """Write the variance of every arm's score at ``x`` (d,) to ``out`` (K,)."""
+    def variances(self, x: Floats, out: Floats | None = None) -> Floats:
+        """Return the variance of every arm at ``x`` (d,), in ``out`` (K,) if there is one."""
         if not self.narrow:
-            np.dot(self._dense, self._outer_of(x), out=out)
-            return
+            found: Floats = np.dot(self._dense, self._outer_of(x), out=out)
+            return found
+        if out is None:
+            out = np.empty(self._arms)
         if self._slots < self._arms:
             out.fill(blas.ddot(x, x) / self._prior_precision)
         if self._count:
@@ -93,6 +95,7 @@ class WorkingCopies:
         if self._slots:
             dense = np.dot(self._dense[: self._slots], self._outer_of(x))
             out[self._arm_at[: self._slots]] = dense
+        return out
 
     def _outer_of(self, x: Floats) -> NDArray[Any]:
         self._outer.fill(0.0)
