@@ -145,6 +145,10 @@ class ArmSums:
     def covariance(self, arm: int) -> Floats:
         """Return L_a⁻¹ as a full (d, d) matrix."""
         self._refresh_stale()
+        if self._copies.is_thin(arm):
+            rows = self._copies.rows_of(arm)
+            known: Floats = np.eye(self.dim) / self.prior_precision - rows.T @ rows
+            return known
         if self._square is None:
             square = np.empty((self.dim, self.dim), dtype=np.intp)
             square[self._upper] = square.T[self._upper] = np.arange(self.packed)
@@ -277,8 +281,6 @@ class ArmSums:
     def _clear_caches(self) -> None:
         self.version += 1
         arms, size = self._gram.shape
-        self._inverse: Floats = np.zeros((arms, size))
-        self._inverse[:, self._upper[0] == self._upper[1]] = 1.0 / self.prior_precision
         self._copies = WorkingCopies(
             arms,
             self.dim,
@@ -286,6 +288,9 @@ class ArmSums:
             doubling=self._doubling,
             narrow=arms * size > _CACHED,
         )
+        self._inverse: Floats = np.zeros((arms, size))  # of dense arms
+        if self._copies.most_rows == 0:
+            self._inverse[:, self._upper[0] == self._upper[1]] = 1.0 / self.prior_precision
         self._theta: Floats = np.zeros((arms, self.dim))
         self._pending = [0] * arms
         self._trace = [0.0] * arms  # of the Gram matrix over v, of thin arms
@@ -304,21 +309,20 @@ class ArmSums:
     def _downdate_inverse(self, arm: int, x: Floats, reward: float, weight: float) -> None:
         """Sherman–Morrison: L⁻¹ ← L⁻¹ - v vᵀ w / (1 + w xᵀv), v = L⁻¹x, and θ with it."""
         self.version += 1
-        inverse = self._inverse[arm]
-        v = blas.dspmv(self.dim, 1.0, inverse, x)
+        copies, inverse = self._copies, self._inverse[arm]
+        thin = copies.is_thin(arm)
+        v = copies.times(arm, x) if thin else blas.dspmv(self.dim, 1.0, inverse, x)
         shrink = weight / (1.0 + weight * blas.ddot(x, v))
-        blas.dspr(self.dim, -shrink, v, inverse, overwrite_ap=1)
         theta = self._theta[arm]
         blas.daxpy(v, theta, a=shrink * (reward - blas.ddot(theta, x)))
-        copies = self._copies
-        if not copies.is_thin(arm):
+        if not thin:
+            blas.dspr(self.dim, -shrink, v, inverse, overwrite_ap=1)
             self._changed.add(arm)
             return
         self._trace[arm] += weight * blas.ddot(x, x)
-        if not self._few_and_small(arm):
-            self._changed.add(arm)
-        elif not copies.lower(arm, v, shrink):
-            self._mark_stale(arm)  # many rows of little weight: few, if they are of few directions
+        if not (self._few_and_small(arm) and copies.lower(arm, v, shrink)):
+            # It is dense from now on; or thin again, where many rows say few directions.
+            self._mark_stale(arm)
 
     def _copy_changed(self) -> None:
         """Renew the working copies of arms whose inverse changed; means alone never need them."""
@@ -365,13 +369,18 @@ class ArmSums:
         precision = np.zeros((self.dim, self.dim))
         scale = self.forget ** float(self.clock - self._stamp[arm]) / self.noise_var
         precision[self._upper] = self._gram[arm] * scale
-        if not self._thinned(arm, precision):
-            self._changed.add(arm)
-        precision[np.diag_indices(self.dim)] += self.prior_precision
-        inverse, known = _inverse_of_upper(precision, self.prior_precision)
-        self._inverse[arm] = inverse[self._upper]
-        full = np.triu(known) + np.triu(known, 1).T
-        self._theta[arm] = full @ (self.moment[arm] * scale)
+        moment = self.moment[arm] * scale
+        if self._thinned(arm, precision):
+            self._theta[arm] = self._copies.times(arm, moment)
+        else:
+            precision[np.diag_indices(self.dim)] += self.prior_precision
+            inverse, known = _inverse_of_upper(precision, self.prior_precision)
+            self._inverse[arm] = inverse[self._upper]
+            # At once: what is learned next must not go on from the rows of before.
+            self._copies.renew(arm, self._inverse[arm])
+            self._changed.discard(arm)
+            full = np.triu(known) + np.triu(known, 1).T
+            self._theta[arm] = full @ moment
         self._pending[arm] = 0
         self._derived_at[arm] = self.clock
         self._stale[arm] = False

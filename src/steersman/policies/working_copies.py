@@ -136,6 +136,19 @@ class WorkingCopies:
         self._append(arm, places, v)
         return True
 
+    def rows_of(self, arm: int) -> Floats:
+        """Return the rows (r, d) of a thin arm."""
+        found: Floats = self._rows[self._places.get(arm, [])]
+        return found
+
+    def times(self, arm: int, x: Floats) -> Floats:
+        """Return L⁻¹x (d,) of a thin arm: O(r d)."""
+        rows = self.rows_of(arm)
+        found: Floats = x / self._prior_precision
+        if len(rows):
+            found -= (rows @ x) @ rows
+        return found
+
     def replace(self, arm: int, rows: Floats) -> None:
         """Keep an arm as these rows (r, d), r at most `most_rows`."""
         self._drop(arm)
