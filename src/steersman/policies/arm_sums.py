@@ -6,8 +6,10 @@ caches. With prior precision λ and noise variance v the posterior of arm a is
 
     L_a = λI + Gram_a / v,    θ_a = L_a⁻¹ Moment_a / v,    score mean θ_aᵀx, variance xᵀL_a⁻¹x.
 
-All K variances are read from working copies (`working_copies`), float32 where memory matters. Where
-an arm is well known, the sum cancels to far below its terms, and its variance is taken in float64.
+All K variances are read from working copies (`working_copies`). Where memory matters they are
+float32, and arms that have seen few rows are these rows, from which all else about them follows.
+Where an arm is well known, a sum of float32 cancels to far below its terms, and its variance is
+taken in float64.
 
 The Gram matrix itself decides nothing until the next exact factorisation, and fetching it from
 memory is a third of an update. Where the matrices are too many for a cache, rows therefore wait, a
@@ -43,7 +45,7 @@ _REFRESH_EVERY = 256  # rank-one updates of one arm between exact factorisations
 
 
 class ArmSums:
-    """K arms of float64 sums with float64 inverses and packed working copies.
+    """K arms of float64 sums, with float64 inverses where arms are dense, and working copies.
 
     Args:
         arms: number of arms K >= 0.
