@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from steersman.policies import LinTS, LinUCB, load_policy, withdraw
 from steersman.policies.arm_sums import ArmSums
-from steersman.policies.working_copies import WorkingCopies, thin_rows
+from steersman.policies.inverses import thin_rows
+from steersman.policies.working_copies import WorkingCopies
 
 ARMS, DIM = 70, 48  # more packed numbers than are kept in float64; an arm is thin up to eight rows
 NAMES = [f"a{i}" for i in range(ARMS)]

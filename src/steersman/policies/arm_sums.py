@@ -25,10 +25,11 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
 from steersman.errors import InputError
-from steersman.policies.working_copies import WorkingCopies, thin_rows
+from steersman.policies.inverses import inverse_of_upper, thin_rows
+from steersman.policies.working_copies import WorkingCopies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -376,7 +377,7 @@ class ArmSums:
             self._theta[arm] = self._copies.times(arm, moment)
         else:
             precision[np.diag_indices(self.dim)] += self.prior_precision
-            inverse, known = _inverse_of_upper(precision, self.prior_precision)
+            inverse, known = inverse_of_upper(precision, self.prior_precision)
             self._inverse[arm] = inverse[self._upper]
             # At once: what is learned next must not go on from the rows of before.
             self._copies.renew(arm, self._inverse[arm])
@@ -412,23 +413,3 @@ def _packed_indices(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return (i, j), i <= j, in BLAS upper-packed order: column by column."""
     columns, rows = np.tril_indices(dim)
     return rows, columns
-
-
-def _inverse_of_upper(precision: Floats, smallest: float) -> tuple[Floats, Floats]:
-    """Return the inverse of a symmetric matrix given by its upper triangle, and of its known part.
-
-    Upper triangles are valid. Eigenvalues are at least ``smallest`` by construction. Where rounding
-    is larger than that (nearly collinear features with huge norms), eigenvalues that are only
-    rounding noise, on either side of zero, become ``smallest`` again: such directions count as
-    unexplored. The known part leaves them out, since what the moment holds of them is noise too.
-    """
-    noise = len(precision) * np.finfo(np.float64).eps * float(np.trace(precision))
-    factor, failed = lapack.dpotrf(precision, lower=0, overwrite_a=0)
-    if not failed and float(np.diagonal(factor).min()) ** 2 > noise:
-        inverse, failed = lapack.dpotri(factor, lower=0)
-        if not failed and np.isfinite(inverse).all():
-            return inverse, inverse
-    values, vectors = np.linalg.eigh(precision, UPLO="U")
-    kept = values > noise
-    shares = 1.0 / np.where(kept, values, smallest)
-    return (vectors * shares) @ vectors.T, (vectors * (shares * kept)) @ vectors.T

@@ -21,7 +21,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
+
+from steersman.policies.inverses import largest_trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,10 +31,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _MOST_ROWS = 6  # an arm is thin up to dim / this; its rows then cost two thirds of the triangle
-_LEFT_OUT = 1e-9  # of the prior's precision: what thin rows may miss
-_ROUNDING = 8 * float(
-    np.finfo(np.float64).eps
-)  # of a trace: what a factorisation leaves of nothing
 
 
 class WorkingCopies:
@@ -51,7 +49,7 @@ class WorkingCopies:
     ) -> None:
         self.narrow = narrow
         self.most_rows = dim // _MOST_ROWS if narrow else 0
-        self.largest_trace = _least(dim, prior_precision) / _ROUNDING
+        self.largest_trace = largest_trace(dim, prior_precision)
         self._arms, self._dim, self._prior_precision = arms, dim, prior_precision
         self._doubling = doubling
         kind = np.float32 if narrow else np.float64
@@ -191,39 +189,3 @@ class WorkingCopies:
                 self._rows[place], self._owner[place] = self._rows[self._count], other
                 theirs = self._places[other]
                 theirs[theirs.index(self._count)] = place
-
-
-def thin_rows(gram: Floats, prior_precision: float, most: int) -> Floats | None:
-    """Return the rows W with (λI + G)⁻¹ = I/λ - WᵀW of a Gram matrix of low rank.
-
-    Args:
-        gram: (d, d), its upper triangle is looked at.
-        prior_precision: λ > 0.
-        most: rows that are allowed.
-
-    Returns:
-        (r, d) rows; None: the rank is larger, or rounding of so large entries hides it.
-
-    Source: pivoted Cholesky G = RᵀR (LAPACK dpstrf), and Woodbury's identity:
-    (λI + RᵀR)⁻¹ = I/λ - Rᵀ(λ(λI + RRᵀ))⁻¹R.
-    """
-    dim = len(gram)
-    least = _least(dim, prior_precision)
-    if _ROUNDING * float(np.trace(gram)) > least:
-        return None
-    factor, pivots, rank, failed = lapack.dpstrf(gram, tol=least, lower=0)
-    if failed < 0 or rank > most:
-        return None
-    rows = np.zeros((rank, dim))
-    rows[:, pivots - 1] = np.triu(factor[:rank])
-    inner = prior_precision * (prior_precision * np.eye(rank) + rows @ rows.T)
-    lower, failed = lapack.dpotrf(inner, lower=1)
-    if failed:
-        return None
-    found: Floats = blas.dtrsm(1.0, lower, rows, lower=1)
-    return found
-
-
-def _least(dim: int, prior_precision: float) -> float:
-    """Return the pivot below which nothing is left of a Gram matrix that would show."""
-    return _LEFT_OUT * prior_precision / dim
