@@ -123,10 +123,8 @@ class WorkingCopies:
         """Take ``share`` v vᵀ from the inverse of a thin arm; ``v`` (d,) is used up.
 
         Returns:
-            False: the arm is dense, or has as many rows as it may.
+            False: it has as many rows as it may.
         """
-        if self._slot_of[arm] >= 0:
-            return False
         places = self._places.setdefault(arm, [])
         if len(places) >= self.most_rows:
             return False
