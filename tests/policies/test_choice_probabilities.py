@@ -120,6 +120,19 @@ def test_arms_of_like_spread_agree_to_ten_digits(count, apart, ratio):
     assert p.sum() == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.parametrize("ratio", [1.0, 3.0, 1e6])
+@pytest.mark.parametrize("count", [4, 30, 1000])
+def test_next_to_nothing_lies_below_where_the_integral_begins(count, ratio):
+    """No more than e^-35; and not much less where arms are alike, or the integral would be long."""
+    rng = np.random.default_rng([count, int(ratio)])
+    means, sds = rng.normal(size=count), ratio ** rng.random(count)
+    lowest = gaussian_choice._lowest(means, sds)
+    below = norm.logcdf(lowest, means, sds).sum()
+    assert below <= -35.0 + 1e-6
+    if ratio < 1e6:
+        assert below > -300.0
+
+
 def test_many_arms_are_replaced_by_few_where_that_is_cheaper(monkeypatch):
     """The integral over made-up arms equals that over the real ones."""
     rng = np.random.default_rng(1)
