@@ -61,7 +61,8 @@ class Log:
     @property
     def reward_range(self) -> tuple[float, float]:
         """Smallest and largest possible reward."""
-        return self.data.reward_range or _REWARD_RANGE
+        declared = self.data.reward_range
+        return _REWARD_RANGE if declared is None else (float(declared[0]), float(declared[1]))
 
 
 class Estimator(Protocol):

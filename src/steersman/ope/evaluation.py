@@ -11,7 +11,7 @@ from steersman.errors import InputError
 from steersman.ope.bootstrap import bootstrap
 from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse
 from steersman.ope.estimators import ESTIMATORS, Log
-from steersman.ope.intervals import bernstein, standard_error, wald
+from steersman.ope.intervals import bernstein, no_narrower, standard_error, wald
 from steersman.ope.logged_data import LoggedData
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class Estimate:
 
     Args:
         value: Estimated mean reward of the target policy.
-        low: Lower end of the interval; None where the estimator has none.
+        low: Lower end of the interval; None where the estimator has none, or where all rewards are
+            one value outside the range that is known of them.
         high: Upper end.
         standard_error: Of the value, linearised; None where a model's error is not known.
     """
@@ -112,7 +113,9 @@ def evaluate(
     Assumes exact propensities, positivity, and independent rows (or units, or rounds given the past
     when ``adaptive``). Evaluating many targets and keeping the best, or looking again after each
     day, breaks the level: correct for it or use a confidence sequence. Other decision points are
-    held at the policies that were logged.
+    held at the policies that were logged. Where all rewards with weight are one value, their noise
+    is not known: intervals then are no narrower than that of as many units, ``ess``, that are all
+    alike, within ``data.reward_range`` or [0, 1].
 
     Args:
         data: The log and the target policy's distribution in each context.
@@ -165,7 +168,12 @@ def evaluate(
             intervals = bootstrap(rounds, data, level=level, resamples=resamples, rng=rng)
         else:
             intervals = _analytic(rounds, data, interval, level)
-        estimates = {name: _estimate(rounds[name], data, intervals.get(name)) for name in chosen}
+        weighted = data.rewards[data.weights > 0.0]
+        ends = {
+            name: no_narrower(one, weighted, found.ess, log.reward_range, level)
+            for name, one in intervals.items()
+        }
+        estimates = {name: _estimate(rounds[name], data, ends.get(name)) for name in chosen}
     return Report(estimates, found, reasons, level, interval, adaptive)
 
 
@@ -192,7 +200,7 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     unknown = [
         one
         for one in named
-        if (one not in ESTIMATORS if isinstance(one, str) else not hasattr(one, "rounds"))
+        if (one not in ESTIMATORS if isinstance(one, str) else not _estimates(one))
     ]
     if unknown or not named:
         message = (
@@ -202,6 +210,10 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
         raise InputError(message)
     objects = [ESTIMATORS[name] if isinstance(name, str) else name for name in named]
     return {estimator.name: estimator for estimator in objects}
+
+
+def _estimates(one: object) -> bool:
+    return hasattr(one, "rounds") and isinstance(getattr(one, "name", None), str)
 
 
 def _check(data: object, interval: str, level: object, resamples: object, seed: object) -> None:

@@ -1,4 +1,4 @@
-"""Wald and empirical-Bernstein intervals of a ratio of sums over rounds."""
+"""Intervals of a ratio of sums over rounds: Wald, empirical Bernstein, and where nothing varied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import ndtri, stdtrit
 
-from steersman.stats import Interval
+from steersman.stats import Interval, all_alike_interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,6 +65,39 @@ def wald(rounds: Rounds, units: Units, level: float) -> Interval:
         quantile = float(-stdtrit(max(int(units.max()), 1), tail))
     half = quantile * standard_error(rounds, units)
     return Interval(rounds.value - half, rounds.value + half)
+
+
+def no_narrower(
+    ends: Interval, rewards: Floats, ess: float, span: tuple[float, float], level: float
+) -> Interval | None:
+    """Return an interval that is no narrower than what the rewards with weight leave open.
+
+    Where these are all one value, nothing is seen of their noise, and an interval made of it says
+    that a hundred right answers prove all to be right. What as many units that are all alike leave
+    open is then the least that it covers.
+
+    Args:
+        ends: The interval that the noise makes.
+        rewards: Those that have weight.
+        ess: Their effective sample size, ≥ 1.
+        span: Smallest and largest possible reward.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        `ends` where the rewards differ; None where they do not and their value is outside `span`,
+        so that nobody knows what others could be.
+
+    Source:
+        `steersman.stats.all_alike_interval`, of as many units as the weights are worth. Coverage:
+        ``tests/ope/test_all_alike.py``.
+    """
+    least, most = float(rewards.min()), float(rewards.max())
+    if least < most:
+        return ends
+    if not span[0] <= least <= span[1]:
+        return None
+    alike = all_alike_interval(least, int(ess), low=span[0], high=span[1], level=level)
+    return Interval(min(ends.low, alike.low), max(ends.high, alike.high))
 
 
 def bernstein(rounds: Rounds, units: Units, level: float) -> Interval:

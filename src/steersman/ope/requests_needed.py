@@ -77,7 +77,8 @@ def requests_needed(
         propensities or support are wrong, which more rows cannot mend.
 
     Raises:
-        InputError: An argument is outside its range, or no pilot row has weight.
+        InputError: An argument is outside its range, no pilot row has weight, or all rewards that
+            have weight are alike.
 
     Example:
         >>> from steersman.ope import LoggedData
@@ -98,6 +99,13 @@ def requests_needed(
         message = f"estimator is {estimator!r}; allowed are 'ips', 'snips' and 'dr'"
         raise InputError(message)
     found = _diagnosed(pilot)
+    weighted = pilot.rewards[pilot.weights > 0.0]
+    if weighted.min() == weighted.max():
+        message = (
+            f"all rewards of the pilot that have weight are {weighted[0]:g}, so it shows nothing "
+            "of their noise; log until some differ"
+        )
+        raise InputError(message)
     rounds = ESTIMATORS[estimator].rounds(Log(pilot, adaptive=adaptive, seed=seed))
     row_sd = standard_error(rounds, pilot.units) * math.sqrt(len(pilot))
     by_power = _rows_by_power(quantiles, row_sd, effect)

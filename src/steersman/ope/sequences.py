@@ -17,6 +17,8 @@ from scipy.special import ndtri
 from steersman.errors import InputError
 from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse
 from steersman.ope.evaluation import Estimate, Report
+from steersman.ope.intervals import no_narrower
+from steersman.stats import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +47,7 @@ class LoggedSequences:
         missing: (n, T) the target's mass at each step on actions that the log could not have drawn
             there, in [0, 1]; 0 after the end. None: there are none, but for forced steps.
         clusters: (n,) what selections belong together, such as the question; None: none do.
+        reward_range: least and greatest sum of a selection's rewards that there can be.
 
     Raises:
         InputError: shapes that do not fit, or numbers out of their range.
@@ -58,6 +61,7 @@ class LoggedSequences:
     v_hat: Floats | None = None
     clusters: NDArray[np.int64] | None = None
     missing: Floats | None = None
+    reward_range: tuple[float, float] = (0.0, 1.0)
     _there: NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -94,6 +98,11 @@ class LoggedSequences:
             raise InputError("missing mass is not in [0, 1]; give what the target has elsewhere")
         if self.rewards[~self._there].any():
             raise InputError("a reward stands after the end of its selection; put it at the last")
+        low, high = self.reward_range
+        if not -math.inf < low < high < math.inf:
+            raise InputError(
+                f"reward_range is {self.reward_range!r}; allowed is low < high, finite"
+            )
         if self.clusters is not None and np.shape(self.clusters) != shape[:1]:
             raise InputError(f"clusters are {np.shape(self.clusters)}; allowed is {shape[:1]}")
 
@@ -137,7 +146,8 @@ def evaluate_sequences(
 
     Assumes exact propensities of every step and independent selections, or independent clusters of
     them. Intervals are normal, linearised: on short logs with heavy weights they cover less than
-    they say.
+    they say. Where all selections with weight earned the same, they are no narrower than that of as
+    many that are all alike, as for `evaluate`.
 
     Args:
         data: the log with the target's probabilities.
@@ -170,24 +180,42 @@ def evaluate_sequences(
     unknown = [name for name in estimators if name not in ESTIMATORS]
     if unknown or not estimators:
         raise InputError(f"estimators are {estimators!r}; allowed are {', '.join(ESTIMATORS)}")
-    if not 0.0 < level < 1.0:
+    said: object = level
+    if not (isinstance(said, float | np.floating) and 0.0 < said < 1.0):
         raise InputError(f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95")
     found = _diagnose(data)
     reasons = reasons_to_refuse(found)
     silent = set(estimators) if reasons else {"dr"} if data.q_hat is None else set()
+    ess = found.ess
     estimates = {
-        name: Estimate() if name in silent else _estimate(data, name, level) for name in estimators
+        name: Estimate() if name in silent else _estimate(data, name, level, ess)
+        for name in estimators
     }
     return Report(estimates, found, reasons, level, "wald", adaptive=adaptive)
 
 
-def _estimate(data: LoggedSequences, name: str, level: float) -> Estimate:
+def _estimate(data: LoggedSequences, name: str, level: float, ess: float) -> Estimate:
     value, influence = _FORMS[name](data)
     totals = _by_cluster(data, influence)
     count = len(totals)
     error = math.sqrt(float(totals @ totals) * count / max(count - 1, 1)) / len(data)
     half = float(-ndtri((1.0 - level) / 2.0)) * error
-    return Estimate(value, value - half, value + half, error)
+    # A gain is what is earned less a mean: so is what its selections could have earned.
+    less = float(data.rewards.sum(axis=1).mean()) if name == "gain" else 0.0
+    low, high = (end - less for end in data.reward_range)
+    seen = _earned_with_weight(data) - less
+    ends = no_narrower(Interval(value - half, value + half), seen, ess, (low, high), level)
+    if ends is None:
+        return Estimate(value, standard_error=error)
+    return Estimate(value, ends.low, ends.high, error)
+
+
+def _earned_with_weight(data: LoggedSequences) -> Floats:
+    """Return what came back, with weight, of each selection that has any."""
+    counted = np.where(data.weights > 0.0, data.rewards, 0.0)
+    has = data.weights[:, -1] > 0.0 if data.weights.shape[1] else np.ones(len(data), np.bool_)
+    earned: Floats = counted.sum(axis=1)[has | counted.any(axis=1)]
+    return earned
 
 
 def _pdis(data: LoggedSequences) -> tuple[float, Floats]:

@@ -34,7 +34,8 @@ def stabilisers(data: LoggedData) -> Floats:
     """Return a factor for each round: 1 over the standard deviation predicted for its weight.
 
     The second moment of the importance weight, sum_a E[pi(a|x)^2 / g_t(a|x)], is predicted from the
-    propensities of earlier rows only, so the factors cannot know a round's outcome. The estimate
+    propensities of earlier rows only, so the factors cannot know a round's outcome; the first
+    hundred rows share what is predicted after them. The estimate
     stays consistent; being tied to the past, it is no longer exactly unbiased (about a tenth of a
     standard error towards the arms' early failures where the arms are equal).
 

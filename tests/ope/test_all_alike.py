@@ -1,0 +1,138 @@
+"""Rewards that are all alike say little of their noise: intervals must not vanish with it."""
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError
+from steersman.ope import (
+    LoggedData,
+    LoggedSequences,
+    evaluate,
+    evaluate_sequences,
+    requests_needed,
+)
+from steersman.stats import all_alike_interval
+
+RUNS = 300
+
+
+def _log(rng, failing, *, n=200):
+    """Two arms, evenly drawn; the target takes the second, which fails as seldom as is said."""
+    actions = rng.integers(0, 2, n)
+    rewards = (rng.random(n) >= np.array([0.1, failing])[actions]).astype(float)
+    return LoggedData(actions, rewards, np.full(n, 0.5), np.tile([0.0, 1.0], (n, 1)))
+
+
+@pytest.mark.parametrize("interval", ["wald", "bootstrap"])
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_an_arm_that_never_failed_may_still_fail(interval, adaptive):
+    log = _log(np.random.default_rng(0), 0.0, n=400)
+    found = evaluate(log, interval=interval, adaptive=adaptive, resamples=200)
+    alike = all_alike_interval(1.0, int(found.ess), low=0.0, high=1.0)
+    assert 0.95 < alike.low < 0.985
+    for one in found.estimates.values():
+        if one.low is not None:
+            assert one.low <= alike.low
+            assert one.high >= 1.0
+
+
+@pytest.mark.slow
+def test_intervals_of_what_seldom_fails_cover_it():
+    """Without failures in 100 draws, which is how three logs of five come out here."""
+    covered, used = dict.fromkeys(("ips", "snips", "dr"), 0), 0
+    for seed in range(RUNS):
+        found = evaluate(_log(np.random.default_rng(seed), 0.005), estimators=tuple(covered))
+        used += not found.refused
+        for name, one in found.estimates.items():
+            covered[name] += one.low is not None and one.low <= 0.995 <= one.high
+    assert used > 100
+    for name in ("snips", "dr"):
+        assert covered[name] >= 0.95 * used
+
+
+def test_what_others_could_be_is_declared_or_unknown():
+    rng = np.random.default_rng(1)
+    ones = _log(rng, 0.0, n=400)
+    fives = 5.0 * np.ones(400)
+    unknown = evaluate(LoggedData(ones.actions, fives, ones.propensities, ones.target))
+    assert unknown["snips"].value == 5.0
+    assert (unknown["snips"].low, unknown["snips"].high) == (None, None)
+    declared = evaluate(
+        LoggedData(
+            ones.actions, fives, ones.propensities, ones.target,
+            reward_range=np.array([0.0, 10.0]),
+        )
+    )  # fmt: skip
+    alike = all_alike_interval(5.0, int(declared.ess), low=0.0, high=10.0)
+    assert (declared["snips"].low, declared["snips"].high) == (alike.low, alike.high)
+
+
+def test_rewards_without_weight_are_none_of_its_business():
+    """The arm that the target never takes fails now and then; its own is all that counts."""
+    log = _log(np.random.default_rng(2), 0.0, n=400)
+    assert log.rewards.min() == 0.0
+    assert evaluate(log)["snips"].low < 0.985
+
+
+def test_one_reward_that_differs_is_noise_to_be_measured():
+    log = _log(np.random.default_rng(2), 0.0, n=400)
+    rewards = log.rewards.copy()
+    rewards[np.flatnonzero(log.actions == 1)[0]] = 0.0
+    found = evaluate(LoggedData(log.actions, rewards, log.propensities, log.target))["snips"]
+    assert found.high - found.value == pytest.approx(1.96 * found.standard_error, rel=1e-3)
+
+
+def test_a_pilot_without_noise_forecasts_nothing():
+    with pytest.raises(InputError, match="all rewards of the pilot that have weight are 1"):
+        requests_needed(_log(np.random.default_rng(0), 0.0, n=400), 0.01)
+
+
+def _selections(reward, *, n=600):
+    rng = np.random.default_rng(3)
+    first, second = rng.random((2, n)) < 0.5
+    rewards = np.stack([np.zeros(n), reward(first & second, rng)], axis=1)
+    target = np.where(np.stack([first, second], axis=1), 0.9, 0.1)
+    return LoggedSequences(np.full((n, 2), 0.5), target, rewards, np.full(n, 2))
+
+
+@pytest.mark.parametrize("worth", [0.0, 1.0])
+def test_selections_that_all_earned_the_same_may_earn_otherwise(worth):
+    found = evaluate_sequences(_selections(lambda both, _: np.full(len(both), worth)))
+    assert not found.refused
+    alike = all_alike_interval(worth, int(found.ess), low=0.0, high=1.0)
+    assert (found["wpdis"].low, found["wpdis"].high) == pytest.approx(tuple(alike))
+    assert found["pdis"].low <= alike.low <= alike.high <= found["pdis"].high
+    gain = found["gain"]
+    assert gain.value == pytest.approx(0.0, abs=1e-12)
+    assert (gain.low, gain.high) == pytest.approx((alike.low - worth, alike.high - worth))
+
+
+def test_selections_that_differ_are_measured_as_they_are():
+    found = evaluate_sequences(_selections(lambda both, _: both.astype(float)))["wpdis"]
+    assert found.high - found.value == pytest.approx(1.96 * found.standard_error, rel=1e-3)
+
+
+def test_what_selections_of_another_range_could_earn_is_declared():
+    fives = _selections(lambda both, _: np.full(len(both), 5.0))
+    assert evaluate_sequences(fives)["wpdis"].low is None
+    wider = LoggedSequences(
+        fives.propensities, fives.target, fives.rewards, fives.lengths, reward_range=(0.0, 5.0)
+    )
+    found = evaluate_sequences(wider)["wpdis"]
+    assert found.low < 4.95
+    assert found.high == 5.0
+    with pytest.raises(InputError, match="reward_range"):
+        LoggedSequences(
+            fives.propensities, fives.target, fives.rewards, fives.lengths, reward_range=(1.0, 0.0)
+        )
+
+
+def test_an_estimator_without_a_name_and_a_level_in_words_are_refused():
+    class Nameless:
+        def rounds(self, log):
+            raise AssertionError
+
+    with pytest.raises(InputError, match="with a name and rounds"):
+        evaluate(_log(np.random.default_rng(0), 0.1), estimators=[Nameless()])
+    with pytest.raises(InputError, match="level is 'x'"):
+        evaluate_sequences(_selections(lambda both, _: both.astype(float)), level="x")
