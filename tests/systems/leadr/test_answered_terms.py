@@ -4,10 +4,12 @@ import pytest
 
 from steersman.errors import BackendUnavailableError
 from steersman.llm import Budget, Judge
+from steersman.systems.leadr import Collection, Question
 from steersman.systems.leadr.answered_terms import AnsweredTerms
 from steersman.systems.leadr.answering import Answerer
 from steersman.systems.leadr.environment import Environment, Limits
 from steersman.systems.leadr.reward import RewardTerms, completeness
+from steersman.systems.leadr.sureness import Sureness
 from steersman.systems.leadr.tasks import EvidenceTask
 from tests.systems.leadr.bands import bands
 from tests.systems.leadr.test_sureness import Reads, picked_state
@@ -24,6 +26,15 @@ class Half:
         return self
 
 
+class SaysNo:
+    """A model that says no to everything."""
+
+    name = "no"
+
+    def complete(self, prompt, *, max_tokens, timeout_s):
+        return "No."
+
+
 @pytest.fixture(scope="module")
 def pool():
     return bands().pools[0]
@@ -35,6 +46,18 @@ def test_each_term_is_what_it_says(pool):
     assert [term(right) for term in (terms.match, terms.attribution, terms.faithfulness)] == [1] * 3
     assert [term(wrong) for term in (terms.match, terms.attribution, terms.faithfulness)] == [0] * 3
     assert AnsweredTerms(terms.answerer, Half(0.5)).faithfulness(right) == 0.5
+
+
+def test_always_saying_no_stands_in_no_passage_and_is_never_sure():
+    """There is a "no" somewhere in most texts; who says nothing else must earn nothing by it."""
+    pool = Collection.of_texts([("p", "Bridges", "There is no doubt about it.")]).pool(
+        Question("q", "How many bridges?", answers=("seven",))
+    )
+    answerer = Answerer(Judge(SaysNo()))
+    state, terms = picked_state(pool, "p"), AnsweredTerms(answerer)
+    assert "no" in pool.candidates[0].text
+    assert terms.attribution(state) == terms.faithfulness(state) == 0.0
+    assert Sureness(answerer)(state) < 1.0
 
 
 def test_they_weigh_into_a_reward_beside_others(pool):

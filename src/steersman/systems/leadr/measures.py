@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.systems.leadr.answers import contains, normalised
+from steersman.systems.leadr.answers import contains, in_words, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,13 +101,16 @@ def cited(answer: str, texts: Mapping[str, str]) -> tuple[str, ...]:
     """Return the passages that an answer can be traced to: those that hold it word for word.
 
     Args:
-        answer: a short one.
+        answer: a short one; a yes or a no stands in no passage, whatever its words.
         texts: passage id -> its text, in the order in which they were shown.
 
     >>> cited("Warsaw", {"a": "Born in Warsaw.", "b": "A chemist."})
     ('a',)
+    >>> cited("no", {"a": "There is no doubt."})
+    ()
     """
-    return tuple(name for name, text in texts.items() if contains(text, [answer]))
+    right = in_words([answer])
+    return tuple(name for name, text in texts.items() if right and contains(text, right))
 
 
 def citation_accuracy(citations: Sequence[str], gold: Sequence[str]) -> float:
