@@ -36,6 +36,22 @@ def test_own_format(tmp_path, suffix):
         found.part("test")
 
 
+def test_candidates_that_were_too_many_are_none_of_a_pool(tmp_path):
+    long = "p3 " + "x" * 300  # kept under a digest
+    names = ["p0", "p1", "p2", long]
+    rows = [{"id": name, "title": "T", "text": f"text of {name}"} for name in names]
+    write(tmp_path / "mine", "passages.jsonl", [*rows, rows[3]])
+    write(
+        tmp_path / "mine", "questions.jsonl",
+        [{"id": "q", "question": "What?", "gold": ["p0"], "pool": names, "conversation": "c"}],
+    )  # fmt: skip
+    assert sets.load("mine", tmp_path).pools == {"q": (0, 1, 2, 3)}
+    few = sets.load("mine", tmp_path, at_most=1)
+    assert (few.pools, few.left_out) == ({"q": (0, 1)}, 2)
+    assert few.questions[0].conversation == "c"
+    assert few.conversations == {"q": "c"}
+
+
 def test_beir(tmp_path):
     folder = tmp_path / "scifacts"
     write(

@@ -143,5 +143,5 @@ def ready(
         pools.append(collection.pool(question, query=forms[chosen](question), size=size))
         if done is not None:
             done(1)
-    groups = {one.id: evidence.conversations.get(one.id, one.id) for one in evidence.questions}
+    groups = {one.id: one.conversation or one.id for one in evidence.questions}
     return Prepared(evidence, collection, forms, chosen, tuple(pools), groups, skipped)

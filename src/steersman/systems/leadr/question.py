@@ -41,6 +41,7 @@ class Question:
         answers: texts that answer it, any of them; () if nobody knows.
         gold: ids of the passages that its answer needs, all of them; () if nobody knows.
         category: its kind, known before it is answered; "" if nobody says.
+        conversation: it is a turn of; "" if it is none.
 
     Raises:
         InputError: no id, or a blank text.
@@ -55,6 +56,7 @@ class Question:
     answers: tuple[str, ...] = ()
     gold: tuple[str, ...] = ()
     category: str = ""
+    conversation: str = ""
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -28,8 +28,6 @@ class EvidenceSet:
         rewrites: question id -> the question as a person wrote it to stand alone, where it is
             known; nothing may choose by it.
         splits: question id -> the part of the set it belongs to, where it is named.
-        conversations: question id -> the conversation it is a turn of, where there are any:
-            whoever holds questions out holds out all of one conversation.
         unfindable: gold ids that are no passage: a ceiling, since nobody can pick them.
         left_out: passages of the set that were not read, since there are too many; the fewer are
             searched, the easier it is to find the right ones.
@@ -43,10 +41,17 @@ class EvidenceSet:
     pools: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     rewrites: Mapping[str, str] = field(default_factory=dict, repr=False)
     splits: Mapping[str, str] = field(default_factory=dict, repr=False)
-    conversations: Mapping[str, str] = field(default_factory=dict, repr=False)
     unfindable: frozenset[str] = field(default=frozenset(), repr=False)
     left_out: int = 0
     note: str = ""
+
+    @property
+    def conversations(self) -> dict[str, str]:
+        """Question id -> the conversation it is a turn of, where there are any.
+
+        Whoever holds questions out holds out all of one conversation.
+        """
+        return {one.id: one.conversation for one in self.questions if one.conversation}
 
     def part(self, split: str) -> EvidenceSet:
         """Return the set with the questions of one split alone.

@@ -47,9 +47,7 @@ class Gathering:
         self._pools: dict[str, tuple[int, ...]] = {}
         self._rewrites: dict[str, str] = {}
         self._splits: dict[str, str] = {}
-        self._conversations: dict[str, str] = {}
         self._spare = 0
-        self._left_out = 0
         self._dropped: set[str] = set()
         self._shortened = 0
 
@@ -74,7 +72,7 @@ class Gathering:
             return
         if name not in self._gold:
             if self._spare >= self._at_most:
-                self._left_out += 1
+                self._dropped.add(name)
                 return
             self._spare += 1
         self._keep(where, name, text, title)
@@ -145,20 +143,19 @@ class Gathering:
             raise DataError(f"{where}: the question {question.id!r} is there twice; keep one")
         self._questions[question.id] = replace(
             question,
+            conversation=conversation or question.conversation,
             answers=tuple(dict.fromkeys(one for one in question.answers if one.strip())),
             gold=tuple(dict.fromkeys(map(kept_name, question.gold))),
         )
         if pool is not None:
             try:
-                names = (kept_name(one) for one in dict.fromkeys(pool) if one not in self._dropped)
-                found = tuple(self._positions[one] for one in names)
+                names = dict.fromkeys(map(kept_name, pool))
+                found = tuple(self._positions[one] for one in names if one not in self._dropped)
             except KeyError as wrong:
                 message = f"{where}: the candidate {wrong.args[0]!r} is no passage of the set"
                 raise DataError(f"{message}; add it, or take it out of the pool") from None
             self._pools[question.id] = found
-        told = ((self._rewrites, rewrite), (self._splits, split),
-                (self._conversations, conversation))  # fmt: skip
-        for kept, value in told:
+        for kept, value in ((self._rewrites, rewrite), (self._splits, split)):
             if value:
                 kept[question.id] = value
 
@@ -181,8 +178,8 @@ class Gathering:
         return EvidenceSet(
             self._name, tuple(self._passages.values()), tuple(self._questions.values()),
             pools=self._pools, rewrites=self._rewrites, splits=self._splits,
-            conversations=self._conversations, unfindable=frozenset(gold - self._passages.keys()),
-            left_out=self._left_out + len(self._dropped), note=note,
+            unfindable=frozenset(gold - self._passages.keys()),
+            left_out=len(self._dropped), note=note,
         )  # fmt: skip
 
 
