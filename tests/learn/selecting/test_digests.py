@@ -9,10 +9,17 @@ import pytest
 
 from steersman.errors import DataError
 from steersman.learn.selecting import RaftSettings, TreeSettings, TreesOnTop, raft, walks
-from steersman.learn.selecting.digests import digest_of_log, digest_of_scorer, digest_of_tasks
+from steersman.learn.selecting.digests import (
+    digest_of,
+    digest_of_log,
+    digest_of_scorer,
+    digest_of_tasks,
+)
 from steersman.policies import NetworkScorer, SummedScorer
 from steersman.policies.sequence import StepRule
 from steersman.systems.leadr import Collection, Environment, Limits, Question
+from steersman.systems.leadr.answered_terms import AnsweredTerms
+from steersman.systems.leadr.answering import Answered
 from steersman.systems.leadr.made_up import COLUMNS, made_up
 from steersman.systems.leadr.reward import RewardTerms, completeness, containment
 from steersman.systems.leadr.tasks import EvidenceTask
@@ -96,6 +103,78 @@ def test_ppo_refuses_checkpoints_of_another_start_or_of_other_contents(tmp_path)
 def test_questions_differ_by_candidates_rules_and_terms(other):
     assert digest_of_tasks(_evidence()) == digest_of_tasks(_evidence())
     assert digest_of_tasks(_evidence()) != digest_of_tasks(_evidence(**other))
+
+
+class Says:
+    """Someone who answers all alike: nothing tells it from others but what it has."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __call__(self, question, passages):
+        return Answered(self.text, shown=tuple((one.id, one.text) for one in passages))
+
+
+def _answering(text):
+    return RewardTerms(((1.0, AnsweredTerms(Says(text)).match),))
+
+
+def test_rewards_differ_by_who_answers():
+    one, other = (digest_of_tasks(_evidence(terms=_answering(said))) for said in ("yes", "no"))
+    assert one != other
+    assert one == digest_of_tasks(_evidence(terms=_answering("yes")))
+
+
+def test_a_named_engine_is_told_by_its_name_and_not_by_its_connections():
+    class Model:
+        def __init__(self, name, size):
+            self.name, self.size, self.connection = name, size, object()
+
+    assert digest_of(Model("a", 1)) == digest_of(Model("a", 1))
+    assert digest_of(Model("a", 1)) != digest_of(Model("b", 1))
+    assert digest_of(Model("a", 1)) != digest_of(Model("a", 2))
+
+
+def test_passages_that_were_not_retrieved_count_as_they_may_be_led_to():
+    changed = [(name, title, text + " And more.") for name, title, text in ROWS]
+    kept = {one.id for task in _evidence() for one in task.pool.candidates}
+    few = [_evidence()[0], replace(_evidence()[0], pool=_evidence(changed)[0].pool)]
+    beyond = replace(few[0].pool, collection=few[1].pool.collection)
+    assert kept
+    assert digest_of_tasks(few[:1]) != digest_of_tasks([replace(few[0], pool=beyond)])
+
+
+def test_functions_differ_by_what_they_do_and_close_over():
+    def adding(number):
+        return lambda value: value + number
+
+    assert digest_of(adding(1)) == digest_of(adding(1))
+    assert digest_of(adding(1)) != digest_of(adding(2))
+    assert digest_of(lambda value: value + 1) != digest_of(lambda value: value - 1)
+    ring = []
+    ring.append(Says(ring))
+    assert digest_of(Says(ring[0])), "what leads back to itself ends"
+
+
+def passing_all(tasks, known):
+    return known
+
+
+@pytest.mark.slow
+def test_a_run_with_functions_of_its_own_goes_on_in_another_process(tmp_path):
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tests.learn.selecting.test_digests import *\n"
+        "how = RaftSettings(rounds=1, each=4, rule=RULE, credit='action')\n"
+        "tune = lambda examples, start, *, seed: start\n"
+        "found = raft(made_up(10, seed=1), START, how, tune=tune, passing=passing_all,"
+        " folder=Path(sys.argv[1]))\n"
+        "print(found.before)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    said = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
+    assert said[0].stdout == said[1].stdout != ""
 
 
 @pytest.mark.slow

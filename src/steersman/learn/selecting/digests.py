@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, fields, is_dataclass
 from functools import partial
 from hashlib import sha256
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from steersman.learn.selecting.task import Task, Walk
     from steersman.policies import Scorer
+
+
+_PLAIN = (str, int, float, bytes, np.generic, type(None))
 
 
 def about_run(settings: Any, seed: int, tasks: Sequence[Task], start: Scorer) -> dict[str, object]:
@@ -64,11 +68,26 @@ def digest_of_tasks(tasks: Sequence[Task]) -> str:
 
     Args:
         tasks: in their order. Of one that is a dataclass every field counts, such as the pool and
-            the terms of its reward; functions count by their names.
+            the terms of its reward; see `digest_of`.
 
     No doctest: ``tests/learn/selecting/test_digests.py`` shows it.
     """
     return _digest([(task.id, task.options(task.begin()), task) for task in tasks])
+
+
+def digest_of(value: object) -> str:
+    """Return the sha256 of what a value is made of, the same in every process.
+
+    Args:
+        value: plain values, arrays, containers and dataclasses count by what they hold; functions
+            by their names, code and what they close over; methods by their objects too. Any other
+            object counts by what it gives to be pickled, where its class says so, else by its
+            attributes; and of one that has a name, such as a language model, by the name and its
+            plain attributes alone, as connections and counters differ from run to run.
+
+    No doctest: ``tests/learn/selecting/test_digests.py`` shows it.
+    """
+    return _digest(value)
 
 
 def digest_of_log(log: Sequence[Walk]) -> str:
@@ -91,29 +110,40 @@ def digest_of_log(log: Sequence[Walk]) -> str:
     return found.hexdigest()
 
 
-def _digest(value: object) -> str:
+def _digest(value: object, known: dict[int, tuple[object, str]] | None = None) -> str:
     found = sha256()
-    for part in _parts(value):
+    for part in _parts(value, {} if known is None else known):
         found.update(len(part).to_bytes(8, "big"))
         found.update(part)
     return found.hexdigest()
 
 
-def _parts(value: Any) -> Iterator[bytes]:
-    """Yield a value piece by piece, the same in every process."""
+def _parts(value: Any, known: dict[int, tuple[object, str]]) -> Iterator[bytes]:
+    """Yield a value piece by piece, the same in every process.
+
+    Args:
+        value: any.
+        known: digests of objects by their place in memory, where many questions share one; and the
+            objects, so that none of them goes and leaves its place to another.
+    """
     yield type(value).__qualname__.encode()
     if isinstance(value, np.ndarray):
         yield f"{value.dtype.str}{value.shape}".encode()
         yield np.ascontiguousarray(value).tobytes()
-    elif isinstance(value, str | int | float | bytes | np.generic) or value is None:
+    elif isinstance(value, _PLAIN):
         yield repr(value).encode()
+    elif (inner := _inner(value)) is not None:
+        for one in inner:
+            yield from _parts(one, known)
     else:
-        for inner in _inner(value):
-            yield from _parts(inner)
+        if id(value) not in known:
+            known[id(value)] = value, ""  # whatever leads back to it
+            known[id(value)] = value, _digest(_state(value), known)
+        yield known[id(value)][1].encode()
 
 
-def _inner(value: Any) -> Sequence[object]:
-    """Return what a value is made of; nothing where its type says all that can be said."""
+def _inner(value: Any) -> Sequence[object] | None:
+    """Return what a value is made of; None for an object that only its attributes tell."""
     if is_dataclass(value) and not isinstance(value, type):
         return [(one.name, getattr(value, one.name)) for one in fields(value)]
     if isinstance(value, partial):
@@ -124,4 +154,32 @@ def _inner(value: Any) -> Sequence[object]:
         return sorted(value, key=repr)
     if isinstance(value, list | tuple):
         return [len(value), *value]
-    return [getattr(value, "__module__", ""), getattr(value, "__qualname__", "")]
+    return _inner_of_code(value)
+
+
+def _inner_of_code(value: Any) -> Sequence[object] | None:
+    """Return what functions, methods and classes are told by; None for anything else."""
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, CodeType):
+        return [value.co_code, value.co_names, value.co_consts]
+    if isinstance(value, FunctionType):
+        held = [one.cell_contents for one in value.__closure__ or ()]
+        return [value.__module__, value.__qualname__, value.__code__, value.__defaults__, held]
+    if isinstance(value, type | BuiltinFunctionType):
+        return [value.__module__, value.__qualname__]
+    return None
+
+
+def _state(value: Any) -> object:
+    """Return what tells an object from others of its class."""
+    kind = type(value)
+    if getattr(kind, "__getstate__", None) is not getattr(object, "__getstate__", None):
+        return value.__getstate__()
+    slots = [name for one in kind.__mro__ for name in getattr(one, "__slots__", ())]
+    held = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    held |= getattr(value, "__dict__", {})
+    name = getattr(value, "name", None)
+    if isinstance(name, str):
+        held = {key: one for key, one in held.items() if isinstance(one, _PLAIN)} | {"name": name}
+    return [kind.__module__, held]

@@ -26,7 +26,7 @@ from steersman.learn.ppo import advantages
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.digests import about_run
 from steersman.learn.selecting.network import Padded, RowNetwork, scale_of
-from steersman.learn.selecting.rounds import Round, Trained, greedy_reward, split
+from steersman.learn.selecting.rounds import Round, Trained, greedy_rewards, mean_reward, split
 from steersman.learn.selecting.task import walks
 from steersman.policies import SummedScorer
 from steersman.policies.sequence import StepRule
@@ -187,8 +187,12 @@ class _Run:
                                 silent=True)  # fmt: skip
         self.parameters = [*self.policy.parameters(), *self.value.parameters()]
         self.optimizer = torch.optim.Adam(self.parameters, lr=self.how.learning_rate, eps=1e-5)
-        self.before = greedy_reward(self.judged, self.start, self.how.rule, self.sample)
+        self.before = self._held_out(self.start)
         self.best, self.best_reward = self._weights(), self.before
+
+    def _held_out(self, scorer: Scorer) -> float:
+        found = greedy_rewards(self.judged, scorer, self.how.rule, self.sample)
+        return mean_reward(self.judged, found)
 
     def _weights(self) -> dict[str, NDArray[np.generic]]:
         named = {**{f"policy.{n}": t for n, t in self.policy.state_dict().items()},
@@ -251,7 +255,7 @@ class _Run:
         try:
             told = _Told.of(log, self.start, self.policy, self.value, self.how)
             far = self._improve(told, np.random.default_rng([self.seed, number]))
-            held_out = greedy_reward(self.judged, self.scorer(), self.how.rule, self.sample)
+            held_out = self._held_out(self.scorer())
         except FloatingPointError as wrong:
             _log.warning("PPO stopped in round %d: %s; the last good is kept", number, wrong)
             self._load(kept)

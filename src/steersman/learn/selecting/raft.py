@@ -17,6 +17,7 @@ import json
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
@@ -25,16 +26,23 @@ from steersman.errors import InputError
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import visit
 from steersman.learn.selecting.credit import Credited, above, by_task, causes, keep
-from steersman.learn.selecting.digests import about_run, digest_of_log
+from steersman.learn.selecting.digests import about_run, digest_of, digest_of_log
 from steersman.learn.selecting.examples import Examples
-from steersman.learn.selecting.rounds import Round, Trained, greedy_reward, split
+from steersman.learn.selecting.rounds import (
+    Round,
+    Trained,
+    crossed,
+    greedy_rewards,
+    mean_reward,
+    split,
+)
 from steersman.learn.selecting.task import stream, walks
 from steersman.learn.selecting.tuners import TreesOnTop
 from steersman.policies import scorer_from_state, scorer_state
 from steersman.policies.sequence import EXPAND, STOP, StepRule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -44,6 +52,8 @@ if TYPE_CHECKING:
     from steersman.learn.selecting.task import Task, Walk
     from steersman.learn.selecting.tuners import Tuner
     from steersman.policies import Scorer
+
+    _Learned = Callable[[Sequence[Task]], tuple[Scorer | None, int]]
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +76,13 @@ class RaftSettings:
             expand is learned where the best selections did.
         turns: of visiting states and learning in a round, for ``action``, ≥ 1; those after the
             first visit what was just learned.
-        held_out: share of the questions by whose feedback rounds are judged, in (0, .5].
+        held_out: share of the questions by whose feedback rounds are judged, and which are not
+            learned from, in (0, .5].
+        crossed: 0, or parts, ≥ 2, of which each judges what was learned from the others, whatever
+            `held_out` is: so all questions judge a round, and what goes on is learned from all. A
+            round learns that many times more. In rounds after the first, what others are asked and
+            where one looks comes of a policy that learned from all; what is right of a part's own
+            questions its judges are never told.
         patience: rounds without a better one before it stops early, ≥ 1.
         regression: fall of the held-out reward below its best from which on a round is gone back
             from, ≥ 0. What is not worse by that much is kept: a few dozen held-out questions tell a
@@ -84,6 +100,7 @@ class RaftSettings:
     others: int = 30
     turns: int = 2
     held_out: float = 0.2
+    crossed: int = 0
     patience: int = 2
     regression: float = 0.01
 
@@ -97,6 +114,7 @@ class RaftSettings:
             "others": self.others >= 2,
             "turns": self.turns >= 1,
             "held_out": 0 < self.held_out <= 0.5,
+            "crossed": self.crossed == 0 or self.crossed >= 2,
             "patience": self.patience >= 1,
             "regression": self.regression >= 0,
         }
@@ -145,14 +163,15 @@ def raft(
     (2023), algorithm 1; the credit of steps departs from it, see the module.
     """
     how = settings or RaftSettings()
-    own, judged = split(tasks, how.held_out, seed)
+    parts = crossed(tasks, how.crossed, seed) if how.crossed else []
+    own, judged = (tasks, tasks) if parts else split(tasks, how.held_out, seed)
     told = None if log is None else _told(log, own)
-    run = _Run(how, tune or TreesOnTop(), start, own, judged, seed, sample, told, passing)
+    run = _Run(how, tune or TreesOnTop(), start, own, judged, parts, seed, sample, told, passing)
     checkpoints = None
     if folder is not None:
         about = about_run(how, seed, tasks, start)
-        about |= {"tune": repr(run.tune), "log": None if told is None else digest_of_log(told)}
-        about |= {"passing": repr(passing)}
+        about |= {"tune": digest_of(run.tune), "passing": digest_of(passing)}
+        about |= {"log": None if told is None else digest_of_log(told)}
         checkpoints = Checkpoints(folder, about)
     state = run.begin() if checkpoints is None else run.resumed(checkpoints)
     while state.stopped is None:
@@ -214,13 +233,14 @@ class _Run:
     start: Scorer
     learned: Sequence[Task]
     judged: Sequence[Task]
+    parts: Sequence[tuple[Sequence[Task], Sequence[Task]]]
     seed: int
     sample: Sampler
     told: Sequence[Walk] | None
     passing: Passing | None
 
     def begin(self) -> _State:
-        before = greedy_reward(self.judged, self.start, self.how.rule, self.sample)
+        before = mean_reward(self.judged, self._greedy(self.start, self.judged))
         return _State(self.start, self.start, before, before, [], {}, 0)
 
     def resumed(self, checkpoints: Checkpoints) -> _State:
@@ -255,26 +275,42 @@ class _Run:
             return self._ended(state, "not finite")
         by_action = self.how.credit == "action"
         logged = _joined(state.logged, by_task(log)) if by_action else {}
+        known = {name: causes(of_one) for name, of_one in logged.items()}
+        learned = partial(self._learned, state.now, log, known, number)
         try:
-            now, kept = self._learned(state.now, log, logged, number)
+            now, kept = learned(self.learned)
             if now is None:
                 return self._ended(state, "nothing to learn")
-            reward = greedy_reward(self.judged, now, self.how.rule, self.sample)
+            rewards_of = self._crossed(learned) if self.parts else self._greedy(now, self.judged)
+            reward = mean_reward(self.judged, rewards_of)
         except FloatingPointError as wrong:
             _log.warning("training stopped in round %d: %s; the last good is kept", number, wrong)
             return self._ended(state, "not finite")
         done = Round(float(rewards.mean()), keep(log)[0], kept, reward)
         return self._after(state, now, done, logged)
 
+    def _greedy(self, scorer: Scorer, by: Sequence[Task]) -> dict[str, float]:
+        return greedy_rewards(by, scorer, self.how.rule, self.sample)
+
+    def _crossed(self, learned: _Learned) -> dict[str, float]:
+        """Return the reward of all questions, each by what was learned without its part."""
+        rewards: dict[str, float] = {}
+        for others, own in self.parts:
+            found, _ = learned(others)
+            rewards |= self._greedy(self.start if found is None else found, own)
+        return rewards
+
     def _learned(
-        self, now: Scorer, log: Sequence[Walk], logged: Logged, number: int
+        self, now: Scorer, log: Sequence[Walk], known: Credits, number: int, of: Sequence[Task]
     ) -> tuple[Scorer | None, int]:
-        """Return what is learned in a round, and of how many examples; None: there is none."""
+        """Return what some questions teach in a round, and how many examples; None: nothing."""
         by_action = self.how.credit == "action"
-        examples = self._steps(keep(log)[1], log)
-        sure = self._sure(logged) if by_action else {}
+        names = {task.id for task in of}
+        log = [one for one in log if one.task in names]
+        examples = self._steps(keep(log)[1], log) if log else []
+        sure = self._sure(known, of) if by_action else {}
         for turn in range(self.how.turns if by_action else 1):
-            examples += self._visits(sure, (now,) if turn else (None, now), number)
+            examples += self._visits(of, sure, (now,) if turn else (None, now), number)
             if not examples:
                 return None, 0
             now = self.tune(Examples.joined(examples), self.start, seed=self.seed + number)
@@ -295,21 +331,21 @@ class _Run:
         }
         return [part for name, one in kept.items() for part in above(one, means[name], only=only)]
 
-    def _sure(self, logged: Logged) -> Credits:
-        """Return what is right of the learned questions, and how surely."""
-        known = {name: causes(of_one) for name, of_one in logged.items()}
-        sure = known if self.passing is None else self.passing(self.learned, known)
+    def _sure(self, known: Credits, of: Sequence[Task]) -> Credits:
+        """Return what is right of some questions, and how surely."""
+        own = {task.id: known[task.id] for task in of if task.id in known}
+        sure = own if self.passing is None else self.passing(of, own)
         return {
-            name: {action: one for action, one in own.items() if one >= self.how.least}
-            for name, own in sure.items()
+            name: {action: one for action, one in right.items() if one >= self.how.least}
+            for name, right in sure.items()
         }
 
     def _visits(
-        self, sure: Credits, scorers: Sequence[Scorer | None], number: int
+        self, of: Sequence[Task], sure: Credits, scorers: Sequence[Scorer | None], number: int
     ) -> list[Examples]:
         """Return what is right in the states that some scorers get to; None: who knows it."""
         found = []
-        for task in self.learned:
+        for task in of:
             expert = Credited(sure.get(task.id, {}))
             for scorer in scorers if expert.right else ():
                 rng = visiting(self.seed, number, task.id)

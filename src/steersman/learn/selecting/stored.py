@@ -71,6 +71,11 @@ class StoredTask:
     offered: Offered
     form: SequenceForm
 
+    @property
+    def group(self) -> str:
+        """Its id: a request stands alone."""
+        return self.id
+
     def begin(self) -> tuple[int, ...]:
         """Return the first state."""
         return ()

@@ -56,6 +56,10 @@ class Task(Protocol):
     def id(self) -> str:
         """The question's id."""
 
+    @property
+    def group(self) -> str:
+        """What it is held out with, such as its conversation; its id where it stands alone."""
+
     def begin(self) -> Any:
         """Return the first state."""
 

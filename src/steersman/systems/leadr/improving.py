@@ -50,6 +50,9 @@ UPON = TreesOnTop()
 """What learns on top of a start that knows more than feedback tells, such as a clone of gold."""
 LEAST_TELLING = 0.2
 """Share of the questions for which what comes back must depend on what is picked."""
+PARTS = 3
+"""Of the questions: each judges what was learned from the others, so that all judge, and all are
+learned from (docs/adr/0027)."""
 PICKS = 2
 """Passages of a logged selection: with five, 55 % of hotpotqa's questions always came out right."""
 
@@ -167,7 +170,7 @@ def improved(
     """
     told = feedback(tasks, terms=terms, seed=seed, sample=sample) if log is None else log
     how = RaftSettings(
-        rounds=rounds, each=16, credit="action", held_out=0.15, regression=regression
+        rounds=rounds, each=16, credit="action", crossed=PARTS, regression=regression
     )
     asked = _worth(tasks, terms)
     return raft_rounds(

@@ -57,6 +57,11 @@ class EvidenceTask:
         """The question's id."""
         return self.pool.question.id
 
+    @property
+    def group(self) -> str:
+        """Its conversation, whose turns are alike; its id where it is of none."""
+        return self.pool.question.conversation or self.id
+
     def begin(self) -> Standing:
         """Return the state before the first step."""
         return self._standing(self.environment.start(self.pool))
