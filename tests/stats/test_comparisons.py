@@ -18,7 +18,7 @@ samples = arrays(float, st.integers(3, 40), elements=st.integers(-50, 50).map(la
 @settings(max_examples=50)
 @given(samples, samples, st.floats(0.5, 0.99))
 def test_welch_is_scipys(first, second, level):
-    if first.std() == 0 or second.std() == 0:
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
         return
     ours = welch_test(first, second, level=level)
     theirs = stats.ttest_ind(first, second, equal_var=False)
@@ -32,7 +32,7 @@ def test_welch_is_scipys(first, second, level):
 @settings(max_examples=50)
 @given(samples, samples, st.floats(0, 3))
 def test_non_inferior_exactly_when_the_bound_is_above_the_margin(first, second, margin):
-    if first.std() == 0 and second.std() == 0:
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
         return
     ours = non_inferiority_test(first, second, margin=margin)
     assert ours.rejected == (ours.low > -margin)
@@ -68,15 +68,121 @@ def test_error_rates():
     assert wrong == pytest.approx(0.05, abs=tolerance)
 
 
-def test_arms_without_variance():
-    assert welch_test([1, 1], [1, 1]).p_value == 1.0
-    assert welch_test([2, 2], [1, 1]).p_value == 0.0
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([1, 1], [1, 1]),
+        ([1, 1], [0, 0]),
+        ([2, 2], [1, 3]),
+        ([1, 3], [2, 2]),
+        ([0.1 + 0.2, 0.3, 0.3], [1, 2]),  # rounding is no spread
+        ([0, 0], [1, 2]),
+        ([1e-200, 2e-200], [1, 2]),
+    ],
+)
+def test_an_arm_that_is_all_alike_proves_nothing(first, second):
+    for found in (
+        welch_test(first, second, level=0.2),
+        non_inferiority_test(first, second, margin=5.0, level=0.2),
+    ):
+        assert (found.low, found.high) == (-math.inf, math.inf)
+        assert (found.statistic, found.degrees, found.p_value) == (0.0, 0.0, 1.0)
+        assert not found.rejected
+        assert found.difference == pytest.approx(np.mean(first) - np.mean(second))
 
 
-def test_sample_ratio_is_scipys_and_keeps_its_level():
+@pytest.mark.parametrize(("n", "margin"), [(10, 0.05), (100, 0.01), (100, 0.02)])
+def test_not_to_have_failed_yet_is_not_to_be_non_inferior(n, margin):
+    """Worse by exactly the margin than a control that never, or hardly ever, fails."""
+    rng, runs = np.random.default_rng(5), 400
+    for rate in (0.0, 0.002):
+        candidate = rng.random((runs, n)) >= rate + margin
+        control = rng.random((runs, n)) >= rate
+        wrong = [
+            non_inferiority_test(a, b, margin=margin).rejected
+            for a, b in zip(candidate, control, strict=True)
+        ]
+        assert np.mean(wrong) <= 0.05
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_so_few_that_arms_are_often_all_alike_alarm_no_more_than_is_said(n):
+    """Shares of one half, of which all tables are counted: as certainties .125 at two units."""
+    chances = stats.binom.pmf(np.arange(n + 1), n, 0.5)
+    arms = [np.arange(n) < seen for seen in range(n + 1)]
+    alarms = sum(
+        chances[i] * chances[j] * welch_test(one, other).rejected
+        for i, one in enumerate(arms)
+        for j, other in enumerate(arms)
+    )
+    assert alarms <= 0.05
+
+
+@pytest.mark.slow
+def test_rare_outcomes_do_what_the_docstrings_say():
+    """Failures counted, and the chances of what is rejected added up."""
+
+    def chance(test, candidate, control):
+        (n, rate), (m, other) = candidate, control
+        kinds = [
+            [(np.arange(units) >= k, law.pmf(k)) for k in np.arange(*law.interval(1 - 1e-4))]
+            for units, law in ((n, stats.binom(n, rate)), (m, stats.binom(m, other)))
+        ]
+        return sum(p * q * test(one, two).rejected for one, p in kinds[0] for two, q in kinds[1])
+
+    def shown(margin):
+        return lambda one, two: non_inferiority_test(one, two, margin=margin)
+
+    assert chance(welch_test, (100, 0.05), (10_000, 0.05)) == pytest.approx(0.10, abs=0.01)
+    assert chance(welch_test, (100, 0.05), (100, 0.05)) <= 0.05
+    assert chance(shown(0.01), (1_000, 0.012), (1_000, 0.002)) == pytest.approx(0.08, abs=0.01)
+    assert chance(shown(0.05), (100, 0.06), (1_000, 0.01)) == pytest.approx(0.12, abs=0.01)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("n", [1, 20, 50, 100, 1000])
+def test_a_split_of_two_arms_is_called_off_no_more_often_than_is_said(n, share):
+    counts = np.arange(n + 1)
+    chances = stats.binom.pmf(counts, n, share)
+    calls = [
+        bool(chance > 1e-12) and sample_ratio_test([c, n - c], [share, 1 - share]).mismatch
+        for c, chance in zip(counts, chances, strict=True)
+    ]
+    assert chances[calls].sum() <= 0.001
+
+
+@pytest.mark.parametrize("shares", [(0.01, 0.01, 0.98), (0.2, 0.3, 0.5)])
+@pytest.mark.parametrize("n", [5, 30])
+def test_a_split_of_three_arms_is_called_off_no_more_often_than_is_said(n, shares):
+    splits = [(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)]
+    chances = stats.multinomial.pmf(splits, n, shares)
+    calls = [sample_ratio_test(one, shares).mismatch for one in splits]
+    assert chances[calls].sum() <= 0.001
+
+
+def test_the_p_value_of_a_split_is_the_binomials_tails():
+    for first, second, share in ((3, 17, 0.01), (0, 20, 0.3), (20, 0, 0.3), (430, 570, 0.5)):
+        law = stats.binom(first + second, share)
+        tails = law.cdf(first), law.sf(first - 1)
+        ours = sample_ratio_test([first, second], [share, 1 - share])
+        assert ours.p_value == pytest.approx(min(1.0, 2 * min(tails)), rel=1e-9)
+        turned = sample_ratio_test([second, first], [1 - share, share])
+        assert turned.p_value == pytest.approx(ours.p_value, rel=1e-9)
+    counts, shares = [5000, 5200, 1300], np.array([4, 4, 1]) / 9
+    single = [
+        sample_ratio_test([c, 11_500 - c], [s, 1 - s]).p_value
+        for c, s in zip(counts, shares, strict=True)
+    ]
+    assert sample_ratio_test(counts, [4, 4, 1]).p_value == pytest.approx(3 * min(single))
+
+
+@pytest.mark.slow
+def test_the_distance_of_a_split_is_scipys_and_many_units_keep_the_level():
     ours = sample_ratio_test([5000, 5200, 1300], [4, 4, 1])
     theirs = stats.chisquare([5000, 5200, 1300], np.array([4, 4, 1]) / 9 * 11_500)
-    assert ours.p_value == pytest.approx(theirs.pvalue, abs=1e-12)
+    assert ours.statistic == pytest.approx(theirs.statistic, abs=1e-9)
+    assert sample_ratio_test([2**51 - 2**28, 2**51 + 2**28]).mismatch
+    assert sample_ratio_test([2**52, 2**52]).p_value == pytest.approx(1.0, abs=1e-6)
     rng = np.random.default_rng(0)
     counts = rng.binomial(10_000, 0.3, 4000)
     calls = [sample_ratio_test([c, 10_000 - c], [0.3, 0.7], level=0.95).mismatch for c in counts]
@@ -85,7 +191,15 @@ def test_sample_ratio_is_scipys_and_keeps_its_level():
 
 @pytest.mark.parametrize(
     ("observed", "shares"),
-    [([1, -1], None), ([0, 0], None), ([1, 2], [1, 0]), ([1, 2], [1, 1, 1]), ([5], None)],
+    [
+        ([1, -1], None),
+        ([0, 0], None),
+        ([1, 2], [1, 0]),
+        ([1, 2], [1, 1, 1]),
+        ([5], None),
+        ([1.5, 2], None),
+        ([2.0**53, 2.0**53], None),
+    ],
 )
 def test_impossible_splits(observed, shares):
     with pytest.raises(InputError):

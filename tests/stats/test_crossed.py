@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.stats import binom, t
 
 from steersman.errors import InputError
 from steersman.stats import crossed_mean
@@ -43,6 +43,52 @@ def test_one_run_is_the_t_interval_of_scipy():
     found = crossed_mean(row[np.newaxis], level=0.9)
     low, high = t.interval(0.9, 24, row.mean(), row.std(ddof=1) / 5)
     assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(
+    ("runs", "cases", "low"),
+    [(3, 60, 0.025 ** (1 / 3)), (60, 3, 0.025 ** (1 / 3)), (1, 60, 0.9404)],
+)
+def test_a_table_that_is_all_alike_leaves_room_for_what_it_did_not_show(runs, cases, low):
+    found = crossed_mean(np.ones((runs, cases)), within=(0.0, 1.0))
+    assert (found.value, found.interval.high) == (1.0, 1.0)
+    assert found.interval.low == pytest.approx(low, abs=1e-4)
+    # Rounding is no spread.
+    shaken = np.ones((runs, cases)) - 1e-15 * (np.arange(cases) % 2)
+    assert crossed_mean(shaken, within=(0.0, 1.0)).interval.low == pytest.approx(low, abs=1e-4)
+    lost = crossed_mean(np.zeros((runs, cases)), within=(-1.0, 1.0)).interval
+    assert lost.low == -lost.high < -0.05  # no gate at 0 is passed by it
+
+
+def test_a_range_changes_nothing_where_numbers_differ():
+    table = np.random.default_rng(4).uniform(size=(3, 20))
+    assert crossed_mean(table, within=(0.0, 1.0)) == crossed_mean(table)
+
+
+@pytest.mark.parametrize(("runs", "cases"), [(2, 9), (3, 5), (3, 60)])
+def test_all_alike_misses_the_truth_as_seldom_as_is_said(runs, cases):
+    """A number is 1 where its run is good, its case is good, and both are: added up exactly."""
+    interval = crossed_mean(np.ones((runs, cases)), within=(0.0, 1.0)).interval
+    shares = np.linspace(0.0, 1.0, 101)
+    of_run, of_case, of_cell = np.meshgrid(shares, shares, shares, indexing="ij")
+    chance = binom.pmf(runs, runs, of_run) * binom.pmf(cases, cases, of_case)
+    chance *= binom.pmf(runs * cases, runs * cases, of_cell)
+    missed = chance[of_run * of_case * of_cell < interval.low]
+    assert missed.max() <= 0.025
+
+
+def test_columns_that_agree_by_chance_are_not_certain():
+    found = crossed_mean([[1.0, 0.0], [0.0, 1.0]])
+    assert found.value == 0.5
+    assert found.interval.width > 1.0
+
+
+@pytest.mark.parametrize(
+    "within", [(1.0, 0.0), (0.0, 0.5), (0.5, 2.0), (0.0, np.nan), (0.0, np.inf), (0.0,), 1.0, "ab"]
+)
+def test_what_is_no_range_of_the_numbers_is_refused(within):
+    with pytest.raises(InputError, match="within"):
+        crossed_mean([[0.0, 1.0], [1.0, 1.0]], within=within)
 
 
 @pytest.mark.parametrize(

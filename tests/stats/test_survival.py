@@ -133,6 +133,26 @@ def test_where_nothing_ended_the_curve_is_empty_and_the_mean_is_the_horizon():
     assert tuple(curve.restricted_mean(10).interval) == (10.0, 10.0)
 
 
+def test_beyond_the_last_observation_there_is_no_mean_while_some_last_longer():
+    curve = kaplan_meier([5, 6, 7, 8], [False] * 4)
+    assert curve.last == 8.0
+    assert curve.restricted_mean(8).value == 8.0
+    assert curve.restricted_mean(8 + 1e-12).value == pytest.approx(8.0)  # a last bit is no time
+    for until in (8.1, 100):
+        with pytest.raises(InputError, match=r"until is .* allowed is above 0 to 8; take a nearer"):
+            curve.restricted_mean(until)
+    some = kaplan_meier([2, 3, 9, 9], [True, True, False, False])
+    assert some.restricted_mean(9).value == pytest.approx((2 + 3 + 9 + 9) / 4)
+    with pytest.raises(InputError, match=r"a share of 0\.5 lasts longer"):
+        some.restricted_mean(10)
+
+
+def test_where_all_have_ended_any_horizon_will_do():
+    # Whoever was cut off before counts by those who were watched on.
+    curve = kaplan_meier([2, 3, 5], [True, False, True])
+    assert curve.restricted_mean(50).value == pytest.approx(curve.restricted_mean(5).value)
+
+
 def test_one_cut_off_when_another_ends_is_still_watched_then():
     curve = kaplan_meier([2, 2], [True, False])
     assert curve.at_risk.tolist() == [2]

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from steersman.errors import InputError
-from steersman.stats.arguments import numbers, open_unit
+from steersman.stats.all_alike import all_alike_interval
+from steersman.stats.arguments import finite, numbers, open_unit
 from steersman.stats.interval import Interval
 from steersman.stats.survival import Estimate
 
@@ -18,38 +19,53 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+_ALIKE = 1e-12
+"""Numbers that differ by less, as a share of their range, differ by rounding alone."""
 
-def crossed_mean(values: ArrayLike, *, level: float = 0.95) -> Estimate:
+
+def crossed_mean(
+    values: ArrayLike, *, level: float = 0.95, within: tuple[float, float] | None = None
+) -> Estimate:
     """The mean of what every run made of every case, for other runs and other cases alike.
 
     All cases of one run share what that run learned, and all runs share the cases. An interval over
     the cases alone is too narrow as soon as runs differ: at three runs whose own variance weighs as
     much as that of the cases it covers 84 % instead of 95 %.
 
-    The variance of the mean is that between columns and, beyond what the residual explains, that
-    between rows. Each gets the t quantile of its own degrees of freedom, and the squares of both
-    half widths are added (Howe). Resampling both (Owen's pigeonhole bootstrap) is no way out at
-    three runs: it sees (r - 1)/r of their variance, in ten distinct means. Assumes that row, column
-    and residual effects are independent of each other and near normal, or many. Coverage at three
-    runs is at least 94 % at any proportion of the variances, at two 91 %
+    The variance of the mean is that between columns, at least what the residual explains, and,
+    beyond that, the one between rows. Each gets the t quantile of its own degrees of freedom, and
+    the squares of both half widths are added (Howe). Resampling both (Owen's pigeonhole bootstrap)
+    is no way out at three runs: it sees (r - 1)/r of their variance, in ten distinct means. Assumes
+    that row, column and residual effects are independent of each other and near normal, or many.
+    Coverage at three runs is at least 94 % at any proportion of the variances, at two 91 %
     (``tests/stats/test_crossed.py``). What runs have in common, such as what was learned before
     them, is held fixed.
+
+    A table in which all is alike shows no spread, which makes nothing certain: a run that is not
+    among three may make of every case what none of them did. Tell the range of the numbers, and the
+    interval is that of `all_alike_interval` then, over as many cells as share neither run nor case:
+    the fewer of both. Without a range it has no width there, which is no certainty.
 
     Args:
         values: (r, c) one number for each run and case, r >= 1, c >= 2. With one run nothing is
             known of runs, and the interval is the t interval over cases.
         level: Confidence level, in (0, 1).
+        within: The least and the most that a number can be, known beforehand; None: not known.
 
     Returns:
         The mean with its interval.
 
     Raises:
-        InputError: Another shape, no numbers, or some that are not finite.
+        InputError: Another shape, no numbers, some that are not finite or not within the range, or
+            a range whose ends are not in order.
 
     Example:
         >>> estimate = crossed_mean([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]])
         >>> estimate.value, round(estimate.interval.low, 2), round(estimate.interval.high, 2)
         (2.5, -4.32, 9.32)
+        >>> estimate = crossed_mean(np.ones((3, 60)), within=(0.0, 1.0))
+        >>> round(estimate.interval.low, 2), estimate.interval.high
+        (0.29, 1.0)
 
     Source:
         Searle, Casella & McCulloch, Variance Components (1992), section 4.4; Howe (1974),
@@ -62,19 +78,48 @@ def crossed_mean(values: ArrayLike, *, level: float = 0.95) -> Estimate:
     if not np.isfinite(table).all():
         message = "values holds NaN or infinity; allowed are finite numbers; look for their source"
         raise InputError(message)
-    half = sqrt(_squared_half(table, 0.5 + trust / 2))
     mean = float(table.mean())
+    if within is not None:
+        low, high = _ends(table, within)
+        if np.ptp(table) <= _ALIKE * (high - low):
+            seen, units = min(max(mean, low), high), _apart(table)
+            alike = all_alike_interval(seen, units, low=low, high=high, level=trust)
+            return Estimate(mean, alike)
+    half = sqrt(_squared_half(table, 0.5 + trust / 2))
     return Estimate(mean, Interval(mean - half, mean + half))
+
+
+def _ends(table: Floats, within: tuple[float, float]) -> tuple[float, float]:
+    """Return the ends of the range, which holds all numbers up to rounding."""
+    try:
+        least, most = within
+    except (TypeError, ValueError) as error:
+        message = f"within is {within!r:.200}; allowed are two numbers, the least and the most"
+        raise InputError(message) from error
+    low, high = finite(least, "within"), finite(most, "within")
+    slack = _ALIKE * (high - low)
+    if not low < high or table.min() < low - slack or table.max() > high + slack:
+        message = f"values are {table.min():g} to {table.max():g} within {within!r}"
+        raise InputError(f"{message}; allowed is a range with low < high that holds them all")
+    return low, high
+
+
+def _apart(table: Floats) -> int:
+    """Return how many cells share neither run nor case; of one run, the cases."""
+    runs, cases = table.shape
+    return int(cases if runs == 1 else min(runs, cases))
 
 
 def _squared_half(table: Floats, place: float) -> float:
     runs, cases = table.shape
     by_case = table.mean(axis=0)
-    squared: float = float(stdtrit(cases - 1, place)) ** 2 * float(by_case.var(ddof=1)) / cases
+    between, excess = float(by_case.var(ddof=1)) / cases, 0.0
     if runs > 1:
         by_run = table.mean(axis=1, keepdims=True)
         rest = table - by_run - by_case + table.mean()
         noise = float((rest**2).sum()) / ((runs - 1) * (cases - 1)) / table.size
         excess = max(0.0, float(by_run.var(ddof=1)) / runs - noise)
-        squared += float(stdtrit(runs - 1, place)) ** 2 * excess
-    return squared
+        # Columns hold the residual's part too, and may agree by chance, where few even wholly.
+        between = max(between, noise)
+    squared: float = float(stdtrit(cases - 1, place)) ** 2 * between
+    return squared + float(stdtrit(runs - 1, place)) ** 2 * excess if runs > 1 else squared

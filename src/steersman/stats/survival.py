@@ -47,6 +47,8 @@ class SurvivalCurve:
         at_risk: (m,) cases still watched just before each.
         ended: (m,) cases that ended at each.
         level: Confidence level of the intervals.
+        last: Longest time for which a case was watched: beyond it nothing is known, unless all
+            have ended.
     """
 
     times: Floats
@@ -56,6 +58,7 @@ class SurvivalCurve:
     at_risk: NDArray[np.int64]
     ended: NDArray[np.int64]
     level: float
+    last: float
 
     @property
     def median(self) -> Estimate:
@@ -73,22 +76,30 @@ class SurvivalCurve:
     def restricted_mean(self, until: float) -> Estimate:
         """The mean of min(time, ``until``), with its interval.
 
-        Unlike the median it exists whatever the censoring, provided that every case that did not
-        end was watched until then.
+        Unlike the median it exists whatever the censoring, up to the longest time for which a case
+        was watched: what the rest do later, nobody saw. It has no width where nothing ended before
+        the horizon, or all at once; that makes it no surer.
 
         Args:
-            until: The horizon, above 0, in the unit of the times.
+            until: The horizon, above 0, in the unit of the times; at most ``last``, unless all have
+                ended.
 
         Returns:
             The area under the curve up to the horizon, and a Wald interval.
 
         Raises:
-            InputError: The horizon is not a finite number above 0.
+            InputError: The horizon is not a finite number above 0, or lies beyond what was watched
+                while some last longer.
 
         Source: Klein & Moeschberger, Survival Analysis (2003), section 4.5, eq. 4.5.1 and 4.5.2,
         without the factor m/(m - 1).
         """
         horizon = positive(until, "until")
+        left = float(self.survival[-1]) if self.survival.size else 1.0
+        if left > 0.0 and horizon > self.last * (1.0 + _ROUNDING):
+            message = f"until is {until!r}, and a share of {left:.3g} lasts longer than anybody saw"
+            message = f"{message}; allowed is above 0 to {self.last:g}"
+            raise InputError(f"{message}; take a nearer horizon or watch for longer")
         inside = self.times <= horizon
         times = np.append(self.times[inside], horizon)
         levels = np.concatenate([[1.0], self.survival[inside]])
@@ -150,7 +161,8 @@ def kaplan_meier(times: ArrayLike, ended: ArrayLike, *, level: float = 0.95) -> 
     at_risk = watched.size - np.searchsorted(np.sort(watched), points, side="left")
     survival = np.cumprod(1.0 - deaths / at_risk, dtype=np.float64)
     low, high = _log_log(survival, np.cumsum(_greenwood_terms(at_risk, deaths)), trust)
-    return SurvivalCurve(points, survival, low, high, at_risk, deaths, trust)
+    last = float(watched.max())
+    return SurvivalCurve(points, survival, low, high, at_risk, deaths, trust, last)
 
 
 def _flags(ended: ArrayLike, size: int) -> NDArray[np.bool_]:

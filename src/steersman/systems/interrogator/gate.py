@@ -16,6 +16,7 @@ from steersman.systems.interrogator.investigation import STOP_AT
 from steersman.systems.interrogator.measures import (
     MEASURES,
     SHARE,
+    SHARES,
     both_calls_to_the_same,
     of_each,
 )
@@ -76,7 +77,8 @@ class Checked:
         worse_by: By which share of the heuristic's figure the policy is worse at most, by its 95 %
             interval, -2 to 2; below 0: it is shown to be better. NaN where there is no such share.
         state: ``passed``: that is within the tolerance; ``failed``: it is not, or not shown to be;
-            ``unknown``: too few sessions got there for it to tell anything; ``not_measured``.
+            ``unknown``: too few sessions got there for it to tell anything, or it is 0 in all of
+            either; ``not_measured``.
         says: Empty; or what keeps the measure from telling much.
     """
 
@@ -163,9 +165,14 @@ def _check(
 ) -> Checked:
     loss = (1.0 if better == "lower" else -1.0) * (candidate - control)
     means = float(control.mean()), float(candidate.mean())
+    if not (control.any() or candidate.any()):
+        # Nothing was seen to be lost, nor anything that could be.
+        return Checked(name, *means, nan, "unknown", "tells nothing: it is 0 for both")
     if means[0] <= 0.0:
         # No share of nothing can be allowed, so no loss is.
-        state: State = "passed" if crossed_mean(loss).interval.high <= 0.0 else "failed"
+        within = (-1.0, 1.0) if name in SHARES else None
+        end = crossed_mean(loss, within=within).interval.high
+        state: State = "passed" if end <= 0.0 else "failed"
         return Checked(name, *means, nan, state, "the heuristic's mean is not above 0")
     worst = _most_worse(loss, control)
     return Checked(name, *means, worst, "passed" if worst <= tolerance else "failed")

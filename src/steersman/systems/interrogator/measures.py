@@ -160,6 +160,8 @@ def all_calls(course: Course) -> float:
 
 MEASURES = {"similarity": reached, "embedder_calls": all_calls, "cache_hit_rate": hit_rate}
 """Of a whole session, by the name that reports and the gate use."""
+SHARES = frozenset({"cache_hit_rate"})
+"""Of these, which are never below 0 and never above 1."""
 
 
 def of_each(
@@ -177,11 +179,12 @@ def of_each(
     return np.array([[measure(course) for course in run] for run in runs], np.float64)
 
 
-def compared(differences: Floats) -> dict[str, Any]:
+def compared(differences: Floats, *, shares: bool = False) -> dict[str, Any]:
     """Return the mean of some differences as a report has it, and that of each seed.
 
     Args:
         differences: (seeds, targets), at least 2 targets.
+        shares: whether they are of numbers from 0 to 1.
 
     Returns:
         ``value``, ``low``, ``high`` as `crossed_mean` has them, and ``by_seed``.
@@ -190,7 +193,8 @@ def compared(differences: Floats) -> dict[str, Any]:
     [1.5, 2.5]
     """
     by_seed = [float(mean) for mean in differences.mean(axis=1)]
-    return {**described(crossed_mean(differences)), "by_seed": by_seed}
+    within = (-1.0, 1.0) if shares else None
+    return {**described(crossed_mean(differences, within=within)), "by_seed": by_seed}
 
 
 def described(estimate: Estimate) -> dict[str, float]:

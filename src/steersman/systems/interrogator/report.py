@@ -13,6 +13,7 @@ from steersman.systems.interrogator.investigation import STOP_AT
 from steersman.systems.interrogator.measures import (
     MEASURES,
     SHARE,
+    SHARES,
     both_calls_to_the_same,
     compared,
     described,
@@ -84,9 +85,10 @@ def _set(trial: Trial, gate: Gate, candidate: str) -> dict[str, Any]:
 
 def _arm(trial: Trial, arm: str) -> dict[str, Any]:
     runs = trial.courses[arm]
-    found: dict[str, Any] = {
-        name: described(crossed_mean(of_each(runs, measure))) for name, measure in MEASURES.items()
-    }
+    found: dict[str, Any] = {}
+    for name, measure in MEASURES.items():
+        within = (0.0, 1.0) if name in SHARES else None
+        found[name] = described(crossed_mean(of_each(runs, measure), within=within))
     found["questions"] = float(of_each(runs, _questions).mean())
     for name, (part, levels) in _levels(trial).items():
         found[f"steps_to_{name}"] = steps_until(part.courses[arm], levels, trial.limit)
@@ -109,7 +111,8 @@ def _against(trial: Trial, arm: str) -> dict[str, Any]:
         "calls_of_heuristic": float(spent.mean()),
     }
     for name, measure in MEASURES.items():
-        found[name] = compared(of_each(candidate, measure) - of_each(control, measure))
+        differences = of_each(candidate, measure) - of_each(control, measure)
+        found[name] = compared(differences, shares=name in SHARES)
     for name, (part, levels) in _levels(trial).items():
         asked, asks = (timed(part.courses[one], levels, trial.limit)[0] for one in (CONTROL, arm))
         found[f"steps_to_{name}"] = compared(asks - asked)
