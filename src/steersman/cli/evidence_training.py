@@ -13,6 +13,7 @@ from steersman.errors import DataError, InputError
 from steersman.learn.selecting import CloneSettings, TreeSettings, clone, walks_over
 from steersman.systems.leadr import Collection, Environment, Limits, Question, sets
 from steersman.systems.leadr.baselines import TopK
+from steersman.systems.leadr.case_studies import reasons_of_picks
 from steersman.systems.leadr.experts import GoldExpert, RankExpert
 from steersman.systems.leadr.improving import from_feedback
 from steersman.systems.leadr.kept_selectors import MadeFor, kept, read_file
@@ -143,7 +144,7 @@ def selected(
         pool = collection.pool(Question("asked", question))
         found = chosen.select(pool, rng=np.random.default_rng(0))
     rows = []
-    why = [*found.why, *[{}] * len(found.picked)]
+    why = [*reasons_of_picks(found), *[{}] * len(found.picked)]
     for step, (one, reasons) in enumerate(zip(found.picked, why, strict=False), 1):
         candidate = collection.candidates[collection.place_of[one]]
         told = ", ".join(f"{name} {value:+.2f}" for name, value in reasons.items())

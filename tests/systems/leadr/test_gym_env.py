@@ -55,6 +55,22 @@ def test_expand_and_stop_are_the_last_two(env):
     assert ended
 
 
+@pytest.mark.parametrize("expanding", ["never", "always"])
+def test_an_end_for_want_of_rows_takes_the_potential_back(collection, question, expanding):
+    pool = collection.pool(question, size=4)
+    rules = Environment(Limits(picks=3, expanding=expanding, may_stop=False))
+    terms = RewardTerms(finals=((1.0, lambda _: 0.25),), information=1.0)
+    task = EvidenceTask(pool, rules, terms)
+    env = EvidenceEnv([task], most=1, gamma=1.0)
+    observed, _ = env.reset()
+    assert observed["mask"].tolist() == [1, 0, 0]
+    observed, reward, ended, truncated, info = env.step(0)
+    assert task.potential(env._standing) > 0.1, "the task itself would go on"
+    assert (ended, truncated, len(info["picked"])) == (True, False, 1)
+    assert not observed["mask"].any()
+    assert reward == pytest.approx(0.25)
+
+
 def test_masked_actions_and_questions_that_are_not_there_are_refused(env):
     env.reset()
     with pytest.raises(InputError, match="masked"):

@@ -139,6 +139,12 @@ def made(turns, rng):
     return FormTable(("last", "history", "keywords"), noisy, contexts, groups)
 
 
+@pytest.mark.parametrize("orders", [0, -1])
+def test_no_order_is_no_comparison(orders):
+    with pytest.raises(InputError, match=f"orders is {orders}; allowed is 1 or more"):
+        compare_forms(made(40, np.random.default_rng(0)), orders=orders)
+
+
 @pytest.mark.slow
 def test_the_learned_form_beats_every_single_one_where_turns_differ():
     found = compare_forms(made(800, np.random.default_rng(0)), orders=3)

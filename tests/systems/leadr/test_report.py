@@ -12,15 +12,17 @@ import pytest
 from steersman.errors import DataError
 from steersman.systems.leadr.ablations import SHAPINGS, Ablated, Reranked, ablations
 from steersman.systems.leadr.baselines import Oracle, TopK
-from steersman.systems.leadr.case_studies import case_studies
+from steersman.systems.leadr.case_studies import case_of, case_studies
 from steersman.systems.leadr.contenders import BASELINE, CLONE, LinearlyCloned
 from steersman.systems.leadr.environment import Environment, Limits
 from steersman.systems.leadr.evaluating import Fixed, evaluate
+from steersman.systems.leadr.features import FEATURES
 from steersman.systems.leadr.form_trial import compare_forms, tabulate
 from steersman.systems.leadr.page import write_page
 from steersman.systems.leadr.pictures import found_by_policy
 from steersman.systems.leadr.report import ceilings, facts, figures, set_report
 from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation, write_log
+from steersman.systems.leadr.selectors import ScoredSelector
 from steersman.systems.mlflow_runs import Destination
 from tests.systems.leadr.bands import bands
 
@@ -140,6 +142,30 @@ def test_cases_say_what_was_picked_why_and_what_was_missed(evaluation):
     assert len(gained.searched) > len(gained.question), "of a conversation, words said before"
 
 
+class ExpandsFirst:
+    """A scorer that follows what it picked, and then takes the best by fused score."""
+
+    def scores(self, rows):
+        weights = {"fused": 1.0, "named_by_selected": 5.0, "is_expand": 10.0}
+        return sum(weight * rows[:, FEATURES.index(name)] for name, weight in weights.items())
+
+
+def test_reasons_stand_by_the_passage_that_they_spoke_for(prepared):
+    chosen = ScoredSelector("follows", ExpandsFirst(), Environment(Limits(picks=2)))
+    found = evaluate("bands", prepared.pools, [Fixed(chosen)], folds=2)
+    selection = found.rows["follows"][0].selection
+    assert [step.action for step in selection.steps] == ["b0", "expand", "t0"]
+    assert "is_expand" in selection.why[1]
+    (side,) = case_of(found, 0, ["follows"]).sides
+    first, second = (one.why for one in side.picked)
+    assert first.startswith("fused ")
+    assert second.startswith("named by selected ")
+    # Who logs no steps tells of picks alone.
+    steady = Fixed(TopK("fused", Environment(Limits(picks=2))))
+    (side,) = case_of(evaluate("bands", prepared.pools, [steady], folds=2), 0, [BASELINE]).sides
+    assert all(one.why.startswith("fused ") for one in side.picked)
+
+
 def test_what_cannot_be_written_is_told(tmp_path, report, evaluation):
     (tmp_path / "taken").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
@@ -203,6 +229,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from steersman.systems.leadr.paired import Estimate
 from steersman.systems.leadr.run_log import EXPERIMENT, export_evaluation
+from steersman.systems.leadr.selectors import ScoredSelector
 from steersman.systems.mlflow_runs import Destination
 store = Path(sys.argv[1])
 (store / "log.jsonl").write_text("{}")

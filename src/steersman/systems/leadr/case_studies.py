@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from steersman.policies.sequence import EXPAND, STOP
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steersman.systems.leadr.environment import Selection
     from steersman.systems.leadr.evaluation import Evaluation, Row
     from steersman.systems.leadr.pool import Candidate
 
@@ -121,11 +124,33 @@ def case_of(evaluation: Evaluation, place: int, policies: Sequence[str], kind: s
     return Case(question.text, question.answers, kind, sides, searched)
 
 
+def reasons_of_picks(selection: Selection) -> list[Mapping[str, float]]:
+    """Return what spoke for each pick: the reasons of its steps without expanding and stopping.
+
+    Args:
+        selection: whose `why` has one for each step; or one for each pick, where it tells no steps.
+
+    Returns:
+        In the order of picking; fewer than were picked where it does not tell.
+
+    >>> from steersman.policies import Step
+    >>> from steersman.systems.leadr import Selection
+    >>> steps = [Step((name, "stop"), name, 1.0) for name in ("a", "expand", "b", "stop")]
+    >>> why = ({"fused": 0.9}, {"linked": 0.8}, {"fused": 0.7}, {})
+    >>> reasons_of_picks(Selection(("a", "b"), tuple(steps), 1.0, why))
+    [{'fused': 0.9}, {'fused': 0.7}]
+    """
+    if not selection.steps:
+        return [*selection.why]
+    told = zip(selection.steps, selection.why, strict=False)
+    return [reasons for step, reasons in told if step.action not in (EXPAND, STOP)]
+
+
 def _side(evaluation: Evaluation, place: int, row: Row) -> Side:
     pool = evaluation.pools[place]
     gold, there = set(pool.question.gold), {one.id for one in pool.candidates}
     brought, known = set(row.selection.brought), pool.collection.place_of
-    why = [*row.selection.why, *[{}] * len(row.picked)]
+    why = [*reasons_of_picks(row.selection), *[{}] * len(row.picked)]
     missed = []
     for one in pool.question.gold:
         if one not in row.selection.picked:

@@ -152,7 +152,7 @@ def compare_forms(
         table: every form on every turn.
         point: declares policy and features; None for the shipped one.
         folds: of conversations.
-        orders: in which the training turns are seen; their mean is what is told.
+        orders: in which the training turns are seen, ≥ 1; their mean is what is told.
         seed: of folds, orders and draws.
         address: of a Ray cluster that learns, an order at a time; None: here.
 
@@ -160,9 +160,11 @@ def compare_forms(
         Means and paired differences, with intervals over conversations.
 
     Raises:
-        InputError: too few conversations for the folds.
+        InputError: too few conversations for the folds, or no order.
         ClusterError: as `steersman.learn.spread`.
     """
+    if orders < 1:
+        raise InputError(f"orders is {orders!r}; allowed is 1 or more; take 20 for a steady mean")
     point = point or load_form_point()
     encoder = FeatureMap(point.context)
     vectors = np.stack([encoder.encode(context) for context in table.contexts])

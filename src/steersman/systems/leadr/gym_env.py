@@ -36,8 +36,9 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
     An observation has ``rows`` (most + 2, features): one for each candidate that may be picked, in
     the pool's order, filled up with zeros; the last two are expand's and stop's; and ``mask``
     (most + 2,) of what may be done. Actions are the places of rows. The reward is γΦ(s′) − Φ(s) by
-    the declared shaping terms, and at the end what the selection is worth on top. An action that
-    is masked ends nothing: it is refused.
+    the declared shaping terms, and at the end what the selection is worth on top. It ends as well
+    where nothing is left but what `most` hides: no agent can go on then, so that is no truncation,
+    after which one would expect more to come. An action that is masked ends nothing: it is refused.
 
     Args:
         tasks: questions, at least one.
@@ -108,9 +109,11 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
             )
         before = self._task.potential(self._standing)
         self._standing = self._task.take(self._standing, self._rows_of[int(action)])
-        reward = self._gamma * self._task.potential(self._standing) - before
         observed = self._observed()
         ended = not self._rows_of
+        # The task itself may go on, with what `most` hides; Φ is 0 wherever this environment ends.
+        after = 0.0 if ended else self._task.potential(self._standing)
+        reward = self._gamma * after - before
         if ended:
             reward += self._task.reward(self._standing)
         picked = [self._standing.state.pool.candidates[p].id for p in self._standing.state.picked]
