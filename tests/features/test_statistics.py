@@ -68,6 +68,15 @@ def test_a_constant_has_spread_one(field):
     assert features.state()["statistics"]["a"] == [5.0, 1.0]
 
 
+@pytest.mark.parametrize("field", [Z, ROBUST])
+@pytest.mark.parametrize("value", [0.1, 1.1, -3.3, 1e9 + 0.1, 1e-200])
+@pytest.mark.parametrize("count", [1, 3, 7, 1000])
+def test_a_constant_is_one_whatever_its_mean_is_rounded_to(field, value, count):
+    """The mean of equal numbers may differ from them by so little that all else is clipped."""
+    features = FeatureMap(context(a=field)).fit([{"a": value}] * count)
+    assert features.state()["statistics"]["a"] == [value, 1.0]
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

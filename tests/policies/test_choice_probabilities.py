@@ -133,6 +133,50 @@ def test_next_to_nothing_lies_below_where_the_integral_begins(count, ratio):
         assert below > -300.0
 
 
+def crowd_reference(groups):
+    """Integrate groups of alike arms over points that are dense on each group's own scale."""
+    points = np.unique(
+        np.concatenate([mean + sd * np.linspace(-9, 9, 40_001) for mean, sd, _ in groups])
+    )
+    log_below = [count * norm.logcdf(points, mean, sd) for mean, sd, count in groups]
+    each = []
+    for mean, sd, _ in groups:
+        others = sum(log_below) - norm.logcdf(points, mean, sd)
+        each.append(np.trapezoid(np.exp(norm.logpdf(points, mean, sd) + others), points))
+    return np.array(each)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [(0.0, 0.1, 3000), (-3.0, 1.0, 3), (0.0, 10.0, 1)],
+        [(0.0, 0.01, 5000), (0.01, 1.0, 2)],
+        [(0.0, 0.001, 300), (0.0, 0.1, 1), (0.0, 1.0, 1)],
+        [(0.0, 1.0, 5000), (3.8, 0.01, 1)],
+        [(0.0, 1.0, 20), (2.9, 0.01, 1)],
+    ],
+)
+def test_the_best_of_a_crowd_beside_few_of_another_spread(groups):
+    """It is a narrow peak some spreads above the crowd's mean, which wide panels step over."""
+    means = np.concatenate([np.full(count, mean) for mean, _, count in groups])
+    sds = np.concatenate([np.full(count, sd) for _, sd, count in groups])
+    p = gaussian_choice_probabilities(means, sds)
+    counts = np.array([count for *_, count in groups])
+    firsts = np.concatenate([[0], counts.cumsum()[:-1]])
+    assert p[firsts] * counts == pytest.approx(crowd_reference(groups) * counts, abs=1e-7)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 40])
+@pytest.mark.parametrize("far", [-1e6, -1e9, -1e300])
+def test_an_arm_that_cannot_be_best_says_nothing_of_the_others(count, far):
+    means, sds = np.linspace(0.0, 0.002, count), np.full(count, 1e-5)
+    alone = gaussian_choice_probabilities(means, sds)
+    p = gaussian_choice_probabilities(np.append(means, far), np.append(sds, 0.01))
+    assert p[-1] == 0.0
+    assert p[:-1].tolist() == alone.tolist()
+    assert alone.argmax() == count - 1
+
+
 def test_many_arms_are_replaced_by_few_where_that_is_cheaper(monkeypatch):
     """The integral over made-up arms equals that over the real ones."""
     rng = np.random.default_rng(1)

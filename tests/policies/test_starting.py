@@ -55,6 +55,28 @@ def test_forced_exploration_ends_with_its_budget():
     assert policy.decide([1.0], rng=rng).action == "a"
 
 
+@pytest.mark.parametrize("floor", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("eligible", [None, ["old", "new", "newer"]])
+def test_forced_exploration_leaves_the_others_their_floor(floor, eligible):
+    policy = LinUCB(["old", "older"], dim=2, floor=floor)
+    for _ in range(20):
+        policy.learn([1.0, 0.0], "older", 1.0)
+        policy.learn([1.0, 0.0], "old", 0.0)
+    for name in ("new", "newer"):
+        policy.add_action(name, explore=10, share=0.25)
+    p = policy.distribution([1.0, 0.0], eligible=eligible)
+    names = policy.actions if eligible is None else eligible
+    least = floor / len(names)
+    assert p.sum() == pytest.approx(1.0, abs=1e-15)
+    for name, mass in zip(policy.actions, p.tolist(), strict=True):
+        assert mass >= (least if name in names else 0.0) - 1e-15
+        if name in ("new", "newer"):
+            assert mass >= 0.25 - 1e-15 or floor > 0.3
+    many = policy.decide_many([[1.0, 0.0]], rng=np.random.default_rng(0))
+    if eligible is None:
+        assert many[0].distribution.tolist() == p.tolist()
+
+
 def test_forced_exploration_survives_a_state():
     policy = LinUCB(["a"], 1)
     policy.add_action("new", explore=5, share=0.2)

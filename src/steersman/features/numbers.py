@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # The quartiles of a normal distribution lie 1.349 standard deviations apart.
 IQR_PER_SD = 1.349
 
+_ROUNDING = 1e-15
+
 BLOCK_NORM_SQUARED = 2.0
 """Bound of the squared norm of all number slots together."""
 
@@ -54,7 +56,8 @@ def declared(field: NumberField) -> Statistics | None:
 def fitted(name: str, field: NumberField, values: Sequence[float]) -> Statistics:
     """Return the statistics of ``values``: mean and population sd, or median and iqr / 1.349.
 
-    A constant field has spread 1: it then says nothing until it changes.
+    A constant field has spread 1: it then says nothing until it changes. Constant is what differs
+    by no more than a rounding of its centre.
 
     Raises:
         InputError: no values, or values so large that their spread is not finite.
@@ -75,7 +78,9 @@ def fitted(name: str, field: NumberField, values: Sequence[float]) -> Statistics
             "floats can hold; declare its statistics"
         )
         raise InputError(message)
-    return Statistics(centre, spread or 1.0)
+    if spread <= _ROUNDING * abs(centre):
+        return Statistics(centre if min(values) < max(values) else values[0], 1.0)
+    return Statistics(centre, spread)
 
 
 def _moments(values: Sequence[float]) -> tuple[float, float]:

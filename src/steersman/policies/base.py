@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 class ChoicePolicy(Mergeable):
     """A policy over named actions; subclasses are listed in ``steersman.policies``.
 
+    A policy is for one thread at a time: even deciding fills tables that are kept. Give another
+    thread a copy (`copy.deepcopy`, or `load_policy` of its state).
+
     Args:
         actions: different names, K of them; their order is the order of every (K,) array.
         floor: total mass in [0, 1) spread evenly over the eligible actions.
@@ -128,10 +131,9 @@ class ChoicePolicy(Mergeable):
 
     def _mixed(self, mask: Mask | None, distribution: Floats) -> Floats:
         """Return the distribution with the floor and the shares of new actions mixed in."""
-        mixed = mix_floor(distribution, mask, self.floor)
         if self._reserved:
-            mixed = mix_reserved(mixed, self._reserved_shares(mask))
-        return mixed
+            distribution = mix_reserved(distribution, self._reserved_shares(mask))
+        return mix_floor(distribution, mask, self.floor)
 
     def _mask(self, eligible: Sequence[str] | None) -> Mask | None:
         if eligible is None:
@@ -175,11 +177,14 @@ class ChoicePolicy(Mergeable):
             raise inputs.unknown_action(action, self.actions) from None
 
     def _reserved_shares(self, mask: Mask | None) -> Floats:
+        """Return (K,) what new actions get before the floor, so that both make their shares."""
         shares: Floats = np.zeros(len(self.actions))
+        eligible = len(self.actions) if mask is None else np.count_nonzero(mask)
+        even = self.floor / eligible
         for name, (budget, share) in self._reserved.items():
             i = self._index[name]
             if self._plays[i] < budget and (mask is None or mask[i]):
-                shares[i] = share
+                shares[i] = max(share - even, 0.0) / (1.0 - self.floor)
         total = float(shares.sum())
         return shares if total <= 0.5 else shares * (0.5 / total)
 
@@ -301,8 +306,9 @@ class ChoicePolicy(Mergeable):
         """Add an action with its prior and, if wanted, a budget of forced exploration.
 
         Until it was learned from ``explore`` times it gets at least ``share`` of the mass wherever
-        it is eligible; that share is part of the distribution, so propensities stay exact. All
-        reserved shares together take at most half.
+        it is eligible; that share is part of the distribution, so propensities stay exact, and its
+        even share of the floor is part of it. All reserved shares together take at most half of
+        what the floor leaves.
 
         Args:
             name: a new name.

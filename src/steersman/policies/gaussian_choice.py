@@ -9,8 +9,8 @@ once. Where the spreads are alike, equal steps do it, whose error falls exponent
 number, as all there is vanishes at both ends; and many such arms are first replaced by few
 (``gaussian_many``). It takes too many steps when the spreads differ much, as the density of a
 well-known arm falls between two nodes; then panels follow every arm's own scale, m plus and minus
-{0,1,2,4,8} s, rounded to that arm's octave where they are many, so that a thousand arms do not cost
-a thousand panels.
+{0,1,2,4,8} s. Where arms are many, these are rounded to the arm's octave, so that a thousand arms
+do not cost a thousand panels, and lie closer above m, where the best of many alike is found.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_OFFSETS = np.array([[-8.0], [-4.0], [-2.0], [-1.0], [0.0], [1.0], [2.0], [4.0], [8.0]])
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
+_OFFSETS = np.array([-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])[:, None]
+_CLOSER = np.array([-8.0, -4, -2, -1, 0, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 8])[:, None]
+_RULE, _FINER_RULE = (np.polynomial.legendre.leggauss(count) for count in (6, 8))
 _MOST_NODES = 200  # in equal steps; panels take no more, whatever the spreads
 _MOST_GRID = 0.5  # of the arms: a larger grid of made-up arms is not worth making
 _TAIL_SDS = 8.0  # beyond it a normal tail holds less than 1e-15
@@ -47,8 +48,9 @@ _SMALLEST_SD = 1e-9  # of the scale of the problem; narrower arms are treated as
 def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     """Return the probability of each independent N(mean, sd²) score to be the largest.
 
-    Exact to 1e-13 for up to three arms; to 1e-10 where the spreads are up to four times each other,
-    and to 1e-7 for spreads up to nine orders of magnitude apart.
+    Exact to 1e-13 for up to three arms; to 1e-10 where the spreads are up to four times each other
+    (1e-8 for a thousand arms and more), and to 1e-7 for spreads up to nine orders of magnitude
+    apart.
     Arms with the same mean and spread get the same probability; arms with a spread of zero are
     compared as numbers.
 
@@ -72,12 +74,18 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     count = len(means)
     if count <= 3:
         return _few(means.tolist(), sds.tolist())
+    reach = _TAIL_SDS * sds
+    surely = float((means - reach).max())
+    able = means + reach >= surely - _SMALLEST_SD * abs(surely) - _NOTHING
+    if not able.all():  # what cannot be best must not say how narrow is too narrow
+        probabilities = np.zeros(count)
+        probabilities[able] = gaussian_choice_probabilities(means[able], sds[able])
+        return probabilities
     scale = float(np.abs(means).max() + sds.max())
     if scale < _NOTHING:
         return np.full(count, 1.0 / count)
     widths = np.maximum(sds, _SMALLEST_SD * scale)
-    reach = _TAIL_SDS * widths
-    tops = means + reach
+    tops = means + _TAIL_SDS * widths
     lowest = _lowest(means, widths)
     possible = (tops > lowest).nonzero()[0]
     probabilities = np.zeros(count)
@@ -92,6 +100,13 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
 def _few(means: list[float], sds: list[float]) -> Floats:
     """Return the probabilities of one to three arms."""
     count = len(means)
+    surely = max(mean - _TAIL_SDS * sd for mean, sd in zip(means, sds, strict=True))
+    surely -= _SMALLEST_SD * abs(surely) + _NOTHING
+    able = [place for place in range(count) if means[place] + _TAIL_SDS * sds[place] >= surely]
+    if len(able) < count:
+        probabilities = np.zeros(count)
+        probabilities[able] = _few([means[one] for one in able], [sds[one] for one in able])
+        return probabilities
     scale = max(map(abs, means)) + max(sds)
     if count == 1 or scale < _NOTHING:
         return np.full(count, 1.0 / count)
@@ -122,8 +137,9 @@ def _integrate(means: Floats, sds: Floats, lowest: float, highest: float) -> Flo
     count = len(means)
     steps = _steps(count, (highest - lowest) / float(sds.min()))
     if not steps < _MOST_NODES:
-        rule = _nodes(_borders(means, sds, lowest, highest))
-        return _integrate_with(*rule, means, sds)
+        rule = _RULE if count <= _FEW_ARMS else _FINER_RULE
+        panels = _nodes(_borders(means, sds, lowest, highest), *rule)
+        return _integrate_with(*panels, means, sds)
     step = (highest - lowest) / math.ceil(steps)
     nodes = lowest + step * np.arange(math.ceil(steps) + 1.0)
     size = grid_size(means, sds)
@@ -164,18 +180,18 @@ def _integrate_with(
 
 def _borders(means: Floats, sds: Floats, lowest: float, highest: float) -> Floats:
     """Return the sorted panel borders: every arm's own offsets, alike arms' offsets merged."""
-    points = means + _OFFSETS * sds
     if len(means) > _FEW_ARMS:
+        points = means + _CLOSER * sds
         grid = np.exp2(np.floor(np.log2(sds)))
         points = np.unique(np.rint(points / grid) * grid)
     else:
-        points = np.sort(points, axis=None)
+        points = np.sort(means + _OFFSETS * sds, axis=None)
     inner = points[(points > lowest) & (points < highest)]
     return np.concatenate(([lowest], inner, [highest]))
 
 
-def _nodes(borders: Floats) -> tuple[Floats, Floats]:
+def _nodes(borders: Floats, nodes: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return the Gauss-Legendre nodes and weights of all panels, flat."""
     half = 0.5 * (borders[1:] - borders[:-1])
     centres = borders[:-1] + half
-    return (centres[:, None] + half[:, None] * _NODES).ravel(), np.outer(half, _WEIGHTS).ravel()
+    return (centres[:, None] + half[:, None] * nodes).ravel(), np.outer(half, weights).ravel()

@@ -50,10 +50,10 @@ def choices(
         rng: gives one uniform for each row.
     """
     mixed = distributions
-    if floor:
-        mixed = (1.0 - floor) * distributions + floor / len(actions)
     if reserved is not None:
         mixed = np.array([mix_reserved(row, reserved) for row in mixed])
+    if floor:
+        mixed = (1.0 - floor) * mixed + floor / len(actions)
     uniforms = rng.random(len(mixed))
     cumulative = mixed.cumsum(axis=1)
     below = cumulative <= (uniforms * cumulative[:, -1])[:, None]

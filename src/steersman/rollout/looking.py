@@ -7,6 +7,8 @@ comes to the same numbers.
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -199,9 +201,11 @@ class Looking:
                 since=self._candidate.since,
                 judged=self._candidate.spec,
             )
-        # It may take seconds, and other rollouts are not to wait for it.
+        # It may take seconds, and other rollouts are not to wait for it. The shadow is asked
+        # meanwhile, and a policy is for one thread: this one gets its own.
+        own = replace(self._candidate, policy=deepcopy(self._candidate.policy))
         self._asking = asyncio.create_task(
-            asyncio.to_thread(off_policy, self._candidate, logged, gates=self.plan)
+            asyncio.to_thread(off_policy, own, logged, gates=self.plan)
         )
 
     async def _watch_shadow(self, connection: Any, row: RolloutRow, now: float) -> None:
