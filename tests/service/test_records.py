@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import time
 from array import array
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from uuid import uuid4
@@ -145,3 +146,27 @@ async def test_what_a_client_decided_itself_keeps_all_that_it_belongs_to(serving
         told = (await s.ask("GET", f"/v1/decisions/{local['decision_id']}/explain")).body
         assert {name: told[name] for name in local} == local
         assert (told["propensity_kind"], told["weight"], told["degraded"]) == ("client", 0.0, True)
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 3600.0])
+async def test_what_was_erased_does_not_come_back_by_its_record(serving, ahead_s) -> None:
+    """A client sends again at once, or its clock is ahead: the record is as young as new ones."""
+    local = {
+        "decision_id": str(new_id(time.time() + ahead_s)),
+        "skill": "search",
+        "decision": "depth",
+        "context": {"intent": "my secret"},
+        "action": "deep",
+        "unit": "user-17",
+    }
+    explain = f"/v1/decisions/{local['decision_id']}/explain"
+    async with serving() as s:
+        sent = (await s.ask("POST", "/v1/events", {"records": [local]})).body["results"]
+        assert [one["status"] for one in sent] == ["stored"]
+        assert (await s.ask("GET", explain)).body["context"] == {"intent": "my secret"}
+        asked = {"unit": "user-17", "reason": "asked for"}
+        assert (await s.ask("POST", "/v1/units/erase", asked)).status == 200
+        await s.ask("POST", "/v1/events", {"records": [local]})
+        assert "my secret" not in str((await s.ask("GET", explain)).body)
+        found = await s.ask("POST", "/v1/units/export", {"unit": "user-17"})
+        assert "my secret" not in str(found.body)

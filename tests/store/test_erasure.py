@@ -145,13 +145,34 @@ async def test_events_about_the_episode_go_and_its_other_decisions_are_credited_
         assert tuple(found) == ("talk", "asked to")
 
 
+async def test_what_was_erased_is_not_written_again(database, tenant):
+    row, other = decision(tenant.id, unit="ann"), decision(tenant.id, unit="bob")
+    async with connected(database) as connection:
+        await log_decisions(connection, [row])
+        await erase(database, tenant.id, unit="ann", reason="asked to", actor="me")
+        # Its signed record was sent again, in the same second.
+        await log_decisions(connection, sorted([row, other], key=lambda one: one.id))
+    async with connected(database, "app", tenant.id) as connection:
+        assert [one["id"] for one in await connection.fetch("SELECT id FROM decision")] == [
+            other.id
+        ]
+
+
 async def test_what_comes_back_is_swept_away(database, tenant):
+    """From a backup, or written by a transaction that did not see yet that it was erased."""
     row = decision(tenant.id, unit="ann")
     async with connected(database) as connection:
         await log_decisions(connection, [row])
         await erase(database, tenant.id, unit="ann", reason="asked to", actor="me")
-        await log_decisions(connection, [row])  # its signed record was sent again
+    async with connected(database, "owner", tenant.id) as connection:
+        erased = await connection.fetch("DELETE FROM erasure RETURNING *")
+    async with connected(database) as connection:
+        await log_decisions(connection, [row])
         await log_events(connection, [event(tenant.id, row.id)])
+    async with connected(database, "owner", tenant.id) as connection:
+        await connection.execute(
+            "INSERT INTO erasure VALUES ($1, $2, $3, $4, $5)", *erased[0].values()
+        )
     async with connected(database, "owner", tenant.id) as connection:
         assert await sweep(connection) == {
             "decision": 1,
