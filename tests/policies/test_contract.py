@@ -76,3 +76,65 @@ def test_a_policy_that_lies_about_its_propensity_is_caught():
 
     with pytest.raises(AssertionError, match="propensity differs"):
         check_policy(Liar(NAMES, 3, floor=0.5))
+
+
+class RevisesAsNew(LinUCB):
+    """Forgets that an update which is corrected has aged."""
+
+    algorithm = "revises_as_new"
+
+    def _revise(self, x, index, change, weight, bucket):
+        self._arms.revise(index, self._vector(x), change, weight)
+
+
+class KeepsAll(LinUCB):
+    algorithm = "keeps_all"
+
+    def _withdraw(self, x, index, reward, weight, bucket):
+        pass
+
+
+class DecidesOnce(LinUCB):
+    algorithm = "decides_once"
+
+    def decide_many(self, contexts, *, rng):
+        return [self.decide(contexts[0], rng=rng) for _ in contexts]
+
+
+class MergesItself(LinTS):
+    algorithm = "merges_itself"
+
+    def merge(self, deltas):
+        self._emitted.clear()
+        super().merge(deltas)
+
+
+class MergesWithoutAge(LinUCB):
+    algorithm = "merges_without_age"
+
+    def _sum(self, meta, sums, other_meta, other):
+        clock = max(meta["clock"], other_meta["clock"])
+        return {**meta, "clock": clock}, {name: own + other[name] for name, own in sums.items()}
+
+
+class ForgetsReserved(LinUCB):
+    algorithm = "forgets_reserved"
+
+    def _meta(self):
+        return {**super()._meta(), "reserved": {}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "said"),
+    [
+        (RevisesAsNew, {"forget": 0.9}, "weighs as if it were new"),
+        (KeepsAll, {}, "taken back has left its mark"),
+        (DecidesOnce, {}, "deciding many at once"),
+        (MergesItself, {}, "merged its own delta"),
+        (MergesWithoutAge, {"forget": 0.9}, "weigh old rows as one learner does not"),
+        (ForgetsReserved, {}, "loses what is reserved"),
+    ],
+)
+def test_a_policy_with_one_thing_broken_is_caught(kind, more, said):
+    with pytest.raises(AssertionError, match=said):
+        check_policy(kind(NAMES, 4, floor=0.1, **more))

@@ -1,8 +1,9 @@
 """The reward: a pure function of the declaration and the outcomes within the window.
 
 Nothing is stored and no clock is read, so the same outcomes give the same reward whenever, in
-whatever order and however often they arrive; a late or corrected outcome is a revision, whose exact
-effect on a linear learner is `revision`.
+whatever order and however often they arrive, save that of two of one name and one time the last
+given counts; a late or corrected outcome is a revision, whose exact effect on a linear learner is
+`revision`.
 """
 
 from __future__ import annotations
