@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -11,7 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from steersman.errors import BackendAnswerError, BackendUnavailableError, InputError
+from steersman.errors import (
+    BackendAnswerError,
+    BackendError,
+    BackendUnavailableError,
+    InputError,
+)
 from steersman.retrieval import Embedders, ServedEmbedder
 from tests.retrieval.hashed_words import HashedWords
 
@@ -107,6 +113,45 @@ def test_a_refusal_is_not_tried_again(server):
     assert len(server.asked) == 1
 
 
+KEY = "sk/s3cret" + "x" * 40
+
+
+@pytest.mark.parametrize("status", [401, 503])
+@pytest.mark.parametrize("form", [KEY, KEY.replace("/", "\\/"), KEY.replace("/", "\\u002F")])
+@pytest.mark.parametrize("before", [0, 170])  # then the end of the quote is within the key
+def test_a_key_that_the_server_repeats_is_blotted_out(server, status, form, before):
+    embedder = ServedEmbedder(server.url, size=8, key=KEY, tries=1)
+    server.answers.append((status, {}, f'{"y" * before}{{"error": "no key {form}"}}'.encode()))
+    with pytest.raises(BackendError, match=rf"no key \*\*\*|{'y' * 170}") as refused:
+        embedder.encode(["a"])
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_key_in_what_is_no_http_is_blotted_out():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer():
+            taken, _ = listening.accept()
+            with taken:
+                taken.recv(65_536)
+                taken.sendall(f"no key {KEY}\r\n\r\n".encode())
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1#m"
+        with pytest.raises(BackendUnavailableError, match="no key") as refused:
+            ServedEmbedder(url, size=8, key=KEY, tries=1).encode(["a"])
+        thread.join()
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["s3cret\n", "s3 cret", "s3cret\u20ac", "s3cret" * 1000])
+def test_a_key_that_is_none_is_told_and_not_shown(key):
+    with pytest.raises(InputError, match="STEERSMAN_EMBEDDINGS_API_KEY must be") as refused:
+        ServedEmbedder("http://127.0.0.1:9/v1#m", size=8, key=key).encode(["a"])
+    assert "s3" not in str(refused.value)
+
+
 def vectors(*rows):
     data = [{"index": n, "embedding": row} for n, row in enumerate(rows)]
     return json.dumps({"data": data}).encode()
@@ -144,13 +189,18 @@ def test_a_server_that_is_gone_is_told():
     [
         ("http://127.0.0.1:9/v1", "names no model"),
         ("http://me:secret@127.0.0.1/v1#m", "holds a password"),
+        ("ftp://me:secret@127.0.0.1/v1#m", "holds a password"),
+        ("http://me:secret/x@127.0.0.1/v1#m", "is none of a server"),
+        ("http://[secret/v1#m", "is none of a server"),
+        ("http://127.0.0.1:9/v1?api-version=2#m", "has a query"),
+        ("http://127.0.0.1:9/v1?key=secret", "has a query"),
         ("ftp://127.0.0.1/v1#m", "no URL of a server"),
         ("http://#m", "no URL of a server"),
     ],
 )
 def test_a_bad_address_is_told(url, why):
     with pytest.raises(InputError, match=why) as refused:
-        ServedEmbedder(url)
+        ServedEmbedder(url, size=8)
     assert "secret" not in str(refused.value)
 
 

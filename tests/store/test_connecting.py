@@ -1,9 +1,15 @@
-"""Connections whose caller stops waiting while they are being made."""
+"""Connections whose caller stops waiting while they are being made, and URLs that are none."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import traceback
+
+import pytest
+
+from steersman.errors import StoreError
+from steersman.store import Database, store_is_away
 
 
 async def test_a_connection_that_nobody_waits_for_any_more_is_closed(database):
@@ -22,3 +28,25 @@ async def test_a_connection_that_nobody_waits_for_any_more_is_closed(database):
     assert given_up > 0
     gc.collect()  # whatever is still open then tells, and no test may leave warnings
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "Secr3t/tail@127.0.0.1:1/db",
+        "Secr3t#tail@127.0.0.1:1/db",
+        "Secr3t?tail@127.0.0.1:1/db",
+        "Secr3t[tail@127.0.0.1:1/db",
+        "p@tail:Secr3t@127.0.0.1:1/db",
+        "p@127.0.0.1:Secr3t/db",
+        "p@127.0.0.1:1/db?Secr3t",
+        "p@127.0.0.1,/Secr3t",
+    ],
+)
+async def test_what_is_no_url_is_told_without_its_password(rest):
+    with pytest.raises(StoreError, match=r"DATABASE_URL is no URL .*%40 %3A %2F") as told:
+        await Database(f"postgresql://steersman:{rest}").connect()
+    shown = "".join(traceback.format_exception(told.value))
+    assert "Secr3t" not in shown
+    assert "tail" not in str(told.value)
+    assert not store_is_away(told.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -24,24 +25,30 @@ _MAX_BYTES = 64 << 20
 _PART = 1 << 16
 _MAX_NUMBERS = 65_536
 _LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+_KEY = re.compile(r"[\x21-\x7e]{1,4096}")
+_QUOTED = 200
 
 
 class ServedEmbedder:
     """An embedder behind HTTP; each request is bounded in time and size, and tried again.
 
-    The key is read from the environment and never stored or shown. What a server calls a model says
-    nothing of its weights: give a model that is changed another name.
+    The key is read from the environment and never stored or shown; if the server repeats it in an
+    error, it is blotted out. What a server calls a model says nothing of its weights: give a model
+    that is changed another name.
 
     Args:
-        url: up to ``/v1``, with the model behind ``#``: ``http://127.0.0.1:8080/v1#bge-small``.
+        url: up to ``/v1``, without a query, with the model behind ``#``:
+            ``http://127.0.0.1:8080/v1#bge-small``.
         size: how many numbers a vector has; None: the server is asked.
-        key: default: of ``STEERSMAN_EMBEDDINGS_API_KEY``.
+        key: 1 to 4096 printable ASCII characters without spaces; default: of
+            ``STEERSMAN_EMBEDDINGS_API_KEY``; empty: none is sent.
         timeout_s: of one request.
         tries: of one request, ≥ 1.
         sleep: waits between tries.
 
     Raises:
-        InputError: the URL names no server and model, or holds a password.
+        InputError: the URL names no server and model, or holds a password or a query; or the key
+            is none.
         BackendUnavailableError: the server did not answer when it was asked for the size.
         BackendAnswerError: what it answered is no embedding.
 
@@ -61,8 +68,10 @@ class ServedEmbedder:
         self.name, self._address, self._model = _parsed(url)
         key = os.environ.get(KEY_VARIABLE) if key is None else key
         self._headers = {"content-type": "application/json"}
+        self._secret: re.Pattern[str] | None = None
         if key:
-            self._headers["authorization"] = f"Bearer {key}"
+            self._headers["authorization"] = f"Bearer {_checked_key(key)}"
+            self._secret = _in_any_form(key)
         self._timeout_s, self._tries, self._sleep = timeout_s, tries, sleep
         self._http = urllib3.PoolManager(maxsize=4, retries=False)
         self.size = len(self._ask(["size"], None)[0]) if size is None else size
@@ -112,7 +121,8 @@ class ServedEmbedder:
             with answer:
                 data = self._read(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            message = f"{self._address} gives no embeddings: {error!r:.300}; check the address, "
+            said = self._hidden(repr(error))[:300]
+            message = f"{self._address} gives no embeddings: {said}; check the address, "
             raise BackendUnavailableError(message + "and that the server runs") from error
         if len(data) > _MAX_BYTES:
             raise BackendAnswerError(f"{self._address} sent more than {_MAX_BYTES:,} bytes")
@@ -131,12 +141,16 @@ class ServedEmbedder:
         return bytes(data)
 
     def _refused(self, status: int, after: str, data: bytes) -> Exception:
-        said = data[:200].decode("utf-8", "replace")
+        said = self._hidden(data.decode("utf-8", "replace"))[:_QUOTED]
         message = f"{self._address} answered {status}: {said!r}; "
         if status in _LATER:
             wait = float(after) if after.replace(".", "", 1).isdigit() else None
             return BackendUnavailableError(message + "try again later", retry_after_s=wait)
         return BackendAnswerError(f"{message}check the model {self._model!r} and {KEY_VARIABLE}")
+
+    def _hidden(self, text: str) -> str:
+        # Before anything is cut, so that no half of it stays.
+        return text if self._secret is None else self._secret.sub("***", text)
 
     def _checked(self, data: bytes, count: int, size: int | None) -> NDArray[np.float32]:
         """Return the rows of an answer in the order of the texts."""
@@ -171,14 +185,36 @@ class _Answer(msgspec.Struct):
 
 
 def _parsed(url: str) -> tuple[str, str, str]:
-    """Return name, address and model."""
-    parts: Any = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise InputError(f"{url!r:.120} is no URL of a server; give http(s)://host/v1#model")
-    if parts.username or parts.password:
+    """Return name, address and model; what may hold a secret is not quoted."""
+    try:
+        parts: Any = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        message = "the URL of the embedder is none of a server; give http(s)://host[:port]/v1#model"
+        raise InputError(message) from None
+    if "@" in parts.netloc:
         message = "the URL of the embedder holds a password, and it is stored with the corpus; put "
         raise InputError(f"{message}the key into {KEY_VARIABLE}")
+    if parts.query:
+        message = "the URL of the embedder has a query (?...), which would not be sent; leave it "
+        raise InputError(f"{message}out, and put a key into {KEY_VARIABLE}")
+    if parts.scheme not in {"http", "https"} or not host:
+        raise InputError(f"{url!r:.120} is no URL of a server; give http(s)://host/v1#model")
     if not parts.fragment:
         raise InputError(f"{url!r:.120} names no model; put it behind #, as in {url:.80}#bge-small")
-    base = parts._replace(fragment="", query="", path=parts.path.rstrip("/")).geturl()
+    base = parts._replace(fragment="", path=parts.path.rstrip("/")).geturl()
     return f"served:{base}#{parts.fragment}", f"{base}/embeddings", parts.fragment
+
+
+def _checked_key(key: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise InputError(
+            f"{KEY_VARIABLE} must be 1 to 4096 printable ASCII characters without spaces; the one "
+            f"given has {len(key)}, others among them (a line break at its end?)"
+        )
+    return key
+
+
+def _in_any_form(key: str) -> re.Pattern[str]:
+    """Return what finds a key in a text, also where JSON escapes some of it."""
+    return re.compile("".join(rf"(?:\\u(?i:{ord(one):04x})|\\?{re.escape(one)})" for one in key))

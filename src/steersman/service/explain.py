@@ -8,6 +8,8 @@ and texts that are no ids get the same answer.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -42,7 +44,7 @@ from steersman.store import (
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from asyncpg import Pool
     from numpy.typing import NDArray
@@ -58,6 +60,11 @@ if TYPE_CHECKING:
 _MOST_EVENTS = 1_000
 _PLAIN = 1e-9
 _SINGLE = 1e-6  # of a distribution that is stored as float32
+_AT_A_TIME = 2  # a state may be large, and has one of four connections while it is built
+_OF_TENANT = 4  # building or waiting
+_MOST = 32
+_WAIT_S = 60.0
+_BUILD_S = 50.0  # less than the breaker waits: how much a tenant logged is not the store's fault
 
 
 class Explain:
@@ -79,7 +86,7 @@ class Explain:
         self._pool = pool
         self._breaker = breaker
         self._rebuilding = rebuilding
-        self._one_at_a_time = asyncio.Lock()
+        self._turns = _Turns()
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes."""
@@ -96,7 +103,8 @@ class Explain:
             An `Explanation`.
 
         Raises:
-            Refused: this tenant has no such decision.
+            Refused: this tenant has no such decision, too many states are being built, or this one
+                takes too long.
         """
         try:
             identifier = UUID(request.params[0])
@@ -133,11 +141,22 @@ class Explain:
     async def _recompute(self, row: DecisionRow, document: str) -> Recomputed:
         if row.p_kind != "exact":
             return Recomputed(same=False, reason=f"nothing was drawn: the answer was {row.p_kind}")
-        async with self._one_at_a_time:  # a state may be large: one is enough for this process
+        async with self._turns.turn(row.tenant):
             try:
-                return await self._rebuilding.call(lambda: self._rebuild(row, document))
+                return await self._rebuilding.call(lambda: self._in_time(row, document))
             except SteersmanError as error:
                 return Recomputed(same=False, reason=str(error))
+
+    async def _in_time(self, row: DecisionRow, document: str) -> Recomputed:
+        """Build a state, or give it up; that opens no breaker, since others' may be built."""
+        try:
+            async with asyncio.timeout(_BUILD_S) as limit:
+                return await self._rebuild(row, document)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # it was the store's
+            detail = f"the state of this decision was not built within {_BUILD_S:g} s"
+            raise _later(f"{detail}; try again later, or leave out recompute") from None
 
     async def _rebuild(self, row: DecisionRow, document: str) -> Recomputed:
         spec = declared(document)
@@ -163,6 +182,44 @@ class Explain:
             seen, eligible=row.eligible, features=_features(row, names)
         )
         return _compared(row, spec, distribution)
+
+
+class _Turns:
+    """Who builds a state when: of each tenant one at a time, of all a few, in their order.
+
+    So whoever comes next to a tenant that asks for many waits for one of them, not for all;
+    ``tests/service/test_explain_turns.py`` shows it.
+    """
+
+    def __init__(self) -> None:
+        self._building = asyncio.Semaphore(_AT_A_TIME)
+        self._own: dict[UUID, asyncio.Lock] = {}
+        self._inside: Counter[UUID] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, tenant: UUID) -> AsyncIterator[None]:
+        """Wait for a turn, and have it; refuse where too many wait, or it does not come."""
+        count, every = self._inside[tenant], self._inside.total()
+        if count >= _OF_TENANT or every >= _MOST:
+            who = f"{count} states of yours" if count >= _OF_TENANT else f"{every} states"
+            detail = f"{who} are built again or wait for it, which is all that may"
+            raise _later(f"{detail}; try again later")
+        self._inside[tenant] += 1
+        own = self._own.setdefault(tenant, asyncio.Lock())
+        try:
+            async with AsyncExitStack() as held:
+                try:
+                    async with asyncio.timeout(_WAIT_S):
+                        await held.enter_async_context(own)
+                        await held.enter_async_context(self._building)
+                except TimeoutError:
+                    detail = f"no state could be built again within {_WAIT_S:g} s, since others are"
+                    raise _later(f"{detail}; try again later") from None
+                yield
+        finally:
+            self._inside[tenant] -= 1
+            if not self._inside[tenant]:
+                del self._inside[tenant], self._own[tenant]
 
 
 class _OrFromLog:
@@ -320,3 +377,7 @@ async def _events(connection: Any, row: DecisionRow) -> list[ExplainedEvent]:
 
 def _no_such_decision() -> Refused:
     return Refused.of("not_found", "there is no such decision; check the id")
+
+
+def _later(detail: str) -> Refused:
+    return Refused.of("unavailable", detail, retry_after_s=5.0)

@@ -40,6 +40,10 @@ WHERE current_setting('synchronous_commit') = 'off'
 _JSONB_VERSION = b"\x01"
 _ROLE_MISSING = re.compile(r'role "steersman_\w+" does not exist')
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
+_NO_URL = (
+    "DATABASE_URL is no URL of a server; give postgresql://user:password@host:port/database, and "
+    "write @ : / ? # [ % in a password as %40 %3A %2F %3F %23 %5B %25"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,8 @@ class Database:
             A connection; JSON columns are Python values, and no tenant is set.
 
         Raises:
-            StoreError: the server does not answer, is too old, or lacks the roles.
+            StoreError: the URL is none, or the server does not answer, is too old, or lacks the
+                roles.
         """
         try:
             connection = await asyncpg.connect(
@@ -108,6 +113,9 @@ class Database:
                 else "check DATABASE_URL and the server, or run `steersman doctor`"
             )
             raise StoreError(_PASSWORD.sub("***", message)) from error
+        except (ValueError, IndexError):
+            # What was taken for a port may be part of the password: none of it is told.
+            raise StoreError(_NO_URL) from None
         if connection.get_server_version().major < _OLDEST:
             await connection.close()
             message = f"PostgreSQL {connection.get_server_version().major} is too old; "

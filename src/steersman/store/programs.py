@@ -13,7 +13,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, unquote_plus, urlsplit
 
 from steersman.errors import StoreError
 from steersman.store.embedded import binaries
@@ -92,15 +92,25 @@ async def _start(
     command = [str(_folder(url) / program), *arguments]
     if url is not None:
         # A password among the arguments could be read by every user of this machine.
-        parts = urlsplit(url)
-        if parts.password:
-            environment["PGPASSWORD"] = unquote(parts.password)
-            user, _, host = parts.netloc.rpartition("@")
-            parts = parts._replace(netloc=f"{user.partition(':')[0]}@{host}")
-        command.append(f"--dbname={parts.geturl()}")
+        bare, password = _apart(url)
+        if password:
+            environment["PGPASSWORD"] = password
+        command.append(f"--dbname={bare}")
     return await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=stdin, stdout=PIPE, stderr=PIPE, limit=_CHUNK
     )
+
+
+def _apart(url: str) -> tuple[str, str]:
+    """Return a URL without its password, and the password that `Database.connect` would use."""
+    parts = urlsplit(url)
+    asked = parse_qs(parts.query).get("password", [""])[-1]
+    user, at, host = parts.netloc.rpartition("@")
+    fields = parts.query.split("&")
+    query = "&".join(one for one in fields if unquote_plus(one.partition("=")[0]) != "password")
+    # Not by geturl: it leaves out the // of a URL without a host.
+    bare = f"{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}"
+    return f"{bare}?{query}" if query else bare, unquote(parts.password or "") or asked
 
 
 def _folder(url: str | None) -> Path:
