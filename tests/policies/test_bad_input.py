@@ -1,5 +1,7 @@
 """Bad input is a clear error, and the state stays as it was."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from steersman.policies import (
     LinTS,
     LinUCB,
     Rules,
+    arm_sums,
     inputs,
     load_policy,
     withdraw,
@@ -255,3 +258,61 @@ def test_collinear_updates_with_huge_norms_leave_a_joint_posterior_to_draw_from(
 def test_rules_want_a_mapping(context):
     with pytest.raises(InputError, match="mapping"):
         Rules(NAMES, [("x < 1", "a"), ("True", "b")]).distribution(context)
+
+
+@pytest.mark.parametrize("keys", [[["x"]], [1, "a"], ["a", "a", "a"], ["x" * 9999], None])
+def test_a_delta_with_damaged_keys_is_a_merge_error(keys):
+    policy = BetaThompson(NAMES)
+    policy.learn("k", "a", 1.0)
+    delta = policy.delta()
+    meta = {**json.loads(delta["meta"].tobytes()), "keys": keys}
+    delta["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    delta["counts"] = np.ones((len(keys or ()), 2, 2))
+    other = BetaThompson(NAMES)
+    before = other.state()
+    with pytest.raises(MergeError, match="keys must be"):
+        other.merge([delta])
+    assert same(other, before)
+
+
+@pytest.mark.parametrize("clock", [None, "x", -1, 1.5])
+def test_a_delta_with_a_damaged_clock_is_a_merge_error(clock):
+    delta = LinUCB(NAMES, 1, forget=0.5).delta()
+    meta = {**json.loads(delta["meta"].tobytes()), "clock": clock}
+    delta["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    with pytest.raises(MergeError, match="clock"):
+        LinUCB(NAMES, 1, forget=0.5).merge([delta])
+
+
+def test_a_delta_since_a_later_time_is_a_state_error():
+    policy = LinUCB(NAMES, 1, forget=0.5)
+    early = load_policy(policy.state())
+    policy.learn([1.0], "a", 1.0, bucket=5000)
+    with pytest.raises(StateError, match="of time 5000"):
+        early.delta(since=policy.state())
+
+
+@pytest.mark.parametrize("eligible", [[5], [["a"]], [None], [{"k": 1}], [1.5, '{"k":1}']])
+def test_configurations_are_named_by_texts(eligible):
+    policy = FactoredTS(parts={"k": [1, 2], "on": [False, True]})
+    with pytest.raises(InputError, match="text"):
+        policy.distribution(None, eligible=eligible)
+    with pytest.raises(ActionError, match="unknown action"):
+        LinUCB(NAMES, 1).distribution([1.0], eligible=eligible)
+
+
+def test_an_action_too_many_is_refused_before_anything_is_changed(monkeypatch):
+    policy = LinUCB(["a", "b", "c"], 4)
+    policy.learn(np.ones(4), "b", 1.0)
+    before, p = policy.state(), policy.distribution(np.ones(4))
+    monkeypatch.setattr(arm_sums, "_LARGEST_SIZE", 30)
+    with pytest.raises(InputError, match="4 models of 4 features need 40 numbers"):
+        policy.add_action("d", explore=5)
+    assert same(policy, before)
+    assert policy.actions == ("a", "b", "c")
+    assert np.array_equal(policy.distribution(np.ones(4)), p)
+    policy.remove_action("a")
+    policy.add_action("d")
+    load_policy(policy.state()).learn(np.ones(4), "d", 1.0)
+    with pytest.raises(InputError, match="need 40 numbers"):
+        policy._arms.load({**policy._arms.sums(), "count": np.zeros(4)}, 0)

@@ -1,5 +1,7 @@
 """Linear policies against a second implementation: dense matrices, numpy's own inverse."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -148,3 +150,70 @@ def test_float32_working_copies_agree_where_an_arm_is_well_known(visits, monkeyp
         _, found = narrow._arms.means_and_variances(x)
         assert found == pytest.approx(expected, rel=2e-3)
         assert narrow.distribution(x) == pytest.approx(wide.distribution(x), abs=1e-3)
+
+
+def exactly(rows, prior_precision, noise_var, context):
+    """Return mean and variance of one arm at a context, in rational numbers."""
+    dim = len(context)
+    precision = [[Fraction(prior_precision) * (i == j) for j in range(dim)] for i in range(dim)]
+    moment = [Fraction(0)] * dim
+    for x, reward, weight in rows:
+        row, scale = [Fraction(float(v)) for v in x], Fraction(weight) / Fraction(noise_var)
+        for i in range(dim):
+            moment[i] += scale * Fraction(reward) * row[i]
+            for j in range(dim):
+                precision[i][j] += scale * row[i] * row[j]
+    at = [Fraction(float(v)) for v in context]
+    both = [[*line, m, v] for line, m, v in zip(precision, moment, at, strict=True)]
+    for i in range(dim):
+        both[i] = [v / both[i][i] for v in both[i]]
+        for j in set(range(dim)) - {i}:
+            both[j] = [v - both[j][i] * w for v, w in zip(both[j], both[i], strict=True)]
+    solved = [(line[-2], line[-1]) for line in both]
+    return tuple(
+        float(sum(x * pair[k] for x, pair in zip(at, solved, strict=True))) for k in (0, 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("norm", "noise_var", "prior_var", "jitter", "weight"),
+    [
+        (9.9e5, 1e-4, 1.0, 1e-3, 1.0),
+        (1e5, 1e-4, 1.0, 1e-3, 1.0),
+        (1e4, 1e-4, 1.0, 1e-5, 1.0),
+        (2.0, 1e-9, 1e3, 1e-3, 1.0),
+        (2.0, 1e-6, 1e6, 1e-5, 1.0),
+        (2.0, 1e-2, 1.0, 1e-3, 1e9),
+    ],
+)
+def test_huge_contexts_decide_live_as_loaded(norm, noise_var, prior_var, jitter, weight):
+    """An inverse that is updated cancels where rows are far above the prior; sums do not."""
+    rng = np.random.default_rng(0)
+    policy = LinTS(["a", "b"], 4, noise_var=noise_var, prior_var=prior_var)
+    base = rng.standard_normal((3, 4))
+    base *= norm / np.linalg.norm(base, axis=1)[:, None]
+    rows = {"a": [], "b": []}
+    for _ in range(200):
+        x = base[rng.integers(3)] + norm * jitter * rng.standard_normal(4)
+        x *= min(1.0, norm / np.linalg.norm(x))
+        name = "ab"[rng.integers(2)]
+        reward = float(rng.random() < (0.8 if name == "a" else 0.3))
+        policy.learn(x, name, reward, weight=weight)
+        rows[name].append((x, reward, weight))
+    loaded = LinTS.from_state(policy.state())
+    live = policy._arms.means_and_variances(base[0])
+    assert np.array_equal(live, loaded._arms.means_and_variances(base[0]))
+    for place, name in enumerate("ab"):
+        mean, variance = exactly(rows[name], 1.0 / prior_var, noise_var, base[0])
+        assert live[0][place] == pytest.approx(mean, rel=1e-4)
+        assert live[1][place] == pytest.approx(variance, rel=1e-2)
+
+
+def test_ordinary_contexts_are_learned_without_a_factorisation(monkeypatch):
+    policy = LinTS(["a"], 4)
+    policy.learn(np.ones(4), "a", 1.0)
+    monkeypatch.setattr(policy._arms, "_refresh", None)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        policy.learn(rng.standard_normal(4) * 100.0, "a", 1.0)
+        policy.distribution(np.ones(4))

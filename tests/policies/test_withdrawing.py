@@ -86,3 +86,57 @@ def test_refusals_change_nothing():
         withdraw(BetaThompson(NAMES), "k", "a", 1.0)
     after = policy.state()
     assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("kind", sorted(set(POLICIES) - {"fixed"}))
+def test_what_was_never_learned_is_not_taken_back(kind):
+    policy = POLICIES[kind]()
+    x = "k" if kind == "beta" else [1.0, 0.0, 0.0, 0.0]
+    for taught in (0, 3):
+        for _ in range(taught):
+            policy.learn(x, "a", 1.0, bucket=2)
+        before = {name: array.tobytes() for name, array in policy.state().items()}
+        with pytest.raises(InputError, match="less than"):
+            withdraw(policy, x, "a", 1.0, weight=taught + 1.0, bucket=2)
+        assert {name: array.tobytes() for name, array in policy.state().items()} == before
+
+
+@pytest.mark.parametrize("forget", [1.0, 0.9])
+def test_another_context_than_was_learned_is_not_taken_back(forget):
+    policy = LinUCB(NAMES, 2, forget=forget)
+    for bucket in range(1000):
+        policy.learn([1.0, 0.0], "a", 1.0, bucket=bucket)
+    with pytest.raises(InputError, match="less than"):
+        withdraw(policy, [0.0, 1.0], "a", 1.0, bucket=999)
+    withdraw(policy, [1.0, 0.0], "a", 1.0, bucket=999)
+
+
+@pytest.mark.parametrize("kind", sorted(set(POLICIES) - {"beta", "fixed"}))
+@pytest.mark.parametrize("norm", [1e-3, 1.0, 1e5])
+def test_all_that_was_learned_is_taken_back_in_any_order(kind, norm):
+    """However it was aged, late, weighted, stored or revised: rounding refuses nothing."""
+    rng = np.random.default_rng(4)
+    policy, rows = POLICIES[kind](), []
+    for place in range(200):
+        x = rng.standard_normal(4) * norm
+        action, weight = str(rng.choice(NAMES)), float(10.0 ** rng.integers(-2, 3))
+        bucket = max(0, place // 5 - int(rng.integers(4)))
+        policy.learn(x, action, 0.5, weight=weight, bucket=bucket)
+        policy.revise(x, action, 0.25, weight=weight, bucket=bucket)
+        rows.append(((x, action, 0.75), {"weight": weight, "bucket": bucket}))
+    for place, chosen in enumerate(rng.permutation(len(rows))):
+        row, keywords = rows[chosen]
+        withdraw(policy, *row, **keywords)
+        if place % 50 == 0:
+            policy = load_policy(policy.state())
+    assert policy.updates == 0
+    assert policy.state()["count"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_a_far_larger_row_left_behind_refuses_nothing():
+    policy = LinUCB(NAMES, 2)
+    for x in ([9e5, 1.0], [1.0, 3.0], [0.5, 0.5]):
+        policy.learn(x, "a", 1.0)
+    for x in ([9e5, 1.0], [1.0, 3.0], [0.5, 0.5]):
+        withdraw(policy, x, "a", 1.0)
+    assert policy.updates == 0

@@ -40,7 +40,11 @@ _CACHED = 1 << 16  # packed numbers; up to here float64 fits the cache and costs
 _FLOAT32_TRUST = 1e-2  # of the prior's variance; below, cancellation costs float32 over .1 %
 LARGEST_GRAM = 1e100  # a million million rows of the largest norm and weight come to 1e33
 LARGEST_MOMENT = 1e250  # leaves room for the smallest noise variance and prior precision
+_HARD = 1e10  # times the prior's precision; beyond, rounding in an updated inverse shows
 _LARGEST_SIZE = 1 << 27  # packed numbers, a gibibyte of float64 for each of three copies
+_COUNT_ROUNDING = 1e-6  # of a weight: what a count may lack of what is taken back
+_ROW_ROUNDING = 1e-3  # of the row taken back: far more than rounding, far less than a row
+_TRACE_ROUNDING = 1e-9  # of what is known: rounding of a million rows
 _MOST_WAITING = 8  # rows of one arm; its Gram matrix comes from memory once for all of them
 _REFRESH_EVERY = 256  # rank-one updates of one arm between exact factorisations
 
@@ -66,13 +70,8 @@ class ArmSums:
         self.clock = 0
         self.version = 0
         self._upper = _packed_indices(dim)
-        size = len(self._upper[0])
-        if arms * size > _LARGEST_SIZE:
-            raise InputError(
-                f"{arms} models of {dim} features need {arms * size:,} numbers, more than "
-                f"{_LARGEST_SIZE:,}; use fewer features, or a joint model over per-action features"
-            )
-        self.packed = size
+        self.packed = size = len(self._upper[0])
+        self.ensure_size(arms)
         self._gram: Floats = np.zeros((arms, size))
         self._waiting: dict[int, list[tuple[Floats, float]]] = {}
         self.moment: Floats = np.zeros((arms, dim))
@@ -168,6 +167,33 @@ class ArmSums:
             raise InputError(
                 "the sum of rewards times features would leave the float64 range; nothing was "
                 "learned. Scale rewards to [0, 1] (or at least below 1e100) and try again."
+            )
+
+    def ensure_size(self, arms: int) -> None:
+        """Raise InputError if so many arms take more memory than any state may."""
+        if arms * self.packed > _LARGEST_SIZE:
+            raise InputError(
+                f"{arms} models of {self.dim} features need {arms * self.packed:,} numbers, more "
+                f"than {_LARGEST_SIZE:,}; use fewer features, or a joint model over per-action "
+                "features"
+            )
+
+    def ensure_learned(self, arm: int, x: Floats, weight: float) -> None:
+        """Raise InputError if arm ``arm`` cannot have learned the row ``x`` with that weight.
+
+        Nothing changes, decay included. Rounding of what was learned passes, and so does what is
+        left of rows of a far larger norm that were taken back before.
+        """
+        self._add_waiting(arm)
+        factor = float(self.forget ** (self.clock - int(self._stamp[arm])))
+        known = self._gram[arm, self._upper[0] == self._upper[1]] * factor
+        taken = weight * np.square(x)
+        left = self.count[arm] * factor - weight
+        slack = _TRACE_ROUNDING * float(known.sum()) + _ROW_ROUNDING * float(taken.sum())
+        if left < -_COUNT_ROUNDING * (1.0 + weight) or float((known - taken).min()) < -slack:
+            raise InputError(
+                "this action learned less than is taken back; nothing changed. Take back only what "
+                "was learned, with the context, weight and bucket that it was learned with."
             )
 
     def add(self, arm: int, x: Floats, reward: float, weight: float) -> None:
@@ -269,7 +295,8 @@ class ArmSums:
         }
 
     def load(self, sums: dict[str, Floats], clock: int) -> None:
-        """Replace the sums by copies of others of the same shapes."""
+        """Replace the sums by copies of others of the same dim; InputError if that is too much."""
+        self.ensure_size(len(sums["count"]))
         # Row by row in memory: BLAS adds to a row in place, and to a strided one not at all.
         self._waiting.clear()
         self._gram = np.array(sums["gram"], dtype=np.float64, order="C")
@@ -315,14 +342,19 @@ class ArmSums:
         copies, inverse = self._copies, self._inverse[arm]
         thin = copies.is_thin(arm)
         v = copies.times(arm, x) if thin else blas.dspmv(self.dim, 1.0, inverse, x)
-        shrink = weight / (1.0 + weight * blas.ddot(x, v))
+        variance, length = blas.ddot(x, v), blas.ddot(x, x)
+        prior = length / self.prior_precision
+        if weight * prior > _HARD or variance * _HARD < prior:
+            self._mark_stale(arm)  # the sums know better than an inverse that cancelled
+            return
+        shrink = weight / (1.0 + weight * variance)
         theta = self._theta[arm]
         blas.daxpy(v, theta, a=shrink * (reward - blas.ddot(theta, x)))
         if not thin:
             blas.dspr(self.dim, -shrink, v, inverse, overwrite_ap=1)
             self._changed.add(arm)
             return
-        self._trace[arm] += weight * blas.ddot(x, x)
+        self._trace[arm] += weight * length
         if not (self._few_and_small(arm) and copies.lower(arm, v, shrink)):
             # It is dense from now on; or thin again, where many rows say few directions.
             self._mark_stale(arm)

@@ -144,8 +144,9 @@ class ChoicePolicy(Mergeable):
             raise InputError(f"eligible must be a sequence of names; got {inputs.brief(eligible)}")
         mask = np.zeros(len(self.actions), dtype=np.bool_)
         configurations = are_configurations(self.actions)
+        name: Any  # of a caller who does not check types, anything
         for name in eligible:
-            if configurations and name not in self._index:
+            if configurations and not (isinstance(name, str) and name in self._index):
                 mask |= self._with_values(name)
             else:
                 mask[self.index(name)] = True

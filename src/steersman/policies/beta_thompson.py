@@ -164,16 +164,15 @@ class BetaThompson(ChoicePolicy):
         keys = meta.get("keys")
         if not isinstance(keys, list):
             raise StateError(f"the state's keys must be a list; got {type(keys).__name__}")
+        texts = all(inputs.is_text(key) and len(key) <= _LONGEST_KEY for key in keys)
+        if not texts or len(set(keys)) < len(keys):
+            raise StateError(
+                f"the state's keys must be different texts of at most {_LONGEST_KEY} characters"
+            )
         return {"counts": (len(keys), len(self.actions), 2)}
 
     def _load(self, meta: dict[str, Any], sums: Sums) -> None:
         keys = meta["keys"]
-        if len(set(keys)) < len(keys) or not all(
-            inputs.is_text(key) and len(key) <= _LONGEST_KEY for key in keys
-        ):
-            raise StateError(
-                f"the state's keys must be different texts of at most {_LONGEST_KEY} characters"
-            )
         if (sums["counts"] < -_ROUNDING).any():
             raise StateError("the state has negative counts; refuse it and use an older one")
         if (sums["counts"] > _LARGEST_COUNT).any():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import ActionError
+from steersman.errors import ActionError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,12 @@ class Configurations:
 
         Raises:
             ActionError: no such name, part or value, or no configuration that has all of them.
+            InputError: the name is no text.
         """
+        if not isinstance(name, str):
+            raise InputError(
+                f"an eligible action is named by a text, the JSON of some parts; got {name!r:.80}"
+            )
         found = self._kept.get(name)
         if found is None:
             found = self._find(name)

@@ -2,42 +2,86 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from steersman.errors import MergeError
 from steersman.policies import states
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from steersman.policies.states import Sums
+
+_MOST_KEPT = 1024  # deltas of its own that a policy remembers, the last ones
 
 
 def delta_header(
     name: str | None,
     *,
     merged: set[str],
-    emitted: Mapping[str, int],
+    emitted: Mapping[str, str],
     base: Mapping[str, Any] | None,
+    at: str | None,
 ) -> dict[str, Any]:
     """Return the header entries that make a state a delta.
 
     ``includes`` lists what the delta brings along: the deltas that its maker merged since the base,
-    and its maker's own earlier ones that reach back before it.
+    and its maker's own earlier ones that reach beyond it. A state names the deltas that were made
+    before it, and so holds them. Of the others it holds one only if nothing changed in between.
+    Numbers of updates cannot tell: a revision leaves them, and a withdrawal takes them back.
 
     Args:
         name: a name that no other delta has; None: a random one.
         merged: ids that the maker has merged.
-        emitted: the maker's own earlier deltas and its number of updates at their time.
+        emitted: the maker's own earlier deltas, each with the fingerprint of what it had learned
+            then; no text: the delta holds nothing.
         base: header of the state that the delta is since; None: since nothing was learned.
+        at: fingerprint of that state; None: of nothing learned.
     """
-    known = set() if base is None else states.texts(base, "merged")
-    start = 0 if base is None else states.whole(base, "updates")
-    earlier = {id_ for id_, updates in emitted.items() if updates > start}
+    known: set[str] = set()
+    if base is not None:
+        known = {*states.texts(base, "merged"), *states.emitted(base)}
+    earlier = {id_ for id_, then in emitted.items() if then and then != at} - known
     return {
         "delta": name or uuid.uuid4().hex,
         "includes": sorted((merged - known) | earlier),
         "merged": [],
     }
+
+
+def fingerprint(meta: Mapping[str, Any], sums: Sums, counters: Iterable[str]) -> str:
+    """Return 16 hexadecimal digits that tell what was learned from all else.
+
+    Args:
+        meta: header of a state.
+        sums: its arrays.
+        counters: header entries that belong to what was learned, such as a clock.
+    """
+    own = {name: meta.get(name) for name in counters}
+    found = hashlib.blake2b(json.dumps(own, sort_keys=True).encode(), digest_size=8)
+    for name in sorted(sums):
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(sums[name]).data)
+    return found.hexdigest()
+
+
+def remember(emitted: dict[str, str], name: str, learned: str) -> None:
+    """Add a delta to a policy's own ones; beyond 1,024 the oldest are forgotten.
+
+    Args:
+        emitted: changed in place.
+        name: id of the delta.
+        learned: fingerprint of its maker's state; no text: the delta holds nothing.
+    """
+    emitted.pop(name, None)
+    emitted[name] = learned
+    while len(emitted) > _MOST_KEPT:
+        del emitted[next(iter(emitted))]
 
 
 def delta_ids(meta: Mapping[str, Any]) -> set[str]:

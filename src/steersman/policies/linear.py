@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
+_ROUNDING = 1e-6  # what a delta takes back may leave that much below zero
 _FEW = 4  # fewer decisions are made faster one by one
 
 
@@ -167,6 +168,7 @@ class LinearPolicy(ChoicePolicy):
         at = self._arms.clock if bucket is None else bucket
         aged = weight * self._arms.age_weight(at)
         self._arms.ensure_room(self._arm(index), row, aged * value)
+        self._arms.ensure_learned(self._arm(index), row, aged)
         self._arms.remove(self._arm(index), row, value, aged)
 
     def _tick(self, bucket: int | None) -> float:
@@ -202,19 +204,22 @@ class LinearPolicy(ChoicePolicy):
         return self._arms.sums()
 
     def _sum_shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        states.whole(meta, "clock")
         arms = 1 if self._shared else len(self.actions)
         packed = self._arms.packed
         return {"gram": (arms, packed), "moment": (arms, self.dim), "count": (arms,)}
 
     def _load(self, meta: dict[str, Any], sums: Sums) -> None:
-        if (sums["count"] < 0.0).any():
+        count = sums["count"]
+        if (count < -_ROUNDING).any():
             raise StateError("the state has negative counts; refuse it and use an older one")
         for name, largest in (("gram", LARGEST_GRAM), ("moment", LARGEST_MOMENT)):
             array = sums[name]
             if max(array.max(initial=0.0), -array.min(initial=0.0)) > largest:
                 message = f"the state's {name!r} goes beyond {largest:g}; use an older state"
                 raise StateError(message)
-        self._arms.load(sums, states.whole(meta, "clock"))
+        count = np.where(count < 0.0, 0.0, count)
+        self._arms.load({**sums, "count": count}, states.whole(meta, "clock"))
 
     @classmethod
     def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
@@ -231,13 +236,24 @@ class LinearPolicy(ChoicePolicy):
         if gram.shape[1] != size * (size + 1) // 2:
             raise StateError(f"the state's 'gram' does not have the shape of dim {size}")
 
+    def _reindex(self, actions: tuple[str, ...], order: list[int]) -> None:
+        if not self._shared:
+            self._arms.ensure_size(len(actions))
+        super()._reindex(actions, order)
+
     def _action_axes(self) -> dict[str, int]:
         return {} if self._shared else {"gram": 0, "moment": 0, "count": 0}
 
     def _difference(
         self, meta: dict[str, Any], sums: Sums, base_meta: dict[str, Any], base: Sums
     ) -> Sums:
-        factor = self.forget ** (meta["clock"] - base_meta["clock"])
+        age = meta["clock"] - base_meta["clock"]
+        if age < 0:
+            raise StateError(
+                f"the state to compare with is of time {base_meta['clock']} and this policy of "
+                f"{meta['clock']}; give a state that this policy has gone on from"
+            )
+        factor = self.forget**age
         return {
             name: array - (base[name] if name == "plays" else factor * base[name])
             for name, array in sums.items()

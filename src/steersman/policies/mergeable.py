@@ -10,7 +10,13 @@ import numpy as np
 
 from steersman.errors import MergeError, StateError, SteersmanError
 from steersman.policies import states
-from steersman.policies.deltas import delta_header, delta_ids, refuse_known
+from steersman.policies.deltas import (
+    delta_header,
+    delta_ids,
+    fingerprint,
+    refuse_known,
+    remember,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +45,7 @@ class Mergeable(ABC):
         self._reserved: dict[str, tuple[float, float]] = {}
         self._removals = 0
         self._merged: set[str] = set()
-        self._emitted: dict[str, int] = {}
+        self._emitted: dict[str, str] = {}  # in their order, with what was learned at their time
         self._base: State | None = None
 
     def state(self) -> State:
@@ -75,20 +81,30 @@ class Mergeable(ABC):
     def delta(self, since: Mapping[str, Any] | None = None, *, id: str | None = None) -> State:  # noqa: A002
         """Return what was learned since a state, to be merged into another copy of it.
 
+        States name the last 1,024 deltas that were made before them, so that no reload forgets
+        what must not be merged twice. A policy that made none has a state without that entry.
+
         Args:
             since: a state of this policy; default: the one it was made from, or nothing learned.
             id: a name that no other delta has; default: a random one.
         """
         meta, sums = self._meta(), self._all_sums()
+        now = self._fingerprint(meta, sums)
         base = self._base if since is None else since
-        base_meta = None
+        base_meta = at = None
         if base is not None:
             base_meta, base_sums = self._unpacked(base)
+            at = self._fingerprint(base_meta, base_sums) if self._emitted else None
             sums = self._difference(meta, sums, base_meta, base_sums)
             meta["updates"] -= base_meta["updates"]
-        header = delta_header(id, merged=self._merged, emitted=self._emitted, base=base_meta)
-        self._emitted[header["delta"]] = self.updates
+        header = delta_header(id, merged=self._merged, emitted=self._emitted, base=base_meta, at=at)
+        meta.pop("emitted", None)
+        holds = meta["updates"] != 0 or any(array.any() for array in sums.values())
+        remember(self._emitted, header["delta"], now if holds else "")
         return states.pack({**meta, **header}, sums)
+
+    def _fingerprint(self, meta: dict[str, Any], sums: Sums) -> str:
+        return fingerprint(meta, sums, {"updates", *self._counters()})
 
     def merge(self, deltas: Sequence[Mapping[str, Any]]) -> None:
         """Add deltas of other copies, in any order and grouping; all or none.
@@ -137,7 +153,7 @@ class Mergeable(ABC):
                 f"the state was made with {meta['config']}, this policy with "
                 f"{self._meta()['config']}; use one configuration for all copies"
             )
-        states.whole(meta, "updates")
+        (states.difference if "delta" in meta else states.whole)(meta, "updates")
         if states.whole(meta, "removals") != self._removals:
             raise StateError(
                 "an action was removed in one copy and not in the other, so what it had learned "
@@ -147,6 +163,8 @@ class Mergeable(ABC):
         return meta, sums
 
     def _meta(self) -> dict[str, Any]:
+        # Only where there are any: whoever learns a log has the bytes that the log gives.
+        emitted = {"emitted": [list(pair) for pair in self._emitted.items()]}
         return {
             "algorithm": self.algorithm,
             "version": self.version,
@@ -156,6 +174,7 @@ class Mergeable(ABC):
             "reserved": {name: list(pair) for name, pair in sorted(self._reserved.items())},
             "merged": sorted(self._merged),
             **self._counters(),
+            **(emitted if self._emitted else {}),
         }
 
     def _all_sums(self) -> Sums:
@@ -165,12 +184,13 @@ class Mergeable(ABC):
         states.check_shapes(sums, self._shapes(meta))
         counters = states.whole(meta, "updates"), states.whole(meta, "removals")
         reserved, merged = states.reservations(meta), states.texts(meta, "merged")
+        emitted = states.emitted(meta)
         if (sums["plays"] < 0.0).any():
             raise StateError("the state has negative counts; refuse it and use an older one")
         self._load(meta, sums)
         self._plays = np.array(sums["plays"], order="C")
         self.updates, self._removals = counters
-        self._reserved, self._merged = reserved, merged
+        self._reserved, self._merged, self._emitted = reserved, merged, emitted
 
     def _shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         return {"plays": (len(self.actions),), **self._sum_shapes(meta)}

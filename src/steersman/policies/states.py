@@ -126,6 +126,29 @@ def whole(meta: Mapping[str, Any], name: str) -> int:
     raise StateError(f"the header's {name!r} must be a whole number in [0, 2^53]; got {value!r}")
 
 
+def difference(meta: Mapping[str, Any], name: str) -> int:
+    """Return a delta's counter: a whole number in [-2^53, 2^53], as more may be taken back."""
+    value = meta.get(name)
+    if type(value) is int and abs(value) <= 2**53:
+        return value
+    raise StateError(f"the delta's {name!r} must be a whole number in [-2^53, 2^53]; got {value!r}")
+
+
+def emitted(meta: Mapping[str, Any]) -> dict[str, str]:
+    """Return the deltas that a header says were made before it, in their order: id -> fingerprint.
+
+    States of policies that made none, and older ones, have no such entry.
+    """
+    value = meta.get("emitted", [])
+    if isinstance(value, list) and all(_is_pair_of_texts(pair) for pair in value):
+        return dict(value)
+    raise StateError("the header's 'emitted' must be a list of pairs of texts")
+
+
+def _is_pair_of_texts(pair: object) -> bool:
+    return isinstance(pair, list) and [type(item) for item in pair] == [str, str]
+
+
 def texts(meta: Mapping[str, Any], name: str) -> set[str]:
     """Return a list of different strings of a header as a set."""
     value = meta.get(name)

@@ -1,0 +1,162 @@
+"""What a worker learned enters a merge once, whatever it did between its deltas."""
+
+import json
+
+import numpy as np
+import pytest
+
+from steersman.errors import MergeError, StateError
+from steersman.policies import (
+    BetaThompson,
+    JointSquareCB,
+    LinTS,
+    LinUCB,
+    load_policy,
+    withdraw,
+)
+from steersman.policies.deltas import remember
+
+ROW = {"lin_ucb": [1.0, 0.5], "lin_ts": [1.0, 0.5], "squarecb": [1.0, 0.5], "beta": "k"}
+POLICIES = {
+    "lin_ucb": lambda: LinUCB(["a", "b"], 2),
+    "lin_ts": lambda: LinTS(["a", "b"], 2, forget=0.9),
+    "squarecb": lambda: JointSquareCB(["a", "b"], 2),
+    "beta": lambda: BetaThompson(["a", "b"]),
+}
+CHANGES = {
+    "revise": lambda policy, x: policy.revise(x, "a", 0.5, bucket=0),
+    "withdraw": lambda policy, x: withdraw(policy, x, "a", 0.25, bucket=0),
+    "replace": lambda policy, x: (
+        withdraw(policy, x, "a", 0.25, bucket=0),
+        policy.learn(x, "a", 1.0, bucket=0),
+    ),
+}
+
+
+def taught(kind, n=3):
+    policy = POLICIES[kind]()
+    for _ in range(n):
+        policy.learn(ROW[kind], "a", 0.25, bucket=0)
+    return policy
+
+
+def bits(state):
+    return {name: array.tobytes() for name, array in state.items()}
+
+
+def header(state):
+    return json.loads(state["meta"].tobytes())
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", POLICIES)
+def test_a_delta_names_an_earlier_one_whatever_came_in_between(kind, change):
+    base = taught(kind).state()
+    worker, store = load_policy(base), load_policy(base)
+    CHANGES[change](worker, ROW[kind])
+    first = worker.delta(id="first")
+    worker.learn(ROW[kind], "b", 1.0, bucket=0)
+    second = worker.delta(id="second")
+    assert header(second)["includes"] == ["first"]
+    store.merge([first])
+    before = bits(store.state())
+    with pytest.raises(MergeError, match="'first' was merged before"):
+        store.merge([second])
+    assert bits(store.state()) == before
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", POLICIES)
+def test_deltas_between_states_add_up_to_what_one_learner_knows(kind, change):
+    """A state and a delta are taken in either order, before and after a reload."""
+    worker, store = taught(kind), taught(kind)
+    x, since = ROW[kind], worker.state()
+    for place in range(6):
+        CHANGES[change](worker, x) if place % 2 else worker.learn(x, "b", 1.0, bucket=0)
+        if place % 3:
+            delta, since = worker.delta(since=since), worker.state()
+        else:
+            taken = worker.state()
+            delta, since = worker.delta(since=since), taken
+        assert header(delta)["includes"] == []
+        store.merge([delta])
+        if place == 3:
+            worker = load_policy(worker.state())
+    assert store.updates == worker.updates
+    for name, array in worker.state().items():
+        if name != "meta":
+            assert np.allclose(store.state()[name], array, rtol=0, atol=1e-12), name
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_a_reload_forgets_no_delta(kind):
+    base = taught(kind).state()
+    worker, store = load_policy(base), load_policy(base)
+    worker.learn(ROW[kind], "b", 1.0, bucket=0)
+    first = worker.delta(id="first")
+    again = load_policy(worker.state())
+    assert bits(again.state()) == bits(worker.state())
+    with pytest.raises(MergeError, match="own"):
+        again.merge([first])
+    store.merge([first])
+    with pytest.raises(MergeError, match="'first' was merged before"):
+        store.merge([again.delta(since=base)])
+    again.learn(ROW[kind], "b", 0.5, bucket=0)
+    store.merge([again.delta()])
+    assert store.updates == again.updates == 5
+
+
+def test_a_revision_before_a_reload_is_told_apart_from_nothing():
+    base = taught("lin_ucb").state()
+    worker = load_policy(base)
+    worker.revise([1.0, 0.5], "a", 0.5)
+    worker = load_policy(worker.state())
+    worker.delta(since=base, id="first")
+    worker.learn([1.0, 0.5], "b", 1.0)
+    assert header(worker.delta(since=base))["includes"] == ["first"]
+
+
+def test_a_delta_that_only_takes_back_is_merged():
+    base = taught("lin_ucb").state()
+    worker, store = load_policy(base), load_policy(base)
+    withdraw(worker, [1.0, 0.5], "a", 0.25)
+    taken = worker.delta()
+    assert header(taken)["updates"] == -1
+    store.merge([taken])
+    assert store.updates == 2
+    assert store.state()["count"].tolist() == [2.0, 0.0]
+    with pytest.raises(MergeError, match="nothing changed"):
+        LinUCB(["a", "b"], 2).merge([taken])
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_a_state_of_a_policy_that_made_no_delta_is_as_ever(kind):
+    policy = taught(kind)
+    policy.revise(ROW[kind], "a", 0.5, bucket=0)
+    known = {"algorithm", "config", "merged", "removals", "reserved", "updates", "version"}
+    assert set(header(policy.state())) - {"clock", "keys"} == known
+
+
+def test_a_delta_of_nothing_is_in_no_other():
+    worker = load_policy(taught("lin_ucb").state())
+    worker.delta(id="nothing")
+    worker.learn([1.0, 0.5], "b", 1.0)
+    assert header(worker.delta(id="some"))["includes"] == []
+
+
+def test_a_policy_remembers_the_last_deltas():
+    made = {}
+    for place in range(1030):
+        remember(made, str(place), "x")
+    assert list(made) == [str(place) for place in range(6, 1030)]
+
+
+@pytest.mark.parametrize(
+    "emitted", ["abc", [["a"]], [["a", 1]], ["ab"], {"a": "b"}, [[["a"], "b"]]]
+)
+def test_damaged_names_of_deltas_are_a_state_error(emitted):
+    state = taught("lin_ucb").state()
+    meta = {**header(state), "emitted": emitted}
+    state["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    with pytest.raises(StateError, match="emitted"):
+        load_policy(state)
