@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from steersman.errors import InputError
 from steersman.learn import catch_up, load, rebuild, verify
 from steersman.learn.conditions import check_condition
-from steersman.store import as_tenant, create_tenant, erase
+from steersman.store import as_tenant, create_tenant, erase, keep
+from steersman.store.cold import Directory, compact, query
 from tests.learn.world import (
     POLICIES,
     bits,
@@ -22,6 +24,7 @@ from tests.learn.world import (
     rows,
     write,
 )
+from tests.store.rows import connected
 
 _DAY_S = 86_400.0
 
@@ -142,6 +145,96 @@ async def test_replicas_and_the_learner_go_on_from_the_new_snapshot(database, te
     await connection.close()
     assert (replica.snapshot, replica.row.snapshot, replica.seq) == ("0.2.0", "0.2.0", 3)
     assert bits(replica.policy) == bits((await replica_of(database, tenant.id)).policy)
+
+
+async def bot_of_old(database, tenant, *, bots=30):
+    """Let a bot come ten days ago and a person an hour ago, and learn both."""
+    row = await declared(database, tenant.id)
+    now = time.time()
+    bot, person = np.random.default_rng(6), np.random.default_rng(5)
+    old = [decided(row, bot, at=now - 10 * _DAY_S + i, unit="bot-7") for i in range(bots)]
+    new = [decided(row, person, at=now - 3600 + i, unit="person") for i in range(10)]
+    made = [*old, *new]
+    await write(database, made, [happened(one, {"success": 1.0}) for one in made])
+    await learn_all(database)
+    return row, old
+
+
+async def let_go(database, tenant, decisions):
+    """Take rows out of the hot tables, as retention does."""
+    async with connected(database, "owner", tenant.id) as connection:
+        ids = [one.id for one in decisions]
+        await connection.execute("DELETE FROM event WHERE decision = ANY($1)", ids)
+        await connection.execute("DELETE FROM reward WHERE decision = ANY($1)", ids)
+        await connection.execute("DELETE FROM decision WHERE id = ANY($1)", ids)
+
+
+async def test_poison_that_retention_dropped_is_told_and_left_out_by_id(database_alone, tmp_path):
+    database, cold = database_alone, Directory(tmp_path)
+    tenant = await create_tenant(database, "old", actor="test")
+    row, old = await bot_of_old(database, tenant)
+    await compact(database, cold)
+    await keep(database, days=7)
+    with pytest.raises(InputError, match="cannot see 30 of the updates") as told:
+        await rebuild(database, row, exclude="unit = 'bot-7'", actor="test")
+    assert f"{old[-1].at:%Y-%m-%d %H:%M}" in str(told.value)
+    assert len(await rows(database, tenant.id, "SELECT FROM snapshot")) == 1
+    found = await query(database, cold, tenant.id, "SELECT id FROM decision WHERE unit = 'bot-7'")
+    ids = [UUID(str(one["id"])) for one in found.to_pylist()]
+    assert sorted(ids) == [one.id for one in old]
+    made = await rebuild(database, row, exclude="unit = 'bot-7'", decisions=ids, actor="test")
+    assert (made.kept, made.excluded, made.lost, made.unseen) == (10, 30, 0, 0)
+    other = await create_tenant(database, "never", actor="test")
+    await bot_of_old(database, other, bots=0)
+    rebuilt, never = await replica_of(database, tenant.id), await replica_of(database, other.id)
+    assert bits(rebuilt.policy) == bits(never.policy)
+    (act,) = await rows(
+        database, tenant.id, "SELECT detail FROM audit WHERE action = 'learn.rebuild'"
+    )
+    assert (act["detail"]["unseen"], act["detail"]["named"]) == (0, 30)
+    again = await rebuild(database, row, exclude="unit = 'bot-7'", actor="test")
+    assert (again.kept, again.unseen) == (10, 0)  # what is excluded stays out: nothing to judge
+
+
+async def test_what_a_condition_cannot_see_is_kept_where_that_is_said(database, tenant):
+    row, old = await bot_of_old(database, tenant)
+    await let_go(database, tenant, old[:20])
+    with pytest.raises(InputError, match=r"cannot see 20 of the updates.*--keep-unseen"):
+        await rebuild(database, row, exclude="unit = 'bot-7'", actor="test")
+    made = await rebuild(
+        database, row, exclude="unit = 'bot-7'", decisions=[old[0].id], keep_unseen=True, actor="t"
+    )
+    assert (made.kept, made.excluded, made.unseen) == (29, 11, 19)
+
+
+async def test_what_is_left_out_anyway_needs_no_seeing(database, tenant):
+    row, old = await bot_of_old(database, tenant)
+    (start,) = (await rows(database, tenant.id, "SELECT min(at) FROM update"))[0]
+    await erase(database, tenant.id, decisions=[old[0].id], reason="asked to", actor="test")
+    await learn_all(database)
+    await let_go(database, tenant, old)
+    before = start - timedelta(seconds=1)
+    made = await rebuild(database, row, exclude="true", until=before, actor="test")
+    assert (made.kept, made.unseen) == (0, 0)
+    made = await rebuild(database, row, actor="test")
+    assert (made.kept, made.unseen) == (0, 0)
+
+
+async def test_erased_decisions_need_no_seeing(database, tenant):
+    row, old = await bot_of_old(database, tenant)
+    ids = [one.id for one in old]
+    await erase(database, tenant.id, decisions=ids, reason="asked to", actor="test")
+    await learn_all(database)
+    made = await rebuild(database, row, exclude="unit = 'bot-7'", actor="test")
+    assert (made.kept, made.excluded, made.unseen) == (10, 60, 0)
+
+
+async def test_ids_of_others_are_refused(database, tenant):
+    row, old = await bot_of_old(database, tenant, bots=1)
+    strange = uuid4()
+    with pytest.raises(InputError, match=rf"1 of the ids are not of decisions.*{strange}"):
+        await rebuild(database, row, decisions=[old[0].id, strange], actor="test")
+    assert len(await rows(database, tenant.id, "SELECT FROM snapshot")) == 1
 
 
 @pytest.mark.parametrize(

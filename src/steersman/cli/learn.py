@@ -26,6 +26,7 @@ from steersman.store import Database, UnreadablePoint, as_tenant, points_as_they
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from uuid import UUID
 
     from steersman.store import PointRow, Tenant
 
@@ -103,7 +104,20 @@ def run_command(home: Path, *, supervised: bool) -> None:
     "--exclude",
     metavar="CONDITION",
     help="Leave out the decisions for which this holds: one SQL expression over the columns of "
-    "table decision, such as \"unit = 'bot-7'\".",
+    "table decision, such as \"unit = 'bot-7'\". It sees the hot tables alone.",
+)
+@click.option(
+    "--exclude-decision",
+    "decisions",
+    multiple=True,
+    type=click.UUID,
+    help="Leave out this decision, wherever its row is; may be given again.",
+)
+@click.option(
+    "--keep-unseen",
+    is_flag=True,
+    help="Keep what was learned from decisions that retention has dropped, so that --exclude "
+    "cannot judge them; without this it is refused where there are any.",
 )
 @tenant_option
 @administers
@@ -112,19 +126,31 @@ def rebuild_command(
     point: str,
     until: datetime | None,
     exclude: str | None,
+    decisions: tuple[UUID, ...],
     tenant_name: str,
     home: Path,
     *,
+    keep_unseen: bool,
     as_json: bool,
 ) -> None:
     """Relearn POINT of SKILL from its log, without poisoned or erased decisions; let it serve.
 
-    The result has the same bytes as if they had never been. The point goes on serving meanwhile.
+    The result has the same bytes as if what is left out had never been. The point goes on serving
+    meanwhile.
     """
 
     async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
         row = await find_point(database, tenant, skill, point)
-        return as_fields(await rebuild(database, row, actor=actor(), until=until, exclude=exclude))
+        made = await rebuild(
+            database,
+            row,
+            actor=actor(),
+            until=until,
+            exclude=exclude,
+            decisions=decisions,
+            keep_unseen=keep_unseen,
+        )
+        return as_fields(made)
 
     show(for_tenant(home, tenant_name, work), as_json=as_json)
 

@@ -16,9 +16,11 @@ from steersman.errors import InputError
 from steersman.store import as_tenant
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
     from uuid import UUID
 
-    from steersman.store import Database, Point
+    from steersman.store import Database, Point, Segment
 
 _TOKEN = re.compile(
     r"""\s+
@@ -88,7 +90,7 @@ async def matching(database: Database, point: Point, condition: str) -> list[UUI
         condition: as for `check_condition`, over the columns of table ``decision``.
 
     Returns:
-        Ids, of the decisions that the hot tables hold.
+        Ids, of the decisions that the hot tables hold; `unseen_by` counts what it could not judge.
 
     Raises:
         InputError: not one expression, an unknown column, a wrong type, or more than 30 seconds.
@@ -107,6 +109,69 @@ async def matching(database: Database, point: Point, condition: str) -> list[UUI
             return [row["id"] for row in await _fetch(connection, query, point)]
     finally:
         await connection.close()
+
+
+async def unseen_by(
+    connection: Any,
+    point: Point,
+    segments: Sequence[Segment],
+    snapshot: str,
+    until: datetime | None,
+) -> tuple[int, UUID | None]:
+    """Return how many updates a condition could not judge: the hot tables lack their decisions.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        segments: the lineage that is learned again.
+        snapshot: the one that excludes decisions; what is excluded or erased needs no judging.
+        until: none written later.
+
+    Returns:
+        The number, and the newest of their decisions; None if there are none.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT count(*), max(u.decision::text)::uuid FROM update AS u "
+        "JOIN unnest($4::text[], $5::bigint[]) AS s (id, last) "
+        "ON u.snapshot = s.id AND u.seq <= coalesce(s.last, u.seq) "
+        "WHERE u.tenant = $1 AND u.skill = $2 AND u.point = $3 "
+        "AND ($6::timestamptz IS NULL OR u.at <= $6) AND NOT EXISTS ("
+        "  SELECT FROM decision AS d WHERE d.tenant = $1 AND d.id = u.decision"
+        ") AND NOT EXISTS ("
+        "  SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = u.decision"
+        ") AND NOT EXISTS (SELECT FROM excluded AS e WHERE e.tenant = $1 AND e.skill = $2 "
+        "  AND e.point = $3 AND e.snapshot = $7 AND e.decision = u.decision)",
+        *(*point, [each.id for each in segments], [each.last for each in segments]),
+        *(until, snapshot),
+    )
+    return rows[0][0], rows[0][1]
+
+
+async def unknown_among(connection: Any, point: Point, ids: Sequence[UUID]) -> list[UUID]:
+    """Return ids that no decision of a point has, nor any of its updates.
+
+    Args:
+        connection: of role worker, within a transaction of the tenant.
+        point: tenant, skill and decision point.
+        ids: of decisions, wherever they are.
+
+    Returns:
+        Those of them, in order.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    rows = await connection.fetch(
+        "SELECT w.id FROM unnest($4::uuid[]) AS w (id) WHERE NOT EXISTS ("
+        "  SELECT FROM decision AS d WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 "
+        "  AND d.id = w.id"
+        ") AND NOT EXISTS ("
+        "  SELECT FROM update AS u WHERE u.tenant = $1 AND u.skill = $2 AND u.point = $3 "
+        "  AND u.decision = w.id) ORDER BY w.id",
+        *(*point, ids),
+    )
+    return [row["id"] for row in rows]
 
 
 async def _fetch(connection: Any, query: str, point: Point) -> list[Any]:

@@ -6,10 +6,11 @@ It serves at once, and its state has the bits of one that never saw what was lef
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import InputError
-from steersman.learn.conditions import matching
+from steersman.learn.conditions import matching, unknown_among, unseen_by
 from steersman.learn.relearning import Relearning
 from steersman.registry import pack_state
 from steersman.store import (
@@ -23,14 +24,14 @@ from steersman.store import (
     switch_snapshot,
     write_checkpoint,
 )
+from steersman.wire import id_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from uuid import UUID
 
     from steersman.policies import ChoicePolicy
-    from steersman.store import Database, PointRow
+    from steersman.store import Database, PointRow, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,36 @@ class Rebuilt:
     Attributes:
         snapshot: the version that serves from now on.
         kept: updates that were learned again.
-        excluded: updates that were left out, because of the condition or an erasure.
+        excluded: updates that were left out, because of the condition, their ids or an erasure.
         lost: updates that the policy as it is declared now cannot learn: of actions that it lacks,
             or of decisions whose contexts are needed and not there any more.
+        unseen: updates that the condition could not judge, because the hot tables hold their
+            decisions no more; they were kept. 0 without a condition.
     """
 
     snapshot: str
     kept: int
     excluded: int
     lost: int
+    unseen: int
+
+
+class _Unwanted(NamedTuple):
+    """What is to be left out.
+
+    Attributes:
+        condition: as it was written; None: there is none.
+        meant: decisions that it holds for.
+        named: decisions that were named by their ids.
+        keep_unseen: whether what the condition could not judge is kept.
+        until: what was learned later is left out.
+    """
+
+    condition: str | None
+    meant: Sequence[UUID]
+    named: Sequence[UUID]
+    keep_unseen: bool
+    until: datetime | None
 
 
 async def rebuild(
@@ -58,6 +80,8 @@ async def rebuild(
     actor: str,
     until: datetime | None = None,
     exclude: str | None = None,
+    decisions: Sequence[UUID] = (),
+    keep_unseen: bool = False,
 ) -> Rebuilt:
     """Relearn a decision point from its log, and let the result serve.
 
@@ -70,14 +94,18 @@ async def rebuild(
         actor: who does it, for the audit.
         until: leave out what was learned later.
         exclude: leave out the decisions for which this holds: one SQL expression over the columns
-            of table ``decision``, such as ``unit = 'bot-7'``.
+            of table ``decision``, such as ``unit = 'bot-7'``. It sees the hot tables alone.
+        decisions: leave out those with these ids, too, wherever their rows are.
+        keep_unseen: keep what was learned from decisions that ``exclude`` cannot see, because
+            retention has dropped them; otherwise nothing is done where there are any.
 
     Returns:
         The new snapshot, and what became of the updates.
 
     Raises:
-        InputError: a condition that is not one expression, or does not work; or a point whose
-            policy is trees, which are grown and not relearned.
+        InputError: a condition that is not one expression, does not work, or cannot see all that
+            was learned; an id that this point never had; or a point whose policy is trees, which
+            are grown and not relearned.
         StateError: there is no such point.
         RolloutError: a rollout of it is under way; roll it back first, it learned the same.
         StoreError: the server does not answer.
@@ -85,14 +113,15 @@ async def rebuild(
     No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
-    unwanted = [] if exclude is None else await matching(database, point, exclude)
+    meant = [] if exclude is None else await matching(database, point, exclude)
+    unwanted = _Unwanted(exclude, meant, decisions, keep_unseen, until)
     connection = await database.connect("worker")
     try:
         async with connection.transaction():
             row = await hold_point(connection, point)
             await check_settled(connection, point)
             _check_relearnable(row)
-            made, policy = await _relearned(connection, row, unwanted, until)
+            made, policy = await _relearned(connection, row, unwanted)
             await _serve(connection, row, made, policy)
             detail = {
                 "from": row.snapshot,
@@ -100,7 +129,9 @@ async def rebuild(
                 "kept": made.kept,
                 "lost": made.lost,
                 "excluded": made.excluded,
+                "unseen": made.unseen,
                 "condition": exclude,
+                "named": len(decisions),
                 "until": until,
             }
             name = f"{row.skill}/{row.point}"
@@ -119,7 +150,7 @@ def _check_relearnable(row: PointRow) -> None:
 
 
 async def _relearned(
-    connection: Any, row: PointRow, unwanted: Sequence[UUID], until: datetime | None
+    connection: Any, row: PointRow, unwanted: _Unwanted
 ) -> tuple[Rebuilt, ChoicePolicy]:
     """Make a snapshot that has learned nothing, and learn again what led to the one that serves."""
     point = row.tenant, row.skill, row.point
@@ -127,11 +158,47 @@ async def _relearned(
     policy = initial_policy(row.spec)
     snapshot = await add_snapshot(connection, row, pack_state(policy.state()))
     sources = [segment.id for segment in segments]
-    await exclude_decisions(connection, point, sources, snapshot, unwanted)
+    left_out = [*unwanted.meant, *unwanted.named]
+    await exclude_decisions(connection, point, sources, snapshot, left_out)
+    unseen = await _unseen(connection, row, segments, snapshot, unwanted)
     relearning = Relearning(connection, row, snapshot, policy)
     for segment in segments:
-        await relearning.follow(segment, until=until)
-    return Rebuilt(snapshot, relearning.seq, relearning.excluded, relearning.lost), policy
+        await relearning.follow(segment, until=unwanted.until)
+    counts = relearning.seq, relearning.excluded, relearning.lost
+    return Rebuilt(snapshot, *counts, unseen), policy
+
+
+async def _unseen(
+    connection: Any,
+    row: PointRow,
+    segments: Sequence[Segment],
+    snapshot: str,
+    unwanted: _Unwanted,
+) -> int:
+    """Return how many updates the condition could not judge, if they may be kept.
+
+    Raises:
+        InputError: they may not, or an id that was named is not of this point.
+    """
+    point = row.tenant, row.skill, row.point
+    if unknown := await unknown_among(connection, point, unwanted.named):
+        raise InputError(
+            f"{len(unknown)} of the ids are not of decisions of {row.skill}/{row.point}, the first "
+            f"{unknown[0]}; nothing was changed; correct or leave them out"
+        )
+    if unwanted.condition is None:
+        return 0
+    unseen, newest = await unseen_by(connection, point, segments, snapshot, unwanted.until)
+    if newest is None or unwanted.keep_unseen:
+        return unseen
+    at = datetime.fromtimestamp(id_time(newest), UTC)
+    raise InputError(
+        f"the condition cannot see {unseen} of the updates: retention has dropped their decisions, "
+        f"the newest of {at:%Y-%m-%d %H:%M} UTC, from the hot tables; nothing was changed. "
+        "Find those that it means with `steersman data query`, which sees the cold store, and name "
+        "them with --exclude-decision (decisions=); keep the others with --keep-unseen "
+        "(keep_unseen=True)"
+    )
 
 
 async def _serve(connection: Any, row: PointRow, made: Rebuilt, policy: ChoicePolicy) -> None:

@@ -146,13 +146,15 @@ def probabilities(row: DecisionRow, spec: DecisionPoint) -> dict[str, float]:
         spec: the declaration it was made under.
 
     Returns:
-        Of a selection, nothing: each of its steps has a distribution of its own.
+        Of a selection, nothing: each of its steps has a distribution of its own. Where the whole
+        distribution was never known (imported logs), what was drawn alone, if its own was.
 
     No doctest: it needs a row; ``tests/service/test_mixed.py`` shows it.
     """
     if isinstance(spec.actions, SequenceActions):
         return {}
-    distribution = dict(zip(over(row, spec), row.distribution, strict=True))
+    names = over(row, spec) if row.distribution else ()
+    distribution = dict(zip(names, row.distribution, strict=True))
     if row.p is not None and (row.action in distribution or not isinstance(spec.actions, Mixed)):
         distribution[row.action] = row.p
     return distribution

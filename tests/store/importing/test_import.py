@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import time
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -161,6 +162,85 @@ async def test_the_same_id_with_other_content_is_refused(logs):
     assert "says something else" in report.refusals[0].reason
     report = await logs.load(logs.lines(logs.row(clicked=0)))
     assert "has other outcomes" in report.refusals[0].reason
+
+
+async def declare_reward(logs, **reward):
+    """Declare a point that is rewarded for clicks alone."""
+    document = (await logs.declare()).spec.model_dump(mode="json")
+    document["reward"] = {"terms": {"clicked": {"weight": 1}}, "window_s": 600, **reward}
+    return await logs.declare(json.dumps(document))
+
+
+async def rewards(logs):
+    query = "SELECT status, value, count(*) AS n FROM reward GROUP BY 1, 2 ORDER BY 2"
+    return [tuple(row.values()) for row in await logs.rows(query)]
+
+
+def sparse(logs, n=20):
+    """Write rows that say only where something was clicked: one of four."""
+    bare = {"clicked": "(absent)", "seconds": "(absent)"}
+    return logs.lines(*(logs.row(i, **({} if i % 4 == 0 else bare)) for i in range(n)))
+
+
+async def test_what_an_absent_outcome_is_worth_is_learned(logs):
+    await declare_reward(logs, missing={"value": 0.25})
+    report = await logs.load(sparse(logs), logs.mapping(outcomes="{clicked: clicked}"))
+    assert (report.stored, report.events, report.settled) == (20, 5, 0)
+    await learned(logs)
+    assert await rewards(logs) == [("assumed", 0.25, 15), ("scored", 1.0, 5)]
+    (row,) = await logs.rows("SELECT count(*) AS n, sum(reward_change) AS r FROM update")
+    assert (row["n"], row["r"]) == (20, 15 * 0.25 + 5)
+
+
+async def test_absent_outcomes_that_are_dropped_make_no_work(logs):
+    await declare_reward(logs, missing="drop")
+    await logs.load(sparse(logs), logs.mapping(outcomes="{clicked: clicked}"))
+    assert (await counts(logs))["w"] == 5
+    await learned(logs)
+    assert await rewards(logs) == [("scored", 1.0, 5)]
+
+
+async def test_an_episode_is_credited_across_chunks(logs, monkeypatch):
+    monkeypatch.setattr("steersman.store.importing.loading._CHUNK", 2)
+    await declare_reward(logs, scope="episode")
+    bare = {"clicked": "(absent)", "seconds": "(absent)", "talk": "t1"}
+    rows = [logs.row(0, talk="t1"), *(logs.row(n, **bare) for n in range(1, 6))]
+    mapping = logs.mapping(outcomes="{clicked: clicked}", episode="talk")
+    await logs.load(logs.lines(*rows), mapping)
+    await learned(logs)
+    assert await rewards(logs) == [("scored", 1.0, 6)]
+
+
+async def test_what_an_earlier_version_left_without_reward_gets_it_with_the_same_file(logs):
+    await declare_reward(logs, missing={"value": 0})
+    file, mapping = sparse(logs), logs.mapping(outcomes="{clicked: clicked}")
+    await logs.load(file, mapping)
+    connection = await logs.database.connect("worker")
+    async with as_tenant(connection, logs.tenant):
+        await connection.execute(
+            "DELETE FROM work WHERE NOT EXISTS ("
+            "SELECT FROM event AS e WHERE e.decision = work.decision)"
+        )
+    await connection.close()
+    await learned(logs)
+    assert await rewards(logs) == [("scored", 1.0, 5)]
+    report = await logs.load(file, mapping)
+    assert (report.stored, report.already, report.settled) == (0, 20, 15)
+    await learned(logs)
+    assert await rewards(logs) == [("assumed", 0.0, 15), ("scored", 1.0, 5)]
+    assert (await logs.load(file, mapping)).settled == 0
+    assert (await counts(logs))["w"] == 0
+
+
+async def test_windows_that_are_open_are_waited_for_once(logs):
+    await declare_reward(logs, missing={"value": 0}, window_s=86_400)
+    file = logs.lines(logs.row(at=int(time.time()), clicked="(absent)", seconds="(absent)"))
+    mapping = logs.mapping()
+    report = await import_log(logs.database, logs.tenant, file, mapping)
+    assert (report.stored, report.events) == (1, 0)
+    assert (await import_log(logs.database, logs.tenant, file, mapping)).settled == 0
+    (row,) = await logs.rows("SELECT due_at > now() AS later FROM work")
+    assert row["later"]
 
 
 async def test_an_interrupted_import_goes_on_where_it_stopped(logs):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 WRONG = {
@@ -39,6 +41,62 @@ async def test_a_wrong_row_is_refused_with_its_line(logs, name):
     assert refusal.number == 2
     assert reason in refusal.reason or name == "outcome out of range"
     assert len(await logs.rows("SELECT id FROM event")) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "good", "wrong"),
+    [
+        ("iso", "2026-02-01T00:00:00Z", 1_770_000_000),
+        ("iso", "2026-02-01T00:00:00Z", True),
+        ("iso", "2026-02-01T00:00:00Z", [1]),
+        ("iso", "2026-02-01T00:00:00Z", {"a": 1}),
+        ("iso", "2026-02-01T00:00:00Z", "2026-02-30"),
+        ('"%Y-%m-%d"', "2026-02-01", 20_260_201),
+        ('"%Y-%m-%d"', "2026-02-01", ["2026-02-01"]),
+        ("unix_s", 1_770_000_000, {"a": 1}),
+    ],
+)
+async def test_a_time_of_another_type_is_refused(logs, form, good, wrong):
+    await logs.declare()
+    mapping = logs.mapping(time=f"{{field: at, format: {form}}}")
+    rows = [logs.row(0, at=good), logs.row(1, at=wrong), logs.row(2, at=good)]
+    report = await logs.load(logs.lines(*rows), mapping)
+    assert (report.stored, report.refused) == (2, 1)
+    assert report.refusals[0].number == 2
+    assert "the time is" in report.refusals[0].reason
+
+
+async def test_a_pattern_of_no_sense_refuses_every_row(logs):
+    await logs.declare()
+    mapping = logs.mapping(time='{field: at, format: "%Y %Y"}')
+    report = await logs.load(logs.lines(logs.row(at="2026 2026")), mapping)
+    assert (report.stored, report.refused) == (0, 1)
+    assert "allowed is %Y %Y" in report.refusals[0].reason
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ([[1], [1, 2]], "a feature of 'deep' is [1]; allowed is a finite number"),
+        ([1, None], "a feature of 'deep' is None"),
+        (["x", 2], "a feature of 'deep' is 'x'"),
+        ([1, 1e300], "a feature is not finite"),
+        ([1, 2, 3], "list of 2 numbers"),
+        ({"a": 1, "b": 2}, "list of 2 numbers"),
+        (None, "features of 'deep' are None"),
+    ],
+)
+async def test_features_that_are_no_numbers_are_refused(logs, wrong, reason):
+    point = (await logs.declare()).spec.model_dump(mode="json")
+    point["actions"]["features"] = ["price", "speed"]
+    await logs.declare(json.dumps(point | {"policy": {"algorithm": "joint_squarecb"}}))
+    good = {"shallow": [1, 2], "deep": [1.5, "2"], "hybrid": [0, True]}
+    rows = [logs.row(n, features=good) for n in range(3)]
+    rows[1]["features"] = {**good, "deep": wrong}
+    report = await logs.load(logs.lines(*rows), logs.mapping(features="features"))
+    assert (report.stored, report.refused) == (2, 1), report.refusals
+    assert report.refusals[0].number == 2
+    assert reason in report.refusals[0].reason
 
 
 @pytest.mark.parametrize(

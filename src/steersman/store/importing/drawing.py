@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from steersman.errors import InputError
 from steersman.spec import Choice
 from steersman.store.encoding import rounded
@@ -14,6 +12,8 @@ from steersman.store.importing.mapping import field_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
 
     from steersman.spec import Actions
     from steersman.store.importing.mapping import LogMapping
@@ -134,10 +134,16 @@ class Drawing:
         given = values.as_mapping(field, values.lookup(row, field), known)
         size = len(self._actions.features)
         for name in known:
-            if name not in given or np.shape(given[name]) != (size,):
-                message = f"the features of {name!r:.60} are {given.get(name)!r:.60}; allowed is a "
+            numbers = given.get(name)
+            if not isinstance(numbers, list | tuple) or len(numbers) != size:
+                message = f"the features of {name!r:.60} are {numbers!r:.60}; allowed is a "
                 raise InputError(f"{message}list of {size} numbers for every eligible action")
-        table = rounded([given[name] for name in known])
+        table = rounded(
+            [
+                [values.as_float(f"a feature of {name!r:.60}", n) for n in given[name]]
+                for name in known
+            ]
+        )
         return table[list(known).index(action)], table.ravel().tolist()
 
 

@@ -69,6 +69,8 @@ class ImportReport:
         refused: rows that were not imported because something is wrong.
         refusals: the first 100 of those.
         unused: outcomes that were stored although no reward term of the point names them.
+        settled: decisions that were there already and never got the reward they have without
+            outcomes of their own: it is computed now. Earlier versions imported them so.
     """
 
     rows: int = 0
@@ -80,6 +82,7 @@ class ImportReport:
     refused: int = 0
     refusals: tuple[Refusal, ...] = ()
     unused: tuple[str, ...] = ()
+    settled: int = 0
 
     def refuse(self, number: int, reason: str) -> None:
         """Count a row that was not imported, and keep its reason if there is room.
@@ -139,7 +142,7 @@ async def import_log(
         converter = Converter(point, loaded.mapping, now or datetime.now(UTC), secret)
         raws = read_rows(file, loaded.mapping.rows)
         while chunk := list(islice(raws, _CHUNK)):
-            await _store(connection, tenant, list(_converted(converter, chunk, report)), report)
+            await _store(connection, point, list(_converted(converter, chunk, report)), report)
             if progress is not None:
                 progress(report)
     except (asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError) as error:
@@ -167,21 +170,40 @@ def _converted(
 
 
 async def _store(
-    connection: Any, tenant: UUID, rows: Sequence[Converted], report: ImportReport
+    connection: Any, point: PointRow, rows: Sequence[Converted], report: ImportReport
 ) -> None:
     """Write a chunk in one transaction: decisions, then what came of them."""
-    async with as_tenant(connection, tenant):
+    reward = point.spec.reward
+    settles = reward.missing != "drop" or reward.scope == "episode"  # as where it is served
+    async with as_tenant(connection, point.tenant):
         chunk = await _Chunk.of(connection, rows)
         for row in rows:
             chunk.add(row, report)
+        settled = await _settle(connection, point.tenant, chunk.again) if settles else 0
         # Both set the tenant of every slice themselves, within this transaction.
-        await log_decisions(connection, chunk.decisions)
+        settling = [decision.id for decision in chunk.decisions if settles and decision.weight]
+        await log_decisions(connection, chunk.decisions, settling=settling)
         refused = await log_events(connection, chunk.events)
     report.stored += len(chunk.decisions)
+    report.settled += settled
     report.events += len(chunk.events) - len(refused)
     for (_, event), verdict in refused.items():
         number = next(r.number for r in rows if r.event is not None and r.event.id == event)
         report.refuse(number, f"its outcomes were not stored: {verdict}; an event has the same id")
+
+
+async def _settle(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> int:
+    """Queue stored decisions that nobody ever queued; return how many."""
+    status: str = await connection.execute(
+        "INSERT INTO work (tenant, skill, point, decision, due_at, traceparent) "
+        "SELECT d.tenant, d.skill, d.point, d.id, d.window_ends, d.traceparent FROM decision AS d "
+        "WHERE d.tenant = $1 AND d.id = ANY($2) AND d.weight > 0 AND NOT EXISTS ("
+        "  SELECT FROM reward AS r WHERE r.tenant = d.tenant AND r.decision = d.id"
+        ") AND NOT EXISTS ("
+        "  SELECT FROM work AS w WHERE w.due_at = d.window_ends AND w.decision = d.id)",
+        *(tenant, ids),
+    )
+    return int(status.rsplit(maxsplit=1)[-1])
 
 
 class _Chunk:
@@ -199,6 +221,7 @@ class _Chunk:
         self._stored, self._told, self._erased = decisions, events, erased
         self.decisions: list[DecisionRow] = []
         self.events: list[EventRow] = []
+        self.again: list[UUID] = []
 
     @classmethod
     async def of(cls, connection: Any, rows: Sequence[Converted]) -> _Chunk:
@@ -233,6 +256,7 @@ class _Chunk:
             self.decisions.append(decision)
         elif self._stored[decision.id] == decision.body_hash:
             report.already += 1
+            self.again.append(decision.id)
         else:
             report.refuse(row.number, _OTHER.format("says something else"))
             return

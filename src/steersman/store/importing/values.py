@@ -6,6 +6,7 @@ number is declared, and times of several forms become moments.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import isfinite
@@ -138,7 +139,7 @@ def as_moment(value: Any, time: Time, latest: datetime) -> datetime:
     """
     try:
         moment = _parsed(value, time)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, re.error):  # the last: a pattern of no sense
         message = f"the time is {value!r:.60}; allowed is {time.format}; correct the row or the "
         raise InputError(message + "mapping") from None
     if _EPOCH <= moment <= latest:
@@ -154,6 +155,8 @@ def _parsed(value: Any, time: Time) -> datetime:
         if isinstance(value, bool):
             raise TypeError
         moment = _EPOCH + timedelta(seconds=float(value) * _UNITS[time.format])
+    elif not isinstance(value, str):
+        raise TypeError
     elif time.format == "iso":
         moment = datetime.fromisoformat(value.strip())
     else:
