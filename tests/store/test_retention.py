@@ -7,11 +7,13 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from uuid import uuid4
 
+import numpy as np
 import pytest
 
 from steersman.errors import InputError
 from steersman.store import (
     create_tenant,
+    declare,
     erase,
     exported,
     keep,
@@ -21,6 +23,8 @@ from steersman.store import (
 )
 from steersman.store.cold import Directory, compact
 from steersman.wire import new_id
+from tests.learn.world import decided, declared, document, happened, learn_all
+from tests.learn.world import write as write_rows
 from tests.store.rows import connected, counts, decision, event
 from tests.store.test_backup import execute, on
 
@@ -43,21 +47,46 @@ class Days:
         async with connected(self.database, "owner") as connection:
             await connection.execute("SELECT make_partitions($1, 3)", self.first)
 
-    async def write(self, tenant=None, day=0, **changes):
-        tenant = tenant or self.tenant
-        at = datetime(self.first.year, self.first.month, self.first.day, 12, tzinfo=UTC)
-        at += timedelta(days=day)
+    def at(self, day, hour=12):
+        begun = datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC)
+        return begun + timedelta(days=day, hours=hour)
+
+    async def write(self, tenant=None, day=0, *, happens=0.0, **changes):
+        """Write a decision that was learned, and an event so many days after it; None: no event."""
+        tenant, at = tenant or self.tenant, self.at(day)
         row = decision(tenant.id, id=new_id(at.timestamp()), **changes)
         async with connected(self.database) as connection:
             await log_decisions(connection, [row])
-            await log_events(connection, [event(tenant.id, row.id, received_at=at)])
+        if happens is not None:
+            await self.happen(row.id, day + happens, tenant=tenant)
         async with connected(self.database, "worker", tenant.id) as connection:
             await connection.execute(
                 "INSERT INTO reward (tenant, decision, revision, spec_hash, value, status, terms, "
                 "final) VALUES ($1, $2, 1, $3, 1, 'scored', '{}', true)",
                 *(tenant.id, row.id, bytes(32)),
             )
+        await self.learn(tenant)
         return row
+
+    async def happen(self, about, day, *, tenant=None, **changes):
+        at = self.at(day)
+        row = event((tenant or self.tenant).id, about, at=at, received_at=at, **changes)
+        async with connected(self.database) as connection:
+            assert await log_events(connection, [row]) == {}
+
+    async def learn(self, tenant=None):
+        """Do what a learner has to; most points here are not declared, so it never would."""
+        owner = (tenant or self.tenant).id
+        async with connected(self.database, "worker", owner) as connection:
+            await connection.execute("DELETE FROM work WHERE tenant = $1", owner)
+
+    async def queue(self, row, due):
+        async with connected(self.database, "worker", row.tenant) as connection:
+            await connection.execute(
+                "INSERT INTO work (tenant, skill, point, decision, due_at) "
+                "VALUES ($1, $2, $3, $4, $5)",
+                *(row.tenant, row.skill, row.point, row.id, due),
+            )
 
     async def compact(self, *tenants):
         chosen = [tenant.id for tenant in tenants or (self.tenant,)]
@@ -162,7 +191,122 @@ async def test_an_open_reward_window_keeps_its_day(days):
     await days.compact()
     kept = await days.keep()
     assert "reward window is open" in kept.waiting[days.names(0)[1]]
-    assert await days.existing() == [days.names(0)[1]]
+    assert "count for decisions whose reward window is open" in kept.waiting[days.names(0)[0]]
+    assert await days.existing() == days.names(0)
+    days.now += timedelta(hours=1)
+    await days.keep()
+    assert await days.existing() == []
+
+
+async def test_an_event_that_counts_in_an_open_window_keeps_its_day(days):
+    await days.write(happens=2, window_ends=days.now + timedelta(hours=1))
+    await days.write(day=1)
+    await days.compact()
+    await days.keep()
+    assert await days.existing() == [days.names(2)[0], days.names(0)[1]]
+
+
+@pytest.mark.parametrize("due", [timedelta(days=-1), timedelta(days=1)])
+async def test_what_the_learner_is_not_done_with_keeps_its_days(days, due):
+    row = await days.write(happens=1)
+    await days.write(day=2)
+    other = await create_tenant(days.database, f"t-{uuid4().hex}", actor="test")
+    await days.queue(row, days.now + due)
+    await days.compact(days.tenant, other)
+    kept = await days.keep()
+    waiting = [days.names(1)[0], days.names(0)[1]]
+    assert await days.existing() == waiting
+    for name in waiting:
+        assert kept.waiting[name].startswith(f"tenant {days.tenant.id} has ")
+        assert "the learner is not done with" in kept.waiting[name]
+    await days.learn()
+    await days.keep()
+    assert await days.existing() == []
+
+
+async def test_days_without_a_partition_wait_for_the_learner_too(days):
+    row = await days.write(day=5)
+    await days.happen(row.id, 6)
+    await days.compact()
+    kept = await days.keep()
+    assert kept.deleted == 0
+    assert len([name for name in kept.waiting if str(days.tenant.id) in name]) == 3
+    await days.learn()
+    assert (await days.keep()).deleted == 3
+
+
+@pytest.mark.parametrize(
+    ("day", "about"), [(0, "decision"), (1, "decision"), (0, "episode"), (1, "episode")]
+)
+@pytest.mark.parametrize("scope", ["episode", "decision"])
+@pytest.mark.parametrize("pending", ["open", "learner", "no more"])
+async def test_what_counts_for_a_younger_decision_of_the_episode_stays(
+    days, day, about, scope, pending
+):
+    text = document(reward=f"window_s: 3600, scope: {scope}")
+    declaration = await declare(days.database, days.tenant.id, text, actor="test")
+    mine = {"episode": "e", "spec_hash": declaration.spec_hash}
+    old = await days.write(happens=None, **mine)
+    ends = days.now + timedelta(minutes=10 if pending == "open" else -10)
+    young = await days.write(day=40, happens=None, window_ends=ends, **mine)
+    await days.write(day=40, happens=None, window_ends=days.now + timedelta(hours=1))
+    if about == "decision":
+        await days.happen(old.id, day)
+    else:
+        await days.happen(None, day, episode="e")
+    await days.learn()
+    if pending == "learner":
+        await days.queue(young, days.now)
+    await days.compact()
+    kept = await days.keep()
+    if scope == "decision" or pending == "no more":
+        assert await days.existing() == []
+        return
+    assert await days.existing() == [days.names(day)[0], days.names(0)[1]]
+    for name in await days.existing():
+        assert "of an episode with others" in kept.waiting[name]
+
+
+async def test_an_episode_counts_though_its_declaration_cannot_be_read(days):
+    text = document(reward="window_s: 3600, scope: episode")
+    declaration = await declare(days.database, days.tenant.id, text, actor="test")
+    mine = {"episode": "e", "spec_hash": declaration.spec_hash}
+    await days.write(**mine)
+    ends = days.now + timedelta(days=1)
+    await days.write(day=40, happens=None, window_ends=ends, **mine)
+    async with connected(days.database, "owner", days.tenant.id) as connection:
+        await connection.execute("UPDATE spec SET document = document || 'sails: 3'")
+    await days.compact()
+    await days.keep()
+    assert await days.existing() == days.names(0)
+
+
+@pytest.mark.parametrize("learner", ["up", "down"])
+async def test_a_reward_is_learned_whole_though_its_day_is_old(database_alone, tmp_path, learner):
+    tenant = await create_tenant(database_alone, f"t-{uuid4().hex}", actor="test")
+    row = await declared(database_alone, tenant.id, reward="window_s: 1209600")
+    now = datetime.now(UTC)
+    async with connected(database_alone, "owner") as connection:
+        await connection.execute("SELECT make_partitions($1, 16)", now.date() - timedelta(days=14))
+    made = decided(row, np.random.default_rng(0), at=(now - timedelta(days=10)).timestamp())
+    await write_rows(database_alone, [made], [happened(made, {"success": 1.0})])
+    if learner == "up":
+        await learn_all(database_alone)
+    await compact(database_alone, Directory(tmp_path / "cold"), tenants=[tenant.id])
+    for days_later in (0, 5):  # the window closes in between
+        moment = now + timedelta(days=days_later)
+        await keep(database_alone, days=7, now=moment)
+    later = (now + timedelta(days=5)).timestamp()
+    await learn_all(database_alone, clock=lambda: later)
+    async with connected(database_alone, "worker", tenant.id) as connection:
+        learned = await connection.fetchrow(
+            "SELECT sum(reward_change) AS reward, sum(weight_change) AS weight FROM update"
+        )
+        last = await connection.fetchrow(
+            "SELECT value, status, final FROM reward ORDER BY revision DESC LIMIT 1"
+        )
+    assert tuple(learned) == (1.0, 1.0)
+    assert tuple(last) == (1.0, "scored", True)
 
 
 async def test_a_day_in_use_waits_and_nobody_waits_for_it(days):

@@ -1,7 +1,9 @@
 """How long rows are kept where they are quick to reach, and how old partitions go.
 
-A day leaves PostgreSQL when it is old, the cold store has every row of it, and no reward window of
-it is open. Then its partition is dropped: no delete, no vacuum.
+A day leaves PostgreSQL when it is old, the cold store has every row of it, and no reward is to be
+computed from it any more: no reward window is open of its decisions nor of those that its events
+count for, and the learner has nothing to do for them. Then its partition is dropped: no delete, no
+vacuum.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from steersman.errors import InputError
+from steersman.errors import InputError, SteersmanError
 from steersman.store.answer_limits import AnswerLimits, trim_answers
 from steersman.store.cold import datasets, ledger
 from steersman.store.corpus_sweeping import sweep_corpora
+from steersman.store.crediting import spec_of
 from steersman.store.database import as_tenant, set_tenant
 from steersman.store.erasure import sweep
 from steersman.store.standing import thin_states
@@ -31,6 +34,7 @@ _LOCK_MS = 250
 _BATCH = 10_000
 _MOST_DAYS = 36_500
 _EPOCH = date(1970, 1, 2)  # no id is older
+_LONGEST_WINDOW_S = 366 * 86_400.0
 
 
 @dataclass(slots=True)
@@ -258,23 +262,128 @@ async def _why_not(
     connection: Any, tenant: UUID, table: str, day: date, now: datetime
 ) -> str | None:
     """Return why a tenant's rows of a day have to stay, if they have."""
-    if table == "decision" and await _is_open(connection, day, now):
-        return f"tenant {tenant} has decisions whose reward window is open"
     if await _is_judged(connection, day):
         return f"tenant {tenant} has a rollout under way that is judged from them"
     for dataset in _DATASETS[table]:
         if not await exported(connection, tenant, dataset, day):
             return f"tenant {tenant} has rows of {dataset} that the cold store does not have"
+    return await _still_counts(connection, tenant, table, day, now)
+
+
+async def _still_counts(
+    connection: Any, tenant: UUID, table: str, day: date, now: datetime
+) -> str | None:
+    """Return why rewards may yet be computed from a tenant's rows of a day, if they may."""
+    # Sets are compared with sets here: row by row, millions of them would take hours. What the
+    # planner knows of tables that are seldom analysed does not tell it so.
+    await connection.execute("SET LOCAL enable_nestloop = off; SET LOCAL jit = off")
+    why = await _pending(connection, tenant, table, day, now)
+    await connection.execute("SET LOCAL enable_nestloop = DEFAULT; SET LOCAL jit = DEFAULT")
+    return why
+
+
+async def _pending(
+    connection: Any, tenant: UUID, table: str, day: date, now: datetime
+) -> str | None:
+    own, of_episode = await _ties(connection, tenant, table, day)
+    hashes, oldest = await _episodic(connection, tenant, now)
+    rows = "decisions" if table == "decision" else "events that count for decisions"
+    for pending, bound, why in (
+        (_closing(now), f"d.id >= '{oldest}'", "whose reward window is open"),
+        (
+            await _unlearned(connection),
+            "true",
+            "that the learner is not done with; see that it runs",
+        ),
+    ):
+        if pending and own and await _any(connection, f"{pending} AND {own}"):
+            return f"tenant {tenant} has {rows} {why}"
+        # Outcomes of before a decision count for it too: a younger one of the episode needs them.
+        for tie in of_episode if pending and hashes else ():
+            episodic = f"{pending} AND {bound} AND d.spec_hash = ANY($1) AND {tie}"
+            if await _any(connection, episodic, hashes):
+                return f"tenant {tenant} has {rows} of an episode with others {why}"
     return None
 
 
-async def _is_open(connection: Any, day: date, now: datetime) -> bool:
-    found: bool = await connection.fetchval(
-        "SELECT EXISTS (SELECT FROM decision WHERE id >= first_id($1) AND id < first_id($1 + 1) "
-        "AND window_ends > $2)",
-        *(day, now),
+def _closing(now: datetime) -> str:
+    """Return SQL for decisions ``d`` whose reward window is open."""
+    moment = now.astimezone(UTC).isoformat()
+    return f"decision AS d WHERE d.window_ends > '{moment}'::timestamptz"
+
+
+async def _unlearned(connection: Any) -> str | None:
+    """Return SQL for decisions ``d`` that there is work for; None if there is none."""
+    first, last = [
+        await connection.fetchval(f"SELECT decision FROM work ORDER BY 1 {direction} LIMIT 1")  # noqa: S608 (ours)
+        for direction in ("ASC", "DESC")
+    ]
+    if first is None:
+        return None
+    return (
+        "work AS w JOIN decision AS d ON d.tenant = w.tenant AND d.id = w.decision "
+        f"WHERE d.id >= '{first}' AND d.id <= '{last}'"
     )
+
+
+async def _any(connection: Any, what: str, *args: Any) -> bool:
+    found: bool = await connection.fetchval(f"SELECT EXISTS (SELECT FROM {what})", *args)  # noqa: S608 (ours)
     return found
+
+
+async def _ties(
+    connection: Any, tenant: UUID, table: str, day: date
+) -> tuple[str | None, list[str]]:
+    """Return SQL conditions for a decision ``d``: a row of the day is its own, or its episode's.
+
+    Where ids are bounded, the planner passes over the partitions of other days.
+    """
+    within = datasets.BY_NAME[table].within(day, day)
+    if table == "decision":
+        first, end = datasets.first_id(day), datasets.first_id(day + timedelta(days=1))
+        same = f"SELECT FROM decision AS r WHERE r.episode = d.episode AND {within}"
+        return f"d.id >= '{first}' AND d.id < '{end}'", [f"EXISTS ({same})"]
+    whole = f"EXISTS (SELECT FROM event AS r WHERE r.episode = d.episode AND {within})"
+    first, last = [
+        await connection.fetchval(
+            f"SELECT r.decision FROM event AS r WHERE r.tenant = $1 AND r.decision IS NOT NULL "  # noqa: S608 (ours)
+            f"AND {within} ORDER BY r.decision {direction} LIMIT 1",
+            tenant,
+        )
+        for direction in ("ASC", "DESC")
+    ]
+    if first is None:
+        return None, [whole]
+    own = f"SELECT FROM event AS r WHERE r.decision = d.id AND {within}"
+    member = (
+        "SELECT FROM decision AS o JOIN event AS r ON r.tenant = o.tenant AND r.decision = o.id "
+        f"WHERE o.episode = d.episode AND o.id >= '{first}' AND o.id <= '{last}' AND {within}"
+    )
+    bounded = f"d.id >= '{first}' AND d.id <= '{last}'"
+    return f"{bounded} AND EXISTS ({own})", [whole, f"EXISTS ({member})"]
+
+
+async def _episodic(connection: Any, tenant: UUID, now: datetime) -> tuple[list[bytes], UUID]:
+    """Return the declarations whose outcomes credit whole episodes.
+
+    Returns:
+        Their hashes, and the least id that a decision of theirs with an open window can have.
+    """
+    hashes, longest = [], 0.0
+    for row in await connection.fetch(
+        "SELECT hash FROM spec WHERE tenant = $1 AND strpos(document, 'scope') > 0", tenant
+    ):
+        try:
+            reward = (await spec_of(connection, row["hash"])).reward
+        except SteersmanError:  # of another version, which may come back
+            hashes.append(row["hash"])
+            longest = _LONGEST_WINDOW_S
+            continue
+        if reward.scope == "episode":
+            hashes.append(row["hash"])
+            longest = max(longest, reward.window_s)
+    begun = now.astimezone(UTC).date() - timedelta(seconds=longest) - timedelta(days=1)
+    return hashes, datasets.first_id(max(begun, _EPOCH))
 
 
 async def _is_judged(connection: Any, day: date) -> bool:

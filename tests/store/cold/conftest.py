@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import random
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -20,11 +21,13 @@ from steersman.store import (
     log_decisions,
     log_events,
 )
-from steersman.store.cold import Directory
+from steersman.store.cold import Bucket, Directory, open_destination
 from tests.store.rows import decision, event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from steersman.store.cold.destination import Destination
 
 FIRST = date(2026, 3, 1)
 
@@ -185,3 +188,40 @@ def cold(tmp_path) -> Directory:
 @pytest.fixture
 def days() -> list[date]:
     return [FIRST + timedelta(days=number) for number in range(3)]
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(
+        ip_address="127.0.0.1", port=0, verbose=False
+    )
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    connection = http.client.HTTPConnection(host, port)
+    connection.request("PUT", "/cold")
+    connection.getresponse().read()
+    connection.close()
+    yield url
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint, tmp_path):
+    options = {
+        "endpoint": endpoint,
+        "access_key_id": "test",
+        "secret_access_key": "test",
+        "region": "us-east-1",
+        "client_options": {"allow_http": True},
+        "retry_config": {"max_retries": 0},
+    }
+    place = open_destination(f"s3://cold/{tmp_path.name}", **options)
+    assert isinstance(place, Bucket)
+    return place
+
+
+@pytest.fixture(params=["cold", "bucket"])
+def place(request) -> Destination:
+    """Return a directory, and then a bucket: both have to do alike."""
+    return request.getfixturevalue(request.param)

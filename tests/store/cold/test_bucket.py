@@ -2,43 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
-
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.store.cold import Bucket, compact, open_destination, query
+from steersman.store.cold import compact, open_destination, query
 
-ThreadedMotoServer = pytest.importorskip("moto.server").ThreadedMotoServer
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    connection = http.client.HTTPConnection(host, port)
-    connection.request("PUT", "/cold")
-    connection.getresponse().read()
-    connection.close()
-    yield url
-    server.stop()
-
-
-@pytest.fixture
-def bucket(endpoint, tmp_path):
-    options = {
-        "endpoint": endpoint,
-        "access_key_id": "test",
-        "secret_access_key": "test",
-        "region": "us-east-1",
-        "client_options": {"allow_http": True},
-        "retry_config": {"max_retries": 0},
-    }
-    place = open_destination(f"s3://cold/{tmp_path.name}", **options)
-    assert isinstance(place, Bucket)
-    return place
+pytest.importorskip("moto.server")
 
 
 async def test_days_are_written_replaced_and_read(past, bucket, days):
@@ -61,14 +30,15 @@ async def test_days_are_written_replaced_and_read(past, bucket, days):
     ).written == ()
 
 
-async def test_leftovers_are_removed(past, bucket, days):
-    await past.add(days[0], 2)
-    await compact(past.database, bucket, tenants=[past.tenant], until=days[0])
-    left = bucket.scratch() / "left"
-    left.write_bytes(b"half")
-    bucket.publish(left, f"event/tenant={past.tenant}/day={days[0]}/part-7.parquet")
-    done = await compact(past.database, bucket, tenants=[past.tenant], until=days[0])
-    assert (done.written, done.removed) == ((), 1)
+async def test_an_object_that_is_there_is_never_replaced(bucket):
+    for content in (b"first", b"second"):
+        draft = bucket.scratch() / "draft"
+        draft.write_bytes(content)
+        if content == b"first":
+            bucket.publish(draft, "x/part-1.parquet")
+    with pytest.raises(FileExistsError):
+        bucket.publish(draft, "x/part-1.parquet")
+    assert bucket.fetch("x/part-1.parquet", bucket.scratch()).read_bytes() == b"first"
 
 
 def test_a_bucket_that_is_not_there_is_told(endpoint, tmp_path):

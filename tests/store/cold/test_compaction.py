@@ -192,18 +192,6 @@ async def test_two_runs_at_once_take_turns(past, cold, days):
     assert await stored_keys(past, cold) == past.keys()
 
 
-async def test_a_file_that_nobody_named_does_not_count_and_is_removed(past, cold, days):
-    await past.add(days[0], 4)
-    await run(past, cold, days[0])
-    folder = cold.root / f"decision/tenant={past.tenant}/day={days[0]}"
-    (folder / "part-2.parquet").write_bytes(b"half a f")
-    (folder / "notes.txt").write_text("mine")
-    assert await stored_keys(past, cold) == past.keys()
-    done = await run(past, cold, days[0])
-    assert done.removed == 1
-    assert sorted(path.name for path in folder.iterdir()) == ["notes.txt", "part-1.parquet"]
-
-
 async def test_a_lost_file_is_told_and_hinders_nobody_else(past, cold, days):
     await past.add(days[0], 4)
     await past.add(days[1], 4)

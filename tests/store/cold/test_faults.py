@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,7 +117,7 @@ class Late(Directory):
     def publish(self, file, path):
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(b"of a run that was thought dead")
+        shutil.copyfile(file, target)  # of a run that was thought dead
         super().publish(file, path)
 
 

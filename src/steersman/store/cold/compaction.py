@@ -1,16 +1,15 @@
 """Compaction: from rows in PostgreSQL to one Parquet file per tenant, dataset and day.
 
 Per day: read rows and erasures as of one moment; write a file in a scratch folder; put it in its
-place; name it in ``cold_export`` and commit; remove the generation before. Whatever is killed
-where, only the commit makes a file count, and the next run removes what does not. Two runs take
-turns.
+place, named in ``cold_export``; commit; remove the generations before. Whatever is killed where,
+only the commit makes a file count, and the next run takes in what does not (see `unnamed`). Two
+runs take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -30,8 +29,10 @@ from steersman.store.cold.files import (
     merged,
     read_keys,
     read_rows,
+    united,
 )
-from steersman.store.cold.ledger import Export, Source
+from steersman.store.cold.ledger import Export
+from steersman.store.cold.unnamed import check_whole, sorted_out
 from steersman.store.database import as_tenant, set_tenant
 
 if TYPE_CHECKING:
@@ -42,11 +43,11 @@ if TYPE_CHECKING:
     from steersman.store.cold.datasets import Dataset, Row
     from steersman.store.cold.destination import Destination
     from steersman.store.cold.ledger import Erased
+    from steersman.store.cold.unnamed import Unnamed
     from steersman.store.database import Database
 
 _LOCK = 7_365_366
 _PREFETCH = 1_000
-_PART = re.compile(r"day=\d{4}-\d\d-\d\d/part-\d+\.parquet")
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +58,7 @@ class Compacted:
     Attributes:
         written: the files that count from now on, in the order of their commits.
         unchanged: how many files of earlier runs still say what there is.
-        removed: how many files that no longer count, or never did, were removed.
+        removed: how many files were removed: all their rows are in files that count.
     """
 
     written: tuple[Export, ...]
@@ -75,7 +76,8 @@ async def compact(
     """Write all days up to one to the cold store; the same again does nothing.
 
     Late rows and erasures of a day that was written before give it a new generation, which
-    replaces the older one. Rows that retention dropped from PostgreSQL are kept.
+    replaces the older one. Rows that retention dropped from PostgreSQL are kept. So are those of
+    files that the database does not know, as after a restore of an older backup.
 
     Args:
         database: migrated.
@@ -122,16 +124,16 @@ class _Run:
     async def dataset(self, tenant: UUID, dataset: Dataset) -> None:
         async with as_tenant(self._connection, tenant):
             current = await ledger.exports(self._connection, tenant, dataset)
-            found = await ledger.sources(
-                self._connection, dataset, current.keys(), None, self._last
-            )
-        await self._sweep(tenant, dataset, {export.path for export in current.values()})
+        ahead = await self._sweep(tenant, dataset, current)
+        async with as_tenant(self._connection, tenant):
+            days = current.keys() | ahead.keys()
+            found = await ledger.sources(self._connection, dataset, days, None, self._last)
         for day, source in found.items():
-            export = current.get(day)
-            if export is not None and export.source == str(source):
+            export, unnamed = current.get(day), ahead.get(day, [])
+            if not unnamed and export is not None and export.source == str(source):
                 self._unchanged += 1
-            elif export is not None or source.hot != ledger.NOTHING:
-                await self._try_day(tenant, dataset, day, export)
+            elif unnamed or export is not None or source.hot != ledger.NOTHING:
+                await self._try_day(tenant, dataset, day, export, unnamed)
 
     def result(self) -> Compacted:
         if self._failed:
@@ -140,12 +142,16 @@ class _Run:
             raise StoreError(f"{message}\ncorrect this and run again; all other days are done")
         return Compacted(tuple(self._written), self._unchanged, self._removed)
 
-    async def _sweep(self, tenant: UUID, dataset: Dataset, named: set[str]) -> None:
-        """Remove what a killed run left behind: files that no export names."""
+    async def _sweep(
+        self, tenant: UUID, dataset: Dataset, current: dict[date, Export]
+    ) -> dict[date, list[Unnamed]]:
+        """Remove files that were replaced; return those that rows are to be taken in from."""
         folder = ledger.folder_of(dataset, tenant)
-        for path in await asyncio.to_thread(lambda: list(self._destination.paths(folder))):
-            if path not in named and _PART.fullmatch(path.removeprefix(f"{folder}/")):
-                await self._remove(tenant, path)
+        paths = await asyncio.to_thread(lambda: list(self._destination.paths(folder)))
+        replaced, ahead = sorted_out(folder, paths, current)
+        for path in replaced:
+            await self._remove(tenant, path)
+        return ahead
 
     async def _remove(self, tenant: UUID, path: str) -> None:
         """Remove a file that no longer counts; while somebody reads, leave it to the next run."""
@@ -158,85 +164,110 @@ class _Run:
         await self._connection.execute(f"SELECT pg_advisory_unlock({ledger.READING})", lock)
         self._removed += 1
 
-    async def _try_day(self, tenant: UUID, dataset: Dataset, day: date, old: Export | None) -> None:
+    async def _try_day(
+        self,
+        tenant: UUID,
+        dataset: Dataset,
+        day: date,
+        old: Export | None,
+        unnamed: Sequence[Unnamed],
+    ) -> None:
         try:
-            new = await self._day(tenant, dataset, day, old)
+            new = await self._day(tenant, dataset, day, old, unnamed)
         except (DataError, OSError, ValueError, TypeError) as error:
             # One tenant's damaged file or odd row must not keep the others from being written.
             _log.exception("%s of %s on %s was not written", dataset.name, tenant, day)
             self._failed.append(f"{dataset.name} of tenant {tenant} on {day}: {error}")
             return
+        replaced = [file.path for file in unnamed]
         if new is None:
             self._unchanged += 1
-            return
-        self._written.append(new)
-        if old is not None:
-            await self._remove(tenant, old.path)
+        else:
+            self._written.append(new)
+            replaced += [old.path] if old is not None else []
+        for path in replaced:  # all their rows are in the file that counts, unless they were erased
+            await self._remove(tenant, path)
 
     async def _day(
-        self, tenant: UUID, dataset: Dataset, day: date, old: Export | None
-    ) -> Export | None:
-        """Write a day, or find that its file says it all already."""
-        shutil.rmtree(self._scratch, ignore_errors=True)  # of a killed run, or of the day before
-        self._scratch.mkdir(mode=0o700)
-        async with self._connection.transaction(isolation="repeatable_read"):
-            await set_tenant(self._connection, tenant)
-            found = await ledger.sources(self._connection, dataset, [day], day, day)
-            return await self._write(tenant, dataset, day, found[day], old)
-
-    async def _write(
         self,
         tenant: UUID,
         dataset: Dataset,
         day: date,
-        source: Source,
         old: Export | None,
+        unnamed: Sequence[Unnamed],
     ) -> Export | None:
-        draft = self._scratch / "draft.parquet"
-        if old is None:
-            written, digest = await _to_file(draft, dataset, self._hot(dataset, day))
-        else:
+        """Write a day, or find that its file says it all already."""
+        shutil.rmtree(self._scratch, ignore_errors=True)  # of a killed run, or of the day before
+        self._scratch.mkdir(mode=0o700)
+        files = await asyncio.to_thread(self._fetch_all, dataset, old, unnamed)
+        async with self._connection.transaction(isolation="repeatable_read"):
+            await set_tenant(self._connection, tenant)
+            found = await ledger.sources(self._connection, dataset, [day], day, day)
             erased = await ledger.erasures(self._connection)
-            path = await asyncio.to_thread(self._fetch, old)
-            no_news = source.hot in (ledger.NOTHING, old.source.partition("/")[0])
-            if no_news and not await asyncio.to_thread(mentions, path, dataset, erased):
-                await ledger.touch(self._connection, old, source)
+            there = old is not None and old.path in files
+            if old is not None and there and not unnamed:
+                no_news = found[day].hot in (ledger.NOTHING, old.source.partition("/")[0])
+                path = files[old.path]
+                if no_news and not await asyncio.to_thread(mentions, path, dataset, erased):
+                    await ledger.touch(self._connection, old, found[day])
+                    return None
+            draft = self._scratch / "draft.parquet"
+            paths = list(files.values())
+            written, digest = await self._renewed(draft, dataset, day, paths, erased)
+            if old is not None and there and digest == old.sha256:
+                await ledger.touch(self._connection, old, found[day])
                 return None
-            if dataset is DECISION:
-                known = await asyncio.to_thread(episodes, path, erased)
-                await ledger.name_episodes(self._connection, known)
-            written, digest = await self._renewed(draft, dataset, day, path, erased)
-            if digest == old.sha256:
-                await ledger.touch(self._connection, old, source)
-                return None
-        generation = 1 if old is None else old.generation + 1
-        place = ledger.path_of(dataset, tenant, day, generation)
-        await asyncio.to_thread(self._destination.publish, draft, place)
-        new = Export(tenant, dataset.name, day, generation, place, written, digest, str(source))
-        await ledger.record(self._connection, new)
+            known = [old.generation] if old is not None else [0]
+            generation = 1 + max(known + [file.generation for file in unnamed])
+            place = ledger.path_of(dataset, tenant, day, generation)
+            source = str(found[day])
+            new = Export(tenant, dataset.name, day, generation, place, written, digest, source)
+            # What cannot be named is not published: else every try would leave a file.
+            await ledger.record(self._connection, new)
+            await asyncio.to_thread(self._destination.publish, draft, place)
         return new
 
     async def _renewed(
-        self, draft: Path, dataset: Dataset, day: date, path: Path, erased: Erased
+        self, draft: Path, dataset: Dataset, day: date, paths: Sequence[Path], erased: Erased
     ) -> tuple[int, bytes]:
-        """Write a day's next file: all its hot rows, and those that only the file has."""
-        try:
-            keys = read_keys(path, dataset, erased)
-            return await _to_file(draft, dataset, covering(dataset, keys, self._hot(dataset, day)))
-        except NotCovered:
-            # Some rows were dropped from PostgreSQL: they are taken from the file, which is slower.
-            rows = read_rows(path, dataset, erased)
-            return await _to_file(draft, dataset, merged(dataset, rows, self._hot(dataset, day)))
+        """Write a day's next file: all its hot rows, and those that only files have."""
+        if dataset is DECISION:
+            for path in paths:
+                known = await asyncio.to_thread(episodes, path, erased)
+                await ledger.name_episodes(self._connection, known)
+        hot = self._hot(dataset, day)
+        if not paths:
+            return await _to_file(draft, dataset, hot)
+        if len(paths) == 1:
+            try:
+                keys = read_keys(paths[0], dataset, erased)
+                return await _to_file(draft, dataset, covering(dataset, keys, hot))
+            except NotCovered:
+                hot = self._hot(dataset, day)
+        # Some rows were dropped from PostgreSQL: they are taken from the files, which is slower.
+        rows = united(dataset, [read_rows(path, dataset, erased) for path in paths])
+        return await _to_file(draft, dataset, merged(dataset, rows, hot))
 
     def _hot(self, dataset: Dataset, day: date) -> AsyncIterator[Row]:
         return hot_rows(self._connection, dataset, day)
 
-    def _fetch(self, export: Export) -> Path:
-        try:
-            return self._destination.fetch(export.path, self._scratch)
-        except FileNotFoundError as error:
-            message = f"{export.path} is gone from the cold store; restore it from a backup, or "
-            raise DataError(message + "give the destination that it was written to") from error
+    def _fetch_all(
+        self, dataset: Dataset, old: Export | None, unnamed: Sequence[Unnamed]
+    ) -> dict[str, Path]:
+        """Return the files that have rows of a day, here, by their paths; the newest last."""
+        fetched = {}
+        for place in ([old.path] if old is not None else []) + [file.path for file in unnamed]:
+            try:
+                fetched[place] = self._destination.fetch(place, self._scratch)
+            except FileNotFoundError as error:
+                if old is not None and place == old.path and unnamed:
+                    continue  # as after a restore: a later generation has replaced it
+                message = f"{place} is gone from the cold store; restore it from a backup, or "
+                raise DataError(message + "give the destination that it was written to") from error
+        for file in unnamed:
+            check_whole(fetched[file.path], dataset, file.path)
+            _log.warning("%s is not named in cold_export; its rows are taken in", file.path)
+        return fetched
 
 
 async def hot_rows(connection: Any, dataset: Dataset, day: date) -> AsyncIterator[Row]:

@@ -36,6 +36,9 @@ class Destination(Protocol):
         Args:
             file: from the scratch folder; it is gone afterwards.
             path: where to.
+
+        Raises:
+            FileExistsError: something is there; it is not replaced.
         """
         ...
 
@@ -190,11 +193,14 @@ class Bucket:
 
         Args:
             file: local.
-            path: of the object.
+            path: where no object is yet.
 
         Raises:
+            FileExistsError: an object is there: whoever else writes here goes first.
             DataError: the bucket refuses, or does not answer.
         """
+        if self._is_there(path):  # not every S3 knows puts on this condition
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         with self._told(path):
             self._obstore.put(self._store, path, file)
         file.unlink()
@@ -245,6 +251,14 @@ class Bucket:
             for piece in self._obstore.get(self._store, path).stream(min_chunk_size=1 << 20):
                 file.write(piece)
         return target
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            with self._told(path):
+                self._obstore.head(self._store, path)
+        except FileNotFoundError:
+            return False
+        return True
 
     @contextmanager
     def _told(self, path: str) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from hashlib import file_digest
+from heapq import merge
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError
@@ -11,7 +12,7 @@ from steersman.store.cold.datasets import EVENT, schema
 from steersman.store.extras import extra
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
     from steersman.store.cold.datasets import Dataset, Row
@@ -181,6 +182,25 @@ def _rows(path: Path, names: list[str]) -> Iterator[dict[str, Any]]:
     except (pa.ArrowException, OSError) as error:
         message = f"{path}: cannot be read: {error}; restore it from a backup of the cold store"
         raise DataError(message) from error
+
+
+def united(dataset: Dataset, files: Sequence[Iterator[Row]]) -> Iterator[Row]:
+    """Yield the rows of several files as one sorted stream; of rows with the same key, the last.
+
+    Args:
+        dataset: whose rows they are.
+        files: the rows of each, sorted by key; the newest file last.
+
+    Yields:
+        Each row once.
+    """
+    last: Row | None = None
+    newest_first = [((dataset.key_of(row), row) for row in rows) for rows in reversed(files)]
+    # Of equal keys `merge` yields that of the first iterator first.
+    for key, row in merge(*newest_first, key=lambda pair: pair[0]):
+        if key != last:
+            yield row
+            last = key
 
 
 async def merged(
