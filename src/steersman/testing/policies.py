@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import chisquare
 
-from steersman.errors import ActionError, InputError, MergeError, StateError
-from steersman.policies import withdraw
+from steersman.errors import ActionError, InputError, StateError
+from steersman.testing.learning_checks import (
+    check_batch,
+    check_merge,
+    check_replay,
+    check_revision,
+    check_withdrawal,
+)
+from steersman.testing.made_up_log import TOLERANCE, Log, copied, state_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,51 +28,6 @@ if TYPE_CHECKING:
     from steersman.policies import ChoicePolicy
 
     Floats = NDArray[np.float64]
-
-_TOLERANCE = 1e-9
-_ROWS = 60
-
-
-class _Log:
-    """A seeded log of (context, action, reward), and what a decision needs beside the context."""
-
-    def __init__(self, policy: ChoicePolicy, contexts: Sequence[Any] | None, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.names = policy.actions or ("first", "second", "third")
-        self.joint = policy.algorithm.startswith("joint")
-        self.contexts = list(contexts) if contexts is not None else self._contexts(policy)
-        chosen = self.rng.integers(len(self.names), size=len(self.contexts))
-        self.actions = [self.names[i] for i in chosen]
-        self.rewards = self.rng.random(len(self.contexts)).round(3)
-
-    def _contexts(self, policy: ChoicePolicy) -> list[Any]:
-        if policy.algorithm == "beta_thompson":
-            return [f"key {i % 4}" for i in range(_ROWS)]
-        dim = getattr(policy, "context_dim", getattr(policy, "dim", 1))
-        return list(self.rng.standard_normal((_ROWS, dim)) / np.sqrt(dim))
-
-    def request(self, row: int, eligible: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the keywords of ``decide`` and ``distribution`` for one request."""
-        if not self.joint:
-            return {"eligible": eligible}
-        names = list(eligible or self.names)
-        rows = {name: self.contexts[(row + i) % _ROWS] for i, name in enumerate(names)}
-        return {"eligible": names, "features": rows}
-
-    def teach(
-        self, policy: ChoicePolicy, rows: slice = slice(None), *, bucket: int | None = None
-    ) -> None:
-        """Let a policy learn some rows one by one, all in one time bucket if there is one."""
-        for x, action, reward in zip(
-            self.contexts[rows], self.actions[rows], self.rewards[rows], strict=True
-        ):
-            policy.learn(x, action, float(reward), bucket=bucket)
-
-    def distributions(self, policy: ChoicePolicy) -> Floats:
-        """Return the distributions of the first ten contexts."""
-        return np.array(
-            [policy.distribution(x, **self.request(i)) for i, x in enumerate(self.contexts[:10])]
-        )
 
 
 def check_policy(
@@ -96,18 +58,10 @@ def check_policy(
     if made.updates:
         raise InputError(f"check_policy wants a new policy; this one learned {made.updates} rows")
     for check in CHECKS:
-        check(_copy(made), _Log(made, contexts, seed))
+        check(copied(made), Log(made, contexts, seed))
 
 
-def _copy(policy: ChoicePolicy) -> ChoicePolicy:
-    return type(policy).from_state(policy.state())
-
-
-def _bytes(policy: ChoicePolicy) -> bytes:
-    return b"".join(name.encode() + a.tobytes() for name, a in sorted(policy.state().items()))
-
-
-def check_distribution(policy: ChoicePolicy, log: _Log) -> None:
+def check_distribution(policy: ChoicePolicy, log: Log) -> None:
     """Mass is non-negative, sums to 1, keeps the floor, and is nil where not eligible."""
     for rows in (slice(0, 0), slice(0, 40)):
         log.teach(policy, rows)
@@ -117,13 +71,13 @@ def check_distribution(policy: ChoicePolicy, log: _Log) -> None:
             p = choice.distribution
             assert p.dtype == np.float64, "the distribution must be float64"
             assert (p >= 0.0).all(), "negative mass"
-            assert abs(p.sum() - 1.0) < _TOLERANCE, f"the mass sums to {p.sum()}"
+            assert abs(p.sum() - 1.0) < TOLERANCE, f"the mass sums to {p.sum()}"
             assert not p[~choice.eligible].any(), "mass on an action that is not eligible"
             least = policy.floor / choice.eligible.sum()
-            assert (p[choice.eligible] >= least - _TOLERANCE).all(), "an action is below the floor"
+            assert (p[choice.eligible] >= least - TOLERANCE).all(), "an action is below the floor"
 
 
-def check_propensity(policy: ChoicePolicy, log: _Log) -> None:
+def check_propensity(policy: ChoicePolicy, log: Log) -> None:
     """The propensity is the entry of the distribution, and draws come with just that frequency."""
     log.teach(policy)
     names = list(policy.actions or log.names)
@@ -144,10 +98,10 @@ def check_propensity(policy: ChoicePolicy, log: _Log) -> None:
         assert p_value > 1e-4, f"draws do not follow the propensities (p = {p_value:.1e})"
 
 
-def check_pure(policy: ChoicePolicy, log: _Log) -> None:
+def check_pure(policy: ChoicePolicy, log: Log) -> None:
     """Deciding takes one uniform, changes nothing, and shares no memory."""
     log.teach(policy)
-    before, distributions = _bytes(policy), log.distributions(policy)
+    before, distributions = state_bytes(policy), log.distributions(policy)
     x, request = log.contexts[0], log.request(0)
     original = np.array(x, copy=True) if isinstance(x, np.ndarray) else None
     first, second = np.random.default_rng(5), np.random.default_rng(5)
@@ -158,29 +112,29 @@ def check_pure(policy: ChoicePolicy, log: _Log) -> None:
     assert again.action == choice.action, "the same seed must give the same action"
     choice.distribution[:] = -1.0
     choice.scores[:] = -1.0
-    assert _bytes(policy) == before, "deciding changed the state"
+    assert state_bytes(policy) == before, "deciding changed the state"
     assert np.array_equal(log.distributions(policy), distributions), "deciding changed decisions"
     assert original is None or np.array_equal(x, original), "deciding changed the context"
 
 
-def check_no_aliasing(policy: ChoicePolicy, log: _Log) -> None:
+def check_no_aliasing(policy: ChoicePolicy, log: Log) -> None:
     """What was learned does not change when the caller reuses its arrays."""
     if not isinstance(log.contexts[0], np.ndarray):
         return
     x = log.contexts[0].copy()
     policy.learn(x, log.names[0], 1.0)
-    before = _bytes(policy)
+    before = state_bytes(policy)
     x[:] = 99.0
     for array in policy.state().values():
         array[...] = 0
-    assert _bytes(policy) == before, "the policy shares memory with its caller"
+    assert state_bytes(policy) == before, "the policy shares memory with its caller"
 
 
-def check_bad_input(policy: ChoicePolicy, log: _Log) -> None:
+def check_bad_input(policy: ChoicePolicy, log: Log) -> None:
     """Bad input is a clear error and leaves the state as it was."""
     log.teach(policy)
     x = log.contexts[0]
-    before = _bytes(policy)
+    before = state_bytes(policy)
     rng = np.random.default_rng(0)
     one = {**log.request(0), "eligible": ["no such action"]}
     nothing = {**log.request(0), "eligible": []}
@@ -209,10 +163,10 @@ def check_bad_input(policy: ChoicePolicy, log: _Log) -> None:
         else:
             message = "bad input was accepted"
             raise AssertionError(message)
-        assert _bytes(policy) == before, "bad input changed the state"
+        assert state_bytes(policy) == before, "bad input changed the state"
 
 
-def _bad_contexts(policy: ChoicePolicy, log: _Log) -> list[Callable[[], Any]]:
+def _bad_contexts(policy: ChoicePolicy, log: Log) -> list[Callable[[], Any]]:
     """Return calls with contexts that no policy over vectors accepts."""
     if not getattr(policy, "contextual", True):
         return []
@@ -225,11 +179,11 @@ def _bad_contexts(policy: ChoicePolicy, log: _Log) -> list[Callable[[], Any]]:
     return [learn(context) for context in [*bad, "text", None, {"a": 1.0}]]
 
 
-def check_state(policy: ChoicePolicy, log: _Log) -> None:
+def check_state(policy: ChoicePolicy, log: Log) -> None:
     """A state makes an equal policy, and a damaged one is refused."""
     log.teach(policy)
-    twin = _copy(policy)
-    assert _bytes(twin) == _bytes(policy), "the state of the copy differs"
+    twin = copied(policy)
+    assert state_bytes(twin) == state_bytes(policy), "the state of the copy differs"
     close = np.allclose(log.distributions(twin), log.distributions(policy), atol=1e-6)
     assert close, "the copy decides differently"
     for array in policy.state().values():
@@ -264,7 +218,7 @@ def _damages(policy: ChoicePolicy) -> list[dict[str, Any]]:
     return damages
 
 
-def check_many(policy: ChoicePolicy, log: _Log) -> None:
+def check_many(policy: ChoicePolicy, log: Log) -> None:
     """Deciding many contexts at once makes the choices of deciding each in turn, to the bit."""
     if log.joint:
         return
@@ -281,116 +235,7 @@ def check_many(policy: ChoicePolicy, log: _Log) -> None:
         assert alike, "deciding many at once says other probabilities than deciding each in turn"
 
 
-def check_batch(policy: ChoicePolicy, log: _Log) -> None:
-    """Learning a batch equals learning its rows one by one."""
-    batch = _copy(policy)
-    log.teach(policy)
-    batch.learn_batch(log.contexts, log.actions, log.rewards)
-    _assert_close(policy, batch, log, "a batch differs from its rows")
-
-
-def check_replay(policy: ChoicePolicy, log: _Log) -> None:
-    """The same log gives the same bytes."""
-    twin = _copy(policy)
-    log.teach(policy)
-    log.teach(twin)
-    assert _bytes(policy) == _bytes(twin), "the same log gave another state"
-
-
-def check_revision(policy: ChoicePolicy, log: _Log) -> None:
-    """A reward corrected later equals the reward learned right at once."""
-    corrected = _copy(policy)
-    x, action = log.contexts[0], log.actions[0]
-    log.teach(policy, slice(1, None))
-    log.teach(corrected, slice(1, None))
-    bucket = None if getattr(policy, "forget", 1.0) == 1.0 else 1000
-    policy.learn(x, action, 0.75, bucket=bucket)
-    corrected.learn(x, action, 0.25, bucket=bucket)
-    corrected.revise(x, action, 0.5, bucket=bucket)
-    _assert_close(policy, corrected, log, "a corrected reward differs from the right one")
-    if bucket is None:
-        return
-    policy.learn(x, action, 0.5, bucket=bucket + 1)
-    corrected.learn(x, action, 0.25, bucket=bucket + 1)
-    for one in (policy, corrected):
-        log.teach(one, slice(1, 9), bucket=bucket + 4)
-    corrected.revise(x, action, 0.25, bucket=bucket + 1)
-    _assert_close(policy, corrected, log, "a reward corrected late weighs as if it were new")
-
-
-def check_withdrawal(policy: ChoicePolicy, log: _Log) -> None:
-    """An update taken back leaves what was never learned, however late it goes."""
-    x, action = log.contexts[0], log.actions[0]
-    forgets = getattr(policy, "forget", 1.0) != 1.0
-    bucket, later = (1000, 1003) if forgets else (None, None)
-    log.teach(policy, slice(1, 30))
-    other = _copy(policy)
-    other.learn(x, action, 0.75, bucket=bucket)
-    for one in (policy, other):
-        log.teach(one, slice(30, 40), bucket=later)
-    try:
-        withdraw(other, x, action, 0.75, bucket=bucket)
-    except InputError:
-        return  # it takes nothing back, and says so
-    _assert_close(policy, other, log, "what was taken back has left its mark")
-
-
-def check_merge(policy: ChoicePolicy, log: _Log) -> None:
-    """Deltas of three copies merge in any order and grouping, each once."""
-    base = policy.state()
-    parts = [slice(0, 20), slice(20, 40), slice(40, 60)]
-    deltas = []
-    for number, part in enumerate(parts):
-        worker = type(policy).from_state(base)
-        log.teach(worker, part)
-        deltas.append(worker.delta(id=f"worker {number}"))
-    forwards, backwards = type(policy).from_state(base), type(policy).from_state(base)
-    forwards.merge(deltas)
-    for delta in reversed(deltas):
-        backwards.merge([delta])
-    _assert_close(forwards, backwards, log, "the order of a merge matters")
-    if getattr(policy, "forget", 1.0) == 1.0:
-        log.teach(policy)
-        _assert_close(policy, forwards, log, "merged copies differ from one learner")
-    else:
-        _check_clocks(policy, log, parts)
-    worker = type(policy).from_state(base)
-    log.teach(worker, parts[0])
-    own = worker.delta(id="own")
-    with_own = _bytes(worker)
-    try:
-        worker.merge([own])
-    except MergeError:
-        assert _bytes(worker) == with_own, "a refused merge changed the state"
-    else:
-        message = "a worker merged its own delta"
-        raise AssertionError(message)
-    before = _bytes(forwards)
-    for twice in (deltas[:1], [type(policy).from_state(base).delta(id="new")] * 2):
-        try:
-            forwards.merge(twice)
-        except MergeError:
-            assert _bytes(forwards) == before, "a refused merge changed the state"
-            continue
-        message = "a delta was merged twice"
-        raise AssertionError(message)
-
-
-def _check_clocks(policy: ChoicePolicy, log: _Log, parts: Sequence[slice]) -> None:
-    """What workers learned in different time buckets weighs as one learner weighs it."""
-    base, deltas = policy.state(), []
-    for number, part in enumerate(parts):
-        worker = type(policy).from_state(base)
-        log.teach(worker, part, bucket=1000 + 2 * number)
-        deltas.append(worker.delta(id=f"bucket {number}"))
-    merged, learner = type(policy).from_state(base), type(policy).from_state(base)
-    merged.merge(deltas)
-    for number, part in enumerate(parts):
-        log.teach(learner, part, bucket=1000 + 2 * number)
-    _assert_close(learner, merged, log, "merged copies weigh old rows as one learner does not")
-
-
-def check_actions_change(policy: ChoicePolicy, log: _Log) -> None:
+def check_actions_change(policy: ChoicePolicy, log: Log) -> None:
     """A new action gets its forced share and its prior; removed again, all is as before."""
     if not policy.actions or hasattr(policy, "parts"):  # which says once what there is
         return
@@ -400,10 +245,10 @@ def check_actions_change(policy: ChoicePolicy, log: _Log) -> None:
     log.names = policy.actions
     x = log.contexts[0]
     share = policy.distribution(x, **log.request(0))[-1]
-    assert share >= 0.25 - _TOLERANCE, f"a new action got {share}, less than its reserved share"
+    assert share >= 0.25 - TOLERANCE, f"a new action got {share}, less than its reserved share"
     policy.learn(x, "newcomer", 0.0)
     policy.learn(x, "newcomer", 0.0)
-    assert policy.distribution(x, **log.request(0)).sum() > 1.0 - _TOLERANCE
+    assert policy.distribution(x, **log.request(0)).sum() > 1.0 - TOLERANCE
     policy.remove_action("newcomer")
     log.names = policy.actions
     if policy.algorithm.startswith("joint"):
@@ -412,7 +257,7 @@ def check_actions_change(policy: ChoicePolicy, log: _Log) -> None:
     assert close, "an action that came and went left its mark on the others"
 
 
-def check_reserved(policy: ChoicePolicy, log: _Log) -> None:
+def check_reserved(policy: ChoicePolicy, log: Log) -> None:
     """What is reserved for a new action outlasts a state, and takes of nobody's floor."""
     if not policy.actions or hasattr(policy, "parts"):
         return
@@ -422,7 +267,7 @@ def check_reserved(policy: ChoicePolicy, log: _Log) -> None:
     x = log.contexts[0]
     for _ in range(90):  # by now nothing but the reserved share speaks for it
         policy.learn(x, "newcomer", 0.0)
-    twin, least = _copy(policy), policy.floor / len(policy.actions) - _TOLERANCE
+    twin, least = copied(policy), policy.floor / len(policy.actions) - TOLERANCE
     for row, context in enumerate(log.contexts[:10]):
         request = log.request(row)
         p, kept = (one.distribution(context, **request) for one in (policy, twin))
@@ -430,7 +275,7 @@ def check_reserved(policy: ChoicePolicy, log: _Log) -> None:
         assert (p >= least).all(), "what is reserved for a new action is taken of the others' floor"
 
 
-def check_unknown_action(policy: ChoicePolicy, log: _Log) -> None:
+def check_unknown_action(policy: ChoicePolicy, log: Log) -> None:
     """An unknown action is an ActionError, which is a ValueError too."""
     if not policy.actions:
         return
@@ -441,20 +286,6 @@ def check_unknown_action(policy: ChoicePolicy, log: _Log) -> None:
         return
     message = "an unknown action was learned"
     raise AssertionError(message)
-
-
-def _assert_close(one: ChoicePolicy, other: ChoicePolicy, log: _Log, message: str) -> None:
-    assert one.updates == other.updates, f"{message}: {one.updates} and {other.updates} updates"
-    close = np.allclose(log.distributions(one), log.distributions(other), atol=1e-6)
-    if one.algorithm not in {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "epsilon_greedy"}:
-        assert close, message
-    mine, theirs = one.state(), other.state()
-    for name, array in mine.items():
-        comparable = name != "meta" and one.algorithm != "beta_thompson"
-        if comparable and array.shape == theirs[name].shape:
-            scale = max(1.0, float(np.abs(array).max(initial=0.0)))
-            worst = float(np.abs(array - theirs[name]).max(initial=0.0)) / scale
-            assert worst < _TOLERANCE, f"{message}: {name} by {worst:.1e}"
 
 
 CHECKS = (

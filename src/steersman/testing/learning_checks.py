@@ -1,0 +1,123 @@
+"""Contract checks of what was learned: batches, replays, revisions, withdrawals and merges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.errors import InputError, MergeError
+from steersman.policies import withdraw
+from steersman.testing.made_up_log import Log, assert_close, copied, state_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.policies import ChoicePolicy
+
+
+def check_batch(policy: ChoicePolicy, log: Log) -> None:
+    """Learning a batch equals learning its rows one by one."""
+    batch = copied(policy)
+    log.teach(policy)
+    batch.learn_batch(log.contexts, log.actions, log.rewards)
+    assert_close(policy, batch, log, "a batch differs from its rows")
+
+
+def check_replay(policy: ChoicePolicy, log: Log) -> None:
+    """The same log gives the same bytes."""
+    twin = copied(policy)
+    log.teach(policy)
+    log.teach(twin)
+    assert state_bytes(policy) == state_bytes(twin), "the same log gave another state"
+
+
+def check_revision(policy: ChoicePolicy, log: Log) -> None:
+    """A reward corrected later equals the reward learned right at once."""
+    corrected = copied(policy)
+    x, action = log.contexts[0], log.actions[0]
+    log.teach(policy, slice(1, None))
+    log.teach(corrected, slice(1, None))
+    bucket = None if getattr(policy, "forget", 1.0) == 1.0 else 1000
+    policy.learn(x, action, 0.75, bucket=bucket)
+    corrected.learn(x, action, 0.25, bucket=bucket)
+    corrected.revise(x, action, 0.5, bucket=bucket)
+    assert_close(policy, corrected, log, "a corrected reward differs from the right one")
+    if bucket is None:
+        return
+    policy.learn(x, action, 0.5, bucket=bucket + 1)
+    corrected.learn(x, action, 0.25, bucket=bucket + 1)
+    for one in (policy, corrected):
+        log.teach(one, slice(1, 9), bucket=bucket + 4)
+    corrected.revise(x, action, 0.25, bucket=bucket + 1)
+    assert_close(policy, corrected, log, "a reward corrected late weighs as if it were new")
+
+
+def check_withdrawal(policy: ChoicePolicy, log: Log) -> None:
+    """An update taken back leaves what was never learned, however late it goes."""
+    x, action = log.contexts[0], log.actions[0]
+    forgets = getattr(policy, "forget", 1.0) != 1.0
+    bucket, later = (1000, 1003) if forgets else (None, None)
+    log.teach(policy, slice(1, 30))
+    other = copied(policy)
+    other.learn(x, action, 0.75, bucket=bucket)
+    for one in (policy, other):
+        log.teach(one, slice(30, 40), bucket=later)
+    try:
+        withdraw(other, x, action, 0.75, bucket=bucket)
+    except InputError:
+        return  # it takes nothing back, and says so
+    assert_close(policy, other, log, "what was taken back has left its mark")
+
+
+def check_merge(policy: ChoicePolicy, log: Log) -> None:
+    """Deltas of three copies merge in any order and grouping, each once."""
+    base = policy.state()
+    parts = [slice(0, 20), slice(20, 40), slice(40, 60)]
+    deltas = []
+    for number, part in enumerate(parts):
+        worker = type(policy).from_state(base)
+        log.teach(worker, part)
+        deltas.append(worker.delta(id=f"worker {number}"))
+    forwards, backwards = type(policy).from_state(base), type(policy).from_state(base)
+    forwards.merge(deltas)
+    for delta in reversed(deltas):
+        backwards.merge([delta])
+    assert_close(forwards, backwards, log, "the order of a merge matters")
+    if getattr(policy, "forget", 1.0) == 1.0:
+        log.teach(policy)
+        assert_close(policy, forwards, log, "merged copies differ from one learner")
+    else:
+        _check_clocks(policy, log, parts)
+    worker = type(policy).from_state(base)
+    log.teach(worker, parts[0])
+    own = worker.delta(id="own")
+    with_own = state_bytes(worker)
+    try:
+        worker.merge([own])
+    except MergeError:
+        assert state_bytes(worker) == with_own, "a refused merge changed the state"
+    else:
+        message = "a worker merged its own delta"
+        raise AssertionError(message)
+    before = state_bytes(forwards)
+    for twice in (deltas[:1], [type(policy).from_state(base).delta(id="new")] * 2):
+        try:
+            forwards.merge(twice)
+        except MergeError:
+            assert state_bytes(forwards) == before, "a refused merge changed the state"
+            continue
+        message = "a delta was merged twice"
+        raise AssertionError(message)
+
+
+def _check_clocks(policy: ChoicePolicy, log: Log, parts: Sequence[slice]) -> None:
+    """What workers learned in different time buckets weighs as one learner weighs it."""
+    base, deltas = policy.state(), []
+    for number, part in enumerate(parts):
+        worker = type(policy).from_state(base)
+        log.teach(worker, part, bucket=1000 + 2 * number)
+        deltas.append(worker.delta(id=f"bucket {number}"))
+    merged, learner = type(policy).from_state(base), type(policy).from_state(base)
+    merged.merge(deltas)
+    for number, part in enumerate(parts):
+        log.teach(learner, part, bucket=1000 + 2 * number)
+    assert_close(learner, merged, log, "merged copies weigh old rows as one learner does not")

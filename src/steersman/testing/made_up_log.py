@@ -1,0 +1,86 @@
+"""The log that contract checks teach policies, and how two policies are compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.policies import ChoicePolicy
+
+    Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-9
+ROWS = 60
+
+
+class Log:
+    """A seeded log of (context, action, reward), and what a decision needs beside the context."""
+
+    def __init__(self, policy: ChoicePolicy, contexts: Sequence[Any] | None, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.names = policy.actions or ("first", "second", "third")
+        self.joint = policy.algorithm.startswith("joint")
+        self.contexts = list(contexts) if contexts is not None else self._contexts(policy)
+        chosen = self.rng.integers(len(self.names), size=len(self.contexts))
+        self.actions = [self.names[i] for i in chosen]
+        self.rewards = self.rng.random(len(self.contexts)).round(3)
+
+    def _contexts(self, policy: ChoicePolicy) -> list[Any]:
+        if policy.algorithm == "beta_thompson":
+            return [f"key {i % 4}" for i in range(ROWS)]
+        dim = getattr(policy, "context_dim", getattr(policy, "dim", 1))
+        return list(self.rng.standard_normal((ROWS, dim)) / np.sqrt(dim))
+
+    def request(self, row: int, eligible: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the keywords of ``decide`` and ``distribution`` for one request."""
+        if not self.joint:
+            return {"eligible": eligible}
+        names = list(eligible or self.names)
+        rows = {name: self.contexts[(row + i) % ROWS] for i, name in enumerate(names)}
+        return {"eligible": names, "features": rows}
+
+    def teach(
+        self, policy: ChoicePolicy, rows: slice = slice(None), *, bucket: int | None = None
+    ) -> None:
+        """Let a policy learn some rows one by one, all in one time bucket if there is one."""
+        for x, action, reward in zip(
+            self.contexts[rows], self.actions[rows], self.rewards[rows], strict=True
+        ):
+            policy.learn(x, action, float(reward), bucket=bucket)
+
+    def distributions(self, policy: ChoicePolicy) -> Floats:
+        """Return the distributions of the first ten contexts."""
+        return np.array(
+            [policy.distribution(x, **self.request(i)) for i, x in enumerate(self.contexts[:10])]
+        )
+
+
+def copied(policy: ChoicePolicy) -> ChoicePolicy:
+    """Return what a policy's state makes."""
+    return type(policy).from_state(policy.state())
+
+
+def state_bytes(policy: ChoicePolicy) -> bytes:
+    """Return a policy's whole state."""
+    return b"".join(name.encode() + a.tobytes() for name, a in sorted(policy.state().items()))
+
+
+def assert_close(one: ChoicePolicy, other: ChoicePolicy, log: Log, message: str) -> None:
+    """Raise AssertionError unless two policies learned and decide the same, up to rounding."""
+    assert one.updates == other.updates, f"{message}: {one.updates} and {other.updates} updates"
+    close = np.allclose(log.distributions(one), log.distributions(other), atol=1e-6)
+    if one.algorithm not in {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "epsilon_greedy"}:
+        assert close, message
+    mine, theirs = one.state(), other.state()
+    for name, array in mine.items():
+        comparable = name != "meta" and one.algorithm != "beta_thompson"
+        if comparable and array.shape == theirs[name].shape:
+            scale = max(1.0, float(np.abs(array).max(initial=0.0)))
+            worst = float(np.abs(array - theirs[name]).max(initial=0.0)) / scale
+            assert worst < TOLERANCE, f"{message}: {name} by {worst:.1e}"
