@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from contextlib import contextmanager
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -41,7 +42,7 @@ _LONGEST = {"test_demo.py", "test_kills.py", "test_run_to_its_end.py", "test_two
 """A minute or more each: they are never what all others wait for in the end."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Let all that tests leave in temporary directories end with them, and lie in memory till then.
 
     Servers make and delete files by the thousand: on a disk, tests of the store take twice as long.
@@ -54,7 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     short = Path(tempfile.mkdtemp(prefix="st-", dir=where))  # sockets lie below: 107 bytes at most
     short.chmod(0o711)  # the server's user goes through
     tempfile.tempdir = os.environ["TMPDIR"] = str(short)
-    config.add_cleanup(lambda: shutil.rmtree(short, ignore_errors=True))
+    # After multiprocessing's own directory below it, which goes at -100: it would miss it.
+    Finalize(None, shutil.rmtree, [short], {"ignore_errors": True}, exitpriority=-200)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
