@@ -28,6 +28,8 @@ CONTEXT = {"confidence": 0.3, "intent": "weather", "text_len": 40, "known": True
         ("intent not in ('faq', 'weather')", False),
         ("'eat' in intent", True),
         ("'a' in tags", True),
+        ("text_len - 41 in [-1, 0]", True),
+        ("text_len in (-40, +41, 4_0)", True),
         ("text_len / 2 - 5 * 2 + 1 == 11", True),
         ("-confidence < +0.1", True),
         ("known", True),
@@ -66,6 +68,9 @@ def test_rule_holds(text, expected):
         ("a == b'x'", "literal b'x'"),
         ("a == 1j", "literal 1j"),
         ("a in [b, 'c']", "literals only"),
+        ("a in [-b]", "column 7: a list may hold literals only"),
+        ("a in [-'x']", "column 7: a sign belongs to a number"),
+        ("a in [-True]", "a sign belongs to a number"),
         ("a == ...", "literal Ellipsis"),
         ("1and 2", "column 1"),
         ("a\x00 == 1", "null"),
@@ -85,6 +90,22 @@ def test_refusal_names_the_column():
         compile_rule("confidence < 1 + open('x')")
     with pytest.raises(SpecError, match="column 5"):
         compile_rule("  a b")
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("  f(x)", 3),
+        ("'é€😀' == f(x)", 10),
+        ("  'é' + f(x) == 1", 9),
+        ("(a\n== 'é' + f(x))", 13),
+        ("(a\r== f(x))", 7),
+    ],
+)
+def test_columns_are_characters_of_the_text_as_written(text, column):
+    assert text[column - 1 :].startswith("f(x)")
+    with pytest.raises(SpecError, match=rf"column {column}: Call is not"):
+        compile_rule(text)
 
 
 @pytest.mark.parametrize("value", [None, 3, b"a < 1", ["a < 1"]])
@@ -114,6 +135,7 @@ def test_a_rule_is_text(value):
         ("text_len and known", "and, or, not want true or false, got 40"),
         ("text_len", "gives 40"),
         ("tags == 1", "cannot compare"),
+        ("tags in ['a', 'b']", "cannot compare"),
     ],
 )
 def test_wrong_values_are_named(text, message):

@@ -93,7 +93,7 @@ def compile_rule(text: str) -> CompiledRule:
     try:
         evaluate = _build(tree, 0)
     except _RefusedError as refused:
-        raise _spec_error(text, refused.column, str(refused)) from None
+        raise _spec_error(text, _column(text, refused.node), str(refused)) from None
     names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     return CompiledRule(text, names, evaluate)
 
@@ -109,7 +109,7 @@ class _RefusedError(Exception):
 
     def __init__(self, node: ast.AST, what: str) -> None:
         super().__init__(what)
-        self.column = getattr(node, "col_offset", 0) + 1
+        self.node = node
 
 
 def _parse(text: str) -> ast.expr:
@@ -124,6 +124,15 @@ def _parse(text: str) -> ast.expr:
         raise _spec_error(text, column, error.msg) from None
     except (Warning, ValueError, RecursionError, MemoryError) as error:
         raise _spec_error(text, 1, str(error) or "too deeply nested") from None
+
+
+def _column(text: str, node: ast.AST) -> int:
+    """Return where a node stands in a rule as it was written, in characters from 1."""
+    read = text.strip().replace("\r\n", "\n").replace("\r", "\n")
+    before = read.split("\n")[: getattr(node, "lineno", 1)]
+    within = before.pop().encode("utf-8", "surrogatepass")[: getattr(node, "col_offset", 0)]
+    indent = len(text) - len(text.lstrip())
+    return indent + sum(len(line) + 1 for line in before) + len(within.decode()) + 1
 
 
 def _spec_error(text: str, column: int, what: str) -> SpecError:
@@ -163,11 +172,21 @@ def _name(node: ast.Name, _depth: int) -> Evaluate:
 
 
 def _sequence(node: ast.List | ast.Tuple, depth: int) -> Evaluate:
-    for item in node.elts:
-        if not isinstance(item, ast.Constant):
-            raise _RefusedError(item, "a list may hold literals only")
-    values = tuple(_build(item, depth)({}) for item in node.elts)
+    values = tuple(_literal(item, depth) for item in node.elts)
     return lambda _context: values
+
+
+def _literal(item: ast.expr, depth: int) -> object:
+    """Return what an entry of a list is: a literal, of a number with its sign."""
+    match item:
+        case ast.Constant():
+            return _build(item, depth)({})
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=ast.Constant() as literal):
+            number = _build(literal, depth)({})
+            if _is_number(number):
+                return -number if isinstance(sign, ast.USub) else number
+            raise _RefusedError(item, "a sign belongs to a number")
+    raise _RefusedError(item, "a list may hold literals only")
 
 
 def _boolean(node: ast.BoolOp, depth: int) -> Evaluate:
@@ -261,13 +280,18 @@ def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[object, object], b
 
 def _equal(left: object, right: object) -> bool:
     for value in (left, right):
-        if not isinstance(value, str | bool | Real | tuple | None):
-            message = f"cannot compare {_show(value)}; want a number, a text, true or false"
-            raise InputError(message)
+        _check_comparable(value)
     return bool(left == right)
 
 
+def _check_comparable(value: object) -> None:
+    if not isinstance(value, str | bool | Real | tuple | None):
+        message = f"cannot compare {_show(value)}; want a number, a text, true or false"
+        raise InputError(message)
+
+
 def _contained(item: object, container: object) -> bool:
+    _check_comparable(item)
     if isinstance(container, tuple | list):
         return item in container
     if isinstance(container, str) and isinstance(item, str):
