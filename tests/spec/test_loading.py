@@ -162,6 +162,7 @@ def test_trees_are_declared_frozen():
         ("1:30", "1:30"),
         ("0x", "0x"),
         ('"\\u00e9"', "é"),
+        ('"\\ud83d\\ude00"', "😀"),  # as JSON writes it
     ],
 )
 def test_texts_are_texts(written, read):

@@ -6,6 +6,7 @@ import pytest
 
 from steersman.errors import SpecError
 from steersman.spec.base import Declared
+from steersman.spec.document import parse
 from steersman.spec.reading import read_declared, shipped
 
 
@@ -38,6 +39,40 @@ def test_what_is_no_declaration_at_all(tmp_path, content):
         file.write_bytes(content)
     with pytest.raises(SpecError, match=r"a\.yaml"):
         read_declared(file, Switch)
+
+
+def test_what_is_wrong_with_a_file_is_told_as_of_a_decision_point(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_bytes("# é".encode() * (1 << 17))  # a byte more would be half a character
+    with pytest.raises(SpecError, match=r"a\.yaml: more than 262,144 bytes"):
+        read_declared(file, Switch)
+    file.write_bytes(b"format: 1\nshare: \xe9\n")
+    with pytest.raises(SpecError, match=r"a\.yaml:2: byte 0xe9 is not UTF-8"):
+        read_declared(file, Switch)
+    with pytest.raises(SpecError, match="cannot be read: embedded null"):
+        read_declared(tmp_path / "a\0b", Switch)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: x\x0b", "a.yaml:2: not valid YAML: no text has the character U+000B; remove it"),
+        ("a: 1\r\nb: \x07\r\n", "a.yaml:2: not valid YAML: no text has the character U+0007"),
+        ("# c\n%YAML 1.3\n---\na: 1", "a.yaml:2: not valid YAML: version minor part"),
+        ('a: 1\nb: "\\ud83d"', "a.yaml:2: half of a character"),
+        ('a: 1\n"\\ude00\\ud83d": b', "a.yaml:2: half of a character"),
+    ],
+    ids=range(5),
+)
+def test_characters_and_versions_that_no_text_has_are_told_at_their_line(text, message):
+    with pytest.raises(SpecError) as refused:
+        parse(text, "a.yaml")
+    assert str(refused.value).startswith(message)
+
+
+def test_characters_are_whole_though_json_writes_them_in_halves():
+    halves = '{"\\ud83d\\ude00": ["\\ud83d\\ude80 \\u00e9"]}'
+    assert parse(halves, "a.json").root == {"😀": ["🚀 é"]}
 
 
 def test_what_is_shipped_is_there():

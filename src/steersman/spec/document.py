@@ -22,6 +22,7 @@ from ruamel.yaml.events import (
     SequenceEndEvent,
     SequenceStartEvent,
 )
+from ruamel.yaml.reader import ReaderError
 
 from steersman.errors import SpecError
 
@@ -33,6 +34,8 @@ MAX_DEPTH = 32
 
 Path = tuple[str | int, ...]
 
+_HALF = re.compile("[\ud800-\udfff]")
+_VERSION = re.compile(r"^\ufeff?%YAML\b", re.MULTILINE)
 _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOLEAN = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,40}")
@@ -95,6 +98,15 @@ def parse(text: str, source: str) -> Document:
         line = mark.line + 1 if mark else 1
         message = f"{source}:{line}: not valid YAML: {error.problem or error.context}; correct it"
         raise SpecError(message) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"not valid YAML: no text has the character U+{error.character:04X}"
+        message = f"{source}:{line}: {what}; remove it"
+        raise SpecError(message) from None
+    except AssertionError as error:  # how the parser refuses a version that it does not know
+        line = text.count("\n", 0, found.start()) + 1 if (found := _VERSION.search(text)) else 1
+        message = f"{source}:{line}: not valid YAML: {error}; remove the line %YAML"
+        raise SpecError(message) from None
     except (YAMLError, ValueError) as error:
         reason = " ".join(str(error).split())
         message = f"{source}:1: not valid YAML: {reason}; save it as UTF-8 text"
@@ -137,7 +149,7 @@ class _Reader:
         self._check(event, path)
         self.lines.setdefault(path, event.start_mark.line + 1)
         if isinstance(event, ScalarEvent):
-            return _scalar(event)
+            return self._scalar(event)
         if isinstance(event, SequenceStartEvent):
             return self._list(path)
         return self._mapping(path)
@@ -175,12 +187,23 @@ class _Reader:
         self._check(event, path)
         if not isinstance(event, ScalarEvent):
             raise self._refusal(event, "a key that is a list or mapping", "use text as the key")
-        value = _scalar(event)
+        value = self._scalar(event)
         if isinstance(value, str):
             return value
         what = f"key {event.value!r} is not text; put it in quotes"
         self.faults.append(Fault(event.start_mark.line + 1, (*path, event.value), what))
         return str(event.value)
+
+    def _scalar(self, event: Any) -> object:
+        value = _scalar(event)
+        if not isinstance(value, str) or not _HALF.search(value):
+            return value
+        try:
+            # JSON writes characters such as emoji as two escapes, and JSON is YAML.
+            return value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            half = "half of a character (U+D800 to U+DFFF)"
+            raise self._refusal(event, half, "remove it") from None
 
     def _refusal(self, event: Any, what: str, advice: str) -> SpecError:
         line = event.start_mark.line + 1

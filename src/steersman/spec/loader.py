@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 
 from pydantic import ValidationError, create_model
 
@@ -11,8 +10,9 @@ from steersman.errors import SpecError
 from steersman.spec.base import Declared, as_validation_error
 from steersman.spec.complaints import Complaint, complaints, dotted, report
 from steersman.spec.crosschecks import crosscheck
-from steersman.spec.document import MAX_BYTES, Document, parse
+from steersman.spec.document import Document, parse
 from steersman.spec.point import DecisionPoint
+from steersman.spec.reading import text_of
 
 
 def load(path: str | PathLike[str]) -> DecisionPoint:
@@ -31,25 +31,7 @@ def load(path: str | PathLike[str]) -> DecisionPoint:
     No doctest: it needs a file; `loads` shows the rest.
     """
     _check_path(path)
-    source = str(path)
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        reason = getattr(error, "strerror", None) or error
-        message = f"{source}: cannot be read: {reason}; check path and permissions"
-        raise SpecError(message) from None
-    if len(content) > MAX_BYTES:
-        message = f"{source}: more than {MAX_BYTES:,} bytes; this is no declaration"
-        raise SpecError(message)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        got = content[error.start : error.start + 1].hex()
-        message = f"{source}:{line}: byte 0x{got} is not UTF-8; save the file as UTF-8"
-        raise SpecError(message) from None
-    return loads(text, source=source)
+    return loads(text_of(path), source=str(path))
 
 
 def loads(text: str, *, source: str = "<string>") -> DecisionPoint:

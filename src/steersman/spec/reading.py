@@ -12,6 +12,8 @@ from steersman.spec.complaints import Complaint, complaints, dotted, report
 from steersman.spec.document import MAX_BYTES, Document, parse
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from steersman.spec.base import Declared
 
 _PACKAGED = Path(__file__).parents[1] / "configs"
@@ -36,12 +38,7 @@ def read_declared(path: Path, model: type[Model]) -> tuple[Model, Document]:
     No doctest: it needs a file; ``tests/spec/test_reading.py`` shows it.
     """
     source = str(path)
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{source}: cannot be read: {error}; check the path, and save it as UTF-8"
-        raise SpecError(message) from None
+    text = text_of(path)
     document = parse(text, source)
     found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
     try:
@@ -51,6 +48,37 @@ def read_declared(path: Path, model: type[Model]) -> tuple[Model, Document]:
     if found:
         raise SpecError(report(source, found))
     return declared, document
+
+
+def text_of(path: str | PathLike[str]) -> str:
+    """Return what is written in a file.
+
+    Args:
+        path: UTF-8, at most 256 KiB.
+
+    Raises:
+        SpecError: it cannot be read, is larger, or is no UTF-8.
+
+    No doctest: it needs a file; ``tests/spec/test_problems.py`` shows it.
+    """
+    source = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        reason = getattr(error, "strerror", None) or error
+        message = f"{source}: cannot be read: {reason}; check path and permissions"
+        raise SpecError(message) from None
+    if len(content) > MAX_BYTES:
+        message = f"{source}: more than {MAX_BYTES:,} bytes; this is no declaration"
+        raise SpecError(message)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        got = content[error.start : error.start + 1].hex()
+        message = f"{source}:{line}: byte 0x{got} is not UTF-8; save it as UTF-8"
+        raise SpecError(message) from None
 
 
 def shipped(name: str) -> Path:
