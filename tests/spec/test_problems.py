@@ -242,6 +242,25 @@ def test_joint_policies_need_features_and_open_actions_reserve_first():
         loads(RIGHT.replace("deep], f", "deep, first], open: true, f"))
 
 
+def test_who_chooses_among_candidates_that_nobody_named():
+    unnamed = RIGHT.replace("names: [micro, planner, deep]", "open: true")
+    with pytest.raises(SpecError, match=r":13: policy.algorithm: this policy chooses among named"):
+        loads(unnamed)
+    rules = '  rules: [{when: "confidence < 0.2", action: deep}]\n  otherwise: planner'
+    joint = unnamed.replace(rules, "  otherwise: first").replace(
+        "lin_ucb, alpha: 0.5", "joint_lin_ts"
+    )
+    assert loads(joint).fallback.otherwise == "first"
+
+
+@pytest.mark.parametrize("policy", ["fixed, action: first", "rules, otherwise: first"])
+def test_first_is_for_the_fallback(policy):
+    opened = RIGHT.replace("deep], f", "deep], open: true, f")
+    assert loads(opened.replace("otherwise: planner", "otherwise: first")).actions.open
+    with pytest.raises(SpecError, match=r"unknown action; got 'first'; allowed micro, planner"):
+        loads(opened.replace("lin_ucb, alpha: 0.5", policy))
+
+
 def test_numbers_that_leave_no_room_for_hashing():
     numbers = "".join(f"    n{i}: {{type: number, missing: flag}}\n" for i in range(3))
     text = RIGHT.replace("dim: 64", "dim: 8").replace("    text:", f"{numbers}    text:", 1)

@@ -32,8 +32,8 @@ MOST_CHARACTERS = 1_000
 MOST_SEEN = 20_000
 """The most candidates that one selection looks at, counted anew at each of its steps."""
 FIRST_ELIGIBLE = "first"
-"""In rules over open candidates: the first eligible one, in the order the request gave them; of a
-sequence: the first `max_steps` of them."""
+"""In the fallback over open candidates: the first eligible one, in the order the request gave them;
+of a sequence: the first `max_steps` of them."""
 
 
 class Choice(Declared):
@@ -44,7 +44,7 @@ class Choice(Declared):
     names: ActionNames = ()
     """The arms; may be empty when candidates come with each request."""
     open: bool = False
-    """Whether requests may bring candidates that are not among `names`."""
+    """Whether requests may bring candidates that are not among `names`; for joint policies."""
     features: Identifiers = ()
     """Names of the features every candidate carries, in order; for joint policies."""
 

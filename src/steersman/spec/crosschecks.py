@@ -68,6 +68,12 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
     if _kind_of(policy) not in {actions.kind, _ANY if actions.kind != "sequence" else ""}:
         yield from _of_another_kind(actions, policy)
         return
+    if isinstance(actions, Choice) and not policy.algorithm.startswith("joint_"):
+        if not actions.names:
+            yield from _nothing_named(policy)
+            return
+        # `first` is for the fallback: a policy knows its actions by name.
+        actions = actions.model_copy(update={"open": False})
     if isinstance(policy, FixedPolicy):
         yield from _unknown_action(actions, ("policy", "action"), policy.action)
     if isinstance(policy, RulesPolicy):
@@ -83,6 +89,17 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
             "joint policies where actions.features is not empty",
             "name the features under actions, or use lin_ucb or lin_ts",
         )
+
+
+def _nothing_named(policy: Policy) -> Iterator[Problem]:
+    """Yield that a policy which knows its actions by name is given none."""
+    yield Problem(
+        ("policy", "algorithm"),
+        "this policy chooses among named actions, and none are named",
+        policy.algorithm,
+        "joint_squarecb or joint_lin_ts where all candidates come with the request",
+        "name actions, or name features of the candidates and use a joint policy",
+    )
 
 
 def _kind_of(policy: Policy) -> str:

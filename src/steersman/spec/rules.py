@@ -53,5 +53,5 @@ class RuleList(Declared):
     rules: Rules = ()
     """Conditions and actions, tried in order."""
     otherwise: Target
-    """The action when no rule holds: a name; `first` for the first eligible of open candidates; a
-    value for each part where actions are mixed."""
+    """The action when no rule holds: a name; in the fallback `first` for the first eligible of open
+    candidates; a value for each part where actions are mixed."""
