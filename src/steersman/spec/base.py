@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+
+def _no_truth(value: object) -> object:
+    """Return a version as it was written; to Python, but to nobody else, true is 1."""
+    if isinstance(value, bool):
+        raise PydanticKnownError("literal_error", {"expected": "1"})
+    return value
+
+
+FormatVersion = Annotated[Literal[1], BeforeValidator(_no_truth)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
 ActionName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
 Fraction = Annotated[float, Field(ge=0, le=1)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from steersman.spec.actions import Actions  # noqa: TC001 (pydantic reads it)
-from steersman.spec.base import Declared, Identifier, Problem
+from steersman.spec.base import Declared, FormatVersion, Identifier, Problem
 from steersman.spec.context import Context
 from steersman.spec.crosschecks import crosscheck
 from steersman.spec.operation import Budgets, Gates, Learning
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class DecisionPoint(Declared):
     """One named place where a skill chooses, declared completely."""
 
-    format: Literal[1]
+    format: FormatVersion
     """Version of this format."""
     skill: Identifier
     """The application capability that chooses here."""

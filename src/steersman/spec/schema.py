@@ -12,14 +12,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from steersman.spec.point import DecisionPoint
 
 SCHEMA_FILE = Path(__file__).with_name("decision_point.schema.json")
 
 
+class _Generator(GenerateJsonSchema):
+    """Says of a mapping whose keys are names that nothing else may be a key."""
+
+    def dict_schema(self, schema: Any) -> dict[str, Any]:
+        found = super().dict_schema(schema)
+        return found | ({"additionalProperties": False} if "patternProperties" in found else {})
+
+
 @cache
 def _schema() -> dict[str, Any]:
-    schema = DecisionPoint.model_json_schema()
+    schema = DecisionPoint.model_json_schema(schema_generator=_Generator)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
