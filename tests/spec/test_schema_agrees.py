@@ -132,7 +132,8 @@ def test_schema_and_loader_take_the_same(document: dict[str, Any]) -> None:
         kinds = {problem["type"] for problem in refused.errors()}
     # A schema cannot tell 64.0 from 64, nor compare one field with another.
     assume("int_type" not in kinds)
-    assert TAKES(document) == (kinds <= {"declared"})
+    if kinds != {"declared"}:
+        assert TAKES(document) == (not kinds)
 
 
 def test_no_truth_is_a_version() -> None:
