@@ -86,6 +86,43 @@ LINEAR = {
 }
 
 
+def test_what_has_no_order_names_no_actions():
+    with pytest.raises(InputError, match=r"another in every process. Give sorted\(actions\)"):
+        LinUCB({"a", "b"}, 2)
+    policy = JointSquareCB((), dim=1)
+    with pytest.raises(InputError, match="sequence of names"):
+        policy.decide(
+            None, rng=np.random.default_rng(0), eligible={"a", "b"}, features=[[1.0], [2.0]]
+        )
+
+
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize(
+    "rows", [{"a", "b"}, {"a": 1, "b": 2}, "ab", b"ab", iter("ab"), 3, np.array(1.0)], ids=str
+)
+def test_what_has_no_rows_in_order_teaches_nothing(place, rows):
+    policy = LinUCB(NAMES, 1, forget=0.9)
+    before = policy.state()
+    given = [[[1.0], [2.0]], ["a", "b"], [0.5, 1.0], [1.0, 1.0], [3, 4]]
+    given[place] = rows
+    X, actions, rewards, weights, buckets = given
+    with pytest.raises(InputError, match=r"must be a (list or array|sequence)"):
+        policy.learn_batch(X, actions, rewards, weights=weights, buckets=buckets)
+    assert same(policy, before)
+
+
+def test_a_context_for_each_row_is_no_text():
+    with pytest.raises(InputError, match="X must be a list or array"):
+        BetaThompson(NAMES).learn_batch("ab", ["a", "b"], [1.0, 0.0])
+    with pytest.raises(InputError, match="X must be a list or array"):
+        Rules(NAMES, [("True", "a")]).learn_batch(None, ["a"], [1.0])
+
+
+def test_a_seed_draws_nothing():
+    with pytest.raises(InputError, match=r"such as np.random.default_rng\(0\); got 0"):
+        LinTS(NAMES, 1).decide([1.0], rng=0)
+
+
 def rows_of(policy):
     """Return a context to learn from, two names, and what a decision is asked with."""
     names = policy.actions[:2] or tuple(NAMES)

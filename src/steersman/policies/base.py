@@ -72,11 +72,14 @@ class ChoicePolicy(Mergeable):
             features: per-action features, for joint models only.
 
         Raises:
-            InputError: the context is malformed.
+            InputError: the context is malformed, or ``rng`` is no generator (a seed, say).
             ActionError: an unknown name, or nothing eligible (serve the fallback then).
         """
         names, mask, scores, distribution = self._decide(x, eligible, features)
-        u = rng.random()
+        try:
+            u = rng.random()
+        except AttributeError:
+            raise inputs.no_generator(rng) from None
         index = draw(distribution, u)
         if mask is None:
             mask = distribution >= 0.0  # all of them, in less time than np.ones takes
@@ -236,14 +239,17 @@ class ChoicePolicy(Mergeable):
             buckets: n time buckets; see :meth:`learn`.
 
         Raises:
-            InputError: lengths that differ, or a row that :meth:`learn` would refuse.
+            InputError: lengths that differ, sets, which have no order, or a row that :meth:`learn`
+                would refuse.
             ActionError: an unknown name.
         """
         if isinstance(actions, str):
             raise InputError(f"actions must be a sequence of names, not the string {actions!r}")
-        n = len(actions)
-        given = (X, rewards, *(v for v in (weights, buckets) if v is not None))
-        if any(len(values) != n for values in given):
+        n = inputs.count("actions", actions)
+        optional = {"weights": weights, "buckets": buckets}
+        given = {name: rows for name, rows in optional.items() if rows is not None}
+        given |= {"X": X, "rewards": rewards}
+        if any(inputs.count(name, rows) != n for name, rows in given.items()):
             raise InputError(f"X, actions, rewards and weights must all have {n} rows")
         indexes = np.array([self.index(name) for name in actions], dtype=np.intp)
         checked = np.array(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -171,6 +172,11 @@ def names(actions: Sequence[str]) -> tuple[str, ...]:
     """Return the actions as a tuple of different, non-empty strings."""
     if isinstance(actions, str):
         raise InputError(f"actions must be a sequence of names, not the one string {actions!r}")
+    if isinstance(actions, (set, frozenset)):
+        raise InputError(
+            f"actions must be a sequence of names; got {brief(actions)}, whose order is another in "
+            "every process. Give sorted(actions)"
+        )
     try:
         listed = tuple(actions)
     except TypeError:
@@ -182,6 +188,23 @@ def names(actions: Sequence[str]) -> tuple[str, ...]:
         double = next(name for name in listed if listed.count(name) > 1)
         raise InputError(f"the action {double!r} is listed twice; every name may stand once")
     return listed
+
+
+def count(what: str, rows: object) -> int:
+    """Return how many rows there are in a list or array, whose order tells which is which."""
+    try:
+        if not isinstance(rows, (str, bytes, set, frozenset, Mapping)):
+            return len(rows)  # type: ignore[arg-type]  # what has none is refused below
+    except TypeError:
+        pass
+    raise InputError(f"{what} must be a list or array, a row for each update; got {brief(rows)}")
+
+
+def no_generator(rng: object) -> InputError:
+    """Return the error for what draws no uniforms."""
+    return InputError(
+        f"rng must be a numpy Generator, such as np.random.default_rng(0); got {brief(rng)}"
+    )
 
 
 def is_text(value: object) -> bool:
