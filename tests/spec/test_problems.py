@@ -17,7 +17,7 @@ context:
     intent: {type: category}
     confidence: {type: number, mean: 0.5, sd: 0.2}
     meaning: {type: vector, size: 8}
-actions: {kind: choice, names: [micro, planner, deep], features: [bm25]}
+actions: {kind: choice, names: [micro, planner, deep], open: false}
 policy: {algorithm: lin_ucb, alpha: 0.5}
 explore: floor
 floor: 0.02
@@ -83,10 +83,11 @@ MISTAKES = [
     ("sd: 0.2", "sd: 0.2, clip: 0", 10, "context.fields.confidence.clip", "above 0"),
     ("size: 8", "size: 0", 11, "context.fields.meaning.size", "1 or more"),
     (", size: 8", "", 11, "context.fields.meaning.size", "required and absent"),
-    ("deep], f", "deep, micro], f", 12, "actions.names[3]", "named twice; got 'micro'"),
-    ("deep], f", "deep, 3], f", 12, "actions.names[3]", "got 3; allowed text"),
-    ("deep], f", "deep, ''], f", 12, "actions.names[3]", "printable"),
-    ("[bm25]", "[bm25, bm25]", 12, "actions.features[1]", "named twice"),
+    ("deep], o", "deep, micro], o", 12, "actions.names[3]", "named twice; got 'micro'"),
+    ("deep], o", "deep, 3], o", 12, "actions.names[3]", "got 3; allowed text"),
+    ("deep], o", "deep, ''], o", 12, "actions.names[3]", "printable"),
+    ("open: false", "features: [f, f]", 12, "actions.features[1]", "named twice"),
+    ("open: false", "features: [f]", 12, "actions.features", "every request would be refused"),
     ("[micro, planner, deep]", "[]", 12, "actions.names", "no actions"),
     ("kind: choice", "kind: choices", 12, "actions.kind", "'choice', 'mixed', 'sequence'"),
     ("lin_ucb", "linucb", 13, "policy.algorithm", "'lin_ucb'"),
@@ -233,29 +234,26 @@ reward: {{terms: {{quality: {{weight: 1.0}}}}}}
 
 @pytest.mark.slow
 def test_joint_policies_need_features_and_open_actions_reserve_first():
-    text = RIGHT.replace(", features: [bm25]", "").replace(
-        "lin_ucb, alpha: 0.5", "joint_squarecb, gamma: 10"
-    )
+    text = RIGHT.replace("lin_ucb, alpha: 0.5", "joint_squarecb, gamma: 10")
     with pytest.raises(SpecError, match=r"policy.algorithm: a joint policy learns from features"):
         loads(text)
     with pytest.raises(SpecError, match=r"actions.names\[3\]: 'first' means the first eligible"):
-        loads(RIGHT.replace("deep], f", "deep, first], open: true, f"))
+        loads(RIGHT.replace("deep], open: false", "deep, first], open: true"))
 
 
 def test_who_chooses_among_candidates_that_nobody_named():
-    unnamed = RIGHT.replace("names: [micro, planner, deep]", "open: true")
+    unnamed = RIGHT.replace("names: [micro, planner, deep], open: false", "open: true")
     with pytest.raises(SpecError, match=r":13: policy.algorithm: this policy chooses among named"):
         loads(unnamed)
     rules = '  rules: [{when: "confidence < 0.2", action: deep}]\n  otherwise: planner'
-    joint = unnamed.replace(rules, "  otherwise: first").replace(
-        "lin_ucb, alpha: 0.5", "joint_lin_ts"
-    )
+    joint = unnamed.replace(rules, "  otherwise: first").replace("true", "true, features: [f]", 1)
+    joint = joint.replace("lin_ucb, alpha: 0.5", "joint_lin_ts")
     assert loads(joint).fallback.otherwise == "first"
 
 
 @pytest.mark.parametrize("policy", ["fixed, action: first", "rules, otherwise: first"])
 def test_first_is_for_the_fallback(policy):
-    opened = RIGHT.replace("deep], f", "deep], open: true, f")
+    opened = RIGHT.replace("open: false", "open: true")
     assert loads(opened.replace("otherwise: planner", "otherwise: first")).actions.open
     with pytest.raises(SpecError, match=r"unknown action; got 'first'; allowed micro, planner"):
         loads(opened.replace("lin_ucb, alpha: 0.5", policy))
@@ -274,7 +272,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file():
     for old, new in [
         ("skill: assistant", "skill: 3"),
         ("sd: 0.2", "sd: -1"),
-        ("deep], f", "deep, deep], f"),
+        ("deep], o", "deep, deep], o"),
         ("floor: 0.02", "floor: 0"),
         ("otherwise: planner", "otherwise: planer"),
         ("deadline_ms: 50", "deadlin_ms: 50"),

@@ -46,7 +46,7 @@ class Choice(Declared):
     open: bool = False
     """Whether requests may bring candidates that are not among `names`; for joint policies."""
     features: Identifiers = ()
-    """Names of the features every candidate carries, in order; for joint policies."""
+    """Names of the features every candidate carries, in order; for joint policies alone."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeats("names", self.names)

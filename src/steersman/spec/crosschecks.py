@@ -72,6 +72,8 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
         if not actions.names:
             yield from _nothing_named(policy)
             return
+        if actions.features:
+            yield from _features_unread(actions, policy)
         # `first` is for the fallback: a policy knows its actions by name.
         actions = actions.model_copy(update={"open": False})
     if isinstance(policy, FixedPolicy):
@@ -99,6 +101,17 @@ def _nothing_named(policy: Policy) -> Iterator[Problem]:
         policy.algorithm,
         "joint_squarecb or joint_lin_ts where all candidates come with the request",
         "name actions, or name features of the candidates and use a joint policy",
+    )
+
+
+def _features_unread(actions: Choice, policy: Policy) -> Iterator[Problem]:
+    """Yield that features are declared, and so wanted of every request, which nobody can read."""
+    yield Problem(
+        ("actions", "features"),
+        f"{policy.algorithm} reads no features of actions, and every request would be refused",
+        list(actions.features),
+        "none, or any with joint_squarecb and joint_lin_ts",
+        "remove them, or use a joint policy",
     )
 
 
