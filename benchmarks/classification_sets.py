@@ -2,13 +2,18 @@
 
 The preparation is the one that every figure here is quoted with: categorical fields one-hot,
 numeric fields standardised over the whole set, a column of ones, scaled to a mean squared norm of
-1; then the first 2,000 rows of a seeded shuffle. A set is ``digits`` (from scikit-learn), one of
-the UCI files below, or any ``NAME.csv`` in the folder ``uci`` with the label in the last column.
+1; then the first 2,000 rows of a seeded shuffle. A numeric field may be missing (empty, ``?``,
+``NA``, ``nan``) and counts as the mean of the others; of a categorical one that is a kind of its
+own.
+
+A set is ``digits`` (from scikit-learn), one of the UCI files below, or any ``NAME.csv`` in the
+folder ``uci`` with a line of headings and the label in the last column.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Labels = NDArray[np.intp]
+    Row = tuple[str, list[str]]
 
 DEFAULT_SETS = ("digits", "satimage", "mushroom", "adult")
 _FILES = {
@@ -33,24 +39,34 @@ _FILES = {
     "adult": ("adult.data", ",", 0, -1),
 }  # name -> file, delimiter, header rows, place of the label
 _ORIGIN = "the UCI Machine Learning Repository"
+_MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+_WIDEST = 2_000
+"""Features at most: every arm keeps that many squared."""
 
 
 def load(name: str, options: Options) -> tuple[Floats, Labels]:
     """Return X (n, d) and the classes (n,) in 0..K-1 of one set.
 
     Raises:
-        DataError: the folder or file is missing.
+        DataError: the folder or file is missing, or it is no table of two classes or more; the
+            message names file and line.
     """
     if name == "digits":
-        from sklearn.datasets import load_digits  # noqa: PLC0415 -- heavy, and for this set alone
-
+        try:
+            from sklearn.datasets import load_digits  # noqa: PLC0415 -- heavy, for this set alone
+        except ImportError as missing:
+            message = "digits needs scikit-learn: pip install 'steersman[bench]'"
+            raise DataError(message) from missing
         raw, labels = load_digits(return_X_y=True)
         return _finished(_standardised(np.asarray(raw, dtype=np.float64)), labels)
     file, delimiter, header, label = _FILES.get(name, (f"{name}.csv", ",", 1, -1))
-    rows = _rows(options.folder("uci", _ORIGIN) / file, delimiter)[header:]
-    place = label % len(rows[0])
-    fields = [[*row[:place], *row[place + 1 :]] for row in rows]
-    return _finished(_columns(fields), [row[place] for row in rows])
+    path = options.folder("uci", _ORIGIN) / file
+    rows = _rows(path, delimiter)[header:]
+    if not rows:
+        raise DataError(f"{path} holds no row of data; the original is at {_ORIGIN}")
+    place = label % len(rows[0][1])
+    fields = [[*row[:place], *row[place + 1 :]] for _, row in rows]
+    return _finished(_columns(path, fields), _labels(path, rows, place))
 
 
 def stream(X: Floats, classes: Labels, seed: int, rows: int = 2000) -> tuple[Floats, Labels]:
@@ -59,28 +75,70 @@ def stream(X: Floats, classes: Labels, seed: int, rows: int = 2000) -> tuple[Flo
     return X[order], classes[order]
 
 
-def _rows(file: Path, delimiter: str) -> list[list[str]]:
+def _rows(file: Path, delimiter: str) -> list[Row]:
+    """Return the rows that are not blank, each with file and line; all have as many columns."""
     if not file.is_file():
         raise DataError(f"{file} is missing; the original is at {_ORIGIN}")
-    with file.open(newline="") as lines:
-        read = csv.reader(lines, delimiter=delimiter)
-        return [[cell.strip() for cell in row] for row in read if len(row) > 3]
+    rows: list[Row] = []
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            read = csv.reader(lines, delimiter=delimiter)
+            for row in read:
+                cells = [cell.strip() for cell in row]
+                if any(cells):
+                    rows.append((f"{file}, line {read.line_num}", cells))
+    except (OSError, UnicodeDecodeError, csv.Error) as wrong:
+        raise DataError(f"{file} cannot be read: {wrong}; write it as CSV in UTF-8") from wrong
+    for where, row in rows:
+        if len(row) != len(rows[0][1]) or len(row) < 2:
+            told = f"{len(row)} columns, and {len(rows[0][1])} in the first row"
+            raise DataError(f"{where}: {told}; each row has two or more, and all as many")
+    return rows
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> Floats:
+def _labels(file: Path, rows: Sequence[Row], place: int) -> list[str]:
+    for where, row in rows:
+        if not row[place]:
+            raise DataError(f"{where}: the label is empty; name the class, or drop the row")
+    labels = [row[place] for _, row in rows]
+    if len(set(labels)) < 2:
+        raise DataError(f"{file}: all {len(rows)} labels are {labels[0]!r}; there must be two")
+    return labels
+
+
+def _columns(file: Path, rows: Sequence[Sequence[str]]) -> Floats:
     parts: list[Floats] = []
-    for column in zip(*rows, strict=True):
-        try:
-            parts.append(_standardised(np.array(column, dtype=np.float64)[:, None]))
-        except ValueError:
-            names, codes = np.unique(column, return_inverse=True)
-            parts.append(np.eye(len(names))[codes])
+    for number, column in enumerate(zip(*rows, strict=True), 1):
+        numbers = _numbers(column)
+        if numbers is not None:
+            if np.isinf(numbers).any():
+                raise DataError(f"{file}: field {number} holds an infinite number; leave it empty")
+            parts.append(_standardised(numbers[:, None]))
+            continue
+        names, codes = np.unique(column, return_inverse=True)
+        if len(names) + sum(part.shape[1] for part in parts) > _WIDEST:
+            message = f"{file}: field {number} has {len(names):,} kinds"
+            raise DataError(f"{message}; {_WIDEST:,} features are allowed in all, so leave it out")
+        parts.append(np.eye(len(names))[codes])
     return np.hstack(parts)
 
 
+def _numbers(column: Sequence[str]) -> Floats | None:
+    """Return a numeric field, NaN where it is missing; None: it is categorical."""
+    try:
+        found = [math.nan if cell.lower() in _MISSING else float(cell) for cell in column]
+    except ValueError:
+        return None
+    numbers = np.array(found, dtype=np.float64)
+    return None if np.isnan(numbers).all() else numbers
+
+
 def _standardised(X: Floats) -> Floats:
-    spread = X.std(axis=0)
-    standard: Floats = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    if np.isnan(X).any():
+        X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
+    # Not by the deviation: that of equal numbers is not always 0.
+    spread = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
+    standard: Floats = (X - X.mean(axis=0)) / spread
     return standard
 
 
