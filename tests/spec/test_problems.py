@@ -165,6 +165,13 @@ MISTAKES = [
     (", above: 900", "", 27, "rollout.guardrails[0].above", "exactly one"),
     ("above: 900", "above: 900, below: 3", 27, "rollout.guardrails[0].above", "exactly one"),
     ("above: 900", "better: lower, low: 1", 27, "rollout.guardrails[0].high", "not above low"),
+    (
+        "above: 900",
+        "better: lower, low: -1e308, high: 1e308",
+        27,
+        "rollout.guardrails[0].high",
+        "high - low is not a finite number",
+    ),
     ("outcome: latency_ms", "metric: errors", 27, "rollout.guardrails[0].metric", "no target"),
     ("outcome: latency_ms, ", "", 27, "rollout.guardrails[0].outcome", "one of outcome and metric"),
     ("margin: 0.01", "tolerate: 0.04", 27, "rollout.guardrails[0].tolerate", "0 to the margin"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -93,6 +94,9 @@ class Guardrail(Declared):
             yield Problem(("metric",), "it has its own target", self.metric, "no target", advice)
         if not self.low < self.high:
             yield Problem(("high",), "not above low", self.high, f"above {self.low!r}", "raise it")
+        elif not isfinite(self.high - self.low):
+            what = "high - low is not a finite number"
+            yield Problem(("high",), what, self.high, "a range below 1.7e308", "narrow it")
         if self.tolerate > self.margin:
             allowed = f"0 to the margin, {self.margin!r}"
             what = "more than the margin could never be promoted"
