@@ -32,6 +32,7 @@ import numpy as np
 from benchmarks.machine import measure_bandwidth
 from benchmarks.peers import PEERS, Peer, make_peer
 from benchmarks.report import Figure, Options, command
+from steersman.errors import DataError
 from steersman.policies import EpsilonGreedy, LinTS, LinUCB
 
 if TYPE_CHECKING:
@@ -121,6 +122,10 @@ class _Steersman:
 
 def run(options: Options) -> Iterator[Figure]:
     """Yield the figures of every cell; ``--sets 64x3,256x50`` names some of them."""
+    known = [f"{dim}x{arms}" for dim, arms in CELLS]
+    if unknown := [name for name in options.sets if name not in known]:
+        message = f"unknown set {', '.join(unknown)}; known are {', '.join(known)}"
+        raise DataError(message)
     for dim, arms in CELLS:
         if options.sets and f"{dim}x{arms}" not in options.sets:
             continue

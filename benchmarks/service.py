@@ -21,6 +21,7 @@ import uvloop
 from benchmarks.http_load import Connection, Load, drive, post
 from benchmarks.report import Figure, Options, command
 from benchmarks.service_stack import ROUTE_CONTEXT, Stack, flush_seconds, raw_inserts, wide_point
+from steersman.errors import DataError
 from steersman.wire import new_id
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ def main(options: Options) -> list[Figure]:
         options: ``quick`` shortens every run; ``sets`` names sections: single, batches, events,
             wide, tenants, memory, learning.
     """
-    names = options.sets or (*SECTIONS, "learning")
+    known = (*SECTIONS, "learning")
+    names = options.sets or known
+    if unknown := [name for name in names if name not in known]:
+        raise DataError(f"unknown set {', '.join(unknown)}; known are {', '.join(known)}")
     with ExitStack() as closing:
         stack = Stack.start(closing)
         flush = flush_seconds(stack.home) * 1e6
