@@ -5,7 +5,8 @@ the same run (docs/adr/0007 tells how the bounded and kernel policies were chose
 (routerbench_subset, score - 20 USD; llmrouter_dc, score alone, where ``--sets`` names it): warm
 start on the train split with every default, then online on the test split, against the model that
 was best on the train split. Tools (metatool): the share of right tools while learning from
-right-or-wrong alone, over the whole set.
+right-or-wrong alone, over the whole set. ``--sets`` names these, any ``NAME.csv`` of ``uci``, or
+any folder of ``--data`` in the format of one of the routing sets or of metatool.
 """
 
 from __future__ import annotations
@@ -80,6 +81,9 @@ def run(options: Options) -> Iterator[Figure]:
             yield _routing(_router(name, options), options)
         elif name == "metatool":
             yield _tools(_router(name, options), options)
+        elif _is_folder(name, options):
+            world = _router(name, options)
+            yield (_tools if _one_is_right(world) else _routing)(world, options)
         else:
             yield from _classification(name, options, seeds, means)
     if means["LinUCB"]:
@@ -87,7 +91,18 @@ def run(options: Options) -> Iterator[Figure]:
 
 
 def _router(name: str, options: Options) -> RouterWorld:
-    return load_router(name, options.folder(name, "GitHub").parent)
+    folder = options.folder(name, "GitHub")  # a name may be that of a folder in a folder
+    return load_router(folder.name, folder.parent)
+
+
+def _is_folder(name: str, options: Options) -> bool:
+    data = None if name in DEFAULT_SETS else options.data
+    return data is not None and (data / name).is_dir()
+
+
+def _one_is_right(world: RouterWorld) -> bool:
+    """Return whether each request has one right choice and nothing else is told, as of tools."""
+    return world.costs_usd is None and not any("task" in one for one in world.contexts)
 
 
 def _classification(
@@ -197,16 +212,15 @@ def _tools(tools: RouterWorld, options: Options) -> Figure:
     right = right_tools(tools, rows=2000 if options.quick else None).astype(np.float64)
     half = 1.96 * _standard_error(right)
     last = right[-len(right) // 5 :]
+    known = {"supervised, all labels shown": SUPERVISED_METATOOL}
     return Figure(
-        "metatool: JointSquareCB over 20 candidates, right tools while learning",
+        f"{tools.name}: JointSquareCB over 20 candidates, right tools while learning",
         float(right.mean()),
         float(right.mean()) - half,
         float(right.mean()) + half,
         "share",
-        peers={
-            "supervised, all labels shown": SUPERVISED_METATOOL,
-            "last fifth of the stream": float(last.mean()),
-        },
+        peers=(known if tools.name == "metatool" else {})
+        | {"last fifth of the stream": float(last.mean())},
     )
 
 

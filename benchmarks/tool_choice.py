@@ -80,11 +80,13 @@ def right_tools(world: RouterWorld, *, rows: int | None, seed: int = 0) -> NDArr
     """Return for each request of a seeded stream whether the tool chosen was the right one.
 
     The slots of the text space are weighted by how common they are among 2,000 request texts that
-    are shown beforehand without their tools and do not return in the stream.
+    are shown beforehand without their tools and do not return in the stream; half of them, where
+    there are fewer than twice as many.
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(world.texts))
-    spare, stream = order[:UNLABELLED], order[UNLABELLED:][:rows]
+    shown = min(UNLABELLED, len(order) // 2)
+    spare, stream = order[:shown], order[shown:][:rows]
     texts = encoded(world.texts, SLOTS)[:, 1:]
     energy = (texts[spare] ** 2).mean(axis=0)
     weights = 1.0 / np.sqrt(energy + 0.1 * energy.mean())

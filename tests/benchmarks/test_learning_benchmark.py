@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from benchmarks import learning
 from benchmarks.report import Options
+from steersman.errors import DataError
 from steersman.systems.assistant.routers import RouterWorld
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def routing_set(name: str, *, priced: bool) -> RouterWorld:
@@ -43,3 +49,36 @@ def test_a_routing_set_is_named_with_its_unit_and_its_goal(
     assert (figure.unit, figure.holds) == (unit, holds)
     assert figure.low is not None
     assert figure.low > 0.2  # one fixed choice is right half of the time
+
+
+def write_table(folder: Path, rows: dict[str, list[object]]) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import Table, parquet  # noqa: PLC0415 - an extra
+
+    folder.mkdir()
+    parquet.write_table(Table.from_pydict(rows), folder / "rows.parquet")
+
+
+def test_folders_of_any_name_are_measured_by_the_format_they_are_in(tmp_path: Path) -> None:
+    world = routing_set("own", priced=False)
+    splits = ["train" if one else "test" for one in world.train]
+    told: dict[str, list[object]] = {"question": list(world.texts), "task_name": ["x"] * 300}
+    scores = {name: world.rewards[:, k].tolist() for k, name in enumerate(world.names)}
+    (tmp_path / "held").mkdir()
+    write_table(tmp_path / "held" / "mine", {"split": splits, **told, **scores})
+    tools = [world.names[int(k)] for k in world.rewards.argmax(axis=1)]
+    write_table(tmp_path / "plugins", {"query": list(world.texts), "tool": tools})
+    options = Options(data=tmp_path, sets=("held/mine", "plugins"), quick=True)
+    routed, chosen = learning.run(options)
+    assert routed.name.startswith("mine: BoundedLinUCB")
+    assert (routed.unit, routed.holds) == ("score", None)
+    assert routed.value > 0.2
+    assert chosen.name.startswith("plugins: JointSquareCB")
+    assert chosen.value > 0.7
+    assert set(chosen.peers) == {"last fifth of the stream"}
+
+
+def test_a_name_that_is_no_folder_is_a_table_of_classes(tmp_path: Path) -> None:
+    (tmp_path / "uci").mkdir()
+    with pytest.raises(DataError, match=r"uci/nowhere\.csv is missing"):
+        list(learning.run(Options(data=tmp_path, sets=("nowhere",), quick=True)))

@@ -83,6 +83,67 @@ def test_any_data_in_the_format_can_be_named(small):
     assert world.contexts[2] == {"text": "c", "task": "y"}
 
 
+FORMATS = {
+    "routerbench_subset": {
+        "prompt": ["ü", "b"], "eval_name": ["x", "x"], "split": ["train", "test"],
+        "m|score": [1.0, 0.0], "m|cost": [0.01, 0.01],
+    },
+    "llmrouter_dc": {
+        "split": ["train", "test"], "question": ["ü", "b"], "task_name": ["x", "y"],
+        "m": [1.0, 0.0],
+    },
+    "metatool": {"query": ["ü", "b"], "tool": ["m", "m"]},
+}  # fmt: skip
+
+
+def write(folder, rows, name="rows.parquet"):
+    folder.mkdir(exist_ok=True)
+    parquet.write_table(Table.from_pydict(rows), folder / name)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_folder_of_another_name_is_read_by_its_columns(tmp_path, kind):
+    write(tmp_path / "held_back", FORMATS[kind])
+    world = load_router("held_back", tmp_path, usd_price=10.0)
+    assert (world.name, world.names, world.texts) == ("held_back", ("m",), ("ü", "b"))
+    assert world.rewards.shape == (2, 1)
+    assert (world.costs_usd is not None) == (kind == "routerbench_subset")
+    (tmp_path / kind).mkdir()
+    with pytest.raises(DataError, match="is missing; it is part of"):
+        load_router(kind, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "told"),
+    [
+        ("routerbench_subset", {"prompt": ["a", None]}, "row 2 holds None where a text must be"),
+        ("routerbench_subset", {"m|score": [1.0, float("inf")]}, "a number of m.score is infinite"),
+        ("llmrouter_dc", {"split": ["train", "train"]}, "all 2 rows are of the train split"),
+        ("llmrouter_dc", {"split": ["dev", "test"]}, "all 2 rows are of the test split"),
+        ("metatool", {"tool": ["m", None]}, "row 2 holds None where a text must be"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_named(tmp_path, kind, change, told):
+    write(tmp_path / "own", FORMATS[kind] | change)
+    with pytest.raises(DataError, match=told):
+        load_router("own", tmp_path)
+
+
+def test_folders_that_hold_no_such_table_are_told_what_would_be_read(tmp_path):
+    write(tmp_path / "own", {"a": [1]})
+    with pytest.raises(DataError, match="a table with the columns a; it must have those of"):
+        load_router("own", tmp_path)
+    write(tmp_path / "own", {"query": ["a"], "tool": ["m"]}, "more.parquet")
+    with pytest.raises(DataError, match="holds 2 Parquet files; there must be one"):
+        load_router("own", tmp_path)
+    write(tmp_path / "empty", {"query": [], "tool": []})
+    with pytest.raises(DataError, match="holds no row"):
+        load_router("empty", tmp_path)
+    (tmp_path / "empty" / "rows.parquet").write_bytes(b"PAR1" + bytes(50) + b"PAR1")
+    with pytest.raises(DataError, match="is not a Parquet file"):
+        load_router("empty", tmp_path)
+
+
 def test_missing_and_damaged_data_say_what_to_do(small, tmp_path):
     with pytest.raises(DataError, match="repository of RouterDC"):
         load_router("routerbench_subset", tmp_path / "elsewhere")

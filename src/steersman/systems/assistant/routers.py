@@ -11,6 +11,10 @@ llmrouter_dc       9 language models, 14 tasks           LLMRouter, data of Rout
 metatool           199 tools                             MetaTool (Huang et al., 2023)
 ================== ===================================== ==========================================
 
+A folder of any other name is read as well if it holds one Parquet file with the columns of one of
+these: those that end in ``|score`` and ``|cost``; split, question, task_name and one for each
+model; or query and tool. What describes the choices may be missing there.
+
 All rewards of a request are known, so policies can be replayed, and compared with the best fixed
 choice and with the oracle. Reading Parquet takes pyarrow, from the extra ``bench``.
 """
@@ -26,7 +30,7 @@ import numpy as np
 from steersman.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -76,10 +80,10 @@ class RouterWorld:
 
 
 def load_router(name: str, data: Path, *, usd_price: float = USD_PRICE) -> RouterWorld:
-    """One of the three sets.
+    """One of the three sets, or one in the format of any of them.
 
     Args:
-        name: "routerbench_subset", "llmrouter_dc" or "metatool".
+        name: "routerbench_subset", "llmrouter_dc", "metatool", or of another folder.
         data: Directory that holds the folder of that name.
         usd_price: Points of score that a dollar costs, ≥ 0; for sets with prices.
 
@@ -87,77 +91,93 @@ def load_router(name: str, data: Path, *, usd_price: float = USD_PRICE) -> Route
         The world. Scores that the original does not give count as 0, as in its own baselines.
 
     Raises:
-        InputError: An unknown name or a negative price.
-        DataError: A file is missing or of another format, or pyarrow is not installed.
+        InputError: A name that is neither known nor that of a folder, or a negative price.
+        DataError: A file is missing or of another format, a part of the split is empty, or pyarrow
+            is not installed.
 
     No doctest: it needs the data; ``tests/systems/assistant/test_routers.py`` shows it.
     """
-    if name not in _LOADERS:
+    folder = data / name
+    if name not in _LOADERS and not folder.is_dir():
         message = f"router data {name!r} is unknown; allowed: {', '.join(_LOADERS)}"
-        raise InputError(message)
+        raise InputError(f"{message}, or a folder of {data} in the format of one of them")
     if not usd_price >= 0:
         message = f"usd_price is {usd_price}; allowed: 0 or more points of score per dollar"
         raise InputError(message)
-    folder = data / name
     if not folder.is_dir():
         message = f"{folder} is missing; put {name} there ({_ORIGINALS[name]}) or name its parent"
         raise DataError(message)
+    table = _read(_file(folder))
     try:
-        return _LOADERS[name](folder, usd_price)
-    except (KeyError, TypeError, ValueError) as wrong:
+        return _LOADERS[_format(folder, table)](folder, table, usd_price)
+    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
         if isinstance(wrong, InputError):
             raise
         message = f"{folder} is not in the expected format: {wrong!r}"
         raise DataError(message) from wrong
 
 
-def _routerbench(folder: Path, usd_price: float) -> RouterWorld:
-    table = _read(folder / "routerbench_zs_subset.parquet")
+def _format(folder: Path, table: Table) -> str:
+    """Return whose format a table is in: its own if its folder is known, else by its columns."""
+    if folder.name in _LOADERS:
+        return folder.name
+    if any(column.endswith("|score") for column in table):
+        return "routerbench_subset"
+    if {"split", "question", "task_name"} <= table.keys():
+        return "llmrouter_dc"
+    if {"query", "tool"} <= table.keys():
+        return "metatool"
+    message = f"{folder} holds a table with the columns {', '.join(table)[:200]}"
+    raise DataError(f"{message}; it must have those of {', '.join(_LOADERS)}")
+
+
+def _routerbench(folder: Path, table: Table, usd_price: float) -> RouterWorld:
     names = tuple(column[: -len("|score")] for column in table if column.endswith("|score"))
     scores = _matrix(table, [f"{name}|score" for name in names])
     costs = _matrix(table, [f"{name}|cost" for name in names])
+    texts = _texts(table["prompt"])
     return RouterWorld(
-        name="routerbench_subset",
-        texts=tuple(table["prompt"]),
-        contexts=_contexts(table["prompt"], table["eval_name"]),
+        name=folder.name,
+        texts=texts,
+        contexts=_contexts(texts, _texts(table["eval_name"])),
         rewards=scores - usd_price * costs,
         names=names,
-        train=_is_train(table["split"]),
+        train=_is_train(folder, table["split"]),
         costs_usd=costs,
     )
 
 
-def _llmrouter(folder: Path, usd_price: float) -> RouterWorld:
+def _llmrouter(folder: Path, table: Table, usd_price: float) -> RouterWorld:
     del usd_price  # the set has list prices, but no cost per call
-    table = _read(folder / "llmrouter_9models.parquet")
     names = tuple(name for name in table if name not in {"split", "question", "task_name"})
     described = _json(folder / "models.json")
+    texts = _texts(table["question"])
     return RouterWorld(
-        name="llmrouter_dc",
-        texts=tuple(table["question"]),
-        contexts=_contexts(table["question"], table["task_name"]),
+        name=folder.name,
+        texts=texts,
+        contexts=_contexts(texts, _texts(table["task_name"])),
         rewards=_matrix(table, list(names)),
         names=names,
-        train=_is_train(table["split"]),
+        train=_is_train(folder, table["split"]),
         descriptions=tuple(str(described.get(name, {}).get("feature", "")) for name in names),
     )
 
 
-def _metatool(folder: Path, usd_price: float) -> RouterWorld:
+def _metatool(folder: Path, table: Table, usd_price: float) -> RouterWorld:
     del usd_price  # no prices
-    table = _read(folder / "metatool_single.parquet")
-    names = tuple(sorted(set(table["tool"])))
+    texts, tools = _texts(table["query"]), _texts(table["tool"])
+    names = tuple(sorted(set(tools)))
     place = {name: i for i, name in enumerate(names)}
-    rewards = np.zeros((len(table["tool"]), len(names)))
-    rewards[np.arange(len(rewards)), [place[tool] for tool in table["tool"]]] = 1.0
+    rewards = np.zeros((len(tools), len(names)))
+    rewards[np.arange(len(rewards)), [place[tool] for tool in tools]] = 1.0
     # The original has no split: a fixed fifth, drawn once.
     test = np.random.default_rng(0).random(len(rewards)) < _TEST_SHARE
     described = {_plain(k): str(v) for k, v in _json(folder / "plugin_des.json").items()}
     described |= {_plain(k): str(v) for k, v in _json(folder / "big_tool_des.json").items()}
     return RouterWorld(
-        name="metatool",
-        texts=tuple(table["query"]),
-        contexts=tuple({"text": query} for query in table["query"]),
+        name=folder.name,
+        texts=texts,
+        contexts=tuple({"text": query} for query in texts),
         rewards=rewards,
         names=names,
         train=~test,
@@ -165,7 +185,7 @@ def _metatool(folder: Path, usd_price: float) -> RouterWorld:
     )
 
 
-_LOADERS: dict[str, Callable[[Path, float], RouterWorld]] = {
+_LOADERS: dict[str, Callable[[Path, Table, float], RouterWorld]] = {
     "routerbench_subset": _routerbench,
     "llmrouter_dc": _llmrouter,
     "metatool": _metatool,
@@ -177,24 +197,48 @@ _ORIGINALS = {
 }
 
 
+_FILES = {
+    "routerbench_subset": "routerbench_zs_subset.parquet",
+    "llmrouter_dc": "llmrouter_9models.parquet",
+    "metatool": "metatool_single.parquet",
+}
+
+
+def _file(folder: Path) -> Path:
+    """Return the table of a folder: the file of a known set, the only one of any other."""
+    if folder.name in _FILES:
+        path = folder / _FILES[folder.name]
+        if not path.is_file():
+            message = f"{path} is missing; it is part of {_ORIGINALS[folder.name]}"
+            raise DataError(message)
+        return path
+    found = sorted(folder.glob("*.parquet"))
+    if len(found) != 1:
+        message = f"{folder} holds {len(found)} Parquet files; there must be one, with the columns"
+        raise DataError(f"{message} of {', '.join(_LOADERS)}")
+    return found[0]
+
+
 def _read(path: Path) -> Table:
-    if not path.is_file():
-        message = f"{path} is missing; it is part of {_ORIGINALS[path.parent.name]}"
-        raise DataError(message)
     try:
-        from pyarrow import ArrowInvalid, parquet  # noqa: PLC0415 - an extra
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - an extra
     except ImportError as missing:
         message = "reading Parquet needs pyarrow; install it with: pip install 'steersman[bench]'"
         raise DataError(message) from missing
     try:
         table: Table = parquet.read_table(path).to_pydict()
-    except ArrowInvalid as wrong:
+    except (OSError, ArrowException) as wrong:
         message = f"{path} is not a Parquet file: {wrong}"
         raise DataError(message) from wrong
+    if not any(table.values()):
+        message = f"{path} holds no row; copy it from its original again"
+        raise DataError(message)
     return table
 
 
 def _json(path: Path) -> dict[str, Any]:
+    if path.parent.name not in _LOADERS and not path.is_file():
+        return {}
     if not path.is_file() or path.stat().st_size > _JSON_CAP:
         message = f"{path} is missing or larger than {_JSON_CAP} bytes"
         raise DataError(message)
@@ -202,17 +246,33 @@ def _json(path: Path) -> dict[str, Any]:
     return content
 
 
+def _texts(column: list[Any]) -> tuple[str, ...]:
+    for row, text in enumerate(column):
+        if not isinstance(text, str):
+            message = f"row {row + 1} holds {text!r} where a text must be"
+            raise TypeError(message)
+    return tuple(column)
+
+
 def _matrix(table: Table, columns: list[str]) -> NDArray[np.float64]:
     matrix = np.array([table[column] for column in columns], np.float64).T
+    if np.isinf(matrix).any():
+        message = f"a number of {', '.join(columns)[:80]} is infinite"
+        raise ValueError(message)
     return np.nan_to_num(matrix, nan=0.0)
 
 
-def _contexts(texts: list[str], tasks: list[str]) -> tuple[dict[str, str], ...]:
+def _contexts(texts: Sequence[str], tasks: Sequence[str]) -> tuple[dict[str, str], ...]:
     return tuple({"text": text, "task": task} for text, task in zip(texts, tasks, strict=True))
 
 
-def _is_train(splits: list[str]) -> NDArray[np.bool_]:
-    return np.array([split == "train" for split in splits], np.bool_)
+def _is_train(folder: Path, splits: list[str]) -> NDArray[np.bool_]:
+    train = np.array([split == "train" for split in splits], np.bool_)
+    if train.all() or not train.any():
+        only = "train" if train.all() else "test"
+        message = f"{folder}: all {len(train):,} rows are of the {only} split; both must have some"
+        raise DataError(message)
+    return train
 
 
 def _plain(name: str) -> str:
