@@ -85,6 +85,41 @@ def test_beirs_own_ids_are_read(beir):
     assert [one.doc_id for one in load_judged(beir).passages] == ["4", "17"]
 
 
+def test_collections_are_read_as_beir_publishes_them(beir):
+    (beir / "qrels.tsv").unlink()
+    (beir / "qrels").mkdir()
+    rows = [{name: row[name] for name in ("id", "text")} for row in QUERIES]
+    (beir / "queries.jsonl").write_text(lines(rows), encoding="utf-8")
+    heading = "\ufeffquery-id\tcorpus-id\tscore\r\n"
+    for split, judged in (("train", "1\t4\t1\r\n"), ("test", "2\t17\t2\r\n2\t4\t-1\r\n")):
+        (beir / "qrels" / f"{split}.tsv").write_text(heading + judged, encoding="utf-8")
+    found = load_judged(beir)
+    assert [(one.id, dict(one.gains), one.split) for one in found.questions] == [
+        ("1", {"4": 1.0}, "train"),
+        ("2", {"17": 2.0}, "test"),
+    ]
+    assert found.held_out == "test"
+    (beir / "qrels" / "train.tsv").unlink()
+    assert [one.id for one in load_judged(beir).questions] == ["2"]
+    (beir / "qrels.tsv").write_text("1\t4\t1\n1\t4\t1\n", encoding="utf-8")
+    assert [one.id for one in load_judged(beir).questions] == ["1"]
+
+
+def test_ids_may_be_whole_numbers_and_questions_have_no_gold(gold):
+    passages = [{"id": 4, "title": None, "text": "Lift."}, {"id": 17, "text": ""}]
+    questions = [
+        {"id": 1, "question": "who?", "gold": [17, "4"], "conversation": 3, "split": "dev"},
+        {"id": 2, "question": "nobody?"},
+        {"id": 3, "question": "nobody?", "gold": None},
+    ]
+    for name, rows in (("passages", passages), ("questions", questions)):
+        (gold / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines(rows).encode()))
+    found = load_judged(gold)
+    (question,) = found.questions
+    assert (question.id, dict(question.gains)) == ("1", {"17": 1.0, "4": 1.0})
+    assert (question.conversation, found.held_out) == ("3", "dev")
+
+
 def test_positions_become_documents_each_once(beir):
     found = load_judged(beir)
     assert found.documents(np.array([1, 0, 1])) == ["17", "4"]
@@ -115,7 +150,7 @@ def test_only_a_few_of_many_unknown_ids_are_named(beir):
         ("corpus.jsonl", lines(CORPUS) + "{", "line 3 is no JSON"),
         ("corpus.jsonl", "[" * 99_999, "line 1 is no JSON"),
         ("corpus.jsonl", lines(CORPUS) + "[]", "line 3 is '\\[\\]'; it must be an object"),
-        ("corpus.jsonl", '{"id": 4, "text": ""}', "line 1: id is '4'; it must be a text"),
+        ("corpus.jsonl", '{"id": 4.5, "text": ""}', "line 1: id is '4.5'; it must be a text"),
         ("corpus.jsonl", '{"id": "4", "text": "a\\u0000"}', "line 1: .* NUL"),
         ("corpus.jsonl", '{"id": "4", "text": "a", "title": 7}', "line 1: the title"),
         ("corpus.jsonl", "", "holds no passage"),
@@ -126,10 +161,11 @@ def test_only_a_few_of_many_unknown_ids_are_named(beir):
         ("qrels.tsv", "1\t4\n", "line 1: 2 columns"),
         ("qrels.tsv", "1\t4\tfour\n", "line 1: the score is 'four'"),
         ("qrels.tsv", "1\t4\tnan\n", "line 1: the score is 'nan'"),
-        ("qrels.tsv", "1\t4\t-1\n", "line 1: the score is '-1'"),
+        ("qrels.tsv", "1\t4\t-inf\n", "line 1: the score is '-inf'"),
         ("qrels.tsv", "9\t4\t1\n", "line 1: the query '9' is not in queries.jsonl"),
         ("qrels.tsv", "1\t4\t1\n1\t4\t2\n", "line 2: '4' is judged twice for the query '1'"),
         ("qrels.tsv", "1\t4\t0\n", "no question of .* has a relevant document"),
+        ("qrels.tsv", "1\t" + "4" * 200_000 + "\t1\n", "qrels.tsv is no table: field larger"),
     ],
 )
 def test_a_wrong_line_is_named(beir, file, content, says):
@@ -138,7 +174,7 @@ def test_a_wrong_line_is_named(beir, file, content, says):
         load_judged(beir)
 
 
-@pytest.mark.parametrize("value", ['"4"', "[4]", "null"])
+@pytest.mark.parametrize("value", ['"4"', "[4.5]", "[true]", "0"])
 def test_gold_that_is_no_list_of_ids_is_named(gold, value):
     content = f'{{"id": "q1", "question": "who?", "gold": {value}}}\n'.encode()
     (gold / "questions.jsonl.gz").write_bytes(gzip.compress(content))

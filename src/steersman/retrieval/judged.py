@@ -2,14 +2,16 @@
 
 A collection is a folder with one of
 
-- ``corpus.jsonl`` (id, title, text), ``queries.jsonl`` (id, text) and ``qrels.tsv`` (query-id,
-  corpus-id, score; a heading line), as BEIR has them;
+- ``corpus.jsonl`` (id, title, text), ``queries.jsonl`` (id, text) and judgements (query-id,
+  corpus-id, score; a heading line), as BEIR has them: ``qrels/test.tsv`` and perhaps dev and train,
+  each a split, or one file ``qrels.tsv`` for all;
 - ``passages.jsonl`` (id, title, text) and ``questions.jsonl`` (id, question, gold: ids, and perhaps
   history: earlier turns; the conversation that it is a turn of; and last_updated, a date).
 
-Files may be compressed (``.gz``), and ids may be called ``_id``. A question may name its ``split``
-and what kind it is of: ``category``, else ``domain``, else ``type``. Other fields are left unread:
-labels and answers are known only to those who judged, so nothing may choose by them.
+Files may be compressed (``.gz``), ids may be called ``_id`` and be whole numbers. A question
+without gold, or with none above 0, is left out. It may name its ``split`` and what kind it is of:
+``category``, else ``domain``, else ``type``. Other fields are left unread: labels and answers are
+known only to those who judged, so nothing may choose by them.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 _CAP = 1_000_000_000
 _LISTED = 5
 _KINDS = ("category", "domain", "type")
+_PUBLISHED_SPLITS = ("test", "dev", "train")
 _HELD_OUT = ("test", "dev", "valid", "validation")
 
 
@@ -149,8 +152,9 @@ def load_judged(folder: Path, *, missing: Missing = "error") -> JudgedCollection
         questions = _with_gold(folder)
     else:
         raise DataError(
-            f"{folder} holds no collection; put corpus.jsonl, queries.jsonl and qrels.tsv there, "
-            "or passages.jsonl and questions.jsonl (each may end in .gz), or name another folder"
+            f"{folder} holds no collection; put corpus.jsonl, queries.jsonl and qrels.tsv there "
+            "(or qrels/test.tsv), or passages.jsonl and questions.jsonl (each may end in .gz), or "
+            "name another folder"
         )
     unfindable = _unfindable(folder, passages, questions, missing)
     if not questions:
@@ -172,7 +176,7 @@ def _passages(folder: Path, name: str) -> tuple[Passage, ...]:
 def _passage(row: dict[str, Any], where: str) -> Passage:
     try:
         document = Document(
-            _text(row, where, "id", "_id"), _text(row, where, "text"), row.get("title") or ""
+            _name(row, where, "id", "_id"), _text(row, where, "text"), row.get("title") or ""
         )
     except InputError as wrong:
         raise DataError(f"{where}: {wrong}") from wrong
@@ -188,26 +192,39 @@ def _with_qrels(folder: Path) -> tuple[Question, ...]:
             raise DataError(f"{where}: the id {question.id!r} is there twice; keep one")
         asked[question.id] = question
     gains: dict[str, dict[str, float]] = {}
-    for where, query, document, gain in _judgements(folder):
-        if query not in asked:
-            raise DataError(f"{where}: the query {query!r} is not in queries.jsonl")
-        if document in gains.setdefault(query, {}):
-            raise DataError(f"{where}: {document!r} is judged twice for the query {query!r}")
-        gains[query][document] = gain
+    splits: dict[str, str] = {}
+    for file in _judgement_files(folder):
+        for where, query, document, gain in _judgements(file):
+            if query not in asked:
+                raise DataError(f"{where}: the query {query!r} is not in queries.jsonl")
+            if gains.setdefault(query, {}).setdefault(document, gain) != gain:
+                raise DataError(f"{where}: {document!r} is judged twice for the query {query!r}")
+            if gain > 0 and file.parent != folder:
+                splits.setdefault(query, file.name.partition(".")[0])
     relevant = {
         query: {one: gain for one, gain in judged.items() if gain > 0}
         for query, judged in gains.items()
     }
     return tuple(
-        replace(question, gains=relevant[name])
+        replace(question, gains=relevant[name], split=question.split or splits.get(name, ""))
         for name, question in asked.items()
         if relevant.get(name)
     )
 
 
-def _judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
-    file = _file(folder, "qrels.tsv")
-    lines = csv.reader(io.StringIO(_content(file)), delimiter="\t", quoting=csv.QUOTE_NONE)
+def _judgement_files(folder: Path) -> list[Path]:
+    """Return the file of all judgements, or those of the splits as BEIR names them."""
+    split = [_found(folder / "qrels", f"{name}.tsv") for name in _PUBLISHED_SPLITS]
+    apart = [file for file in split if file is not None]
+    return apart if apart and not _found(folder, "qrels.tsv") else [_file(folder, "qrels.tsv")]
+
+
+def _judgements(file: Path) -> Iterator[tuple[str, str, str, float]]:
+    try:
+        content = io.StringIO(_content(file))
+        lines = list(csv.reader(content, delimiter="\t", quoting=csv.QUOTE_NONE))
+    except csv.Error as wrong:
+        raise DataError(f"{file} is no table: {wrong}; copy it from its origin again") from wrong
     for number, row in enumerate(lines, 1):
         where = f"{file}, line {number}"
         if not row or (number == 1 and row[0] == "query-id"):
@@ -218,22 +235,24 @@ def _judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _gain(text: str, where: str) -> float:
+    """Return a score; some of TREC's are below 0, and mean no more than 0 does."""
     try:
         gain = float(text)
     except ValueError:
         gain = math.nan
-    if not 0 <= gain < math.inf:
-        raise DataError(f"{where}: the score is {text!r}; it must be a finite number ≥ 0")
+    if not math.isfinite(gain):
+        raise DataError(f"{where}: the score is {text!r}; it must be a finite number")
     return gain
 
 
 def _with_gold(folder: Path) -> tuple[Question, ...]:
     questions = []
     for where, row in _rows(folder, "questions.jsonl"):
-        gold = row.get("gold")
-        if not isinstance(gold, list) or not all(isinstance(one, str) for one in gold):
+        gold = [] if row.get("gold") is None else row["gold"]
+        if not isinstance(gold, list) or not all(type(one) in {str, int} for one in gold):
             raise DataError(f"{where}: gold is {gold!r}; it must be a list of ids of passages")
-        questions.append(_question(row, where, "question", dict.fromkeys(gold, 1.0)))
+        gains = dict.fromkeys(map(str, gold), 1.0)
+        questions.append(_question(row, where, "question", gains))
     _check_unique([question.id for question in questions], f"{folder / 'questions.jsonl'}")
     return tuple(question for question in questions if question.gains)
 
@@ -248,13 +267,13 @@ def _question(row: dict[str, Any], where: str, field: str, gains: Mapping[str, f
     kinds = (row.get(kind) for kind in _KINDS)
     conversation = row.get("conversation")
     return Question(
-        id=_text(row, where, "id", "_id"),
+        id=_name(row, where, "id", "_id"),
         text=text,
         gains=gains,
         split=str(row.get("split") or ""),
         category=next((kind for kind in kinds if isinstance(kind, str)), ""),
         history=tuple(history),
-        conversation=conversation if isinstance(conversation, str) else "",
+        conversation=str(conversation) if type(conversation) in {str, int} else "",
         updated=str(row.get("last_updated") or ""),
     )
 
@@ -296,7 +315,7 @@ def _content(file: Path) -> str:
             content = stream.read(_CAP + 1)
         if len(content) > _CAP:
             raise DataError(f"{file} holds more than the {_CAP:,} bytes accepted; split the set")
-        return content.decode()
+        return content.decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as wrong:
         raise DataError(f"{file} cannot be read: {wrong}; copy it from its origin again") from wrong
 
@@ -322,6 +341,12 @@ def _text(row: Mapping[str, Any], where: str, *names: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where}: {names[0]} is {str(value)[:40]!r}; it must be a text")
     return value
+
+
+def _name(row: Mapping[str, Any], where: str, *names: str) -> str:
+    """Return an id, which some sets write as a whole number."""
+    value = next((row[name] for name in names if name in row), None)
+    return str(value) if type(value) is int else _text(row, where, *names)
 
 
 def _check_unique(names: Sequence[str], where: str) -> None:
