@@ -1,12 +1,14 @@
 """Sets that are absent, broken, or as editors, archives and pages of the web leave them."""
 
 import json
+import tracemalloc
 
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.systems.leadr import sets
+from steersman.systems.leadr import Question, sets
 from steersman.systems.leadr.sets import files
+from steersman.systems.leadr.sets.gathering import Gathering
 from tests.systems.leadr.set_files import HOTPOT, OWN_PASSAGES, OWN_QUESTION, own, write
 
 # -- whatever editors, archives and pages of the web do to files ----------------------------------
@@ -176,3 +178,20 @@ def test_what_is_there_twice_is_told(tmp_path):
 def test_a_negative_cap_is_refused(tmp_path):
     with pytest.raises(InputError, match="at_most is -1"):
         sets.load("own", tmp_path, at_most=-1)
+
+
+def test_what_is_left_out_of_a_large_collection_takes_no_memory():
+    found = Gathering("large", at_most=1, gold=["right"], pooled=["named"])
+    for name in ("first", "named", "right"):
+        found.passage("here", name, "text")
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            found.passage("here", f"http://example.org/{number:060}", "text")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 100_000
+    found.ask("here", Question("q", "Who?", gold=("right",)), pool=["named", "first"])
+    done = found.done("here")
+    assert (done.left_out, done.pools) == (20_001, {"q": (0,)})

@@ -33,14 +33,19 @@ class Gathering:
         name: of the set.
         at_most: passages to keep beside the gold ones.
         gold: ids to be kept in any case.
+        pooled: ids that questions will name as their candidates. What is left out is counted, but
+            of these alone it is remembered which: some collections have fifty million others.
 
     No doctest: it serves the loaders; ``tests/systems/leadr/test_sets.py`` shows them.
     """
 
-    def __init__(self, name: str, *, at_most: int, gold: Iterable[str] = ()) -> None:
+    def __init__(
+        self, name: str, *, at_most: int, gold: Iterable[str] = (), pooled: Iterable[str] = ()
+    ) -> None:
         self._name = name
         self._at_most = at_most
         self._gold = frozenset(map(kept_name, gold))
+        self._pooled = frozenset(map(kept_name, pooled))
         self._passages: dict[str, Passage] = {}
         self._positions: dict[str, int] = {}
         self._questions: dict[str, Question] = {}
@@ -49,6 +54,7 @@ class Gathering:
         self._splits: dict[str, str] = {}
         self._spare = 0
         self._dropped: set[str] = set()
+        self._forgotten = 0
         self._shortened = 0
 
     def passage(self, where: str, name: str, text: str, title: str = "") -> None:
@@ -72,10 +78,16 @@ class Gathering:
             return
         if name not in self._gold:
             if self._spare >= self._at_most:
-                self._dropped.add(name)
+                self._leave_out(name)
                 return
             self._spare += 1
         self._keep(where, name, text, title)
+
+    def _leave_out(self, name: str) -> None:
+        if name in self._pooled:
+            self._dropped.add(name)
+        else:
+            self._forgotten += 1
 
     def candidate(self, where: str, text: str, title: str = "", *, gold: bool = False) -> str:
         """Take a passage without a name, of which another question may bring the same.
@@ -179,7 +191,7 @@ class Gathering:
             self._name, tuple(self._passages.values()), tuple(self._questions.values()),
             pools=self._pools, rewrites=self._rewrites, splits=self._splits,
             unfindable=frozenset(gold - self._passages.keys()),
-            left_out=len(self._dropped), note=note,
+            left_out=len(self._dropped) + self._forgotten, note=note,
         )  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 A passage has ``id``, ``title`` and ``text``; a question ``id``, ``question`` and, where known,
 ``answers`` (texts), ``gold`` (ids of passages), ``pool`` (ids of its own candidates), ``history``
 (earlier turns, user and agent in turn), ``conversation``, ``split``, and its kind as ``category``,
-``domain`` or ``type``. Files may be compressed. Any set may be put into this format.
+``domain`` or ``type``. Ids may be called ``_id``, and files compressed. Any set may be put into
+this format.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from steersman.systems.leadr.sets.gathering import Gathering, asked_text, turns
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from steersman.systems.leadr.sets.entry import Entry
     from steersman.systems.leadr.sets.evidence_set import EvidenceSet
 
 _KINDS = ("category", "domain", "type")
@@ -44,14 +46,15 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     """
     rows = list(entries(needed(folder, "the questions", "questions.jsonl")))
     gold = {one for row in rows for one in row.names("gold")}
-    found = Gathering(name, at_most=at_most, gold=gold)
+    pooled = {one for row in rows for one in row.names("pool")}
+    found = Gathering(name, at_most=at_most, gold=gold, pooled=pooled)
     for row in entries(needed(folder, "the passages", "passages.jsonl")):
         text, title = row.text("text", default=""), row.text("title", default="")
-        found.passage(row.where, row.name("id"), text, title)
+        found.passage(row.where, _id(row), text, title)
     for row in rows:
         kinds = (row.fields.get(kind) for kind in _KINDS)
         question = Question(
-            row.name("id"),
+            _id(row),
             asked_text(row, "question"),
             history=turns(row.texts("history")),
             answers=tuple(row.texts("answers")),
@@ -67,3 +70,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
             conversation=row.name("conversation", default=""),
         )
     return found.done(folder)
+
+
+def _id(row: Entry) -> str:
+    return row.name("_id" if "_id" in row.fields and "id" not in row.fields else "id")
