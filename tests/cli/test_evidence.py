@@ -79,6 +79,23 @@ def test_a_set_of_too_few_questions_loses_no_other(data, tmp_path):
     assert "oracle" in said
 
 
+@pytest.mark.slow
+def test_what_was_not_searched_or_not_judged_is_told(data, tmp_path):
+    shutil.copytree(data / "bands", tmp_path / "some")
+    file = tmp_path / "some" / "questions.jsonl"
+    asked = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    asked[0]["gold"], asked[1]["gold"] = [], ["gone"]
+    file.write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
+    how = ("evaluate", "--sets", "some", "--policies", "oracle", "--folds", "2", "--passages", "0")
+    page = tmp_path / "page.html"
+    said = run(tmp_path, tmp_path, *how, "--report", page)
+    assert "passages of its collection were not searched, which makes finding easier" in said
+    for one in ("1 of its questions have nothing to judge by, and were left out",
+                "1 of its gold passages are not in its collection"):  # fmt: skip
+        assert one in said
+        assert one in page.read_text(encoding="utf-8")
+
+
 def test_rerankers_that_cannot_be_had_are_told(data, tmp_path):
     page = tmp_path / "page.html"
     asked = ("evaluate", "--sets", "bands", "--policies", "oracle", "--ablations")

@@ -121,12 +121,20 @@ def evaluated(
     done.facts = facts(reports) | {"missing": done.missing}
     for report in reports:
         done.tables += _tables(report)
-        if report.note:
-            done.told.append(f"{report.evaluation.name}: {report.note}")
-        done.told += [f"{report.evaluation.name}: {policy} did not take part: {why}"
-                      for policy, why in report.evaluation.absent.items()]  # fmt: skip
+        done.told += [f"{report.evaluation.name}: {one}" for one in _left_out(report)]
     done.told += [f"missing: {one}" for one in done.missing]
     return done
+
+
+def _left_out(report: SetReport) -> Iterator[str]:
+    """Yield what figures do not show: what was not searched, not judged, or did not take part."""
+    if report.left_out:
+        left = f"{report.left_out:,} passages of its collection were not searched"
+        yield f"{left}, which makes finding easier"
+    if report.note:
+        yield report.note
+    for policy, why in report.evaluation.absent.items():
+        yield f"{policy} did not take part: {why}"
 
 
 def _check_writable(file: Path) -> None:
@@ -184,7 +192,7 @@ def _measured(
     forms = _forms(prepared, folds, seed, address, telling) if prepared.conversational else None
     telling.part(f"{name}: intervals")
     return set_report(
-        evaluation, left_out=prepared.evidence.left_out, note=prepared.evidence.note,
+        evaluation, left_out=prepared.evidence.left_out, note=prepared.note,
         ablated=variants, forms=forms,
     )  # fmt: skip
 

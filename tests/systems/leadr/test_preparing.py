@@ -17,6 +17,10 @@ def test_questions_without_gold_are_left_out_and_counted(tmp_path):
     assert [one.id for one in found.questions] == ["q1"]
     assert (found.skipped, found.form, found.conversational) == (1, "keywords", True)
     assert found.groups == {"q1": "c1"}
+    assert found.note == (
+        "1 of its questions have nothing to judge by, and were left out; 1 of its gold passages "
+        "are not in its collection, so that nobody can pick them"
+    )
     write(tmp_path / "own", "questions.jsonl", [BARE])
     with pytest.raises(DataError, match="no question of own has gold passages"):
         prepare("own", tmp_path, embedder=None)
@@ -44,3 +48,9 @@ def test_the_first_questions_alone_and_all_passages(tmp_path):
     write(tmp_path / "own", "questions.jsonl", [OWN_QUESTION, more])
     found = prepare("own", tmp_path, embedder=None, most=1)
     assert (len(found.pools), len(found.collection)) == (1, 2)
+
+
+def test_of_a_set_of_which_nothing_was_left_out_nothing_is_told(tmp_path):
+    write(tmp_path / "own", "passages.jsonl", OWN_PASSAGES)
+    write(tmp_path / "own", "questions.jsonl", [OWN_QUESTION | {"gold": ["p2"]}])
+    assert prepare("own", tmp_path, embedder=None).note == ""

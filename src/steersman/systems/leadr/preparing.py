@@ -52,6 +52,20 @@ class Prepared:
         return self.evidence.questions
 
     @property
+    def note(self) -> str:
+        """What must be known to judge figures by it, of the set and of what was left out."""
+        known = self.collection.place_of
+        lost = {one for asked in self.questions for one in asked.gold if one not in known}
+        told = [self.evidence.note] if self.evidence.note else []
+        if self.skipped:
+            few = f"{self.skipped:,} of its questions have nothing to judge by"
+            told.append(f"{few}, and were left out")
+        if lost:
+            told.append(f"{len(lost):,} of its gold passages are not in its collection, so that "
+                        "nobody can pick them")  # fmt: skip
+        return "; ".join(told)
+
+    @property
     def conversational(self) -> bool:
         """Whether any question has turns before it."""
         return any(one.history for one in self.questions)
