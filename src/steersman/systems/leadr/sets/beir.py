@@ -50,7 +50,11 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
         DataError: a file is missing, or an entry is not as the format says.
     """
     file = needed(folder, "the judgements", *_QRELS)
-    asked = {_id(row): row for row in entries(needed(folder, "the questions", "queries.jsonl"))}
+    asked: dict[str, Entry] = {}
+    for row in entries(needed(folder, "the questions", "queries.jsonl")):
+        if _id(row) in asked:
+            raise DataError(f"{row.where}: the question {_id(row)!r} is there twice; keep one")
+        asked[_id(row)] = row
     gold: dict[str, list[str]] = {}
     for where, query, passage, score in _judged(file):
         if query not in asked:

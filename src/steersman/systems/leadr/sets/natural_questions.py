@@ -3,9 +3,11 @@
 Lines as its authors publish them: simplified (``document_text``, tokens between blanks) or in full
 (``document_tokens`` of ``token`` and ``html_token``), with ``question_text``,
 ``long_answer_candidates`` and ``annotations``; in one file, or in numbered parts, of which all that
-are there are read. Candidates are the page's top-level parts; gold are
-those that annotators gave as the long answer, answers the short ones. Where none of these is there,
-``biencoder-nq-dev.json`` is read (`dpr`).
+are there are read. Candidates are the page's top-level parts, answers the short ones of all
+annotators. Five people annotated each development question and may disagree: gold is the one part
+that most of them gave as the long answer, or that holds it, the first on the page where as many
+gave another. As in the authors' evaluation there is none if four of the five gave nothing. Where
+none of these files is there, ``biencoder-nq-dev.json`` is read (`dpr`).
 
 Source: Kwiatkowski et al., Natural Questions: a Benchmark for Question Answering Research (2019).
 """
@@ -13,6 +15,7 @@ Source: Kwiatkowski et al., Natural Questions: a Benchmark for Question Answerin
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from steersman.systems.leadr.question import Question
@@ -21,6 +24,7 @@ from steersman.systems.leadr.sets.files import all_needed, entries, find, split_
 from steersman.systems.leadr.sets.gathering import Gathering, asked_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from steersman.systems.leadr.sets.entry import Entry
@@ -32,6 +36,8 @@ FILES = (
 )  # fmt: skip
 """One file before numbered parts, and those before a sample."""
 DPR_FILES = ("**/biencoder-nq-dev.json", "**/biencoder-nq*train.json")
+_ENOUGH = 2
+"""Annotators that must give a long answer for there to be one; of one alone, that one."""
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
@@ -60,12 +66,13 @@ def _ask(found: Gathering, row: Entry, split: str) -> None:
     tokens = _tokens(row)
     title = row.text("document_title", default="")
     notes = list(row.each("annotations"))
-    places = [note.inner("long_answer").whole("candidate_index") for note in notes]
+    spans = list(row.each("long_answer_candidates"))
+    right = _right(notes, spans)
     ids: dict[int, str] = {}
-    for place, span in enumerate(row.each("long_answer_candidates")):
+    for place, span in enumerate(spans):
         text = _text(span, tokens)
         if span.told("top_level", default=True) and text:
-            ids[place] = found.candidate(span.where, text, title, gold=place in places)
+            ids[place] = found.candidate(span.where, text, title, gold=place == right)
     shorts = [_text(span, tokens) for note in notes for span in note.each("short_answers")]
     said = [note.text("yes_no_answer", default="NONE").lower() for note in notes]
     answers = (*shorts, *(one for one in said if one != "none"))
@@ -73,9 +80,29 @@ def _ask(found: Gathering, row: Entry, split: str) -> None:
         row.name("example_id"),
         asked_text(row, "question_text"),
         answers=answers,
-        gold=tuple(ids[place] for place in places if place in ids),
+        gold=(ids[right],) if right in ids else (),
     )
     found.ask(row.where, question, pool=list(ids.values()), split=split)
+
+
+def _right(notes: Sequence[Entry], spans: Sequence[Entry]) -> int:
+    """Return the place of the top-level part that most annotators gave; -1 if there is none."""
+    given = [note.inner("long_answer").whole("candidate_index") for note in notes]
+    tops = [_top(place, spans) for place in given if 0 <= place < len(spans)]
+    if len(tops) < min(len(notes), _ENOUGH):
+        return -1
+    votes = Counter(tops)
+    return min(votes, key=lambda place: (-votes[place], place), default=-1)
+
+
+def _top(place: int, spans: Sequence[Entry]) -> int:
+    """Return the place of the top-level part that a part is, or stands in."""
+    start, end = (spans[place].whole(one) for one in ("start_token", "end_token"))
+    for other, span in enumerate(spans):
+        within = span.whole("start_token") <= start and end <= span.whole("end_token")
+        if within and span.told("top_level", default=True):
+            return other
+    return place
 
 
 def _tokens(row: Entry) -> list[str]:

@@ -6,6 +6,7 @@ answers, ``Question``, ``Answer``, ``Additional_answers``, in later editions ``G
 ``all_history/dev.json``: ``conv_id``, ``turn_id``, ``positive_ctxs`` with ``passage_id``).
 ``full_wiki_segments.tsv`` has the passages (id, text, title), written by Python's `csv.writer`,
 hence with quotes around what holds any; without it the ``Gold_passage`` of all turns are searched.
+Its ids are numbers, before which ``Gold_passage`` puts ``wiki:``.
 
 Source: Adlakha et al., TopiOCQA: Open-domain Conversational Question Answering with Topic
 Switching (2022).
@@ -70,13 +71,13 @@ def _read_passages(folder: Path, found: Gathering, said: list[Entry]) -> str:
     own = [row.inner("Gold_passage") for row in said if row.fields.get("Gold_passage")]
     if own and find(folder, _PASSAGES) is None:
         for one in own:
-            found.passage(one.where, one.name("id"), one.text("text"), one.text("title"))
+            found.passage(one.where, _plain(one.name("id")), one.text("text"), one.text("title"))
         return WITHOUT_COLLECTION
     for where, (passage, text, title) in table(
         needed(folder, "the passages", _PASSAGES), columns=3, quoted=True
     ):
         if passage != "id":
-            found.passage(where, passage, text, title)
+            found.passage(where, _plain(passage), text, title)
     return ""
 
 
@@ -84,17 +85,21 @@ def _gold(folder: Path, said: list[Entry], split: str) -> dict[str, tuple[str, .
     """Return the gold passage of each turn: its own, or that of a file beside."""
     if any("Gold_passage" in row.fields for row in said):
         return {
-            _id(row): (row.inner("Gold_passage").name("id"),)
+            _id(row): (_plain(row.inner("Gold_passage").name("id")),)
             for row in said
             if row.fields.get("Gold_passage")
         }
     file = needed(folder, "the gold passages", *(one.format(split) for one in _GOLD))
     return {
         f"{row.name('conv_id')}_{row.name('turn_id')}": tuple(
-            one.name("passage_id") for one in row.each("positive_ctxs")
+            _plain(one.name("passage_id")) for one in row.each("positive_ctxs")
         )
         for row in entries(file)
     }
+
+
+def _plain(passage: str) -> str:
+    return passage.removeprefix("wiki:")
 
 
 def _id(row: Entry) -> str:
