@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import describe_machine
-from steersman.errors import DataError
+from steersman.errors import DataError, SteersmanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -111,7 +111,8 @@ def command(
     """Parse the command line, run one benchmark, print its table and write its JSON.
 
     Exits with status 0 when it ran (whether goals hold is in the figures: a slow machine is no
-    failure), 1 when data are missing, 2 on bad usage.
+    failure), 1 when data are missing or cannot be measured, 2 on bad usage. What was measured
+    before something was found missing is shown and written all the same.
 
     Args:
         name: Name of the benchmark, as in ``python -m benchmarks.NAME``.
@@ -139,16 +140,23 @@ def command(
         json_file: Path | None, data: Path | None, sets: str, ray: str | None, *, quick: bool
     ) -> None:
         chosen = tuple(part.strip() for part in sets.split(",") if part.strip())
+        page = None if json_file is None else json_file.with_suffix(".html")
+        options = Options(data=data, sets=chosen, quick=quick, page=page, ray=ray)
+        figures: list[Figure] = []
+        stopped: SteersmanError | None = None
         try:
-            page = None if json_file is None else json_file.with_suffix(".html")
-            options = Options(data=data, sets=chosen, quick=quick, page=page, ray=ray)
-            figures = list(run(options))
-        except DataError as error:
-            raise click.ClickException(str(error)) from error
+            figures.extend(run(options))  # one by one: those before an error are kept
+        except SteersmanError as error:
+            stopped = error
+            if not figures:
+                raise click.ClickException(str(error)) from error
         machine = describe_machine()
         _print(name, figures, machine)
         if json_file is not None:
             _write(json_file, figures, machine)
+        if stopped is not None:
+            message = f"{stopped}; the {len(figures)} figures above are all that was measured"
+            raise click.ClickException(message) from stopped
 
     main(prog_name=f"python -m benchmarks.{name}")
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.machine import describe_machine, measure_bandwidth
 from benchmarks.report import Figure, Options, command, load_figures, show_number
-from steersman.errors import DataError
+from steersman.errors import DataError, InputError
 
 FIGURES = [
     Figure("speed", np.float64(2.5), 2.0, 3.0, "µs", "< 3", np.bool_(True), {"rival": 4.0}),
@@ -71,6 +71,29 @@ def test_missing_data_exit_with_1_and_say_where_they_live(monkeypatch, tmp_path,
     said = capsys.readouterr().err
     assert "'uci'" in said
     assert "the UCI archive" in said
+
+
+def test_what_cannot_be_measured_exits_with_1_and_says_why(monkeypatch, capsys):
+    def refused(_):
+        raise InputError("two questions for five folds; give more")
+
+    assert run_command(monkeypatch, [], refused) == 1
+    assert "two questions for five folds" in capsys.readouterr().err
+
+
+def test_what_was_measured_before_something_was_missing_is_kept(monkeypatch, tmp_path, capsys):
+    def run(options):
+        yield FIGURES[0]
+        yield options.folder("typo", "nowhere")
+
+    file = tmp_path / "figures.json"
+    arguments = ["--data", str(tmp_path), "--json", str(file)]
+    assert run_command(monkeypatch, arguments, run) == 1
+    said = capsys.readouterr()
+    assert "rival 4" in said.out
+    assert "'typo'" in said.err
+    assert "the 1 figures above are all that was measured" in said.err
+    assert load_figures(file)[1] == [FIGURES[0]]
 
 
 def test_bad_usage_exits_with_2(monkeypatch):
