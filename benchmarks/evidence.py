@@ -2,11 +2,11 @@
 
 ``--sets`` names folders of ``--data``, or made-up; hotpotqa, musique and made-up unless told
 otherwise. Everything that learns is judged on questions it did not learn from: five folds by
-question. Differences are paired, with 95 % bootstrap intervals. A made-up world whose optimum is
-known shows whether learning from feedback alone gets there. It needs the extras ``rag`` and
-``evidence``, and ``rl`` for PPO, which takes as long as all else together and is measured on sets
-that are named so: ``--sets musique+ppo``. The answers that a model gives from what was selected are
-measured in `benchmarks.evidence_answers`.
+question, or by conversation where there are any. Differences are paired, with 95 % bootstrap
+intervals. A made-up world whose optimum is known shows whether learning from feedback alone gets
+there. It needs the extras ``rag`` and ``evidence``, and ``rl`` for PPO, which takes as long as all
+else together and is measured on sets that are named so: ``--sets musique+ppo``. The answers that a
+model gives from what was selected are measured in `benchmarks.evidence_answers`.
 
 Without gold, what is learned from are logged selections of two passages by an exploring policy,
 with their propensities and whether an answer stands in them: nothing else is told of any passage,
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from steersman.learn.selecting import Walk
     from steersman.policies import Scorer
     from steersman.systems.leadr.environment import Selection, Selector
+    from steersman.systems.leadr.paired import Estimate
     from steersman.systems.leadr.pool import Pool
 
     Floats = NDArray[np.float64]
@@ -111,10 +112,14 @@ and 11,656 passages, against 300 over 7,415 and 7,288 here; so no like with like
 
 @dataclass
 class Judged:
-    """One set with what each selector found: name -> (questions,) all gold, recall."""
+    """One set with what each selector found: name -> (questions,) all gold, recall.
+
+    `groups` has the conversation of each question; () where each stands alone.
+    """
 
     name: str
     pools: Sequence[Pool]
+    groups: Sequence[str] = ()
     with_ppo: bool = False
     whole: dict[str, Floats] = field(default_factory=dict)
     recall: dict[str, Floats] = field(default_factory=dict)
@@ -123,8 +128,25 @@ class Judged:
 
     @property
     def fold(self) -> NDArray[np.int64]:
-        """The fold of each question."""
-        return np.random.default_rng(0).permutation(len(self.pools)) % FOLDS
+        """The fold of each question; the turns of a conversation are in one."""
+        groups = self.groups or [str(place) for place in range(len(self.pools))]
+        places = {one: place for place, one in enumerate(dict.fromkeys(groups))}
+        of_group = np.random.default_rng(0).permutation(len(places)) % FOLDS
+        return of_group[[places[one] for one in groups]]
+
+    def mean(
+        self, values: Floats, within: tuple[float, float], *, among: NDArray[np.bool_] | None = None
+    ) -> Estimate:
+        """Return a mean over questions with its interval, over conversations where there are any.
+
+        Args:
+            values: (n,) of all questions, or of some.
+            within: the least and the most that one can be.
+            among: (questions,) which of them, if not all.
+        """
+        alone = len(set(self.groups)) == len(self.groups)
+        groups = None if alone else np.asarray(self.groups)[slice(None) if among is None else among]
+        return mean_of(values, None if groups is None else groups.tolist(), within=within)
 
     def add(self, selector: Selector, places: Sequence[int], *, name: str = "") -> None:
         """Select for some questions and note what was found."""
@@ -160,10 +182,12 @@ def run(options: Options) -> Iterator[Figure]:
 
 def _set(named: str, options: Options) -> Iterator[Figure]:
     name = named.removesuffix("+ppo")
-    data = options.folder(name, "its publisher").parent
+    folder = options.folder(name, "its publisher")
     embedder = CachedEmbedder(MiniLM(), state_directory() / "embeddings.sqlite")
-    ready = prepare(name, data, embedder=embedder, most=QUICK if options.quick else None)
-    judged = Judged(name, ready.pools, with_ppo=named != name)
+    most = QUICK if options.quick else None
+    ready = prepare(folder.name, folder.parent, embedder=embedder, most=most)
+    groups = [ready.groups[one.id] for one in ready.questions]
+    judged = Judged(name, ready.pools, groups, with_ppo=named != name)
     every = range(len(ready.pools))
     rankings: list[Selector] = [TopK("fused"), TopK("lexical"), TopK("dense")]
     for selector in [*rankings, *(Mmr(weight) for weight in LAMBDAS)]:
@@ -260,7 +284,7 @@ def _quality(judged: Judged) -> Iterator[Figure]:
     about = f"{judged.name} ({len(judged.pools)} questions), five passages"
     goal = GOALS.get(judged.name)
     for name, values in judged.whole.items():
-        found, recall = mean_of(values, within=SHARE), mean_of(judged.recall[name], within=SHARE)
+        found, recall = judged.mean(values, SHARE), judged.mean(judged.recall[name], SHARE)
         aimed = goal if name == "clone of gold" else None
         yield Figure(
             f"{about}, {name}: all gold found", found.value, found.low, found.high,
@@ -268,7 +292,7 @@ def _quality(judged: Judged) -> Iterator[Figure]:
             holds=None if aimed is None else round(found.value, 3) >= aimed,
             peers={"recall": recall.value} | (_seeds(judged) if name == RAFT else {}),
         )  # fmt: skip
-    best = mean_of(judged.recall["clone of gold"], within=SHARE)
+    best = judged.mean(judged.recall["clone of gold"], SHARE)
     yield Figure(f"{about}, clone of gold: recall@5", best.value, best.low, best.high,
                  peers=PEERS.get(judged.name, {}))  # fmt: skip
     yield from _differences(judged, about)
@@ -280,13 +304,13 @@ def _differences(judged: Judged, about: str) -> Iterator[Figure]:
     def over(one: str, other: str) -> tuple[str, Floats]:
         return f"{about}, {one} over {other}: all gold found", whole[one] - whole[other]
 
-    yield _difference(*over("clone of gold", "top-k, fused"))
-    yield _difference(*over("clone of gold", "pointwise"))
-    yield _difference(*over("MMR, λ 0.8", "top-k, fused"))
+    yield _difference(judged, *over("clone of gold", "top-k, fused"))
+    yield _difference(judged, *over("clone of gold", "pointwise"))
+    yield _difference(judged, *over("MMR, λ 0.8", "top-k, fused"))
     less_seen = ~np.isin(judged.fold, LOOKED_AT)
     for one in [name for name in (RAFT, RAFT_FEW, RAFT_RANKED, PPO) if name in whole]:
-        near = _difference(*over(one, "clone of gold"))
-        far = _difference(*over(one, "start, no gold"))
+        near = _difference(judged, *over(one, "clone of gold"))
+        far = _difference(judged, *over(one, "start, no gold"))
         if one == RAFT:
             near, far = _aimed(judged, near, far)
         yield near
@@ -329,15 +353,15 @@ def _apart(judged: Judged, one: str, unseen: NDArray[np.bool_]) -> Iterator[Figu
     about = f"{judged.name}, the {unseen.sum()} questions less looked at"
     for other in ("clone of gold", "start, no gold"):
         own, others = judged.whole[one][unseen], judged.whole[other][unseen]
-        found = mean_of(own - others, within=APART)
+        found = judged.mean(own - others, APART, among=unseen)
         yield Figure(
             f"{about}, {one} over {other}: all gold found", found.value, found.low, found.high,
             peers={one: float(np.nanmean(own)), other: float(np.nanmean(others))},
         )  # fmt: skip
 
 
-def _difference(name: str, differences: Floats) -> Figure:
-    found = mean_of(differences, within=APART)
+def _difference(judged: Judged, name: str, differences: Floats) -> Figure:
+    found = judged.mean(differences, APART)
     return Figure(name, found.value, found.low, found.high)
 
 

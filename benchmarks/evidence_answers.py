@@ -64,7 +64,7 @@ def run(options: Options) -> Iterator[Figure]:
                 continue
             embedder = embedder or stack.enter_context(cached_minilm())
             most = _QUICK if options.quick else None
-            prepared = prepare(name, folder.parent, embedder=embedder, most=most)
+            prepared = prepare(folder.name, folder.parent, embedder=embedder, most=most)
             yield from _retrieval(name, prepared)
             if prepared.conversational:
                 yield from _forms(name, prepared, options)

@@ -6,6 +6,7 @@ else on all its questions; no default was chosen with these. It needs the extra 
 the machine's cache of embeddings does not know yet take some 10 to 50 ms each.
 
 Every difference is between two rankings of the same questions, with a 95 % interval of its mean.
+A question in a conversation is searched for as it stands, and its conversation is the unit.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import t as student
 
 from benchmarks.report import Figure, command
+from benchmarks.units import half_width
 from steersman.retrieval import (
     CachedEmbedder,
     CosineReranker,
@@ -35,6 +36,9 @@ from steersman.retrieval import (
     state_directory,
 )
 from steersman.retrieval.documents import passage_text
+from steersman.stats import all_alike_interval
+from steersman.systems.rag_tuner.hygiene import conversations
+from steersman.systems.rag_tuner.slices import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -133,11 +137,13 @@ def _judged(name: str, options: Options, embedder: Embedder) -> Judged:
 
 def _quality(name: str, judged: Judged) -> Iterator[Figure]:
     ndcg = judged.measured["nDCG@10"]
+    questions = judged.collection.questions[: len(ndcg["bm25"])]
+    unit = units_of(conversations(questions))[1]
     split = judged.collection.held_out or "all"
     about = f"{name} ({split}, {len(ndcg['bm25'])} questions)"
     for label, values in ndcg.items():
         goal = GOALS.get(name, {}).get(label)
-        low, high = _interval(values)
+        low, high = _interval(values, unit)
         mean = float(values.mean())
         # Goals are given to three digits.
         yield Figure(
@@ -146,7 +152,8 @@ def _quality(name: str, judged: Judged) -> Iterator[Figure]:
             holds=None if goal is None else round(mean, 3) >= goal,
         )  # fmt: skip
     for one, other in COMPARED:
-        yield _difference(f"{about}, {one} over {other}: nDCG@10", ndcg[one] - ndcg[other])
+        ahead = ndcg[one] - ndcg[other]
+        yield _difference(f"{about}, {one} over {other}: nDCG@10", ahead, unit)
     for measure in ("recall@10", "MRR@10"):
         found = {label: float(values.mean()) for label, values in judged.measured[measure].items()}
         yield Figure(f"{about}, convex: {measure}", found.pop("convex"), peers=found)
@@ -156,19 +163,27 @@ def _quality(name: str, judged: Judged) -> Iterator[Figure]:
         yield Figure(f"{about}, convex, expanded: all gold@10", found.pop("convex, expanded"),
                      peers=found)  # fmt: skip
         yield _difference(
-            f"{about}, expanded over not: all gold@10", whole["convex, expanded"] - whole["convex"]
+            f"{about}, expanded over not: all gold@10",
+            whole["convex, expanded"] - whole["convex"],
+            unit,
         )
     yield Figure(f"{about}: following links, p50", float(np.median(judged.expand_ms)), unit="ms")
 
 
-def _difference(name: str, differences: Floats) -> Figure:
-    low, high = _interval(differences)
+def _difference(name: str, differences: Floats, unit: NDArray[np.intp]) -> Figure:
+    low, high = _interval(differences, unit, least=-1.0)
     return Figure(name, float(differences.mean()), low, high)
 
 
-def _interval(values: Floats) -> tuple[float, float]:
-    half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return float(values.mean() - half), float(values.mean() + half)
+def _interval(values: Floats, unit: NDArray[np.intp], *, least: float = 0.0) -> tuple[float, float]:
+    """Return the 95 % interval of a mean of numbers in [least, 1]; NaN of one unit alone."""
+    units = len(np.unique(unit))
+    if units > 1 and np.ptp(values) == 0:  # no spread was seen, which makes nothing certain
+        value = float(np.clip(values[0], least, 1.0))
+        low, high = all_alike_interval(value, units, low=least, high=1.0)
+        return low, high
+    mean, half = float(values.mean()), half_width(values, unit)
+    return mean - half, mean + half
 
 
 # -- speed ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.report import Figure
+from steersman.stats import all_alike_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +28,9 @@ def share(
     goal: str | None = None,
 ) -> Figure:
     """Return the share of ``counted`` among ``among``, with a 95 % percentile-bootstrap interval.
+
+    Of none and of all it is that of `steersman.stats.all_alike_interval`, since resampling sees no
+    spread there.
 
     Args:
         name: Name of the figure.
@@ -53,4 +57,7 @@ def share(
         draws[k] = tops[drawn].sum() / total if total else np.nan
     value = tops.sum() / bases.sum() if bases.sum() else np.nan
     low, high = np.nanquantile(draws, [0.025, 0.975]) if bases.sum() else (np.nan, np.nan)
+    if value in {0.0, 1.0}:  # no resample differs, which makes nothing certain
+        clusters_seen = int(np.count_nonzero(bases))
+        low, high = all_alike_interval(float(value), clusters_seen, low=0.0, high=1.0)
     return Figure(name, float(value), float(low), float(high), goal=goal, peers=peers or {})

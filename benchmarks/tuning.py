@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from benchmarks.report import Figure, command
+from benchmarks.units import half_width
 from steersman.errors import DataError
 from steersman.learn import spread
 from steersman.retrieval import CosineReranker, Searcher, link_titles, load_judged
@@ -30,7 +30,7 @@ from steersman.systems.rag_tuner.policy_config import load_policy_config
 from steersman.systems.rag_tuner.recorded import load_recorded
 from steersman.systems.rag_tuner.recording import record
 from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.slices import rotating, stratified
+from steersman.systems.rag_tuner.slices import rotating, stratified, units_of
 from steersman.systems.rag_tuner.strategies import DEFAULT, NAMES, build_strategy
 from steersman.systems.rag_tuner.tuning import tune
 
@@ -167,7 +167,7 @@ def held_out_gain(world: World, seed: int) -> Gained:
     """Tune on one half of the queries, compare on the other."""
     recorded, tuned = world
     rng = np.random.default_rng([seed, 11])
-    split = stratified(recorded.categories, rng)
+    split = stratified(recorded.categories, rng, groups=recorded.groups)
     strategy = build_strategy(DEFAULT, tuned, queries=len(recorded), seed=seed)
     slices = rotating(split.tuning, _SLICE, rng)
     for _ in tune(strategy, recorded, tuned, slices, evaluations=_EVALUATIONS, seed=seed):
@@ -181,7 +181,9 @@ def held_out_gain(world: World, seed: int) -> Gained:
 
 
 def _gain(about: str, gained: list[Gained], world: World, best: float) -> Iterator[Figure]:
-    mean, half = paired(gained, len(world.recorded))
+    recorded = world.recorded
+    unit = units_of(recorded.groups or [""] * len(recorded))[1]
+    mean, half = paired(gained, unit)
     kinds = [str(one.configuration) for one in gained]
     most = max(set(kinds), key=kinds.count)
     print(f"{about}: {kinds.count(most)} of {len(kinds)} splits chose {most}", file=sys.stderr)
@@ -201,30 +203,31 @@ def _gain(about: str, gained: list[Gained], world: World, best: float) -> Iterat
     )  # fmt: skip
 
 
-def paired(gained: list[Gained], queries: int) -> tuple[float, float]:
+def paired(gained: list[Gained], unit: NDArray[np.intp]) -> tuple[float, float]:
     """Return the mean gain over splits and half the width of its 95 % interval.
 
-    Queries are the units: what would change the mean, were it all done again on other queries, is
-    above all which queries they are. So the interval is that over queries, each with its mean gain
-    over the splits that held it out, and what is left of chance in so many splits is added to its
-    variance. On eight made-up worlds of 225 and 300 queries, 200 data sets each, it covers the
-    truth in 93 to 99 of 100; one over splits alone does in 30 to 39, and one over splits with the
-    correction of Nadeau & Bengio (2003), section 3, in 97 to 100, being 1.3 to 1.8 times as wide:
-    it takes the choices of all splits for one (``tests/benchmarks/test_tuning_benchmark.py``).
+    Queries are the units, or their conversations (``unit`` has the number of each query's): what
+    would change the mean, were it all done again on other queries, is above all which these are. So
+    the interval is that over queries, each with its mean gain over the splits that held it out, and
+    what is left of chance in so many splits is added to its variance. On eight made-up worlds of
+    225 and 300 queries, 200 data sets each, it covers the truth in 93 to 99 of 100; one over splits
+    alone does in 30 to 39, and one over splits with the correction of Nadeau & Bengio (2003),
+    section 3, in 97 to 100, being 1.3 to 1.8 times as wide: it takes the choices of all splits for
+    one (``tests/benchmarks/test_tuning_benchmark.py``).
     """
     of_split = np.array([one.ahead.mean() for one in gained])
-    sums, times = np.zeros(queries), np.zeros(queries)
+    sums, times = np.zeros(len(unit)), np.zeros(len(unit))
     for one in gained:
         sums[one.held_out] += one.ahead
         times[one.held_out] += 1
-    over_queries = _half(sums[times > 0] / times[times > 0])
-    return float(of_split.mean()), float(np.hypot(over_queries, _half(of_split)))
+    over_queries = half_width(sums[times > 0] / times[times > 0], unit[times > 0])
+    return float(of_split.mean()), float(np.hypot(over_queries, half_width(of_split)))
 
 
 def corrected(gained: list[Gained]) -> float:
     """Return half the width of the interval over splits that Nadeau & Bengio corrected."""
     of_split = np.array([one.ahead.mean() for one in gained])
-    return _half(of_split) * float(np.sqrt(1 + len(of_split)))  # as much held out as tuned on
+    return half_width(of_split) * float(np.sqrt(1 + len(of_split)))  # as much held out as tuned on
 
 
 # -- who finds it ---------------------------------------------------------------------------------
@@ -260,7 +263,7 @@ def _regret(about: str, tried: dict[str, NDArray[np.float64]]) -> Iterator[Figur
     for place, after in enumerate(_AFTER):
         at = {name: found[:, place] for name, found in tried.items()}
         mine = at[DEFAULT]
-        half = _half(mine)
+        half = half_width(mine)
         peers = {name: float(of.mean()) for name, of in at.items() if name != DEFAULT}
         if after <= 40:
             goal, holds = "<= random", bool(mine.mean() <= peers["random"])
@@ -274,15 +277,10 @@ def _regret(about: str, tried: dict[str, NDArray[np.float64]]) -> Iterator[Figur
         # Seeds draw the same slices for both, so the noise of a comparison is that of their pairs.
         rival = min(peers, key=lambda name: peers[name]) if after > 40 else "random"
         ahead = mine - at[rival]
-        mean, half = float(ahead.mean()), _half(ahead)
+        mean, half = float(ahead.mean()), half_width(ahead)
         yield Figure(
             f"{about}: the same less that of {rival}, after {after}", mean, mean - half, mean + half
         )
-
-
-def _half(values: Floats) -> float:
-    """Return half the width of a mean's 95 % interval; values are independent."""
-    return float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values)))
 
 
 if __name__ == "__main__":

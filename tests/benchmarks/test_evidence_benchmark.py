@@ -8,6 +8,7 @@ pytest.importorskip("bm25s", reason="the extra rag")
 from benchmarks.evidence import (
     APART,
     FIVE,
+    FOLDS,
     LOOKED_AT,
     RAFT,
     SEEDS,
@@ -100,3 +101,20 @@ def test_of_a_log_the_first_of_each_question_are_what_a_shorter_log_had():
     assert [(one.task, one.reward, one.propensity) for one in few] == [
         (one.task, one.reward, one.propensity) for one in short
     ]
+
+
+def test_the_turns_of_a_conversation_are_held_out_together_and_resampled_together():
+    count = 60
+    alone = Judged("alone", [None] * count)
+    of_one = Judged("of one", [None] * count, [f"talk {place}" for place in range(count)])
+    assert of_one.fold.tolist() == alone.fold.tolist()
+    talks = [f"talk {place // 6}" for place in range(count)]
+    turns = Judged("turns", [None] * count, talks)
+    assert all(len(set(turns.fold[place : place + 6])) == 1 for place in range(0, count, 6))
+    assert set(turns.fold) == set(range(FOLDS))
+    found = np.repeat(np.random.default_rng(0).integers(0, 2, 10), 6).astype(float)
+    wide, narrow = (one.mean(found, (0.0, 1.0)) for one in (turns, alone))
+    assert wide.value == narrow.value
+    assert wide.high - wide.low > 1.8 * (narrow.high - narrow.low)
+    some = np.arange(count) < 30
+    assert turns.mean(found[some], (0.0, 1.0), among=some).count == 30

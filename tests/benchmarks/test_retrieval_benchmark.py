@@ -90,3 +90,19 @@ def test_both_ways_are_timed_for_every_query() -> None:
         ("other", 3),
         ("one", 3),
     ]
+
+
+def test_turns_of_one_conversation_are_no_questions_of_their_own() -> None:
+    values, unit = np.repeat([0.0, 1.0, 1.0, 0.0, 1.0], 8), np.repeat(np.arange(5), 8)
+    low, high = retrieval._interval(values, unit)
+    alone = retrieval._interval(values, np.arange(40))
+    assert high - low > 2 * (alone[1] - alone[0])
+
+
+def test_no_mean_is_certain_because_all_questions_were_alike() -> None:
+    low, high = retrieval._interval(np.ones(10), np.arange(10))
+    assert (round(low, 3), high) == (0.692, 1.0)
+    low, high = retrieval._interval(np.zeros(10), np.arange(10), least=-1.0)
+    assert -0.32 < low < -0.3
+    assert high == -low
+    assert np.isnan(retrieval._interval(np.array([0.5, 1.0]), np.zeros(2, np.intp))).all()
