@@ -65,6 +65,15 @@ def test_the_share_of_nothing_is_not_a_number() -> None:
     assert np.isnan(share("x", np.array([True]), np.array([False])).value)
 
 
+def test_a_share_of_none_or_of_all_is_not_certain() -> None:
+    every, none = share("x", np.ones(20, bool)), share("x", np.zeros(20, bool))
+    assert (every.value, every.high, none.value, none.low) == (1.0, 1.0, 0.0, 0.0)
+    assert every.low == pytest.approx(0.025 ** (1 / 20))
+    assert none.high == pytest.approx(1 - every.low)
+    few = share("x", np.ones(20, bool), clusters=np.arange(20) // 10)
+    assert few.low < 0.2  # two clusters
+
+
 def test_ranks_give_the_area_under_the_curve() -> None:
     same = np.array([True, True, False, False])
     assert cache._area(np.array([0.9, 0.4, 0.4, 0.1]), same) == pytest.approx(0.875)
@@ -82,6 +91,34 @@ def test_missing_data_are_named_with_their_origin(run, sets, tmp_path) -> None:
     pytest.importorskip("pyarrow")
     with pytest.raises(DataError, match="is not a parquet file with columns"):
         list(run(Options(data=tmp_path, sets=(sets,))))
+
+
+def test_utterances_of_any_name_are_measured_as_far_as_their_splits_go(tmp_path) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("pyarrow")
+    from pyarrow import Table, parquet  # noqa: PLC0415 - an extra
+
+    folder = tmp_path / "intents"
+    folder.mkdir()
+    texts = [f"{('transfer money', 'wie spät ist es')[i % 2]} number {i}" for i in range(60)]
+    rows = {"split": ["train"] * 40 + ["test"] * 20, "text": texts, "intent": ["a", "b"] * 30}
+    parquet.write_table(Table.from_pydict(rows), folder / "own.parquet")
+    options = Options(data=tmp_path, sets=("own",))
+    accuracy, took = intents.run(options)
+    assert accuracy.name == "own: accuracy on 20 in-scope utterances, 2 intents"
+    assert accuracy.value == 1.0
+    assert took.name == "own: time of one prediction, 40 examples"
+    rows["split"] = ["train"] * 20 + ["test"] * 20 + ["oos_test"] * 20
+    parquet.write_table(Table.from_pydict(rows), folder / "own.parquet")
+    assert any("area under ROC" in one.name for one in intents.run(options))
+    for change, told in (
+        ({"split": ["train"] * 60}, "has the splits train; train and test must be there"),
+        ({"intent": ["a"] * 60}, "two intents or more in train"),
+        ({"text": [None, *texts[1:]]}, "holds something else than texts"),
+    ):
+        parquet.write_table(Table.from_pydict(rows | change), folder / "own.parquet")
+        with pytest.raises(DataError, match=told):
+            list(intents.run(options))
 
 
 @pytest.mark.parametrize("run", [cache.run, intents.run])
