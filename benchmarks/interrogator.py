@@ -1,10 +1,11 @@
 """The interrogator: does a learned policy find out what is behind an embedding at less cost?
 
 ``--sets`` picks among ``synthetic`` (a world whose best questions are known), ``bfcl`` (requests to
-tools), and ``clapnq``, ``scifact`` and ``metatool`` (texts of ``--data``); the first two unless
-told otherwise. All but the first need the extra ``rag`` and take some ten minutes of two cores
-each, less when the machine's cache of embedded texts knows them. With ``--json`` the comparisons
-are written as a page with plots as well, beside it under the same name.
+tools), ``clapnq``, ``scifact`` and ``metatool`` (texts of ``--data``), and any other folder of
+``--data`` with questions or queries; the first two unless told otherwise. All but the first need
+the extra ``rag`` and take some ten minutes of two cores each, less when the machine's cache of
+embedded texts knows them. With ``--json`` the comparisons are written as a page with plots as well,
+beside it under the same name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from steersman.systems.interrogator import load_point, load_questions, load_step
 from steersman.systems.interrogator.gate import load_switch
 from steersman.systems.interrogator.page import write_page
 from steersman.systems.interrogator.report import compile_report
-from steersman.systems.interrogator.target_sets import SETS, recorded_vectors
+from steersman.systems.interrogator.target_sets import SETS, is_set, recorded_vectors
 from steersman.systems.interrogator.trial import (
     BANDITS,
     CONTROL,
@@ -50,12 +51,12 @@ _HOLDS = {"passed": True, "failed": False, "unknown": None, "not_measured": None
 
 def run(options: Options) -> Iterator[Figure]:
     """Measure the chosen sets."""
-    known = ("synthetic", *SETS)
-    unknown = sorted(set(options.sets) - set(known))
+    chosen = list(dict.fromkeys(options.sets or _DEFAULT))
+    unknown = [name for name in chosen if name != "synthetic" and not is_set(name, options.data)]
     if unknown:
-        message = f"unknown set {', '.join(unknown)}; known are {', '.join(known)}"
+        known = ", ".join(("synthetic", *SETS))
+        message = f"unknown set {', '.join(unknown)}; known are {known}, and folders of --data"
         raise DataError(message)
-    chosen = [name for name in known if name in (options.sets or _DEFAULT)]
     if "synthetic" in chosen:
         yield from _synthetic(options)
     trials = {name: _targets(name, options) for name in chosen if name != "synthetic"}

@@ -88,12 +88,31 @@ def test_of_other_sets_all_but_what_may_be_learned_from_is_judged_on(tmp_path, w
 
 
 @pytest.mark.parametrize(
-    ("rows", "error"), [([{"text": 3}], DataError), ([{"claim": "x"}], DataError)]
+    ("rows", "error"),
+    [([{"text": 3}], DataError), ([{"claim": "x"}], DataError), ([{"text": " "}], DataError)],
 )
 def test_another_format_is_told(tmp_path, words, rows, error):
     _write(tmp_path / "scifact", "queries.jsonl.gz", rows)
     with pytest.raises(error, match="not in the expected format"):
         load_targets(("scifact",), data=tmp_path, embedder=words)
+
+
+def test_any_folder_with_questions_or_queries_is_a_set(tmp_path, words):
+    options = {"data": tmp_path, "embedder": words}
+    for folder, name, row in (
+        ("mine", "questions.jsonl", {"question": "Who\u2028sings?"}),  # one line of JSON
+        ("yours", "queries.jsonl", {"text": "Mice eat cheese."}),
+    ):
+        (tmp_path / folder).mkdir()
+        content = json.dumps(row, ensure_ascii=False) + "\r\n"
+        (tmp_path / folder / name).write_text(content, encoding="utf-8", newline="")
+        (target,) = load_targets((folder,), **options)
+        assert (target.name, [target.text]) == (f"{folder}:0", list(row.values()))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"holds neither questions.jsonl nor queries.jsonl"):
+        load_targets(("empty",), **options)
+    with pytest.raises(InputError, match=r"allowed: bfcl, .* and folders of the directory"):
+        load_targets(("nowhere",), **options)
 
 
 def test_damaged_and_missing_files_are_told(tmp_path, words):

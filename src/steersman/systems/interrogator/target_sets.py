@@ -4,10 +4,13 @@
 set          texts                              from
 ============ ================================== =============================================
 bfcl         1,311 requests to tools            the assistant's catalogue and its recording
-clapnq       300 questions                      ``DIR/clapnq/questions.jsonl.gz``
-scifact      1,109 scientific claims            ``DIR/scifact/queries.jsonl.gz``
+clapnq       300 questions                      ``DIR/clapnq/questions.jsonl``
+scifact      1,109 scientific claims            ``DIR/scifact/queries.jsonl``
 metatool     20,614 requests to plugins         ``DIR/metatool/metatool_single.parquet``
 ============ ================================== =============================================
+
+Any other folder of ``DIR`` can be named that has one of these two files of lines, whose texts are
+called ``question`` and ``text``. They may be compressed (``.gz``).
 
 What is learned from beforehand is a part of bfcl alone, `part_of` its texts. All others may be
 judged on: of the other sets every text that equals none of these.
@@ -37,7 +40,7 @@ from steersman.systems.interrogator.targets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -66,7 +69,7 @@ def load_targets(
     """Return the targets of some sets; equal texts are one target, and in one part, whatever set.
 
     Args:
-        names: Any of bfcl, clapnq, scifact and metatool.
+        names: Any of bfcl, clapnq, scifact, metatool, and other folders of ``data``.
         part: Those to learn from beforehand (``warm``: of bfcl, and whatever equals one of them),
             those to be judged on (``ab``), or all.
         most: Targets of each set, ≥ 1, chosen by the hash of their texts; ``None`` for all.
@@ -89,9 +92,9 @@ def load_targets(
         raise InputError(message)
     seen: list[Target] = []
     for name in names:
-        if name not in SETS:
+        if not is_set(name, data):
             message = f"targets {name!r} are unknown; allowed: {', '.join(SETS)}"
-            raise InputError(message)
+            raise InputError(f"{message}, and folders of the directory of data")
         seen += _bfcl(home) if name == "bfcl" else _texts(name, data)
     chosen = list(without_repeats(seen))
     if part is not None:
@@ -100,6 +103,19 @@ def load_targets(
         chosen = [one for one in chosen if (normalised(one.text or "") in learned) == wanted]
     kept = _sample(chosen, names, most, by_row=part == "warm")
     return tuple(_embedded(target, embedder) for target in kept)
+
+
+def is_set(name: str, data: Path | None) -> bool:
+    """Return whether a name is that of a set, or of a folder that may hold one.
+
+    Args:
+        name: As the user gave it.
+        data: Directory of the sets.
+
+    >>> is_set("bfcl", None), is_set("squad", None)
+    (True, False)
+    """
+    return name in SETS or (data is not None and (data / name).is_dir())
 
 
 def recorded_vectors() -> NDArray[np.float64]:
@@ -158,10 +174,11 @@ def _texts(name: str, data: Path | None) -> list[Target]:
     folder = None if data is None else data / name
     if folder is None or not folder.is_dir():
         where = f"{folder} is missing" if folder else f"{name} needs a directory of data"
-        message = f"{where}; put {_ORIGINALS[name]} there, or name its parent with --data DIR"
+        original = _ORIGINALS.get(name, "it")
+        message = f"{where}; put {original} there, or name its parent with --data DIR"
         raise DataError(message)
     try:
-        texts = _READERS[name](folder)
+        texts = _metatool(folder) if name == "metatool" else _asked(folder)
     except (OSError, EOFError, zlib.error, KeyError, TypeError, ValueError) as wrong:
         message = f"{folder} is not in the expected format: {wrong!r}; compare it with its original"
         raise DataError(message) from wrong
@@ -169,12 +186,14 @@ def _texts(name: str, data: Path | None) -> list[Target]:
     return [Target(unknown, f"{name}:{row}", text, row) for row, text in enumerate(texts)]
 
 
-def _clapnq(folder: Path) -> list[str]:
-    return [_text(row["question"]) for row in _lines(folder / "questions.jsonl.gz")]
-
-
-def _scifact(folder: Path) -> list[str]:
-    return [_text(row["text"]) for row in _lines(folder / "queries.jsonl.gz")]
+def _asked(folder: Path) -> list[str]:
+    """Return the texts of questions or queries, whichever the folder holds."""
+    for name, field in (("questions.jsonl", "question"), ("queries.jsonl", "text")):
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.is_file():
+                return [_text(row[field]) for row in _lines(path)]
+    message = f"{folder} holds neither questions.jsonl nor queries.jsonl (or .gz)"
+    raise DataError(f"{message}; put one there")
 
 
 def _metatool(folder: Path) -> list[str]:
@@ -182,23 +201,17 @@ def _metatool(folder: Path) -> list[str]:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    with gzip.open(path) as file:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         content = file.read(_CAP + 1)
     if len(content) > _CAP:
         message = f"{path} unpacks to more than the {_CAP} bytes accepted"
         raise DataError(message)
-    return [json.loads(line) for line in content.decode().splitlines() if line.strip()]
+    # Not splitlines: a text may hold line separators of Unicode, which JSON need not escape.
+    return [json.loads(line) for line in content.decode("utf-8-sig").split("\n") if line.strip()]
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.strip():
         message = f"a text is {value!r}"
         raise TypeError(message)
     return value
-
-
-_READERS: dict[str, Callable[[Path], list[str]]] = {
-    "clapnq": _clapnq,
-    "scifact": _scifact,
-    "metatool": _metatool,
-}
