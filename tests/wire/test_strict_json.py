@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -92,6 +93,8 @@ def test_it_reads_as_a_slow_reader_does(value: Any, ascii_only: bool, gap: str) 
         b'{"a": {"b": 1, "b": 2}, "c": "::"}',
         b'[{"a": "\\"", "a": ":"}]',
         b'{"a\\/b": 1, "a/b": 2}',
+        b'{"a": "\\\\u003a:", "a": "\\u003A"}',
+        b'{"\\u003a": 1, ":": "\\\\\\u003a"}',
     ],
 )
 def test_a_key_twice_is_found_however_it_is_written(body: bytes) -> None:
@@ -148,6 +151,7 @@ def test_what_is_not_strict_json_is_refused(body: bytes) -> None:
         b"-9223372036854775808",
         b'{"url": "http://a:80/", "b": "\\u003a"}',
         b'{"": 1}',
+        b'{"a": "\\\\u003a:", "b": "\\\\\\u003a", "\\u003A": "\\u003b"}',
         b"  1  ",
     ],
 )
@@ -166,6 +170,17 @@ def test_a_body_of_very_many_objects_is_refused_before_it_is_read() -> None:
         read(b"[" + b"{}," * 200_000 + b"{}]", max_bytes=8 << 20)
     assert refused.value.problem.status == 413
     assert len(read(b"[" + b"{}," * 99_999 + b"{}]", max_bytes=8 << 20)) == 100_000
+
+
+def test_a_long_text_with_escapes_takes_little_beside_itself() -> None:
+    body = b'{"a":"\\u003a:' + b"x" * (1 << 20) + b'"}'
+    tracemalloc.start()
+    try:
+        read(body, max_bytes=2 << 20)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 << 20
 
 
 @pytest.mark.slow
