@@ -191,6 +191,39 @@ def test_parent_and_children_of_a_fork_both_work(start, server, attempt):
     assert set(server.stored) == set(names)
 
 
+AT_ONCE = """
+import os, sys, threading
+from steersman.client import Client
+
+clients = [Client(sys.argv[1], sys.argv[2], queue_dir=f"{sys.argv[3]}/{n}") for n in range(3)]
+
+def fork():
+    for _ in range(50):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+threads = [threading.Thread(target=fork) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+for client in clients:
+    name = client.submit_feedback(episode="after", outcomes={"n": 1})
+    assert client.flush(10) == 0
+    os.write(1, name.encode() + b"\\n")
+"""
+
+
+def test_threads_that_fork_at_once_leave_each_others_locks_alone(start, server):
+    process = start(AT_ONCE)
+    told, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.decode()) == (0, "")
+    assert set(told.decode().split()) == set(server.stored)
+    assert len(server.stored) == 3
+
+
 def test_connecting_imports_nothing_that_a_fork_could_cut_in_half():
     # The codec of host names: half of it in a child, and no address is ever found there.
     code = "import sys, steersman.client; print('encodings.idna' in sys.modules)"

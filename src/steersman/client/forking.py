@@ -7,6 +7,7 @@ connection mixes two streams, and a lock that a vanished thread holds is never r
 from __future__ import annotations
 
 import os
+import threading
 from weakref import WeakSet
 
 
@@ -25,14 +26,18 @@ class Forkable:
 
 _living: WeakSet[Forkable] = WeakSet()
 _held: list[Forkable] = []
+_one_at_a_time = threading.Lock()
+"""Held through a fork: two threads that fork at once would let go of what the other one holds."""
 
 
 def track(thing: Forkable) -> None:
     """Tell ``thing`` of every fork, for as long as it lives."""
-    _living.add(thing)
+    with _one_at_a_time:
+        _living.add(thing)
 
 
 def _before() -> None:
+    _one_at_a_time.acquire()
     for thing in list(_living):
         thing.before_fork()
         _held.append(thing)
@@ -41,11 +46,13 @@ def _before() -> None:
 def _in_parent() -> None:
     while _held:
         _held.pop().after_fork_in_parent()
+    _one_at_a_time.release()
 
 
 def _in_child() -> None:
     while _held:
         _held.pop().after_fork_in_child()
+    _one_at_a_time.release()  # by the thread that forked, the only one that is here
 
 
 # Windows has no fork.
