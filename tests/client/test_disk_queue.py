@@ -88,6 +88,22 @@ def ids_of_refused(queue):
     return [one.id for one in queue.refused()]
 
 
+@pytest.mark.parametrize("drop", ["never", "oldest"])
+def test_what_was_refused_leaves_its_room_to_what_is_to_be_delivered(path, drop):
+    queue = DiskQueue(path, 256 << 10, drop)
+    for number in range(12):
+        queue.put([event(number, 60_000)])
+        rows = queue.take(10, ROOM)
+        queue.settle(Settlement(refused=tuple((row, b"") for row in rows)), 0.0)
+    assert ids_of_refused(queue)[-1] == "e11"
+    told = queue.backlog()
+    assert (told.refused, told.dropped, told.events) == (12, 0, 0)
+    with pytest.raises(QueueFullError):
+        queue.put([event(99, 1 << 20)])
+    assert ids_of_refused(queue), "what does not fit takes no room"
+    queue.close()
+
+
 def test_a_full_queue_takes_nothing_and_keeps_everything(queue):
     def fill():
         while True:

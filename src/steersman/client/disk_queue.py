@@ -172,6 +172,8 @@ class DiskQueue:
     def _make_room(self, connection: sqlite3.Connection, needed: int) -> int:
         dropped = 0
         while (used := _used_bytes(connection)) + needed > self._max_bytes:
+            if _forget_refused(connection):
+                continue  # nothing is to be delivered of them, and they are counted already
             gone = _drop_oldest(connection) if self._drop == "oldest" else 0
             if not gone:
                 raise QueueFullError(
@@ -245,6 +247,13 @@ def _set_aside(connection: sqlite3.Connection, item: Item, problem: bytes, now: 
         "DELETE FROM refused WHERE seq <= (SELECT max(seq) FROM refused) - ?", (REFUSED_KEPT,)
     )
     _count(connection, "refused", 1)
+
+
+def _forget_refused(connection: sqlite3.Connection) -> int:
+    """Remove the oldest of what was set aside to be looked at, up to 64 rows."""
+    return connection.execute(
+        "DELETE FROM refused WHERE seq IN (SELECT seq FROM refused ORDER BY seq LIMIT 64)"
+    ).rowcount
 
 
 def _drop_oldest(connection: sqlite3.Connection) -> int:

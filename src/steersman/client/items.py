@@ -74,7 +74,8 @@ class Backlog:
         records: decisions to be stored late.
         events: events not yet delivered.
         bytes: used on disk.
-        refused: items the service refused so far; the last 1,000 can be looked at.
+        refused: items the service refused so far; the last 1,000 can be looked at, fewer where
+            their room was needed.
         dropped: items given up because the queue was full, with ``drop="oldest"``.
     """
 

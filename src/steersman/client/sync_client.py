@@ -275,7 +275,10 @@ class Client(Base):
         return self._core.outbox.backlog()
 
     def refused(self) -> list[RefusedItem]:
-        """Return the last 1,000 items that the service refused for good, oldest first."""
+        """Return the last 1,000 items that the service refused for good, oldest first.
+
+        They are fewer where the queue needed their room for what is to be delivered.
+        """
         return self._core.outbox.refused()
 
     def close(self) -> None:
