@@ -9,6 +9,7 @@ import pytest
 
 from steersman.errors import InputError
 from steersman.features import FeatureMap
+from steersman.features import feature_map as feature_map_module
 from steersman.spec import Context
 
 FIELDS = {
@@ -104,6 +105,7 @@ def test_required_fields_are_required(name, nothing):
         ("meaning", ["1", "2", "3"], "'meaning' got list; .* send numbers only"),
         ("meaning", [True, False, True], "'meaning' got list"),
         ("meaning", [1, 2, 10**400], "'meaning' got list"),
+        ("meaning", np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]), "'meaning' got MaskedArray"),
         ("meaning", [1, math.nan, 3], r"'meaning' is not finite at entry 1 \(got nan\)"),
         ("meaning", [1, 2, math.inf], "'meaning' is not finite at entry 2"),
         ("textt", "a", "'textt' is not declared; allowed are gap, intent, .*did you mean 'text'"),
@@ -121,6 +123,18 @@ def test_wrong_values_are_refused_by_name(name, value, message):
     assert (features.encode({}).tobytes(), features.hash) == before
     with pytest.raises(InputError, match=r"^row 1: "):
         features.encode_batch([{}, {name: value}])
+
+
+def test_of_many_fields_a_few_are_listed(monkeypatch):
+    fields = {f"n{i:04}": {"type": "number", "mean": 0, "sd": 1} for i in range(1200)}
+    many = FeatureMap(Context.model_validate({"dim": 4096, "fields": fields}))
+    with pytest.raises(InputError, match=r"allowed are n0000, .*, n0019 and 1,180 more; declare"):
+        many.encode({"n": 1})
+    monkeypatch.setattr(feature_map_module, "get_close_matches", None)  # too dear to be asked
+    for features, name in ((many, "n001"), (feature_map(), "x" * 1_000_000)):
+        with pytest.raises(InputError, match="declare it or leave it out") as refused:
+            features.encode({name: 1})
+        assert len(str(refused.value)) < 400
 
 
 @pytest.mark.parametrize("values", [None, [("text", "a")], "text", 3, ["text"]])

@@ -303,6 +303,17 @@ def test_no_section_at_all():
         assert f":1: {name}: required and absent; allowed a value; add it" in message
 
 
+@pytest.mark.slow
+def test_of_very_many_names_a_few_are_listed():
+    names = ", ".join(f"tool_{i}" for i in range(5000))
+    text = RIGHT.replace("[micro, planner, deep]", f"[{names}]")
+    with pytest.raises(SpecError) as refused:
+        loads(text, source="route.yaml")
+    rule, otherwise = str(refused.value).splitlines()
+    assert rule.startswith("route.yaml:17: fallback.rules[0].action: unknown action; got 'deep'; ")
+    assert otherwise.endswith("tool_19 and 4,980 more; correct or remove it")
+
+
 def test_of_very_many_mistakes_the_first_are_told():
     with pytest.raises(SpecError) as refused:
         loads("".join(f"a{i}: 1\n" for i in range(300)))

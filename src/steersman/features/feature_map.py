@@ -41,6 +41,8 @@ _REMEMBERED = 4096
 _EXACT = 2**53
 _PLAIN = frozenset({float, int})
 _SHORT = 200
+_MOST_COMPARED = 1_000
+_MOST_LISTED = 20
 
 
 class FeatureMap:
@@ -415,7 +417,10 @@ def _not_fitted(names: Sequence[str]) -> InputError:
 
 
 def _unknown_name(name: object, known: frozenset[str]) -> InputError:
-    close = get_close_matches(str(name), known, n=1)
+    # Anybody may send a name of a megabyte; comparing it with thousands of fields takes long.
+    comparable = isinstance(name, str) and len(name) <= _SHORT and len(known) <= _MOST_COMPARED
+    close = get_close_matches(str(name), known, n=1) if comparable else []
     advice = f"did you mean {close[0]!r}?" if close else "declare it or leave it out"
-    fields = ", ".join(sorted(known)) or "none"
+    more = f" and {len(known) - _MOST_LISTED:,} more" if len(known) > _MOST_LISTED else ""
+    fields = ", ".join(sorted(known)[:_MOST_LISTED]) + more or "none"
     return InputError(f"context field {name!r:.80} is not declared; allowed are {fields}; {advice}")

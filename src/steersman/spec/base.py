@@ -18,6 +18,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownEr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_MOST_LISTED = 20
+_MOST_COMPARED = 1_000  # names, of which the nearest is found; among more it takes seconds
+
 
 def _no_truth(value: object) -> object:
     """Return a version as it was written; to Python, but to nobody else, true is 1."""
@@ -118,7 +121,14 @@ def repeats(field: str, names: tuple[str, ...]) -> Iterator[Problem]:
         yield Problem((field, place), "named twice", name, "each name once", "remove or rename it")
 
 
+def some_of(names: Iterable[str]) -> str:
+    """Return names as errors list them: the first 20, and how many more there are."""
+    known = list(names)
+    more = f" and {len(known) - _MOST_LISTED:,} more" if len(known) > _MOST_LISTED else ""
+    return ", ".join(known[:_MOST_LISTED]) + more
+
+
 def nearest(name: str, known: list[str]) -> str:
-    """Return advice that names what was probably meant."""
-    close = get_close_matches(name, known, n=1)
+    """Return advice that names what was probably meant; among many thousands nobody looks."""
+    close = get_close_matches(name, known, n=1) if len(known) <= _MOST_COMPARED else []
     return f"did you mean {close[0]}?" if close else "correct or remove it"

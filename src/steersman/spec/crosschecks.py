@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steersman.spec.actions import FIRST_ELIGIBLE, Actions, Choice, Mixed, Sequence
-from steersman.spec.base import Problem, nearest
+from steersman.spec.base import Problem, nearest, some_of
 from steersman.spec.expressions import compile_rule
 from steersman.spec.policy import (
     BetaThompsonPolicy,
@@ -150,7 +150,7 @@ def _start(
                 ("policy", "start", name),
                 "no column of this name",
                 weight,
-                ", ".join(columns),
+                some_of(columns),
                 nearest(name, columns),
             )
 
@@ -207,7 +207,7 @@ def _unknown_action(actions: Actions, path: Path, action: Target) -> Iterator[Pr
     if not isinstance(actions, Choice) or actions.open:
         known.append(FIRST_ELIGIBLE)
     if action not in known:
-        yield Problem(path, "unknown action", action, ", ".join(known), nearest(str(action), known))
+        yield Problem(path, "unknown action", action, some_of(known), nearest(str(action), known))
 
 
 def _configuration(actions: Mixed, path: Path, action: Target) -> Iterator[Problem]:
@@ -237,7 +237,7 @@ def _policy_names(context: Context, policy: Policy) -> Iterator[Problem]:
                 ("policy", "key"),
                 "not a category field of the context",
                 policy.key,
-                ", ".join(categories) or "null (the context has no category field)",
+                some_of(categories) or "null (the context has no category field)",
                 nearest(policy.key, categories),
             )
 
@@ -254,7 +254,7 @@ def _rule_names(context: Context, path: Path, listed: RuleList) -> Iterator[Prob
                 (*path, "rules", place, "when"),
                 f"{name} is not a context field",
                 rule.when,
-                ", ".join(known) or "no names (the context has no fields)",
+                some_of(known) or "no names (the context has no fields)",
                 nearest(name, known),
             )
 
@@ -267,7 +267,7 @@ def _privacy_fields(context: Context, privacy: Privacy) -> Iterator[Problem]:
                 ("privacy", "fields", place),
                 "not a text field of the context",
                 name,
-                ", ".join(texts) or "none (the context has no text field)",
+                some_of(texts) or "none (the context has no text field)",
                 nearest(name, texts),
             )
 

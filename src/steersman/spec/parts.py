@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 from pydantic import Field
 
-from steersman.spec.base import ActionName, Declared, Problem, out_of_order, repeats
+from steersman.spec.base import ActionName, Declared, Problem, out_of_order, repeats, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ class CategoricalPart(Declared):
     @property
     def allowed(self) -> str:
         """The values this part can take, for people."""
-        return ", ".join(self.values)
+        return some_of(self.values)
 
     def holds(self, value: object) -> bool:
         """Return whether this part can take ``value``.
