@@ -68,3 +68,21 @@ def test_an_event_loop_goes_on_while_the_server_hangs(server, key, tmp_path):
             return beats
 
     assert asyncio.run(main()) > 5
+
+
+def test_an_event_that_no_thread_can_be_started_for_is_kept(
+    server, key, tmp_path, monkeypatch, caplog
+):
+    """As at the end of a process (from Python 3.12 on), or where no more threads may be."""
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with Client(server.url, key, queue_dir=tmp_path) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            client.submit_feedback(episode="e", event_id="kept", outcomes={"good": 1})
+        assert "can't start new thread" in caplog.text
+        client.submit_feedback(episode="e", event_id="next", outcomes={"good": 1})
+        assert client.flush(10) == 0
+    assert server.order == ["kept", "next"]

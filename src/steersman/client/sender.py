@@ -87,10 +87,7 @@ class Sender:
             if self._stopped.is_set():
                 return
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._run, name="steersman-sender", daemon=True
-                )
-                self._thread.start()
+                self._thread = self._started()
         self._wake.set()
 
     def hurry(self) -> None:
@@ -105,6 +102,16 @@ class Sender:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(CLOSE_S)
+
+    def _started(self) -> threading.Thread | None:
+        thread = threading.Thread(target=self._run, name="steersman-sender", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # What was told is on disk by now, and must not look as if it was not.
+            _log.warning("nothing is sent now, the next event or start tries again: %s", error)
+            return None
+        return thread
 
     def _run(self) -> None:
         transport = self._connect()
