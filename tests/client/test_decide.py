@@ -45,7 +45,7 @@ def test_two_calls_have_two_idempotency_keys(client, server):
     assert first != second
 
 
-@pytest.mark.parametrize("fault", [408, 429, 500, 502, 503, 504, "drop", "garbage"])
+@pytest.mark.parametrize("fault", [408, 429, 500, 502, 503, 504, 520, "drop", "garbage"])
 def test_what_may_pass_is_tried_again_with_the_very_same_body(client, server, fault):
     server.script = [fault, fault]
     assert client.decide("mail", "tone", {"a": 1}).action == "a"
@@ -143,6 +143,12 @@ def test_explain_asks_for_the_decision_by_its_id(client, server):
     assert client.explain(decision, recompute=True) == {"path": path + "?recompute=true"}
     assert client.ping()
     assert isinstance(decision.decision_id, UUID)
+
+
+def test_an_answer_that_is_nested_without_end_is_none(make, server):
+    server.script = [(200, {}, b"[" * 5000)]
+    with pytest.raises(UnavailableError, match="no answer"):
+        make(retries=0).explain("01a1ff23-5a81-7ec1-9682-123a4fba965d")
 
 
 def test_ping_says_no_when_nobody_is_there(make):

@@ -83,7 +83,7 @@ def judge(heard: Heard, parse: Callable[[bytes], T], now: float) -> Verdict[T]:
     if heard.status == 200:
         try:
             return Done(parse(heard.body))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return Again(f"status 200 with a body that is no answer ({error})")
     problem = read_problem(heard)
     if heard.status in RETRIED:

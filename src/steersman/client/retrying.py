@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import random
 
-RETRIED = frozenset({408, 429, 500, 502, 503, 504})
+RETRIED = frozenset({408, 429, *range(500, 600)})
+"""Statuses after which the same request may succeed. Whatever stands before the service has numbers
+of its own from 500 on for one that it cannot reach, such as 521 and 530."""
 
 
 @dataclass(frozen=True, slots=True)
