@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LEAST_QUEUE_BYTES = 256 << 10
 _KEY = re.compile(r"[\x21-\x7e]{1,512}")
+_ODD = re.compile(r"[\x00-\x20\x7f?#\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,15 @@ def _checked_url(text: str) -> str:
         parts = urlsplit(text)
         has_secret = "@" in parts.netloc
         sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")  # a label that is empty, or over 63 characters
     except ValueError:
         raise InputError("base_url is no URL; give one such as https://host:8443") from None
     if has_secret:
         raise InputError("base_url must not carry a user or password; the key goes into api_key")
-    if not sound or parts.query or parts.fragment:
+    # What is odd would be told by each transport in words of its own, or with each request.
+    if not sound or _ODD.search(text):
         raise InputError(
-            f"base_url must be http(s)://host[:port][/prefix] without query or fragment, "
+            "base_url must be http(s)://host[:port][/prefix] without query, fragment or spaces, "
             f"got {text!r}"
         )
     return text.rstrip("/")
