@@ -173,6 +173,13 @@ def test_features_may_be_arrays(client, server):
 def test_arguments_that_make_no_sense_are_refused_here(client):
     with pytest.raises(InputError, match="default must be one of the eligible"):
         client.decide("mail", "tone", {}, eligible=["a"], default="b")
+    with pytest.raises(InputError, match="lists of names, got 'ab'"):
+        client.decide("mail", "tone", {}, eligible="ab")
+    with pytest.raises(InputError, match="lists of names, got 'bc'"):
+        client.decide("mail", "tone", {}, eligible=["a"], links={"a": "bc"})
+    for default in (3, [3], b"a"):
+        with pytest.raises(InputError, match="an action or a list of picks"):
+            client.decide("mail", "tone", {}, default=default)
     with pytest.raises(InputError, match="context is a mapping"):
         client.decide("mail", "tone", ["a"])
     with pytest.raises(InputError, match="1 to 1000"):

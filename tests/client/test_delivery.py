@@ -2,6 +2,7 @@
 
 import json
 import logging
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -18,7 +19,7 @@ EVENT = {"outcomes": {"good": 1.0}}
 def test_each_method_sends_its_type(client, server):
     decision = client.decide("mail", "tone", {})
     ids = [
-        client.log_interaction(decision, body={"text": "hello"}, at=12.5),
+        client.log_interaction(decision, body={"text": "hello"}, at=1.7e9),
         client.log_interaction(decision, output=True, action_taken="other"),
         client.submit_feedback(episode="e1", outcomes={"thumbs_up": 1}),
         client.task_result(str(decision.decision_id), outcomes={"done": True}, event_id="mine"),
@@ -29,7 +30,7 @@ def test_each_method_sends_its_type(client, server):
     assert [one["type"] for one in stored] == [
         "interaction.create", "interaction.output", "feedback.submit", "task_result",
     ]  # fmt: skip
-    assert stored[0]["at"] == 12.5
+    assert stored[0]["at"] == 1.7e9
     assert stored[0]["body"] == {"text": "hello"}
     assert stored[1]["action_taken"] == "other"
     assert stored[2]["episode_id"] == "e1"
@@ -49,6 +50,10 @@ def test_each_method_sends_its_type(client, server):
         {"episode": "e", "outcomes": {"": 1}},
         {"episode": "e", "event_id": ""},
         {"episode": "e", "at": float("nan")},
+        {"episode": "e", "at": 1.7e12},  # milliseconds
+        {"episode": "e", "at": 0},
+        {"episode": "e", "at": datetime.max.replace(tzinfo=UTC)},
+        {"episode": "e", "at": date(2026, 11, 22)},
         {"episode": "e", "body": {"a": "x" * 70_000}},
         {"episode": "e", "body": {"a": object()}},
     ],

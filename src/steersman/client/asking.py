@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -49,6 +49,7 @@ class Ask:
         if not isinstance(given, Mapping):
             kind = type(given).__name__
             raise InputError(f"context is a mapping from field names to values, got {kind}")
+        self._check_lists()
         if self.links is not None and isinstance(self.default, str):
             raise InputError(
                 f"links are given, so candidates are picked, and default is {self.default!r:.80}; "
@@ -63,6 +64,17 @@ class Ask:
                 f"default must be one of the eligible actions, got {self.default!r}; "
                 "add it to eligible, or leave default out"
             )
+
+    def _check_lists(self) -> None:
+        """Refuse texts in place of lists, which would be lists of their letters."""
+        for given in (self.eligible, *(self.links or {}).values()):
+            if isinstance(given, str):
+                raise InputError(f"eligible and links hold lists of names, got {given!r:.80}")
+        default: Any = self.default
+        picks = default if isinstance(default, Collection) else (default,)
+        # It is used when no service answers: a mistake must not wait for that.
+        if default is not None and not all(isinstance(pick, str) for pick in picks):
+            raise InputError(f"default is an action or a list of picks, got {default!r:.80}")
 
 
 def request_of(ask: Ask, timeout_s: float) -> wire.DecideRequest:

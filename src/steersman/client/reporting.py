@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from steersman.wire.messages import EventType
 
 MOST_BODY_BYTES = 64 << 10
+_EARLIEST_S = 946_684_800.0  # 2000-01-01, as the service has it
+_LATEST_S = 32_503_680_000.0  # 3000-01-01: the service knows today's date better than this machine
 
 
 def event_of(
@@ -54,12 +56,17 @@ def event_of(
     """
     if (decision is None) == (episode is None):
         raise InputError("an event is about a decision or about an episode: give exactly one")
+    seconds = _seconds(now if at is None else at)
+    if at is not None and not _EARLIEST_S <= seconds <= _LATEST_S:
+        raise InputError(
+            f"at is {seconds}; allowed are seconds since 1970, from 2000 on, and not milliseconds"
+        )
     event = wire.Event(
         event_id=str(wire.new_id()) if event_id is None else event_id,
         decision_id=None if decision is None else decision_id(decision),
         episode_id=episode,
         type=kind,
-        at=now if at is None else at if isinstance(at, int | float) else at.timestamp(),
+        at=seconds,
         outcomes=dict(outcomes or {}),
         action_taken=action_taken,
         body=dict(body or {}),
@@ -75,3 +82,10 @@ def event_of(
             "keep large things elsewhere and send a reference"
         )
     return Item("event", event.event_id, encoded)
+
+
+def _seconds(at: float | datetime) -> float:
+    try:
+        return at if isinstance(at, int | float) else at.timestamp()
+    except (AttributeError, OverflowError, ValueError, OSError) as error:
+        raise InputError(f"at is {at!r:.80}; give seconds since 1970 or a datetime") from error
