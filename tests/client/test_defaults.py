@@ -117,3 +117,17 @@ def test_a_default_of_a_selection_is_a_list_of_picks(make, server):
     assert decision.degraded
     with pytest.raises(InputError, match="one of the eligible"):
         client.decide("evidence", "select", default=["b", "d"], **offered)
+
+
+def test_a_default_of_a_mixed_action_has_its_parts_as_the_services_answers_have(make):
+    client = make(NOBODY, retries=0)
+    whole = '{"variant":"bm25","k":3,"rerank":false}'
+    decision = client.decide("rag", "retrieval", default=whole)
+    assert decision.parts == {"variant": "bm25", "k": 3, "rerank": False}
+    assert client.decide("rag", "retrieval", default="{plain}").parts is None
+    assert client.decide("rag", "retrieval", default="plain").parts is None
+    # Some parts allow all that have them, so the default need not be named whole.
+    some = ['{"variant":"dense"}', '{"variant":"bm25","rerank":false}']
+    assert client.decide("rag", "retrieval", eligible=some, default=whole).action == whole
+    with pytest.raises(InputError, match="one of the eligible"):
+        client.decide("rag", "retrieval", eligible=['{"k":4}'], default=whole)

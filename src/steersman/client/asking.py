@@ -59,7 +59,7 @@ class Ask:
             return
         chosen = [self.default] if isinstance(self.default, str) else self.default
         known = {*self.eligible, *(name for names in (self.links or {}).values() for name in names)}
-        if not known.issuperset(chosen):
+        if not known.issuperset(chosen) and not _has_parts_of(self.default, self.eligible):
             raise InputError(
                 f"default must be one of the eligible actions, got {self.default!r}; "
                 "add it to eligible, or leave default out"
@@ -144,6 +144,7 @@ def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
         arm="control",
         logged=False,
         degraded=True,
+        parts=_parts(ask.default),
         picked=picked,
         steps=None if picked is None else [],
     )
@@ -158,6 +159,24 @@ def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
         unit=ask.unit,
     )
     return decision, Item("record", str(identifier), wire.write(record))
+
+
+def _parts(default: str | Sequence[str]) -> dict[str, Any] | None:
+    """Return the parts of a default that is a mixed action, as the service would; or None."""
+    if not isinstance(default, str) or not default.startswith("{"):
+        return None
+    try:
+        parts = wire.read(default.encode())
+    except (UnicodeEncodeError, wire.Refused):
+        return None
+    return parts if isinstance(parts, dict) else None
+
+
+def _has_parts_of(default: str | Sequence[str], eligible: Sequence[str]) -> bool:
+    """Return whether a mixed action has the parts that one of the eligible names asks for."""
+    parts = _parts(default) or {}
+    wanted = [_parts(name) for name in eligible] if parts else []
+    return any(some and some.items() <= parts.items() for some in wanted)
 
 
 def signed_record(decision: wire.Decision) -> Item | None:
