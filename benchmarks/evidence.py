@@ -186,6 +186,8 @@ def _set(named: str, options: Options) -> Iterator[Figure]:
     embedder = CachedEmbedder(MiniLM(), state_directory() / "embeddings.sqlite")
     most = QUICK if options.quick else None
     ready = prepare(folder.name, folder.parent, embedder=embedder, most=most)
+    if ready.note:
+        print(f"{name}: {ready.note}", file=sys.stderr)
     groups = [ready.groups[one.id] for one in ready.questions]
     judged = Judged(name, ready.pools, groups, with_ppo=named != name)
     every = range(len(ready.pools))

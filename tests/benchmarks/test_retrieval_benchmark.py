@@ -106,3 +106,5 @@ def test_no_mean_is_certain_because_all_questions_were_alike() -> None:
     assert -0.32 < low < -0.3
     assert high == -low
     assert np.isnan(retrieval._interval(np.array([0.5, 1.0]), np.zeros(2, np.intp))).all()
+    low, high = retrieval._interval(np.array([0.0, 1.0, 1.0]), np.arange(3))
+    assert (low, high) == (0.0, 1.0), "no mean of shares is outside"
