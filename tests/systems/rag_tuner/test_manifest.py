@@ -101,3 +101,22 @@ def test_what_no_manifest_can_say_is_refused(folder, tmp_path):
         describe(folder, id="Hand Book", source="x", commit="y", updated_at=TODAY)
     with pytest.raises(DataError, match="holds no collection"):
         describe(tmp_path, id="none", source="x", commit="y", updated_at=TODAY)
+
+
+def test_judgements_by_split_belong_to_what_a_manifest_names(tmp_path):
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text(lines({"_id": "1", "text": "Rule."}))
+    (folder / "queries.jsonl").write_text(lines({"_id": "a", "text": "Which rule?"}))
+    judged = folder / "qrels" / "test.tsv"
+    judged.write_text("query-id\tcorpus-id\tscore\na\t1\t1\n")
+    manifest = described(folder)
+    assert sorted(manifest.files) == ["corpus.jsonl", "qrels/test.tsv", "queries.jsonl"]
+    assert manifest.splits == {"test": 1}
+    judged.write_text("query-id\tcorpus-id\tscore\na\t1\t2\n")
+    with pytest.raises(DataError, match=r"qrels/test.tsv has the SHA-256"):
+        check(manifest, folder)
+    judged.unlink()
+    (folder / "qrels.tsv").write_text("a\t1\t1\n")
+    (folder / "qrels" / "train.tsv").write_text("not read")
+    assert sorted(described(folder).files) == ["corpus.jsonl", "qrels.tsv", "queries.jsonl"]

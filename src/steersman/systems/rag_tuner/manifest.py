@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NAME = "manifest.yaml"
 _FORMATS = ("corpus.jsonl", "queries.jsonl", "qrels.tsv", "passages.jsonl", "questions.jsonl")
+_SPLIT_JUDGEMENTS = ("qrels/dev.tsv", "qrels/test.tsv", "qrels/train.tsv")
+"""Read where there is no ``qrels.tsv``."""
 _Text = Annotated[str, Field(min_length=1, max_length=2000)]
 _Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -205,8 +207,15 @@ def _categories(collection: JudgedCollection) -> tuple[str, ...]:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    files = [folder / f"{name}{end}" for name in _FORMATS for end in ("", ".gz")]
-    return {file.name: _hash(file) for file in files if file.is_file()}
+    found = _there(folder, _FORMATS)
+    if not {"qrels.tsv", "qrels.tsv.gz"} & found.keys():
+        found |= _there(folder, _SPLIT_JUDGEMENTS)
+    return {name: _hash(file) for name, file in found.items()}
+
+
+def _there(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+    written = [f"{name}{end}" for name in names for end in ("", ".gz")]
+    return {name: folder / name for name in written if (folder / name).is_file()}
 
 
 def _hash(file: Path) -> str:
