@@ -21,6 +21,7 @@ from steersman.policies import (
     LinTS,
     LinUCB,
     load_policy,
+    withdraw,
 )
 from steersman.registry import gather, merge_states, pack_state
 
@@ -153,6 +154,28 @@ def test_a_delta_inside_another_is_not_merged_again():
         merge_states(merge_states(base, [outer, deltas[1]]), [deltas[0]])
 
 
+@pytest.mark.parametrize("kind", ["lin_ts", "beta_thompson"])
+def test_a_delta_may_take_back_more_than_it_learned(kind):
+    policy = KINDS[kind]()
+    key = "key" if kind == "beta_thompson" else np.ones(3)
+    for reward in (0.25, 0.5, 1.0):
+        policy.learn(key, "a", reward)
+    base = policy.state()
+    learner, corrector = load_policy(base), load_policy(base)
+    learner.learn(key, "b", 1.0)
+    withdraw(corrector, key, "a", 0.25)
+    withdraw(corrector, key, "a", 0.5)
+    deltas = [learner.delta(id="more"), corrector.delta(id="less")]
+    merged = load_policy(merge_states(base, deltas))
+    assert merged.updates == 2
+    expected = load_policy(base)
+    expected.merge(deltas)
+    for name, array in expected.state().items():
+        np.testing.assert_array_equal(merged.state()[name], array)
+    with pytest.raises(MergeError, match="cannot be added up"):
+        merge_states(KINDS[kind]().state(), deltas[1:])
+
+
 def test_deltas_that_do_not_fit_are_refused():
     base, deltas = _base_and_deltas("lin_ts", 2)
     other = LinTS(NAMES, dim=3, noise_var=0.5).delta(id="other")
@@ -179,7 +202,7 @@ def test_numbers_without_end_are_refused(value):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("delta", 3), ("delta", ""), ("includes", None), ("updates", -1), ("clock", "noon")],
+    [("delta", 3), ("delta", ""), ("includes", None), ("updates", 2.5), ("clock", "noon")],
 )
 def test_a_spoilt_header_is_refused(name, value):
     base, deltas = _base_and_deltas("lin_ts", 2)

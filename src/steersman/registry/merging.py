@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Header = dict[str, Any]
 
 _BLOCK = 16_384  # numbers whose running sum stays in a cache while all deltas pass by
+_MOST = 2**53
 _UNAGED = "plays"  # counts of actions do not fade, all other sums of a policy that forgets do
 
 
@@ -150,7 +151,7 @@ def _folded(deltas: Sequence[State], forget: float) -> State:
     together = {
         **first,
         "clock": now,
-        "updates": sum(_whole(header, "updates") for header in headers),
+        "updates": sum(_whole(header, "updates", least=-_MOST) for header in headers),
         "delta": names[0],
         "includes": sorted({*names[1:], *inside}),
     }
@@ -222,9 +223,10 @@ def _includes(header: Header) -> list[str]:
     raise MergeError(message)
 
 
-def _whole(header: Header, name: str) -> int:
+def _whole(header: Header, name: str, *, least: int = 0) -> int:
+    """Return a counter; of updates a delta may take back more than it learned."""
     value = header.get(name)
-    if type(value) is int and 0 <= value <= 2**53:
+    if type(value) is int and least <= value <= _MOST:
         return value
     message = f"delta {_id(header)!r} has {name} {value!r:.80}; allowed is a whole number"
     raise MergeError(message)
