@@ -116,6 +116,7 @@ def test_a_candidate_that_the_log_and_the_shadow_speak_for_goes_on():
             "hold",
             "prometheus is dead: refused",
         ),
+        (LAST, {"sources": (replace(STORE, behind="counting"),)}, "hold", "behind: counting"),
         (LAST, {"doubts": ("the clock jumped",)}, "hold", "the clock jumped"),
         (LAST, {"arrived": (2000, 2500)}, "hold", "no even split"),
         (LAST, {"metrics": {}}, "hold", "reward has no values: does anybody report it?"),

@@ -2,7 +2,8 @@
 
 import json
 import threading
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -10,7 +11,15 @@ from uuid import uuid4
 import pytest
 
 from steersman.errors import InputError
-from steersman.rollout import PrometheusSource, StoreSource, act, position
+from steersman.rollout import (
+    PlannedBudget,
+    PrometheusSource,
+    StoreSource,
+    act,
+    burning,
+    position,
+    stretches,
+)
 from steersman.store import create_tenant
 from tests.rollout.world import check_history, world
 
@@ -171,6 +180,39 @@ async def test_a_rollout_holds_while_prometheus_is_dead_and_goes_on_with_it(
         now = await w.drive(begun.id, steps=15, until=at("canary"))
         assert now.stage == "canary"
         prometheus.said = prometheus.said | {"bad": {"candidate": 30}}
+async def test_a_long_stretch_is_not_judged_by_its_last_minutes(database, tenant):
+    """A controller that takes over counts back bit by bit, and claims no rate before that."""
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    row = await act(
+        database, tenant.id, begun.id, "promote", actor="a", reason="r", clock=w.clock.wall,
+        force=True,
+    )  # fmt: skip
+    row = replace(row, started_at=row.started_at - timedelta(hours=3))
+    now = w.clock.now
+    for minutes, failing in ((150, 0.0), (100, 0.0), (50, 0.0), (1, 1.0)):
+        w.clock.now = now - 60.0 * minutes
+        await w.arrive(row, 1000, failing=failing)
+    budget = PlannedBudget(0.9, 720 * 7200.0, fast_burn=5.0, medium_burn=50.0, slow_burn=50.0)
+    lengths = stretches(budget)
+    assert lengths[:2] == (600.0, 3600.0)
+    source, said = StoreSource(), []
+    connection = await database.connect("worker")
+    for looks in range(10):
+        at = datetime.fromtimestamp(now + looks, UTC)
+        said.append(await source.read(connection, row, lengths, at))
+    await connection.close()
+    first, last = said[0], said[-1]
+    assert first.alive
+    assert "still being counted" in first.behind
+    assert [count.seconds for count in first.candidate] == [600.0]
+    assert not any(burning(budget, one.candidate) for one in said)
+    assert last.behind == ""
+    assert [count.seconds for count in last.candidate] == list(lengths)
+    own = sum(position(row.salt, f"u{unit}") < 0.1 for unit in range(1, 4001))
+    assert last.candidate[-1].total == own
+
+
         ended = await w.drive(begun.id, steps=5)
         assert ended.status == "rolled_back"
         assert "says prometheus" in ended.reason

@@ -80,6 +80,8 @@ def _alive(
         if not source.alive:
             why = source.reason or "it does not say why"
             yield Finding("hold", f"metrics source {source.name} is dead: {why}")
+        elif source.behind:
+            yield Finding("hold", f"metrics source {source.name} is behind: {source.behind}")
 
 
 def _shadowed(plan: RolloutPlan, step: int, evidence: Evidence) -> Iterator[Finding]:

@@ -55,8 +55,10 @@ class SourceEvidence:
         name: of the source.
         alive: whether it answered, with numbers of now.
         reason: why it is not alive.
-        candidate: errors of the candidate, by stretch; see `stretches`.
+        candidate: errors of the candidate, by stretch; see `stretches`. One that is not there is
+            not known, and no rate follows from it.
         control: of the control, where the source knows.
+        behind: what it has not counted yet; empty if nothing.
     """
 
     name: str
@@ -64,6 +66,7 @@ class SourceEvidence:
     reason: str = ""
     candidate: tuple[Counts, ...] = ()
     control: tuple[Counts, ...] = ()
+    behind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ _MOST_TALLIES = 1_000
 _FRESH = 60
 """A stretch is counted again after this part of its length."""
 _ARMS = ("candidate", "control")
+_COUNTING = "errors of earlier hours or days are still being counted"
 
 
 class Source(Protocol):
@@ -114,7 +115,9 @@ class StoreSource:
             now: where they end.
 
         Returns:
-            Counts for each of the stretches; always alive.
+            Counts for each of the stretches; always alive. A controller that takes over counts what
+            was before bit by bit: until then the longer stretches have no counts, and ``behind``
+            says so.
         """
         tally = self._tallies.pop(row.id, None) or Tally(row, stretches)
         moment = now.timestamp()
@@ -123,13 +126,15 @@ class StoreSource:
         self._tallies[row.id] = tally  # the latest last: the first ones are of rollouts that ended
         while len(self._tallies) > _MOST_TALLIES:
             self._tallies.pop(next(iter(self._tallies)))
-        counts = [tally.counts(length, moment) for length in stretches]
+        found = [tally.counts(length, moment) for length in stretches]
+        counts = [pair for pair in found if pair is not None]
         return SourceEvidence(
             self.name,
             candidate=tuple(candidate for candidate, _ in counts),
             control=tuple(control for _, control in counts),
         )
 
+            behind="" if len(counts) == len(found) else _COUNTING,
 
 class PrometheusSource:
     """Counts from a Prometheus that scrapes the service processes, by its HTTP interface.

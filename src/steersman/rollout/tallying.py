@@ -25,6 +25,9 @@ _AGAIN = 5
 """A tier of so many seconds is counted again after this part of them."""
 _TIERS_S = (10.0, 300.0, 3600.0)
 _STEP_S = 600.0
+_LONGEST_STEP_S = 86_400.0
+_FEW = 10_000
+"""Decisions below which the next step back may be twice as long."""
 
 _Bucket = tuple[int, int]  # errors, decisions
 
@@ -47,6 +50,8 @@ class Tally:
         self._control: dict[int, _Bucket] = {}
         self._counted = dict.fromkeys(_TIERS_S, float("-inf"))
         self._known_from: float | None = None
+        self._began = row.started_at.timestamp() - 60.0
+        self._step_s = _STEP_S
         holdback = RolloutPlan.from_json(row.plan).holdback
         self._places = _below(1.0 - holdback), _below(0.5)
 
@@ -68,20 +73,28 @@ class Tally:
             self._counted[known] = now
         if self._known_from is None:
             self._known_from = begin
-        oldest = max(now - self._longest_s, self._row.started_at.timestamp() - 60.0)
+        oldest = max(now - self._longest_s, self._began)
         if self._known_from > oldest:
-            earlier = max(oldest, self._known_from - _STEP_S)
-            await self._count(connection, earlier, self._known_from)
+            earlier = max(oldest, self._known_from - self._step_s)
+            found = await self._count(connection, earlier, self._known_from)
             self._known_from = earlier
+            longer = min(2.0 * self._step_s, _LONGEST_STEP_S)
+            self._step_s = longer if found < _FEW else _STEP_S
         self._forget(now - self._longest_s)
 
-    def counts(self, length: float, now: float) -> tuple[Counts, Counts]:
+    def counts(self, length: float, now: float) -> tuple[Counts, Counts] | None:
         """Return errors of candidate and control in a stretch that ends now.
 
         Args:
             length: in seconds.
             now: seconds since 1970.
+
+        Returns:
+            None until it was counted back to its beginning, or to that of the rollout: the last
+            minutes alone would pass for all of it.
         """
+        if self._known_from is None or self._known_from > max(now - length, self._began):
+            return None
         begin = floor((now - length) / self._width_s)
         return self._sum(self._candidate, begin, length), self._sum(self._control, begin, length)
 
@@ -89,7 +102,8 @@ class Tally:
         found = [bucket for place, bucket in buckets.items() if place >= begin]
         return Counts(length, sum(bad for bad, _ in found), sum(total for _, total in found))
 
-    async def _count(self, connection: Any, begin: float, end: float) -> None:
+    async def _count(self, connection: Any, begin: float, end: float) -> int:
+        """Count a stretch anew; return how many decisions it has."""
         first, last = floor(begin / self._width_s), ceil(end / self._width_s)
         rows = await connection.fetch(
             "SELECT floor(extract(epoch FROM o.at) / $8::float8)::bigint, o.candidate, "
@@ -115,6 +129,7 @@ class Tally:
                 del buckets[place]
         for place, candidate, bad, total in rows:
             (self._candidate if candidate else self._control)[place] = bad, total
+        return sum(total for *_, total in rows)
 
     def _time(self, place: int) -> datetime:
         return datetime.fromtimestamp(place * self._width_s, UTC)
