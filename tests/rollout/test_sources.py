@@ -79,6 +79,7 @@ class Row:
 
     id = "r"
     skill, point = "search", "depth"
+    started_at = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def now():
@@ -99,6 +100,21 @@ async def test_prometheus_tells_errors_of_both_arms(prometheus):
     before = len(prometheus.asked)
     await source.read(None, Row, (600.0,), now())
     assert len(prometheus.asked) == before + 1  # a long stretch is not counted every second
+
+
+async def test_prometheus_is_not_asked_about_the_time_before_the_rollout(prometheus):
+    """No label names a rollout: the candidate before would send this one back."""
+    source = PrometheusSource(prometheus.url)
+    at = Row.started_at + timedelta(seconds=30)
+    said = await source.read(None, Row, STRETCHES, at)
+    assert [count.seconds for count in said.candidate] == list(STRETCHES)
+    asked = " ".join(prometheus.asked)
+    assert "[10000ms]" in asked
+    assert "[30000ms]" in asked
+    assert "[600000ms]" not in asked
+    prometheus.asked.clear()
+    await source.read(None, Row, STRETCHES, at + timedelta(seconds=2))
+    assert "[32000ms]" in " ".join(prometheus.asked)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,9 @@ class _Known:
 
     def _is_fresh(self, row: RolloutRow, length: float, now: datetime) -> bool:
         found = self._found.get((row.id, length))
-        return found is not None and 0.0 <= (now - found[0]).total_seconds() < length / _FRESH
+        # What is young changes as quickly as a short stretch does.
+        told = min(length, _lasted_s(row, now))
+        return found is not None and 0.0 <= (now - found[0]).total_seconds() < told / _FRESH
 
 
 class StoreSource:
@@ -188,7 +190,8 @@ class PrometheusSource:
             connection: not used.
             row: the rollout.
             stretches: lengths in seconds, above 0.
-            now: only to tell what was asked lately: Prometheus counts back from its own now.
+            now: tells what was asked lately, and how long the rollout has lasted: Prometheus counts
+                back from its own now.
 
         Returns:
             Counts; not alive without an answer, without samples or with old ones.
@@ -218,8 +221,9 @@ class PrometheusSource:
             return f"its newest sample is {age_s:.0f} s old; allowed are {self._stale_s:g} s"
         return ""
 
-    async def _count(self, row: RolloutRow, length: float) -> tuple[Counts, Counts]:
-        over = f"[{max(1, round(length * 1000))}ms]"
+    async def _count(self, row: RolloutRow, length: float, now: datetime) -> tuple[Counts, Counts]:
+        # No label names the rollout: what was before it were the errors of another candidate.
+        over = f"[{max(1, round(min(length, _lasted_s(row, now)) * 1000))}ms]"
         total = await self._ask(f"sum by (arm) (increase({_series(row)}{over}))")
         bad = await self._ask(f"sum by (arm) (increase({_series(row, bad=True)}{over}))")
         # Each is extrapolated from its own samples; there are no more errors than decisions.
@@ -252,6 +256,10 @@ class PrometheusSource:
             message = f"it answered {answer.status} with {len(body)} bytes; wanted is 200"
             raise StoreError(message + "; check its address and its log")
         return body
+
+
+def _lasted_s(row: RolloutRow, now: datetime) -> float:
+    return max(0.0, (now - row.started_at).total_seconds())
 
 
 def _series(row: RolloutRow, *, bad: bool = False) -> str:
