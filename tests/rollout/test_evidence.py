@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from steersman.learn import Reason, publish
+from steersman.errors import RolloutError
 from steersman.policies import Fixed, build
 from steersman.rollout import plan_of
 from steersman.rollout.candidate import Candidate
@@ -85,3 +86,6 @@ async def test_a_candidate_that_the_log_says_is_worse_serves_nobody(database, te
     assert (now.status, now.stage, rows[-1].verdict) == ("running", "shadow", "hold")
     assert any("off-policy: the candidate's value is at most" in it for it in rows[-1].reasons)
     assert rows[-1].inputs["evidence"]["shadow"]["decisions"] > 1000
+    at_once = {"stages": [{"name": "canary", "share": 0.1, "min_units": 1, "min_s": 1}]}
+    with pytest.raises(RolloutError, match=r"value is at most .* begin with a shadow"):
+        await w.start(candidate=made.version, overrides=at_once)

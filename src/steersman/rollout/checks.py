@@ -99,11 +99,18 @@ def _shadowed(plan: RolloutPlan, step: int, evidence: Evidence) -> Iterator[Find
     elif shadow.slow > _MOST_SLOW * shadow.decisions:
         what = f"the candidate was slow in {shadow.slow} of {shadow.decisions} shadowed decisions"
         yield Finding("hold", f"{what}, more than {_MOST_SLOW:.0%}", "shadow")
-    yield from _logged(plan, evidence.off_policy)
+    yield from what_the_log_says(plan, evidence.off_policy)
 
 
-def _logged(plan: RolloutPlan, seen: OffPolicyEvidence | None) -> Iterator[Finding]:
-    """Check off-policy evidence: its numbers, and not only what was said of them."""
+def what_the_log_says(plan: RolloutPlan, seen: OffPolicyEvidence | None) -> Iterator[Finding]:
+    """Yield what off-policy evidence has against a candidate: numbers, not only its own reasons.
+
+    Args:
+        plan: of the rollout.
+        seen: the evidence; None: the log was not asked yet.
+
+    No doctest: a plan is long; ``tests/rollout/test_judging.py`` shows it.
+    """
     if seen is None:
         yield Finding("wait", "the log has not been asked about the candidate yet")
         return

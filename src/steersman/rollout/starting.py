@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.errors import RolloutError
 from steersman.learn import StoredBases, check_promotable
 from steersman.rollout.candidate import candidate_of
+from steersman.rollout.checks import what_the_log_says
 from steersman.rollout.evidence import logged_choices, off_policy
 from steersman.rollout.moves import audit
 from steersman.rollout.plan import RolloutPlan, plan_of
@@ -180,9 +181,11 @@ async def _verified(
             connection, key, closed=now, since=candidate.since, judged=candidate.spec
         )
     evidence = await asyncio.to_thread(off_policy, candidate, logged, gates=plan)
-    if evidence.reasons:
+    # As in a shadow: what the log shows to be worse is not enough either.
+    reasons = evidence.reasons or [one.reason for one in what_the_log_says(plan, evidence)]
+    if reasons:
         message = f"the log is not enough to let {wanted.candidate} serve anybody at once: "
-        message += "; ".join(evidence.reasons)
+        message += "; ".join(reasons)
         raise RolloutError(message + "; begin with a shadow, or force it with a reason")
     return _Checked(plan, evidence)
 
