@@ -1,5 +1,6 @@
 """What the log says of a candidate, and how it does in the shadow."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -55,6 +56,21 @@ async def test_too_little_is_refused_with_its_reason(asked):
         Fixed(NAMES, "deep"), loads(document().replace("floor: 0.3", "floor: 0\nexplore: none"))
     )
     assert "explore: none" in off_policy(silent, logged, gates=plan).reasons[0]
+
+
+async def test_a_log_that_is_asked_until_it_is_enough_is_asked_strictly(asked):
+    """The lower end of one look, looked at every half minute, reaches any value nearby."""
+    plan, logged = await asked(900)
+    once = off_policy(fixed("deep"), logged, gates=plan)
+    assert off_policy(fixed("deep"), logged, gates=plan, often=True) == once
+    near = replace(plan, min_value=once.low - 0.001)
+    assert off_policy(fixed("deep"), logged, gates=near).reasons == ()
+    often = off_policy(fixed("deep"), logged, gates=near, often=True)
+    assert 1.3 < (often.value - often.low) / (once.value - once.low) < 1.8
+    assert (often.value, often.high) == (once.value, once.high)
+    assert "the lower bound of its reward is" in often.reasons[0]
+    far = replace(plan, min_value=once.low - 0.1)
+    assert off_policy(fixed("deep"), logged, gates=far, often=True).reasons == ()
 
 
 async def test_the_shadow_counts_failures_time_and_agreement(asked):

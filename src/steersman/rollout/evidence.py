@@ -16,19 +16,21 @@ from steersman.rollout.candidate import LoggedChoice, logged_columns
 from steersman.rollout.counted import OffPolicyEvidence, ShadowEvidence
 from steersman.spec import Mixed
 from steersman.spec import Sequence as SequenceActions
+from steersman.stats import asymptotic_confidence_sequence
 from steersman.store import alike, newest_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from steersman.ope import LoggedData
+    from steersman.ope import Estimate, LoggedData
     from steersman.rollout.candidate import Candidate
     from steersman.rollout.plan import RolloutPlan
     from steersman.spec import DecisionPoint, Gates
     from steersman.store import Point
 
 MOST_ROWS = 5_000
+_TIGHTEST_ROWS = 1_000
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ def off_policy(
     *,
     gates: RolloutPlan | Gates,
     level: float = 0.95,
+    often: bool = False,
 ) -> OffPolicyEvidence:
     """Return what the control's log says of a candidate; refused, never raised.
 
@@ -76,6 +79,10 @@ def off_policy(
         logged: decisions of the control with closed windows, in the order in which they were made.
         gates: what it must show at least.
         level: of the interval, in (0, 1).
+        often: whether a growing log is asked until it is enough. Where a ``min_value`` is demanded
+            the lower end is then that of a confidence sequence: one of a single look would reach
+            any value that is not far off, sooner or later. Over a log that is renewed many times,
+            as only its newest decisions are read, it misses somewhat more often than ``level``.
 
     Returns:
         The estimate, with the reasons why it is not enough.
@@ -99,9 +106,10 @@ def off_policy(
         reason = f"the candidate cannot be evaluated on the log: {error!r:.300}"
         return OffPolicyEvidence(reasons=(reason,))
     found = report["dr"]
+    asked = often and gates.min_value is not None
     measured = OffPolicyEvidence(
         value=found.value,
-        low=found.low,
+        low=_low_of_many(found, len(data), level) if asked else found.low,
         high=found.high,
         control=float(data.rewards.mean()),
         effective_sample_size=float(report.ess),
@@ -239,6 +247,16 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
         contexts=np.stack(seen) if own else None,
         clusters=np.array([one.unit for one in logged]),
     )
+
+
+def _low_of_many(found: Estimate, rows: int, level: float) -> float | None:
+    if found.value is None or found.low is None or found.standard_error is None:
+        return found.low
+    variance = rows * found.standard_error**2
+    ends = asymptotic_confidence_sequence(
+        found.value, variance, rows, level=level, n_star=_TIGHTEST_ROWS
+    )
+    return min(found.low, ends.low)
 
 
 def beyond_gates(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[str]:

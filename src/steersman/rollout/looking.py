@@ -205,7 +205,7 @@ class Looking:
         # meanwhile, and a policy is for one thread: this one gets its own.
         own = replace(self._candidate, policy=deepcopy(self._candidate.policy))
         self._asking = asyncio.create_task(
-            asyncio.to_thread(off_policy, own, logged, gates=self.plan)
+            asyncio.to_thread(off_policy, own, logged, gates=self.plan, often=True)
         )
 
     async def _watch_shadow(self, connection: Any, row: RolloutRow, now: float) -> None:
