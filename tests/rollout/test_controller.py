@@ -86,6 +86,15 @@ async def test_one_that_is_no_better_is_neither_promoted_nor_taken_back(database
     assert any("not shown to be better" in reason for reason in rows[-1].reasons)
 
 
+async def test_a_shadow_that_asks_for_many_decisions_gets_them(database, tenant, monkeypatch):
+    monkeypatch.setattr("steersman.rollout.looking._MOST_SHADOWED", 5)
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    async with w.controlled():
+        now = await w.drive(begun.id, steps=15, units=8, until=at("canary"))
+    assert now.stage == "canary", w.last.judgement.reasons
+
+
 async def test_errors_of_the_candidate_alone_take_it_back(database, tenant):
     w = await world(database, tenant.id)
     begun = await w.start()

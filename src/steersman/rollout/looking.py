@@ -1,7 +1,7 @@
 """What a controller has seen of a rollout so far: kept between its turns, made anew by the next.
 
 Nothing here is stored. A controller that takes a rollout over reads the log from the beginning, and
-comes to the same numbers.
+comes to the same numbers, but for outcomes that were reported after their window had been read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steersman.rollout.timing import Moment
     from steersman.store import PointRow, RolloutRow, VerdictRow
 
-_MOST_SHADOWED = 20_000
+_MOST_SHADOWED = 20_000  # or as many as the plan asks for
 
 
 class Paces(Protocol):
@@ -209,7 +209,8 @@ class Looking:
         )
 
     async def _watch_shadow(self, connection: Any, row: RolloutRow, now: float) -> None:
-        if self._candidate is None or self._shadow.decisions >= _MOST_SHADOWED:
+        most = max(_MOST_SHADOWED, self.plan.stages[row.step].min_units)
+        if self._candidate is None or self._shadow.decisions >= most:
             return
         async with as_tenant(connection, row.tenant):
             until = datetime.fromtimestamp(now, UTC)
