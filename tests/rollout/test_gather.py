@@ -97,6 +97,24 @@ async def test_closed_windows_alone_each_once_and_late_commits_too(database, ten
 async def test_what_was_erased_or_done_otherwise_is_left_out(database, tenant):
     w, row = await at_canary(database, tenant)
     rng = np.random.default_rng(0)
+async def test_one_late_commit_does_not_hide_another(database, tenant):
+    w, row = await at_canary(database, tenant)
+    rng = np.random.default_rng(0)
+    label = {"rollout": str(row.id), "stage": "canary", "arm": "candidate"}
+    start = w.clock.now
+
+    def made(at):
+        return decided(w.row, rng, at=start + at, unit=unit_of(row, "candidate", rng), **label)
+
+    young, late, later = made(50.0), made(-7.0), made(10.0)  # windows are a second long
+    gathering, found = Gathering(), []
+    for one, closed in ((young, 52.0), (late, 53.0), (None, 57.0), (later, 58.0)):
+        if one is not None:
+            await write(w, [one], [])
+        found += (await read(w, row, gathering, start + closed)).observed
+    assert [one.unit for one in found] == [young.unit, late.unit, later.unit]
+
+
     label = {"rollout": str(row.id), "stage": "canary", "arm": "candidate"}
     rows = [
         decided(w.row, rng, at=w.clock.now, unit=unit_of(row, "candidate", rng), **label)

@@ -219,7 +219,8 @@ async def _nothing_late(
         *(row.tenant, str(row.id), row.skill, row.point, since, gathering.closed_until),
         *(_first_id(row.started_at, since, point), _end(point, gathering.closed_until)),
     )
-    return bool(found == len(gathering.ids))
+    # Of those that were read, a late one may stand behind younger ones, and be too old by now.
+    return bool(found == sum(closes >= since for closes, _ in gathering.seen))
 
 
 async def _page(
