@@ -1,14 +1,17 @@
 """What is read of a rollout: closed windows alone, each decision once, late commits too."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from uuid import UUID
 
 import numpy as np
 
-from steersman.rollout import act, position, traffic_of
+from steersman.rollout import act, forecast, plan_of, position, traffic_of
 from steersman.rollout.gather import Gathering, last_decision_at, observe, shadowed
+from steersman.spec import loads
 from steersman.store import erase, log_decisions, log_events
 from tests.learn.world import decided, happened
-from tests.rollout.world import world
+from tests.rollout.world import document, world
 
 
 def moment(seconds):
@@ -184,3 +187,20 @@ async def test_traffic_and_spread_are_those_of_the_log(database, tenant):
     assert found.units_per_day == 200 / found.days
     nothing = await w.read(lambda it: traffic_of(it, point, now=w.clock.now + 90 * 86_400))
     assert (nothing.units, nothing.sd, nothing.units_per_day) == (0, None, 0.0)
+
+
+async def test_the_spread_of_zeros_and_ones_is_one_that_a_forecast_takes():
+    """Of half zeros and half ones, n - 1 below makes it more than any number in 0 to 1 has."""
+    rewards = np.repeat([0.0, 1.0], 500)
+
+    class Told:
+        async def fetchrow(self, *_):
+            first = moment(0.0)
+            sd, mean = float(rewards.std(ddof=1)), float(rewards.mean())
+            return {"decisions": 1000, "units": 1000, "first": first, "sd": sd, "mean": mean}
+
+    point = SimpleNamespace(tenant=UUID(int=0), skill="search", point="depth")
+    found = await traffic_of(Told(), point, now=86_400.0)
+    assert found.sd == 0.5
+    plan = plan_of(loads(document()), salt="s")
+    assert forecast(plan, found.sd, 0.03, found.units_per_day).units > 1000

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _DAY_S = 86_400.0
 _LEAST_S = 3600.0
+_LARGEST_SD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Traffic:
         decisions: in that time.
         units: likewise.
         units_per_day: of them; 0 without decisions.
-        sd: standard deviation of the units' mean rewards; None with fewer than two.
+        sd: standard deviation of the units' mean rewards, at most 0.5, as none in 0 to 1 is larger;
+            None with fewer than two.
         mean: of the units' mean rewards; None without any.
     """
 
@@ -66,4 +68,6 @@ async def traffic_of(connection: Any, point: PointRow, *, now: float, days: floa
     covered_s = 0.0 if found["first"] is None else (moment - found["first"]).total_seconds()
     covered = max(covered_s, _LEAST_S) / _DAY_S
     daily = found["units"] / covered
-    return Traffic(covered, found["decisions"], found["units"], daily, found["sd"], found["mean"])
+    # With n - 1 below, that of a sample of zeros and ones may come out a little larger.
+    sd = None if found["sd"] is None else min(found["sd"], _LARGEST_SD)
+    return Traffic(covered, found["decisions"], found["units"], daily, sd, found["mean"])
