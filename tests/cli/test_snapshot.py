@@ -6,6 +6,8 @@ from uuid import uuid4
 
 import pytest
 
+from steersman.cli.signing import consumer_of, make_registry, make_sample_registry
+from steersman.errors import SigningError
 from steersman.store import as_tenant, find_tenant
 from tests.learn.shipping_world import PASSPHRASE, lessons, promote_point
 from tests.learn.world import declared, document, learn_all, traffic
@@ -46,6 +48,27 @@ def learn(database, name, n, *, seed=0, many=False):
         await learn_all(database)
 
     asyncio.run(work())
+
+
+def test_a_registry_that_is_made_anew_does_not_pass_for_the_trusted_one(tmp_path, monkeypatch):
+    file = make_registry(tmp_path, "acme", PASSPHRASE)
+    old = file.read_bytes()
+    assert make_registry(tmp_path, "acme", PASSPHRASE) == file
+    monkeypatch.setenv("STEERSMAN_REGISTRY", str(tmp_path / "other registry"))
+    monkeypatch.setenv("STEERSMAN_KEYS", str(tmp_path / "other keys"))
+    with pytest.raises(SigningError, match=r"does not trust it: .*is the root of another one"):
+        make_registry(tmp_path, "acme", PASSPHRASE)
+    assert file.read_bytes() == old
+    file.write_bytes((tmp_path / "other keys" / "acme" / "root.json").read_bytes())
+    assert make_registry(tmp_path, "acme", PASSPHRASE) == file
+    assert consumer_of(tmp_path, "acme").refresh().online
+
+
+def test_a_passphrase_that_was_never_written_is_made_again(tmp_path):
+    (tmp_path / "root-passphrase").touch()
+    file = make_sample_registry(tmp_path, "acme")
+    assert len(file.read_text()) > 20
+    assert make_sample_registry(tmp_path, "acme") is None
 
 
 def test_what_was_learned_is_published_shown_and_fetched(shell, ready, tmp_path):

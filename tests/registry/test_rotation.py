@@ -48,6 +48,30 @@ def test_consumers_follow_a_chain_of_rotations_that_they_slept_through(world):
     assert len(list(world.metadata.glob("*.root.json"))) == 13
 
 
+@pytest.mark.parametrize("rotations", [0, 1])
+def test_consumers_who_are_given_another_root_leave_the_old_registry(world, rotations):
+    """As the runbook says where a root key was stolen or lost: their cache is not in the way."""
+    world.publish("0.1.0")
+    for _ in range(2):
+        world.publisher().rotate("timestamp", PASSPHRASE)
+    assert world.consumer().load("assistant", "route").source == "registry"
+    new = World(world.home / "new", clock=world.clock)
+    for _ in range(rotations):
+        new.publisher().rotate("timestamp", PASSPHRASE)
+    new.publish("0.2.0")
+    moved = world.consumer(new.folder, root=new.root)
+    assert moved.refresh().reasons == ()
+    assert moved.load("assistant", "route").description.version == "0.2.0"
+    again = world.consumer(new.folder, root=new.root)
+    assert again.refresh().online
+    assert (new.publisher().leads_from(new.root), new.publisher().leads_from(world.root)) == (
+        True,
+        False,
+    )
+    # What the old keys sign is nothing to them.
+    assert not world.consumer(root=new.root).refresh().online
+
+
 def test_a_new_passphrase_replaces_the_old_one(world):
     world.publisher().rotate("root", PASSPHRASE, new_passphrase=NEW)
     with pytest.raises(SigningError, match="its passphrase is wrong"):

@@ -97,12 +97,20 @@ def make_registry(home: Path, tenant_name: str, passphrase: str) -> Path:
         The file of the root that is trusted here; consumers elsewhere need a copy.
 
     Raises:
-        SigningError: there are keys with another passphrase.
+        SigningError: there are keys with another passphrase, or this machine trusts the root of
+            another registry.
         RegistryError: the registry cannot be written.
     """
-    publisher = Publisher(open_place(repository_of(home, tenant_name)), keys_of(home, tenant_name))
+    keys = keys_of(home, tenant_name)
+    publisher = Publisher(open_place(repository_of(home, tenant_name)), keys)
     root = publisher.create(tenant_name, passphrase)
     file = trusted_root_of(home, tenant_name)
+    if file.exists() and not publisher.leads_from(file.read_bytes()):
+        message = f"the registry is there, and this machine does not trust it: {file} is the root "
+        message += (
+            f"of another one. If it is to be replaced, copy {keys.trusted_root} over it, and "
+        )
+        raise SigningError(message + "give that to consumers elsewhere")
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = file.with_suffix(".part")
@@ -128,10 +136,15 @@ def make_sample_registry(home: Path, tenant_name: str) -> Path | None:
     if all(file.exists() for file in known):
         return None
     file = home / _MADE_UP
-    if not file.exists():
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    if not (file.exists() and file.read_text()):  # whoever was killed may have left an empty one
+        part = file.with_suffix(".part")
+        part.unlink(missing_ok=True)
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as opened:
             opened.write(secrets.token_urlsafe(24))
+            opened.flush()
+            os.fsync(handle)
+        part.replace(file)
     make_registry(home, tenant_name, file.read_text())
     return file
 

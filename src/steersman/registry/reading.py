@@ -98,6 +98,18 @@ class Trusting:
         self._roots = found
         return found
 
+    def leads_from(self, root: bytes) -> bool:
+        """Return whether the roots in the place lead from another one to the newest.
+
+        Args:
+            root: metadata that somebody trusts.
+        """
+        newest = self.roots()[-1]
+        try:
+            return follow_root(root, self._fetch)[-1] == newest
+        except VerificationError:
+            return False
+
     def root(self) -> Root:
         """Return the newest root as it was last read."""
         return read_root((self._roots or self.roots())[-1])

@@ -119,6 +119,18 @@ class Publisher:
         self._writer.read()
         return roots_there[-1]
 
+    def leads_from(self, root: bytes) -> bool:
+        """Return whether consumers who trust a root come to believe this registry.
+
+        Args:
+            root: metadata, as `create` returned it once, of this registry or of another.
+
+        Raises:
+            SigningError: this registry was not created yet.
+            RegistryError: the place cannot be read.
+        """
+        return self._trusting.leads_from(root)
+
     def publish(
         self,
         data: bytes,

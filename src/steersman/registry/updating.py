@@ -100,6 +100,11 @@ class _Clocked(Updater):
         self._trusted_set.reference_time = at(now)
 
     @property
+    def root(self) -> int:
+        """Return the number of the root that counts: a cache may hold later ones of others."""
+        return self._trusted_set.root.version
+
+    @property
     def seen(self) -> int:
         """Return the number of the newest timestamp whose signature is good; 0: none."""
         found = self._trusted_set.get(Timestamp.type)
@@ -199,7 +204,7 @@ class Following:
             updater.refresh()
         finally:
             found.append(updater.seen)
-        newest = follow_root(self._root, self._kept)[-1]
+        newest = follow_root(self._root, self._kept, until=updater.root)[-1]
         return read_chain(read_root(newest), self._kept)
 
     def _kept(self, name: str, most: int) -> bytes | None:
@@ -209,7 +214,8 @@ class Following:
         return read_file(path, most) if path.exists() else None
 
     def _believe(self, chain: Chain, now: float, healed: int) -> Memory:
-        roots = tuple(text.decode() for text in follow_root(self._root, self._kept))
+        followed = follow_root(self._root, self._kept, until=chain.root.version)
+        roots = tuple(text.decode() for text in followed)
         texts = tuple(text.decode() for text in chain.texts)
         self.known, self._texts = Known(chain, now), texts
         return Memory(healed=healed, verified_at=now, roots=roots, texts=texts)
