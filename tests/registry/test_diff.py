@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB
+from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB, load_policy
 from steersman.registry import Published, Reference, describe, diff
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,6 +88,40 @@ def test_other_parameters_and_actions_are_minor_and_another_algorithm_is_major()
     other = diff(first, _published(LinUCB(ARMS, dim=2), "1.0.0"))
     assert other.change == "major"
     assert other.parameters["noise_var"].after is None
+
+
+def test_what_both_have_lost_is_in_the_log_still():
+    """An action was taken out two versions ago, and the log is older than that."""
+    kept = ARMS[1:]
+    first = _published(LinTS(kept, dim=2, floor=0.1), "0.2.0")
+    learned = LinTS(kept, dim=2, floor=0.1)
+    contexts, drawn, rewards = _world(1000, seed=1)
+    for x, i, reward in zip(contexts, drawn, rewards, strict=True):
+        if i > 0:
+            learned.learn(x, ARMS[i], reward)
+    found = diff(first, _published(learned, "0.2.1"), _reference())
+    assert found.traffic.rows == ROWS
+    assert {shift.action for shift in found.traffic.shifts} == set(kept)
+    policy = load_policy(learned.state())
+    planner = np.array([policy.distribution(x)[0] for x in _world()[0]])
+    means = np.where(_world()[0][:, 1] > 0.0, 0.7, 0.3)
+    truth = float(((planner - 0.5) * (means - 0.3)).mean())
+    assert found.off_policy.low < truth < found.off_policy.high
+
+
+def test_requests_that_only_the_fallback_would_answer_are_left_out():
+    first, second = (
+        _published(LinTS(names, dim=2, floor=0.1), version)
+        for names, version in ((ARMS, "0.1.0"), (ARMS[1:], "0.2.0"))
+    )
+    actions = _reference().actions
+    alone = [actions[row] == "micro" and row % 10 == 0 for row in range(ROWS)]
+    eligible = [["micro"] if it else None for it in alone]
+    found = diff(first, second, _reference(eligible=eligible, units=list(range(ROWS))))
+    assert found.traffic.rows == ROWS - sum(alone) < ROWS
+    assert found.off_policy.rows == found.traffic.rows
+    with pytest.raises(InputError, match="no request of the reference log allows"):
+        diff(first, second, _reference(eligible=[["micro"]] * ROWS))
 
 
 def test_another_encoding_takes_contexts_of_its_own():
@@ -248,6 +282,10 @@ def test_the_picture_shows_traffic_and_difference(tmp_path):
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
     with pytest.raises(InputError, match="reference log"):
         diff(_published(_learned(0)), _published(_learned(0))).picture(tmp_path / "no.png")
+    for name in ("no.xyz", "no"):
+        with pytest.raises(InputError, match=r"allowed endings are .*\.png, .*\.svg"):
+            found.picture(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.png", "two.png"]
 
 
 def test_snapshots_of_different_points_are_not_compared():
@@ -262,6 +300,15 @@ def test_a_log_that_does_not_fit_is_named():
         Reference(contexts, names, np.full(30, 1 / 3), rewards[:29])
     with pytest.raises(InputError, match="empty"):
         Reference([], [], [], [])
-    log = Reference(contexts, ["else", *names[1:]], np.full(30, 1 / 3), rewards)
+    other = JointSquareCB((), dim=2)
+    log = Reference(
+        [None] * 30, ["else", *names[1:]], np.full(30, 1 / 3), rewards,
+        eligible=[ARMS] * 30, features=[np.zeros((3, 2))] * 30,
+    )  # fmt: skip
     with pytest.raises(InputError, match="row 0 of the reference log chose 'else'"):
-        diff(_published(_learned(0)), _published(_learned(0)), log)
+        diff(_published(other), _published(other), log)
+    # What no snapshot knows they never draw: of such rows alone nothing is told.
+    log = _reference()
+    strangers = Reference(log.contexts, ["else"] * ROWS, log.propensities, log.rewards)
+    found = diff(_published(_learned(0)), _published(_learned(10)), strangers)
+    assert found.off_policy.refused

@@ -102,7 +102,8 @@ class Diff:
 
         Raises:
             DataError: matplotlib is not installed.
-            InputError: there was no reference log, so there is nothing to draw.
+            InputError: there was no reference log, so there is nothing to draw; or nothing draws
+                files with this ending.
         """
         draw_diff(file, self.names, self.traffic, self.off_policy)
 
@@ -118,7 +119,9 @@ def diff(first: Described, second: Described, reference: Reference | None = None
     Returns:
         With a reference log, also how traffic shifts and what the log says about the value of
         both: doubly robust over named actions, self-normalised weights over open candidates and
-        mixed actions. Of mixed ones, thousands, and of selections no traffic is told.
+        mixed actions. Of mixed ones, thousands, and of selections no traffic is told. Requests of
+        which one of the two knows no eligible action, where the fallback would answer, are left
+        out.
 
     Raises:
         InputError: snapshots of different decision points, or a log that does not fit them.
@@ -187,8 +190,12 @@ def _compared(
         raise InputError(message)
     sequences = isinstance(policies[0], SequencePolicy)
     mixed = sequences or are_configurations(policies[0].actions)
-    columns = tuple(dict.fromkeys((*policies[0].actions, *policies[1].actions)))
-    columns = () if mixed else columns
+    columns: tuple[str, ...] = ()
+    if policies[0].actions and not mixed:
+        # What both have lost is in the log still, and neither ever draws it.
+        logged = (*policies[0].actions, *policies[1].actions, *reference.actions)
+        columns = tuple(dict.fromkeys(logged))
+        reference = reference.known_to(*policies)
     before = decided(policies[0], reference, columns)
     after = decided(policies[1], reference, columns, other=True)
     traffic = None if mixed else _traffic(before, after)

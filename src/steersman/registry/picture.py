@@ -29,7 +29,7 @@ def draw_diff(
 
     Raises:
         DataError: matplotlib is not installed.
-        InputError: there was no reference log.
+        InputError: there was no reference log, or nothing draws files with this ending.
 
     No doctest: it writes a file; ``tests/registry/test_diff.py`` shows it.
     """
@@ -42,6 +42,10 @@ def draw_diff(
         raise DataError(message) from error
     count = min(len(traffic.shifts), _MOST_ACTIONS)
     figure = Figure(figsize=(8.0, 2.6 + 0.4 * count), layout="constrained")
+    kinds = figure.canvas.get_supported_filetypes()
+    if file.suffix[1:].lower() not in kinds:
+        message = f"a picture cannot be {file.name!r:.80}; allowed endings are "
+        raise InputError(message + ", ".join(f".{kind}" for kind in sorted(kinds)))
     upper, lower = figure.subplots(2, 1, height_ratios=[0.6 + 0.4 * count, 0.7])
     _draw_traffic(upper, traffic, names)
     _draw_delta(lower, off_policy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _ANOTHER = "any other"
+_COLUMNS = ("contexts", "propensities", "rewards", "other_contexts", "features", "units")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +69,35 @@ class Reference:
         count = len(self.actions)
         if count == 0:
             raise InputError("the reference log is empty; choose decisions to compare on")
-        for name in ("contexts", "propensities", "rewards", "other_contexts", "eligible"):
-            self._check_length(name, count)
-        for name in ("features", "units"):
+        for name in ("eligible", *_COLUMNS):
             self._check_length(name, count)
 
     def __len__(self) -> int:
         return len(self.actions)
+
+    def known_to(self, *policies: ChoicePolicy) -> Reference:
+        """Return the log without the rows of which a policy knows no eligible action.
+
+        Args:
+            policies: with named actions.
+
+        Raises:
+            InputError: no row is left.
+        """
+        keep = [
+            eligible is None
+            or all(any(name in policy.actions for name in eligible) for policy in policies)
+            for eligible in self.eligible or ()
+        ]
+        if all(keep):
+            return self
+        if not any(keep):
+            message = "no request of the reference log allows an action that both snapshots know; "
+            raise InputError(message + "choose others to compare on")
+        columns = {
+            name: _rows_of(getattr(self, name), keep) for name in ("actions", "eligible", *_COLUMNS)
+        }
+        return replace(self, **columns)
 
     def _check_length(self, name: str, count: int) -> None:
         values = getattr(self, name)
@@ -195,6 +218,12 @@ def decided(
         names.append(policy.actions or tuple(known or ()))
         rows.append(distribution)
     return Decided(columns, names, rows, missing or None)
+
+
+def _rows_of(column: Any, keep: Sequence[bool]) -> Any:
+    if column is None or isinstance(column, np.ndarray):
+        return None if column is None else column[np.array(keep)]
+    return [value for value, kept in zip(column, keep, strict=True) if kept]
 
 
 def _no_offer(row: int) -> NoReturn:
