@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -70,6 +72,43 @@ def test_a_policy_against_itself_differs_by_nothing():
     first, _ = _logs(np.random.default_rng(2), 500)
     found = off_policy_delta(first, first, adaptive=False)
     assert (found.delta, found.low, found.high) == (0.0, 0.0, 0.0)
+
+
+def _seldom_failing(seed, rows, failing):
+    """Two arms, evenly drawn; one policy prefers the first, the other the second."""
+    rng = np.random.default_rng(seed)
+    actions = rng.integers(0, 2, rows)
+    rewards = (rng.random(rows) >= np.array([0.0, failing])[actions]).astype(float)
+    targets = (np.tile(target, (rows, 1)) for target in ([0.9, 0.1], [0.1, 0.9]))
+    return [LoggedData(actions, rewards, np.full(rows, 0.5), target) for target in targets]
+
+
+@pytest.mark.parametrize("estimator", ["snips", "dr"])
+def test_rewards_that_are_all_alike_do_not_prove_that_two_policies_are(estimator):
+    """What fails once in a hundred often does not fail in a hundred: the truth is -.008."""
+    covered = used = 0
+    for seed in range(40):
+        logs = _seldom_failing(seed, 250, 0.01)
+        found = off_policy_delta(*logs, estimator=estimator, adaptive=False)
+        used += not found.refused
+        covered += not found.refused and found.low <= -0.008 <= found.high
+    assert used > 30
+    assert covered >= 0.95 * used
+
+
+def test_what_others_could_be_is_declared_or_unknown():
+    first, second = _seldom_failing(0, 400, 0.0)
+    alike = off_policy_delta(first, second, estimator="snips")
+    assert alike.low < alike.delta < alike.high
+    assert -0.03 < alike.low < -0.01
+    assert alike.high == pytest.approx(-alike.low, rel=0.25)
+    fives = [replace(log, rewards=5.0 * log.rewards) for log in (first, second)]
+    unknown = off_policy_delta(*fives, estimator="snips")
+    assert unknown.delta == pytest.approx(0.0, abs=1e-12)
+    assert (unknown.low, unknown.high) == (-np.inf, np.inf)
+    declared = [replace(log, reward_range=(0.0, 5.0)) for log in fives]
+    found = off_policy_delta(*declared, estimator="snips")
+    assert found.low == pytest.approx(5.0 * alike.low)
 
 
 def test_it_refuses_where_either_evaluation_refuses():

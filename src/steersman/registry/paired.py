@@ -16,6 +16,7 @@ from scipy.special import ndtri, stdtrit
 
 from steersman.errors import InputError
 from steersman.ope import ESTIMATORS, Log, LoggedData, evaluate
+from steersman.stats import Interval, all_alike_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +78,9 @@ def off_policy_delta(
     """Return how much more reward the second policy would have got than the first.
 
     Assumes what `steersman.ope.evaluate` does: exact propensities, positivity, and independent rows
-    (units, or rounds given the past). Refuses where it refuses either policy.
+    (units, or rounds given the past). Refuses where it refuses either policy. Where the rewards of
+    what one does more often than the other are all alike, and those of what it does less often, the
+    interval is as wide as so many units leave open.
 
     Args:
         first: the log with one policy's distributions as target.
@@ -122,6 +125,7 @@ def off_policy_delta(
     error = _paired_error(rounds, first.units)
     delta = rounds[1].value - rounds[0].value
     half = _quantile(first.units, level) * error
+    low, high = _no_narrower(Interval(delta - half, delta + half), first, second, level)
     return OffPolicyDelta(
         estimator=estimator,
         level=level,
@@ -129,8 +133,8 @@ def off_policy_delta(
         ess=ess,
         values=(rounds[0].value, rounds[1].value),
         delta=delta,
-        low=delta - half,
-        high=delta + half,
+        low=low,
+        high=high,
         standard_error=error,
     )
 
@@ -159,6 +163,43 @@ def _paired_error(rounds: Sequence[Rounds], units: NDArray[np.int64] | None) -> 
     if count < 2:
         return math.inf
     return float(np.linalg.norm(totals)) * math.sqrt(count / (count - 1)) / len(residuals)
+
+
+def _no_narrower(ends: Interval, first: LoggedData, second: LoggedData, level: float) -> Interval:
+    """Return an interval that is no narrower than what rewards that are all alike leave open.
+
+    The difference is m (E₊ - E₋): the mean reward of what the second policy does more often, less
+    that of what it does more seldom, times the mass m that moves. Where neither has shown any
+    noise, as where all rewards are 1, each may still be off by what as many units leave open.
+    """
+    moved = second.weights - first.weights
+    sides = [_alike(first, np.maximum(sign * moved, 0.0), level) for sign in (1.0, -1.0)]
+    if None in sides or not moved.any():
+        return ends
+    more, less = (side for side in sides if side is not None)
+    mass = max(float(moved.clip(0.0).mean()), float((-moved).clip(0.0).mean()))
+    low, high = mass * (more.low - less.high), mass * (more.high - less.low)
+    return Interval(min(ends.low, low), max(ends.high, high))
+
+
+def _alike(data: LoggedData, weights: Floats, level: float) -> Interval | None:
+    """Return what rewards with weight leave open if they are all one; None if they differ."""
+    span = Log(data).reward_range
+    seen = weights > 0.0
+    if not seen.any():
+        return Interval(*span)
+    rewards = data.rewards[seen]
+    least, most = float(rewards.min()), float(rewards.max())
+    if least < most:
+        return None
+    if not span[0] <= least <= span[1]:
+        return Interval(-math.inf, math.inf)
+    size = int(weights.sum() ** 2 / np.square(weights).sum())
+    units = size if data.units is None else len(np.unique(data.units[seen]))
+    # Each side takes half of what may be missed.
+    return all_alike_interval(
+        least, max(1, min(size, units)), low=span[0], high=span[1], level=(1.0 + level) / 2.0
+    )
 
 
 def _quantile(units: NDArray[np.int64] | None, level: float) -> float:
