@@ -96,6 +96,33 @@ def test_a_rollout_from_start_to_rollback(command, candidate):
     assert len(command.json("rollout", "status", "--all", *of)) == 1
 
 
+def test_what_is_under_way_is_found_however_many_came_after_it(command, candidate, database):
+    name, version = candidate
+    of = ("--tenant", name)
+    begun = command.json("rollout", "start", "assistant", "route", version, *of)
+
+    async def end_others():
+        tenant = await find_tenant(database, name)
+        connection = await database.connect("worker")
+        async with as_tenant(connection, tenant.id):
+            await connection.execute(
+                "INSERT INTO rollout SELECT (jsonb_populate_record(r, jsonb_build_object("
+                "'id', 'ffffffff-0000-7000-8000-' || lpad(to_hex(i), 12, '0'), "
+                "'status', 'aborted', 'ended_at', now()))).* "
+                "FROM rollout AS r, generate_series(1, 120) AS i WHERE r.id = $1::uuid",
+                begun["id"],
+            )
+        await connection.close()
+
+    asyncio.run(end_others())
+    (listed,) = command.json("rollout", "status", *of)
+    assert listed["id"] == begun["id"]
+    every = command.json("rollout", "status", "--all", *of)
+    assert len(every) == 121
+    assert every[-1]["id"] == begun["id"]
+    assert [row["id"] for row in every] == sorted((row["id"] for row in every), reverse=True)
+
+
 def test_what_cannot_be_has_status_one_and_what_is_no_command_two(command, candidate):
     name, version = candidate
     of = ("--tenant", name)

@@ -277,12 +277,20 @@ def test_an_unknown_point_is_refused(shell, ready, what):
         ("retract", *POINT, "0.1.1", "--reason", " "),
         ("unpin", *POINT, "--reason", ""),
         ("publish", *POINT, "--force", ""),
+        ("keys", "revoke", "targets", "--reason", " "),
     ],
     ids=lambda what: what[0],
 )
 def test_nothing_is_done_without_a_reason(shell, ready, what):
     shell("snapshot", "publish", *POINT, "--tenant", ready)
     assert "allowed are 1 to 500" in shell("snapshot", *what, "--tenant", ready, status=1)
+
+
+def test_a_declaration_that_is_no_text_is_told(shell, ready, tmp_path):
+    file = tmp_path / "point.yaml"
+    file.write_bytes("# für alle\n".encode("latin-1"))
+    said = shell("snapshot", "publish", *POINT, "--spec", file, "--tenant", ready, status=1)
+    assert "byte 3 is no UTF-8" in said
 
 
 def test_a_file_that_cannot_be_written_is_told(shell, ready, tmp_path):

@@ -29,7 +29,14 @@ from steersman.rollout import (
     recompute,
     traffic_of,
 )
-from steersman.store import as_tenant, find_declared, find_rollout, rollouts_of, verdicts_of
+from steersman.store import (
+    active_rollouts,
+    as_tenant,
+    find_declared,
+    find_rollout,
+    rollouts_of,
+    verdicts_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -118,11 +125,11 @@ def status_command(
         return
 
     async def work(database: Database, tenant: Tenant) -> list[RolloutRow]:
-        return await reading(
-            database, tenant, lambda connection: rollouts_of(connection, tenant.id)
-        )
+        read = _all_of if every else active_rollouts
+        found = await reading(database, tenant, lambda connection: read(connection, tenant.id))
+        return sorted(found, key=lambda row: row.id, reverse=True)  # the latest first
 
-    rows = [row for row in for_tenant(home, tenant_name, work) if every or row.is_under_way]
+    rows = for_tenant(home, tenant_name, work)
     none = f"{tenant_name} has no rollout under way; `steersman rollout start` starts one"
     show_rows(map(shown_row, rows), COLUMNS, as_json=as_json, none=none)
 
@@ -180,6 +187,13 @@ def history_command(
         raise RolloutError(message + "the database as it is, and see docs/runbook.md")
 
 
+async def _all_of(connection: Any, tenant: UUID) -> list[RolloutRow]:
+    found = await rollouts_of(connection, tenant)
+    while found and (more := await rollouts_of(connection, tenant, before=found[-1].id)):
+        found += more
+    return found
+
+
 def _explained(home: Path, tenant_name: str, which: str) -> Explained:
     async def work(database: Database, tenant: Tenant) -> Explained:
         async def read(connection: Any) -> Explained:
@@ -229,11 +243,11 @@ async def find(connection: Any, tenant: Tenant, which: str) -> RolloutRow:
         row = await find_rollout(connection, tenant.id, UUID(which))
     except ValueError:
         skill, _, point = which.partition("/")
-        rows = await rollouts_of(connection, tenant.id, limit=1000)
         if point:
-            found = [row for row in rows if (row.skill, row.point) == (skill, point)][:1]
+            found = await rollouts_of(connection, tenant.id, skill=skill, point=point, limit=1)
         else:
-            found = [row for row in rows if str(row.id).startswith(which)]
+            every = await _all_of(connection, tenant.id)
+            found = [row for row in every if str(row.id).startswith(which.lower())]
         row = found[0] if len(found) == 1 else None
     if row is None:
         message = f"{tenant.name} has no one rollout {which!r:.60}; "

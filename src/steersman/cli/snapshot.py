@@ -74,7 +74,7 @@ def publish_command(
     scale of earlier versions, or is shown to decide worse on held-out decisions.
     """
     publisher = need_publisher(home, tenant_name)
-    document = None if spec is None else spec.read_text(encoding="utf-8")
+    document = None if spec is None else _text_of(spec)
     overruled = None if force is None else checked_reason(force, name="force")
     why = Reason(actor=actor(), force=overruled, git_commit=git_commit())
 
@@ -226,6 +226,14 @@ def unpin_command(
 
     for_tenant(home, tenant_name, work)
     show({"skill": skill, "decision": point, "pinned": False}, as_json=as_json)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        hint = f"byte {error.start} is no UTF-8; write it as UTF-8 text"
+        raise click.FileError(str(file), hint) from error
 
 
 def _show(description: Description, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from steersman.cli.signing import (
     new_passphrase,
     repository_of,
 )
+from steersman.rollout import checked_reason
 from steersman.store import as_tenant, record
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def revoke_command(
 
     What the old key signs from now on is refused by every consumer that asks the registry.
     """
-    detail = {"reason": reason}
+    detail = {"reason": checked_reason(reason)}
     _replace(home, tenant_name, role, root_keys, "keys.revoke", detail, as_json=as_json)
 
 
