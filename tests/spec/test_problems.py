@@ -304,6 +304,30 @@ def test_no_section_at_all():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("policy", "dim", "most"),
+    [
+        ("lin_ts", 512, 253),
+        ("lin_ucb", 4096, 3),
+        ("kernel_ucb, random_features: 512", 512, 63),
+        ("epsilon_greedy, contextual: true", 1024, 63),
+        ("epsilon_greedy", 4096, 5000),
+        ("beta_thompson", 4096, 5000),
+    ],
+)
+def test_what_is_learned_fits_into_a_snapshot(policy, dim, most):
+    text = RIGHT.replace("lin_ucb, alpha: 0.5", policy).replace("dim: 64", f"dim: {dim}")
+    for count in (most, most + 1):
+        names = ", ".join(["deep", "planner", *(f"a{i}" for i in range(2, count))])
+        named = text.replace("micro, planner, deep", names)
+        if most in {count, 5000}:
+            assert len(loads(named).actions.names) == count
+            continue
+        with pytest.raises(SpecError, match=rf":6: context.dim: {count} models of .* or {most} m"):
+            loads(named)
+
+
+@pytest.mark.slow
 def test_of_very_many_names_a_few_are_listed():
     names = ", ".join(f"tool_{i}" for i in range(5000))
     text = RIGHT.replace("[micro, planner, deep]", f"[{names}]")

@@ -33,6 +33,8 @@ Path = tuple[str | int, ...]
 _ANY = "any"
 _LEAST_TEMPERATURE = 1e-6
 _MOST_DRAWN_AMONG = 2_000  # names and probabilities of all steps: every answer and row has them
+_LARGEST_STATE_MIB = 255  # what snapshots hold, 256, less room for names and counts
+_MODEL_EACH = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
 _KINDS = {
     "factored_ts": "mixed",
     "sequence_linear": "sequence",
@@ -178,6 +180,24 @@ def _drawing(
         )
 
 
+def _size(context: Context, actions: Actions, policy: Policy) -> Iterator[Problem]:
+    """Yield that what is learned would not fit into a snapshot: no service could load it."""
+    own = policy.algorithm in _MODEL_EACH or getattr(policy, "contextual", False)
+    if not isinstance(actions, Choice) or not own:
+        return
+    dim = context.dim + getattr(policy, "random_features", 0)
+    each = dim * (dim + 3) / 2 * 8 / 2**20
+    if len(actions.names) * each > _LARGEST_STATE_MIB:
+        yield Problem(
+            ("context", "dim"),
+            f"{len(actions.names):,} models of {dim:,} numbers are a state of "
+            f"{len(actions.names) * each:,.0f} MiB",
+            context.dim,
+            f"{_LARGEST_STATE_MIB} MiB, or {int(_LARGEST_STATE_MIB / each):,} models of that many",
+            "lower dim, name fewer actions, or use a joint policy",
+        )
+
+
 def _policy_learning(policy: Policy, learning: Learning) -> Iterator[Problem]:
     if isinstance(policy, SequenceTreesPolicy) and learning.mode != "frozen":
         yield Problem(
@@ -275,6 +295,7 @@ def _privacy_fields(context: Context, privacy: Privacy) -> Iterator[Problem]:
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[..., Iterator[Problem]]], ...] = (
     (("explore", "floor"), _floor),
     (("actions", "policy"), _policy_actions),
+    (("context", "actions", "policy"), _size),
     (("policy", "learning"), _policy_learning),
     (("actions", "fallback"), _fallback_actions),
     (("context", "policy"), _policy_names),
