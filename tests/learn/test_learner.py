@@ -291,7 +291,7 @@ async def test_lost_connections_are_made_anew(database, tenant):
         await asyncio.sleep(0.2)
         await server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE pid <> pg_backend_pid() AND application_name = 'steersman' "
+            "WHERE pid <> pg_backend_pid() AND application_name = 'steersman learner' "
             "AND strpos(query, $1) > 0",
             fragment,
         )

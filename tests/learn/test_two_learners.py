@@ -61,8 +61,6 @@ async def test_a_learner_killed_after_any_query_lost_nothing(database, tenant, s
 @pytest.mark.parametrize("at", [1, 3])
 async def test_a_paused_learner_is_taken_over_from_and_then_fenced(database, tenant, at):
     """Paused while the server waits for the rest of a statement (1), and between two (3)."""
-    if at == 1 and await server_version(database) < 17:
-        pytest.skip("PostgreSQL 17 and later end such a transaction; others wait for the learner")
     row = await declared(database, tenant.id, policy="lin_ucb_forgets")
     decisions = await traffic(database, row, 20)
     with ExitStack() as processes:
@@ -84,13 +82,6 @@ async def test_a_paused_learner_is_taken_over_from_and_then_fenced(database, ten
         await nothing_due(database)
     await learn_all(database)  # what the killed one may have left
     await check(database, tenant, [*decisions, *more])
-
-
-async def server_version(database):
-    connection = await database.connect()
-    major = connection.get_server_version().major
-    await connection.close()
-    return major
 
 
 async def test_of_two_at_once_one_learns(database, tenant):

@@ -24,7 +24,15 @@ from steersman.learn.batch import BatchDone, fail_work, learn_batch
 from steersman.learn.claims import Claims
 from steersman.learn.tracing import batch_span, link
 from steersman.registry import pack_state
-from steersman.store import AWAY, as_tenant, due_work, holder_of, write_checkpoint
+from steersman.store import (
+    AWAY,
+    as_tenant,
+    due_work,
+    end_unfinished,
+    holder_of,
+    work_under_lease,
+    write_checkpoint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +48,6 @@ _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _SCAN = 2000
 _IDLE_S = 60.0
 _BROKEN_S = 10.0
-_WITH_TRANSACTION_TIMEOUT = 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +140,10 @@ class _Learner:
             holder = self._settings.holder or f"{socket.gethostname()}/{os.getpid()}"
             claims = Claims(locks, holder, self._settings.lease_s)
             async with asyncio.TaskGroup() as group:
-                others = [group.create_task(self._keep(claims)), group.create_task(self._watcher())]
+                others = [
+                    group.create_task(self._keep(claims, wakes)),
+                    group.create_task(self._watcher()),
+                ]
                 await self._work(work, claims, (work, locks, wakes))
                 for task in others:
                     task.cancel()
@@ -141,21 +151,16 @@ class _Learner:
     async def _connect(self, stack: AsyncExitStack) -> Any:
         connection = await self._database.connect("worker", command_timeout=60)
         stack.push_async_callback(_close, connection)
-        lease_ms = round(self._settings.lease_s * 1000)
-        # A paused learner must not keep the rows it was at: the server ends its transaction.
-        await connection.execute(f"SET idle_in_transaction_session_timeout = {lease_ms}")
-        if connection.get_server_version().major >= _WITH_TRANSACTION_TIMEOUT:
-            # Paused while a statement is prepared for the first time, it does not count as idle.
-            await connection.execute(f"SET transaction_timeout = {6 * lease_ms}")
-        await connection.execute(f"SET lock_timeout = {max(1, lease_ms // 4)}")
+        await work_under_lease(connection, "learner", self._settings.lease_s)
         # Tables that were empty when a statement was planned are not empty for long.
         for method in ("seqscan", "hashjoin", "mergejoin"):
             await connection.execute(f"SET enable_{method} = off")
         return connection
 
-    async def _keep(self, claims: Claims) -> None:
+    async def _keep(self, claims: Claims, connection: Any) -> None:
         while True:
             await asyncio.sleep(self._settings.lease_s / 4)
+            await end_unfinished(connection, self._settings.lease_s)
             with suppress(asyncpg.LockNotAvailableError):  # the next time, then
                 await claims.keep()
 

@@ -21,6 +21,7 @@ from steersman.registry import Ingredients, pack_state, unpack_state
 from steersman.store import (
     Segment,
     Stretch,
+    allow_long,
     base_state,
     decisions_learned,
     find_snapshot,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from steersman.store import Learned, Point, PointRow, SnapshotRow
 
-_WITH_TRANSACTION_TIMEOUT = 17
 _AT_ONCE = 2000  # decisions
 
 
@@ -184,7 +184,7 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
         feature_hash=target.feature_hash,
         snapshot=target.version,
     )
-    await _take_the_time(connection)
+    await allow_long(connection)
     relearning = Relearning(connection, as_target, target.version, policy, held=held)
     for stretch, after in tail:
         await relearning.follow(await _segment(connection, point, stretch), after=after)
@@ -195,12 +195,6 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
     return Promoted(
         row.snapshot, target.version, relearning.seq, relearning.excluded, relearning.lost
     )
-
-
-async def _take_the_time(connection: Any) -> None:
-    """Let the transaction last as long as there is to learn; one that idles is ended as before."""
-    if connection.get_server_version().major >= _WITH_TRANSACTION_TIMEOUT:
-        await connection.execute("SET LOCAL transaction_timeout = 0")
 
 
 async def _tail(

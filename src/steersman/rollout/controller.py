@@ -28,7 +28,7 @@ from steersman.rollout.looking import Looking
 from steersman.rollout.sources import StoreSource
 from steersman.rollout.timing import SteadyClock
 from steersman.rollout.turns import Turn, TurnDone, take_turn
-from steersman.store import AWAY, due_rollouts, list_tenants
+from steersman.store import AWAY, due_rollouts, end_unfinished, list_tenants, work_under_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +44,6 @@ _AWAY = (*AWAY, StoreError)
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _BROKEN_S = 10.0
 _EVER = datetime(9999, 1, 1, tzinfo=UTC)  # whichever clock is wrong, what is under way is looked at
-_WITH_TRANSACTION_TIMEOUT = 17
 _TENANTS_S = 5.0  # a new tenant takes longer to count anything
 _MIXED = "it counts for all tenants together, and there are several; run without it"
 _BAD_DATA = {"22", "23", "42"}  # data exceptions, violated constraints, what may not be done
@@ -169,6 +168,7 @@ class _Controller:
                     self._wake.clear()
                     if any(each.is_closed() for each in (work, locks, wakes)):
                         raise StoreError("a connection to PostgreSQL was lost")
+                    await end_unfinished(wakes, self._settings.lease_s)
                     await self._round(work, claims)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._settings.poll_s):
@@ -178,12 +178,7 @@ class _Controller:
     async def _connect(self, stack: AsyncExitStack) -> Any:
         connection = await self._database.connect("worker", command_timeout=60)
         stack.push_async_callback(_close, connection)
-        lease_ms = round(self._settings.lease_s * 1000)
-        # A paused controller must not keep the rows it was at: the server ends its transaction.
-        await connection.execute(f"SET idle_in_transaction_session_timeout = {lease_ms}")
-        if connection.get_server_version().major >= _WITH_TRANSACTION_TIMEOUT:
-            await connection.execute(f"SET transaction_timeout = {6 * lease_ms}")
-        await connection.execute(f"SET lock_timeout = {max(1, lease_ms // 4)}")
+        await work_under_lease(connection, "controller", self._settings.lease_s)
         return connection
 
     async def _watcher(self) -> None:

@@ -195,6 +195,7 @@ from steersman.store.work import (
     take_work,
     unfinished,
 )
+from steersman.store.worker_sessions import allow_long, end_unfinished, work_under_lease
 
 __all__ = [
     "AWAY",
@@ -253,6 +254,7 @@ __all__ = [
     "add_snapshot",
     "add_verdict",
     "alike",
+    "allow_long",
     "append_rewards",
     "append_updates",
     "as_stored",
@@ -292,6 +294,7 @@ __all__ = [
     "due_work",
     "encode",
     "encode_rows",
+    "end_unfinished",
     "ensure_pgvector",
     "erase",
     "erase_documents",
@@ -396,6 +399,7 @@ __all__ = [
     "updates_after",
     "verdicts_of",
     "verify_chain",
+    "work_under_lease",
     "write_checkpoint",
     "write_documents",
     "write_links",
