@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from steersman.learn import Reason, publish
 from steersman.errors import RolloutError
+from steersman.learn import Reason, publish
 from steersman.policies import Fixed, build
 from steersman.rollout import plan_of
 from steersman.rollout.candidate import Candidate
@@ -95,6 +95,9 @@ async def test_a_candidate_that_the_log_says_is_worse_serves_nobody(database, te
     worse = document().replace("{algorithm: lin_ucb}", "{algorithm: fixed, action: shallow}")
     why = Reason(actor="test", force="to see it held")
     made = await publish(database, w.row, NoSigner(), why, spec=worse)
+    at_once = {"stages": [{"name": "canary", "share": 0.1, "min_units": 1, "min_s": 1}]}
+    with pytest.raises(RolloutError, match=r"value is at most .* begin with a shadow"):
+        await w.start(candidate=made.version, overrides=at_once)
     begun = await w.start(candidate=made.version)
     async with w.controlled():
         now = await w.drive(begun.id, steps=6)
@@ -102,6 +105,3 @@ async def test_a_candidate_that_the_log_says_is_worse_serves_nobody(database, te
     assert (now.status, now.stage, rows[-1].verdict) == ("running", "shadow", "hold")
     assert any("off-policy: the candidate's value is at most" in it for it in rows[-1].reasons)
     assert rows[-1].inputs["evidence"]["shadow"]["decisions"] > 1000
-    at_once = {"stages": [{"name": "canary", "share": 0.1, "min_units": 1, "min_s": 1}]}
-    with pytest.raises(RolloutError, match=r"value is at most .* begin with a shadow"):
-        await w.start(candidate=made.version, overrides=at_once)

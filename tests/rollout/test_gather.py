@@ -97,9 +97,6 @@ async def test_closed_windows_alone_each_once_and_late_commits_too(database, ten
     assert await w.read(lambda it: last_decision_at(it, row, None)) == second.at
 
 
-async def test_what_was_erased_or_done_otherwise_is_left_out(database, tenant):
-    w, row = await at_canary(database, tenant)
-    rng = np.random.default_rng(0)
 async def test_one_late_commit_does_not_hide_another(database, tenant):
     w, row = await at_canary(database, tenant)
     rng = np.random.default_rng(0)
@@ -118,6 +115,9 @@ async def test_one_late_commit_does_not_hide_another(database, tenant):
     assert [one.unit for one in found] == [young.unit, late.unit, later.unit]
 
 
+async def test_what_was_erased_or_done_otherwise_is_left_out(database, tenant):
+    w, row = await at_canary(database, tenant)
+    rng = np.random.default_rng(0)
     label = {"rollout": str(row.id), "stage": "canary", "arm": "candidate"}
     rows = [
         decided(w.row, rng, at=w.clock.now, unit=unit_of(row, "candidate", rng), **label)

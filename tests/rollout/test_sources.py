@@ -180,22 +180,6 @@ async def test_the_store_counts_those_that_something_else_had_to_answer(database
     assert tuple(said.control[1]) == (600.0, sum(others[400:800]), sum(others))
 
 
-async def test_a_rollout_holds_while_prometheus_is_dead_and_goes_on_with_it(
-    database, tenant, prometheus
-):
-    w = await world(database, tenant.id)
-    begun = await w.start()
-    prometheus.status = 500
-    source = PrometheusSource(prometheus.url, timeout_s=30.0)  # the machine may be busy
-    source.tells_tenants_apart = True  # the server of these tests has many tenants
-    async with w.controlled(sources=[source]):
-        now = await w.drive(begun.id, steps=5)
-        assert (now.stage, w.last.judgement.verdict) == ("shadow", "hold")
-        assert any("source prometheus is dead" in it for it in w.last.judgement.reasons)
-        prometheus.status = 200
-        now = await w.drive(begun.id, steps=15, until=at("canary"))
-        assert now.stage == "canary"
-        prometheus.said = prometheus.said | {"bad": {"candidate": 30}}
 async def test_a_long_stretch_is_not_judged_by_its_last_minutes(database, tenant):
     """A controller that takes over counts back bit by bit, and claims no rate before that."""
     w = await world(database, tenant.id)
@@ -229,6 +213,22 @@ async def test_a_long_stretch_is_not_judged_by_its_last_minutes(database, tenant
     assert last.candidate[-1].total == own
 
 
+async def test_a_rollout_holds_while_prometheus_is_dead_and_goes_on_with_it(
+    database, tenant, prometheus
+):
+    w = await world(database, tenant.id)
+    begun = await w.start()
+    prometheus.status = 500
+    source = PrometheusSource(prometheus.url, timeout_s=30.0)  # the machine may be busy
+    source.tells_tenants_apart = True  # the server of these tests has many tenants
+    async with w.controlled(sources=[source]):
+        now = await w.drive(begun.id, steps=5)
+        assert (now.stage, w.last.judgement.verdict) == ("shadow", "hold")
+        assert any("source prometheus is dead" in it for it in w.last.judgement.reasons)
+        prometheus.status = 200
+        now = await w.drive(begun.id, steps=15, until=at("canary"))
+        assert now.stage == "canary"
+        prometheus.said = prometheus.said | {"bad": {"candidate": 30}}
         ended = await w.drive(begun.id, steps=5)
         assert ended.status == "rolled_back"
         assert "says prometheus" in ended.reason

@@ -134,9 +134,9 @@ class StoreSource:
             self.name,
             candidate=tuple(candidate for candidate, _ in counts),
             control=tuple(control for _, control in counts),
+            behind="" if len(counts) == len(found) else _COUNTING,
         )
 
-            behind="" if len(counts) == len(found) else _COUNTING,
 
 class PrometheusSource:
     """Counts from a Prometheus that scrapes the service processes, by its HTTP interface.
@@ -201,7 +201,7 @@ class PrometheusSource:
                 reason = await self._doubt(row)
                 if not reason:
                     due = self._known.due(row, stretches, now)
-                    found = {length: await self._count(row, length) for length in due}
+                    found = {length: await self._count(row, length, now) for length in due}
                     self._known.keep(row, found, now)
         except TimeoutError:
             reason = f"no answer within {self._timeout_s:g} s"
