@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.classification_sets import DEFAULT_SETS, load, stream
 from benchmarks.report import Figure, Options, command
 from benchmarks.tool_choice import encoded, right_tools
+from steersman.errors import DataError
 from steersman.policies import (
     BoundedLinUCB,
     EpsilonGreedy,
@@ -84,8 +85,11 @@ def run(options: Options) -> Iterator[Figure]:
         elif _is_folder(name, options):
             world = _router(name, options)
             yield (_tools if _one_is_right(world) else _routing)(world, options)
-        else:
+        elif _is_table(name, options):
             yield from _classification(name, options, seeds, means)
+        else:
+            message = f"{name} is neither a folder of {options.data} nor a uci/{name}.csv there"
+            raise DataError(f"{message}; put one there, or name {', '.join(DEFAULT_SETS)}")
     if means["LinUCB"]:
         yield _best_mean(means, goal=set(DEFAULT_SETS) <= set(sets))
 
@@ -98,6 +102,11 @@ def _router(name: str, options: Options) -> RouterWorld:
 def _is_folder(name: str, options: Options) -> bool:
     data = None if name in DEFAULT_SETS else options.data
     return data is not None and (data / name).is_dir()
+
+
+def _is_table(name: str, options: Options) -> bool:
+    data = None if name in DEFAULT_SETS else options.data
+    return data is None or (data / "uci" / f"{name}.csv").is_file()
 
 
 def _one_is_right(world: RouterWorld) -> bool:

@@ -78,7 +78,7 @@ def test_folders_of_any_name_are_measured_by_the_format_they_are_in(tmp_path: Pa
     assert set(chosen.peers) == {"last fifth of the stream"}
 
 
-def test_a_name_that_is_no_folder_is_a_table_of_classes(tmp_path: Path) -> None:
+def test_a_name_that_is_neither_folder_nor_table_is_told(tmp_path: Path) -> None:
     (tmp_path / "uci").mkdir()
-    with pytest.raises(DataError, match=r"uci/nowhere\.csv is missing"):
+    with pytest.raises(DataError, match=r"neither a folder of .* nor a uci/nowhere\.csv"):
         list(learning.run(Options(data=tmp_path, sets=("nowhere",), quick=True)))
