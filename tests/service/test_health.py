@@ -35,8 +35,8 @@ async def test_ready_once_replicas_follow_the_store(serving) -> None:
         assert stopping.status == 503
         assert "stopping" in stopping.body["detail"]
         s.service.draining = False
-        s.service.breakers["reading"].state = "open"
-        s.service.breakers["reading"]._until = float("inf")
+        s.service.breakers["readiness"].state = "open"
+        s.service.breakers["readiness"]._until = float("inf")
         away = await s.ask("GET", "/readyz", key=None)
         assert away.status == 503
         assert "store" in away.body["detail"]

@@ -59,7 +59,7 @@ async def test_one_selection_does_not_wait_for_another_ones_batch(serving, datab
         deciding = Deciding(
             s.service.replicas,
             s.service.decisions,
-            s.service.pool,
+            s.service.pools.serving,
             b"0" * 32,
             clock=lambda: next(clock),
         )

@@ -393,7 +393,10 @@ async def test_an_evaluation_under_way_writes_nothing_back_that_was_erased(
         assert all(b"ann@example.org" not in content for content in left)
         await s.service.tuning.sweep()
         assert not list(models._folder.glob(f"{tenant.id}-*"))
-        async with s.service.pool.acquire() as connection, as_tenant(connection, tenant.id):
+        async with (
+            s.service.pools.reading.acquire() as connection,
+            as_tenant(connection, tenant.id),
+        ):
             assert await reviews_of(connection, tenant.id) == []
 
 

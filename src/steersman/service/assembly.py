@@ -29,6 +29,7 @@ from steersman.service.intake import Intake
 from steersman.service.key_admin import KeyAdmin
 from steersman.service.metrics import Metrics
 from steersman.service.openapi import Descriptions
+from steersman.service.pools import open_pools
 from steersman.service.replicas import Replicas
 from steersman.service.rollouts import Rollouts
 from steersman.service.searching import Searching, load_corpus
@@ -58,8 +59,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from asyncpg import Pool
-
+    from steersman.service.pools import Pools
     from steersman.store import Database, KeyRow, PackedEvent, Taken
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ _LISTEN_S = 1.0
 _SWEEP_S = 60.0
 _STALE_S = 10.0
 _BREAKERS = (
-    *("keys", "loading", "replaying", "reading", "rebuilding", "administering"),
+    *("keys", "loading", "replaying", "readiness", "reading", "rebuilding", "administering"),
     "searching",
 )
 _CORPORA_BYTES = 1 << 30
@@ -129,7 +129,7 @@ class Service:
 
     Args:
         database: migrated.
-        pool: connections of role app.
+        pools: connections of role app.
         secret: of `load_secret`.
         settings: what may differ.
         verified: gives the bases of snapshots.
@@ -143,7 +143,7 @@ class Service:
     def __init__(
         self,
         database: Database,
-        pool: Pool[Any],
+        pools: Pools,
         secret: bytes,
         settings: Settings,
         verified: Verified,
@@ -152,14 +152,16 @@ class Service:
         models: Models | None = None,
     ) -> None:
         self.database = database
-        self.pool = pool
+        self.pools = pools
         self.metrics = Metrics()
         self.draining = False
         self.verified = verified
         self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
         for slow in ("rebuilding", "rollouts", "units"):  # states are loaded, many rows are touched
             self.breakers[slow] = Breaker("store", time.monotonic, timeout_s=60.0)
-        self.replicas = Replicas(database, pool, verified, breaker=self.breakers["loading"])
+        self.replicas = Replicas(
+            database, pools.serving, verified, breaker=self.breakers["loading"]
+        )
         self.decisions: GroupCommit[DecisionRow, Taken] = GroupCommit(
             partial(connect_writer, database),
             self._write_decisions,
@@ -181,7 +183,7 @@ class Service:
         )
         models = models or Models(None)
         about = self.breakers["searching"], models, self.metrics
-        self.tuning = Tuning(pool, self.corpora, self.embedders, *about)
+        self.tuning = Tuning(pools.reading, self.corpora, self.embedders, *about)
         self._settings = settings
         self._beside = beside
         self._exchange = (
@@ -195,7 +197,7 @@ class Service:
         deciding = Deciding(
             self.replicas,
             self.decisions,
-            self.pool,
+            self.pools.serving,
             secret,
             guardian=lambda: self.guard.state.name,
             on_fallback=self.metrics.fallback,
@@ -218,6 +220,7 @@ class Service:
             self.metrics,
             storing=self.storing,
         )
+        pool = self.pools.reading
         reading, acting = self.breakers["reading"], self.breakers["rollouts"]
         pages = (
             writing,
@@ -228,13 +231,13 @@ class Service:
                 self._settings.metrics_token,
                 self._beside,
             ),
-            Explain(self.pool, reading, self.breakers["rebuilding"], self.verified),
-            Snapshots(self.database, self.pool, reading=reading, acting=acting),
-            Rollouts(self.database, self.pool, self.verified, reading=reading, acting=acting),
-            StatusPage(self.pool, reading, self.guard, self.replicas),
+            Explain(pool, reading, self.breakers["rebuilding"], self.verified),
+            Snapshots(self.database, pool, reading=reading, acting=acting),
+            Rollouts(self.database, pool, self.verified, reading=reading, acting=acting),
+            StatusPage(pool, reading, self.guard, self.replicas),
             KeyAdmin(self.database, secret, self.breakers["administering"]),
             Units(self.database, self.breakers["units"]),
-            Searching(self.pool, self.corpora, self.breakers["searching"], self.metrics),
+            Searching(self.pools.serving, self.corpora, self.breakers["searching"], self.metrics),
             self.tuning,
             Descriptions(),
         )
@@ -294,7 +297,9 @@ class Service:
         """Return why requests should not be sent here; nothing if they should."""
         reasons = ["this process is stopping"] if self.draining else []
         try:
-            await self.breakers["reading"].call(lambda: self.pool.fetchval("SELECT 1", timeout=2))
+            await self.breakers["readiness"].call(
+                lambda: self.pools.serving.fetchval("SELECT 1", timeout=2)
+            )
         except Refused as refused:
             reasons.append(refused.problem.detail)
         age = time.monotonic() - self.replicas.refreshed_at
@@ -320,7 +325,7 @@ class Service:
         return await self.breakers["keys"].call(lambda: self._find_keys(hashes))
 
     async def _find_keys(self, hashes: Sequence[bytes]) -> Mapping[bytes, KeyRow]:
-        async with self.pool.acquire() as connection:
+        async with self.pools.keys.acquire() as connection:
             return await find_keys(connection, hashes)
 
     async def _tick(self) -> None:
@@ -388,13 +393,12 @@ async def assemble(
     No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
     secret = load_secret(home)
-    pool = await database.pool("app", least=1, most=4)
-    stack.push_async_callback(pool.close)
+    pools = await open_pools(stack, database)
     verified = Verified(home)
     stack.callback(verified.close)
     beside = Exchange(home / BESIDE, "")
     models = Models(settings.answers, home)
-    service = Service(database, pool, secret, settings, verified, beside, _embedders(home), models)
+    service = Service(database, pools, secret, settings, verified, beside, _embedders(home), models)
     service.start()
 
     async def close() -> None:

@@ -27,6 +27,7 @@ from steersman.service.explanation import (
     Recomputed,
 )
 from steersman.service.http import Answer, json_answer
+from steersman.service.patience import in_time
 from steersman.service.rows import declared, over, parts_of, probabilities
 from steersman.service.selecting import picked_in
 from steersman.spec import Mixed
@@ -65,6 +66,7 @@ _OF_TENANT = 4  # building or waiting
 _MOST = 32
 _WAIT_S = 60.0
 _BUILD_S = 50.0  # less than the breaker waits: how much a tenant logged is not the store's fault
+_NOT_BUILT = "leave out recompute: the state of this decision was not built"
 
 
 class Explain:
@@ -143,20 +145,11 @@ class Explain:
             return Recomputed(same=False, reason=f"nothing was drawn: the answer was {row.p_kind}")
         async with self._turns.turn(row.tenant):
             try:
-                return await self._rebuilding.call(lambda: self._in_time(row, document))
+                return await self._rebuilding.call(
+                    lambda: in_time(lambda: self._rebuild(row, document), _BUILD_S, _NOT_BUILT)
+                )
             except SteersmanError as error:
                 return Recomputed(same=False, reason=str(error))
-
-    async def _in_time(self, row: DecisionRow, document: str) -> Recomputed:
-        """Build a state, or give it up; that opens no breaker, since others' may be built."""
-        try:
-            async with asyncio.timeout(_BUILD_S) as limit:
-                return await self._rebuild(row, document)
-        except TimeoutError:
-            if not limit.expired():
-                raise  # it was the store's
-            detail = f"the state of this decision was not built within {_BUILD_S:g} s"
-            raise _later(f"{detail}; try again later, or leave out recompute") from None
 
     async def _rebuild(self, row: DecisionRow, document: str) -> Recomputed:
         spec = declared(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +13,13 @@ from steersman.errors import InputError
 from steersman.rollout import Forecast, Traffic, forecast, plan_of, traffic_of
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
+from steersman.service.patience import READ_S, in_time
 from steersman.store import as_tenant, find_declared
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from asyncpg import Pool
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from steersman.store import Breaker, PointRow
 
 _BYTES = 64 * 1024
+_NOT_READ = "the log of the last week, which may be long, was not read"
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 
@@ -80,6 +84,8 @@ class Planning:
         self._pool = pool
         self._reading = reading
         self._clock = clock
+        # One connection of a tenant, however often it asks: there are few, for all of them.
+        self._own: dict[UUID, asyncio.Lock] = {}
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the route."""
@@ -95,19 +101,24 @@ class Planning:
             The forecast, with the plan and the traffic it rests on.
 
         Raises:
-            Refused: no such decision point, a number out of range, or too short a log to tell.
+            Refused: no such decision point, a number out of range, or too short a log to tell, or
+                one too long to be read in time.
         """
         asked = converted(await read_json(request, _BYTES), NewForecast)
         place = request.key.tenant, asked.skill, asked.decision
 
         async def read() -> tuple[PointRow, Traffic] | None:
-            async with self._pool.acquire() as connection, as_tenant(connection, place[0]):
+            async with (
+                self._own.setdefault(place[0], asyncio.Lock()),
+                self._pool.acquire() as connection,
+                as_tenant(connection, place[0]),
+            ):
                 row = await find_declared(connection, place)
                 if row is None:
                     return None
                 return row, await traffic_of(connection, row, now=self._clock())
 
-        found = await self._reading.call(read)
+        found = await self._reading.call(lambda: in_time(read, READ_S, _NOT_READ))
         if found is None:
             raise Refused.of("not_found", "this tenant has no such decision point")
         row, logged = found

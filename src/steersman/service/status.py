@@ -6,6 +6,7 @@ costs the same however busy the tenant is.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import msgspec
 
 from steersman.service.app import Route
 from steersman.service.http import Answer, json_answer
+from steersman.service.patience import READ_S, in_time
 from steersman.store import (
     PointRow,
     UnreadablePoint,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _HOUR_S = 3_600.0
 _MOST = 100_000
 _KEPT_S = 1.0
+_NOT_READ = "the last hour was not counted"
 
 
 class RolloutStatus(msgspec.Struct, omit_defaults=True):
@@ -149,6 +152,7 @@ class StatusPage:
         self._replicas = replicas
         self._clock = clock
         self._kept: dict[UUID, Status] = {}
+        self._looking: dict[UUID, asyncio.Task[Status]] = {}
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes."""
@@ -162,13 +166,33 @@ class StatusPage:
 
         Returns:
             A `Status` that is at most a second old.
+
+        Raises:
+            Refused: the store does not answer, or counting takes too long.
         """
         tenant, now = request.key.tenant, self._clock()
         status = self._kept.get(tenant)
         if status is None or not 0 <= now - status.at < _KEPT_S:
-            points = await self._breaker.call(lambda: self._points(tenant, now))
-            status = self._kept[tenant] = Status(self._guard.state.name, now, points)
+            looking = self._looking.get(tenant)
+            if looking is None:
+                looking = asyncio.get_running_loop().create_task(self._look(tenant, now))
+                self._looking[tenant] = looking
+                looking.add_done_callback(lambda done: self._looked(tenant, done))
+            # Whoever asked first may go away: the others of this tenant wait for the same.
+            status = await asyncio.shield(looking)
         return json_answer(status)
+
+    async def _look(self, tenant: UUID, now: float) -> Status:
+        points = await self._breaker.call(
+            lambda: in_time(lambda: self._points(tenant, now), READ_S, _NOT_READ)
+        )
+        status = self._kept[tenant] = Status(self._guard.state.name, now, points)
+        return status
+
+    def _looked(self, tenant: UUID, done: asyncio.Task[Status]) -> None:
+        del self._looking[tenant]
+        if not done.cancelled():
+            done.exception()  # who waited was told; they may all have gone
 
     async def _points(self, tenant: UUID, now: float) -> list[PointStatus]:
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):
