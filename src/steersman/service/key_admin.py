@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import msgspec
 from msgspec import Meta
 
 from steersman.errors import InputError, StoreError
+from steersman.service.apart import Apart
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
 from steersman.store import KeyRow, create_key, list_keys, revoke_key, rotate_key
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from steersman.service.http import Request
     from steersman.store import Breaker, Database
 
+T = TypeVar("T")
 _BYTES = 16 * 1024
 
 
@@ -91,6 +95,7 @@ class KeyAdmin:
         self._database = database
         self._secret = secret
         self._breaker = breaker
+        self._listing, self._changing = Apart(), Apart()  # who lists without end still revokes
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes; revoking is never shed."""
@@ -110,7 +115,9 @@ class KeyAdmin:
         Returns:
             The tenant's keys, without their texts.
         """
-        rows = await self._breaker.call(lambda: list_keys(self._database, request.key.tenant))
+        tenant = request.key.tenant
+        async with self._listing.turn(tenant):
+            rows = await self._breaker.call(lambda: list_keys(self._database, tenant))
         return json_answer({"keys": [_shown(row) for row in rows]})
 
     async def create(self, request: Request) -> Answer:
@@ -130,7 +137,8 @@ class KeyAdmin:
             None if asked.expires_at is None else datetime.fromtimestamp(asked.expires_at, UTC)
         )
         try:
-            row, text = await self._breaker.call(
+            row, text = await self._do(
+                request,
                 lambda: create_key(
                     self._database,
                     request.key.tenant,
@@ -140,7 +148,7 @@ class KeyAdmin:
                     scopes=asked.scopes,
                     expires_at=expires,
                     actor=f"key {request.key.id}",
-                )
+                ),
             )
         except InputError as error:
             raise Refused.of("invalid", str(error)) from None
@@ -161,7 +169,8 @@ class KeyAdmin:
         asked = converted(await read_json(request, _BYTES), Rotation)
         identifier = _identifier(request)
         try:
-            row, text = await self._breaker.call(
+            row, text = await self._do(
+                request,
                 lambda: rotate_key(
                     self._database,
                     request.key.tenant,
@@ -169,7 +178,7 @@ class KeyAdmin:
                     secret=self._secret,
                     actor=f"key {request.key.id}",
                     grace_s=asked.grace_s,
-                )
+                ),
             )
         except StoreError:
             raise _no_such_key() from None
@@ -190,12 +199,17 @@ class KeyAdmin:
         identifier = _identifier(request)
         actor = f"key {request.key.id}"
         try:
-            row = await self._breaker.call(
-                lambda: revoke_key(self._database, request.key.tenant, identifier, actor=actor)
+            row = await self._do(
+                request,
+                lambda: revoke_key(self._database, request.key.tenant, identifier, actor=actor),
             )
         except StoreError:
             raise _no_such_key() from None
         return json_answer(_shown(row))
+
+    async def _do(self, request: Request, work: Callable[[], Awaitable[T]]) -> T:
+        async with self._changing.turn(request.key.tenant):
+            return await self._breaker.call(work)
 
 
 def _shown(row: KeyRow, text: str | None = None) -> ShownKey:

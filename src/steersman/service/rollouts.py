@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from steersman.errors import InputError, RolloutError, SnapshotError, StateError
 from steersman.rollout import Wanted, act, explain, start
+from steersman.service.apart import Apart
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
 from steersman.service.planning import Planning
@@ -194,6 +195,7 @@ class Rollouts:
         self._bases = bases
         self._reading = reading
         self._acting = acting
+        self._apart = Apart()
         self._clock = clock
         self._planning = Planning(pool, reading, clock)
 
@@ -290,6 +292,7 @@ class Rollouts:
             force=asked.force,
         )
         row = await self._do(
+            request.key.tenant,
             lambda: start(
                 self._database,
                 request.key.tenant,
@@ -297,7 +300,7 @@ class Rollouts:
                 actor=f"key {request.key.id}",
                 clock=self._clock,
                 bases=self._bases,
-            )
+            ),
         )
         return json_answer(_shown(row), 201)
 
@@ -308,6 +311,7 @@ class Rollouts:
             if await self._read(tenant, lambda it: find_rollout(it, tenant, identifier)) is None:
                 raise _no_such_rollout()
             row = await self._do(
+                tenant,
                 lambda: act(
                     self._database,
                     tenant,
@@ -319,15 +323,16 @@ class Rollouts:
                     step=asked.step,
                     clock=self._clock,
                     bases=self._bases,
-                )
+                ),
             )
             return json_answer(_shown(row))
 
         return handle
 
-    async def _do(self, work: Callable[[], Awaitable[RolloutRow]]) -> RolloutRow:
+    async def _do(self, tenant: UUID, work: Callable[[], Awaitable[RolloutRow]]) -> RolloutRow:
         try:
-            return await self._acting.call(work)
+            async with self._apart.turn(tenant):
+                return await self._acting.call(work)
         except InputError as error:
             raise Refused.of("invalid", str(error)) from None
         except (RolloutError, SnapshotError, StateError) as error:

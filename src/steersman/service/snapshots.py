@@ -12,6 +12,7 @@ from msgspec import Meta
 from steersman.errors import InputError, RolloutError, StateError
 from steersman.learn import retract_version
 from steersman.rollout import checked_reason
+from steersman.service.apart import Apart
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
 from steersman.store import active_rollouts, as_tenant, points_as_they_are, snapshots_of
@@ -142,6 +143,7 @@ class Snapshots:
         self._pool = pool
         self._breaker = reading
         self._acting = acting
+        self._apart = Apart()
         self._clock = clock
 
     def routes(self) -> list[tuple[str, Route]]:
@@ -181,7 +183,8 @@ class Snapshots:
         """
         asked = converted(await read_json(request, _BYTES), RetractSnapshot)
         try:
-            done = await self._acting.call(lambda: self._retract(request, asked))
+            async with self._apart.turn(request.key.tenant):
+                done = await self._acting.call(lambda: self._retract(request, asked))
         except InputError as error:
             raise Refused.of("invalid", str(error), field="reason") from None
         except (RolloutError, StateError) as error:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from steersman.errors import InputError
+from steersman.service.apart import Apart
 from steersman.service.app import Route
 from steersman.service.http import Answer, converted, json_answer, read_json
 from steersman.store import Erased, erase, export
@@ -91,6 +92,7 @@ class Units:
     def __init__(self, database: Database, breaker: Breaker) -> None:
         self._database = database
         self._breaker = breaker
+        self._apart = Apart()
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes; erasing is never shed."""
@@ -113,9 +115,9 @@ class Units:
         """
         asked = converted(await read_json(request, _BYTES), UnitRequest)
         tenant = request.key.tenant
-        return Answer(
-            200, await self._breaker.call(lambda: self._lines(tenant, asked.unit)), _LINES
-        )
+        async with self._apart.turn(tenant):
+            lines = await self._breaker.call(lambda: self._lines(tenant, asked.unit))
+        return Answer(200, lines, _LINES)
 
     async def erased(self, request: Request) -> Answer:
         """Answer ``POST /v1/units/erase``.
@@ -131,16 +133,17 @@ class Units:
         """
         asked = converted(await read_json(request, _BYTES), EraseRequest)
         try:
-            done = await self._breaker.call(
-                lambda: erase(
-                    self._database,
-                    request.key.tenant,
-                    reason=asked.reason,
-                    actor=f"key {request.key.id}",
-                    unit=asked.unit,
-                    decisions=asked.decisions,
+            async with self._apart.turn(request.key.tenant):
+                done = await self._breaker.call(
+                    lambda: erase(
+                        self._database,
+                        request.key.tenant,
+                        reason=asked.reason,
+                        actor=f"key {request.key.id}",
+                        unit=asked.unit,
+                        decisions=asked.decisions,
+                    )
                 )
-            )
         except InputError as error:
             raise Refused.of("invalid", str(error)) from None
         return json_answer(_shown(done))
