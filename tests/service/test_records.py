@@ -7,12 +7,15 @@ import os
 import time
 from array import array
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import msgspec
 import numpy as np
 import pytest
 
+from steersman.service import intake
+from steersman.service.http import converted
 from steersman.service.records import sign, verify
 from steersman.store import load_secret
 from steersman.wire import Refused, new_id
@@ -44,10 +47,22 @@ def test_columns_of_numbers_take_four_bytes_each_and_come_back_to_the_bit() -> N
 
 def test_a_record_of_an_earlier_version_is_still_good() -> None:
     row = decision(uuid4())
-    payload = urlsafe_b64encode(msgspec.json.encode(row))
-    key = hmac.digest(SECRET, b"record:" + row.tenant.bytes, "sha256")
-    record = f"{payload.decode()}.{hmac.digest(key, payload, 'sha256').hex()}"
+    record = _signed(SECRET, row.tenant, msgspec.json.encode(row))
     assert verify(SECRET, row.tenant, record).distribution == row.distribution
+
+
+def _signed(secret: bytes, tenant: UUID, content: bytes) -> str:
+    payload = urlsafe_b64encode(content)
+    key = hmac.digest(secret, b"record:" + tenant.bytes, "sha256")
+    return f"{payload.decode()}.{hmac.digest(key, payload, 'sha256').hex()}"
+
+
+@pytest.mark.parametrize("content", [b"[]", b"[[1,2],{}]\0", b"\0\0\0\0\0", b"\xff"])
+def test_a_record_of_a_later_version_is_to_be_kept_until_that_is_back(content) -> None:
+    tenant = uuid4()
+    with pytest.raises(Refused, match="another version") as refused:
+        verify(SECRET, tenant, _signed(SECRET, tenant, content))
+    assert refused.value.problem.status == 503
 
 
 def test_what_could_not_come_back_is_refused_before_anybody_relies_on_it() -> None:
@@ -126,6 +141,30 @@ async def test_over_http_a_forged_record_is_refused_and_a_good_one_stored_once(
         assert results[0]["problem"]["field"] == "records"
         explained = await s.ask("GET", f"/v1/decisions/{late.id}/explain")
         assert (explained.status, explained.body["action"]) == (200, late.action)
+
+
+async def test_a_record_that_cannot_be_taken_holds_up_no_other(
+    serving, tenant, monkeypatch, caplog
+) -> None:
+    async with serving() as s:
+        local = {"skill": "search", "decision": "depth", "action": "deep"}
+        records = [
+            _signed(load_secret(s.home), tenant.id, b"[]"),
+            {**local, "decision_id": str(new_id()), "unit": "raise"},
+            {**local, "decision_id": str(new_id())},
+        ]
+
+        def fail(local: Any, kind: Any) -> Any:
+            if local.get("unit") == "raise":
+                raise LookupError("nobody thought of it")
+            return converted(local, kind)
+
+        monkeypatch.setattr(intake, "converted", fail)
+        answer = await s.ask("POST", "/v1/events", {"records": records})
+        assert answer.status == 200, answer
+        told = [one.get("problem", {}).get("status") for one in answer.body["results"]]
+        assert told == [503, 500, None]
+        assert "a record cannot be taken" in caplog.text
 
 
 async def test_what_a_client_decided_itself_keeps_all_that_it_belongs_to(serving) -> None:

@@ -159,8 +159,12 @@ class Intake:
                 return verify(self._secret, tenant, record)
             return await self._local(tenant, record)
         except Refused as refused:
-            identifier = record.get("decision_id", "") if isinstance(record, dict) else ""
-            return _refused(str(identifier)[:128], refused.problem)
+            problem = refused.problem
+        except Exception:  # noqa: BLE001 (logged; the others of its batch have nothing to do with it)
+            _log.exception("a record cannot be taken")
+            problem = Problem.of("internal", "this record could not be taken; its error was logged")
+        identifier = record.get("decision_id", "") if isinstance(record, dict) else ""
+        return _refused(str(identifier)[:128], problem)
 
     async def _local(self, tenant: UUID, raw: Any) -> DecisionRow:
         """Return the row of a decision that the client answered with its own default."""

@@ -69,7 +69,8 @@ def verify(secret: bytes, tenant: UUID, record: str) -> DecisionRow:
         The row.
 
     Raises:
-        Refused: too large, not signed by this service, or for another tenant.
+        Refused: too large, not signed by this service, or for another tenant; or signed by a
+            version of it that lays rows out otherwise: whoever brings it should keep it till then.
 
     No doctest: it needs a row; ``tests/service/test_records.py`` shows it.
     """
@@ -78,7 +79,11 @@ def verify(secret: bytes, tenant: UUID, record: str) -> DecisionRow:
     if not good or not hmac.compare_digest(signature, _signature(secret, tenant, payload.encode())):
         detail = "this record was not signed by this service for this tenant; send it as it came"
         raise Refused.of("invalid", detail, field="records")
-    return _unpacked(urlsafe_b64decode(payload))
+    try:
+        return _unpacked(urlsafe_b64decode(payload))
+    except (ValueError, TypeError, KeyError) as error:  # newer, while versions are exchanged
+        detail = "this record was signed by another version of the service, which can store it; "
+        raise Refused.of("unavailable", detail + "send it again", retry_after_s=30.0) from error
 
 
 def _packed(row: DecisionRow) -> bytes:
