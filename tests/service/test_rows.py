@@ -7,16 +7,20 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import numpy as np
+import pytest
 
 from steersman.service.arms import Label
 from steersman.service.drawing import draw_many
 from steersman.service.drawn import Drawn
 from steersman.service.records import sign, verify
-from steersman.service.rows import Wanted, to_row
+from steersman.service.rows import Wanted, parts_of, to_row
+from steersman.service.selecting import picked_in
 from steersman.service.turns import Drew
 from steersman.store import DecisionRow
-from steersman.wire import DecideRequest
+from steersman.wire import DecideRequest, write
 from tests.service.rollouts import TENANT, serving
+from tests.service.test_mixed import SPEC
+from tests.store.rows import decision
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -55,3 +59,13 @@ def test_a_record_gives_the_same_numbers_back() -> None:
     again = verify(b"s" * 32, TENANT, sign(b"s" * 32, row))
     assert again.x == row.x
     assert again._replace(x=None) == row._replace(x=None, body_hash=None)
+
+
+@pytest.mark.parametrize(
+    "action", ["[" * 2000, '["\\ud800"]', '{"k":"\\ud800"}', '{"k":1e999}', "[1", "plain"]
+)
+def test_whatever_a_client_answered_itself_can_be_told(action) -> None:
+    row = decision(TENANT, action=action)
+    assert picked_in(row) == [action]
+    assert parts_of(row, SPEC) is None
+    assert write([picked_in(row), parts_of(row, SPEC)])

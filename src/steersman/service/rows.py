@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +9,7 @@ from steersman.service.selecting import picked_in, steps_in
 from steersman.spec import Mixed, loads
 from steersman.spec import Sequence as SequenceActions
 from steersman.store import DecisionRow
-from steersman.wire import Decision
+from steersman.wire import Decision, Refused, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,8 +131,8 @@ def parts_of(row: DecisionRow, spec: DecisionPoint) -> dict[str, Any] | None:
     if not isinstance(spec.actions, Mixed):
         return None
     try:
-        parts = json.loads(row.action)
-    except ValueError:
+        parts = read(row.action.encode())
+    except Refused:
         return None  # what a client answered with its own default may be anything
     return parts if isinstance(parts, dict) else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,7 +10,7 @@ from steersman.errors import InputError
 from steersman.policies import Offered, offered_names
 from steersman.service.drawn import Drawn
 from steersman.store import as_stored, encode, rounded
-from steersman.wire import Refused, Step, selection_name
+from steersman.wire import Refused, Step, read, selection_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,8 +155,8 @@ def picked_in(row: DecisionRow) -> list[str]:
     No doctest: it needs a row; ``tests/service/test_selections.py`` shows it.
     """
     try:
-        found = json.loads(row.action)
-    except ValueError:
+        found = read(row.action.encode())
+    except Refused:
         return [row.action]  # what a client answered with its own default may be anything
     return [str(one) for one in found] if isinstance(found, list) else [row.action]
 
