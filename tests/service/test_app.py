@@ -31,12 +31,14 @@ async def test_a_decision_is_answered_and_its_outcome_taken(serving) -> None:
 async def test_a_batch_answers_each_request_on_its_own(serving) -> None:
     async with serving() as s:
         bodies = [DECIDE, {**DECIDE, "skill": "none"}, {**DECIDE, "context": {"x": []}}, DECIDE]
+        bodies += [5, None, [DECIDE]]
         answer = await s.ask("POST", "/v1/decide", {"requests": bodies})
         assert answer.status == 200
-        good, unknown, invalid, last = answer.body["decisions"]
+        good, unknown, invalid, last, *odd = answer.body["decisions"]
         assert good["logged"] is last["logged"] is True
         assert good["decision_id"] != last["decision_id"]
         assert (unknown["problem"]["status"], invalid["problem"]["status"]) == (404, 422)
+        assert [one["problem"]["status"] for one in odd] == [422] * 3
 
 
 async def test_a_batch_of_events_tells_what_became_of_each(serving) -> None:
@@ -68,7 +70,7 @@ BAD_BODIES = [
     (b"[1, 2]", {}, 422),
     (b"null", {}, 422),
     (b'{"requests": []}', {}, 422),
-    (b'{"requests": [1]}', {}, 422),
+    (b'{"requests": 1}', {}, 422),
     (b'{"requests": [], "more": 1}', {}, 422),
     (b"{}", {}, 422),
     (b"{}", {"content_type": "text/plain"}, 415),

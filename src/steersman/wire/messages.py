@@ -81,7 +81,7 @@ class BatchRequest(msgspec.Struct, forbid_unknown_fields=True):
         requests: 1 to 1,000 requests, checked one by one.
     """
 
-    requests: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=MAX_BATCH)]
+    requests: Annotated[list[Any], Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -191,8 +191,8 @@ class EventBatch(msgspec.Struct, forbid_unknown_fields=True):
             may be about them.
     """
 
-    events: Annotated[list[dict[str, Any]], Meta(max_length=MAX_BATCH)] = []
-    records: Annotated[list[str | dict[str, Any]], Meta(max_length=MAX_BATCH)] = []
+    events: Annotated[list[Any], Meta(max_length=MAX_BATCH)] = []
+    records: Annotated[list[Any], Meta(max_length=MAX_BATCH)] = []
 
 
 class LocalDecision(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
