@@ -8,6 +8,7 @@ from uuid import UUID
 import numpy as np
 
 from steersman.features import FeatureMap
+from steersman.service import deciding
 from steersman.store import as_tenant, find_decision
 
 DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
@@ -44,6 +45,37 @@ async def test_retries_at_the_same_time_get_one_answer(serving) -> None:
         for n, answer in enumerate(answers):
             assert answer.status == 200
             assert answer.body == answers[n % 5].body
+
+
+async def test_an_earlier_answer_that_cannot_be_made_costs_the_others_none(
+    serving, monkeypatch
+) -> None:
+    def fail(_document: str) -> None:
+        raise LookupError("nobody thought of it")
+
+    async with serving() as s:
+        keyed = {**DECIDE, "idempotency_key": "k-1"}
+        assert (await s.ask("POST", "/v1/decide", keyed)).status == 200
+        monkeypatch.setattr(deciding, "declared", fail)
+        answer = await s.ask("POST", "/v1/decide", {"requests": [keyed, DECIDE]})
+        assert answer.status == 200, answer
+        refused, decided = answer.body["decisions"]
+        assert (refused["problem"]["status"], decided["logged"]) == (500, True)
+
+
+async def test_a_key_whose_decision_left_the_hot_store_says_so(serving, database, tenant) -> None:
+    async with serving() as s:
+        keyed = {**DECIDE, "idempotency_key": "k-old"}
+        decided = (await s.ask("POST", "/v1/decide", keyed)).body
+        connection = await database.connect("owner")
+        async with as_tenant(connection, tenant.id):  # as retention does; keys are kept longer
+            await connection.execute(
+                "DELETE FROM decision WHERE id = $1", UUID(decided["decision_id"])
+            )
+        await connection.close()
+        again = await s.ask("POST", "/v1/decide", keyed)
+        assert (again.status, again.body["field"]) == (409, "idempotency_key")
+        assert "too old" in again.body["detail"]
 
 
 async def test_what_was_drawn_together_is_what_one_alone_would_get(serving, database, tenant):

@@ -154,8 +154,8 @@ class Deciding:
                     answers[place] = _problem(one)
                 else:
                     answers[place] = one if isinstance(one, Decision) else await self._finish(one)
-            except Refused as refused:
-                answers[place] = refused.problem
+            except Exception as error:  # noqa: BLE001 (the others are stored, and get their answers)
+                answers[place] = _problem(error)
         if wanted:
             self._on_answered(time.monotonic() - max(one.read_at for one in wanted.values()))
         return [answer for answer in answers if answer is not None]
@@ -386,7 +386,8 @@ class Deciding:
         async with self._pool.acquire() as connection:
             row = await find_decision(connection, tenant, identifier)
             if row is None:
-                detail = "the earlier decision of this key was erased; use another key"
+                detail = "the earlier decision of this key is no longer kept here: it was erased, "
+                detail += "or is too old; use another key"
                 raise Refused.of("idempotency_conflict", detail, field="idempotency_key")
             async with as_tenant(connection, tenant):
                 document: str = await connection.fetchval(
