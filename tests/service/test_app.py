@@ -6,6 +6,10 @@ import asyncio
 import json
 from uuid import uuid4
 
+from steersman.service import GuardianState
+from steersman.store import declare
+from tests.service.test_explain import JOINT
+
 DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
 
 
@@ -49,13 +53,39 @@ async def test_a_batch_of_events_tells_what_became_of_each(serving) -> None:
             {"event_id": "a", **about},
             {"event_id": "b", **about, "decision_id": str(uuid4())},
             {"event_id": "c", **about, "type": "nonsense"},
+            None,
         ]
-        answer = await s.ask("POST", "/v1/events", {"events": events, "records": ["forged.record"]})
+        records = ["forged.record", 5]
+        answer = await s.ask("POST", "/v1/events", {"events": events, "records": records})
         assert answer.status == 200
         statuses = [result["status"] for result in answer.body["results"]]
-        assert statuses == ["refused", "stored", "refused", "refused"]
+        assert statuses == ["refused", "refused", "stored", "refused", "refused", "refused"]
         codes = [result.get("problem", {}).get("code") for result in answer.body["results"]]
-        assert codes == ["invalid", None, "not_found", "invalid"]
+        assert codes == ["invalid", "invalid", None, "not_found", "invalid", "invalid"]
+
+
+async def test_where_nothing_is_eligible_the_fallback_answers_and_is_stored(
+    serving, database, tenant
+) -> None:
+    await declare(database, tenant.id, JOINT, actor="test")
+    async with serving() as s:
+        nothing = {**DECIDE, "eligible": [], "idempotency_key": "k"}
+        told = (await s.ask("POST", "/v1/decide", nothing)).body
+        assert (told["action"], told["propensity"]) == ("shallow", 1.0)
+        assert (told["degraded"], told["logged"]) == (True, True)
+        assert told["distribution"] == {"shallow": 1.0}
+        assert (await s.ask("POST", "/v1/decide", nothing)).body == told
+        path = f"/v1/decisions/{told['decision_id']}/explain"
+        explained = (await s.ask("GET", path)).body
+        assert (explained["propensity_kind"], explained["weight"]) == ("fallback", 0.0)
+        # "first" is no action: where candidates are open there must be one, whoever answers.
+        open_one = {"skill": "search", "decision": "passage"}
+        s.service.guard.tick = lambda: None
+        for state in (GuardianState.NORMAL, GuardianState.LOCKDOWN):
+            s.service.guard.state = state
+            for more in ({}, {"eligible": []}):
+                answer = await s.ask("POST", "/v1/decide", {**open_one, **more})
+                assert (answer.status, answer.body["code"]) == (422, "invalid"), answer
 
 
 BAD_BODIES = [

@@ -85,7 +85,8 @@ async def test_what_was_drawn_together_is_what_one_alone_would_get(serving, data
         bodies[12]["eligible"] = []
         bodies[13]["eligible"] = ["nobody"]
         answers = (await s.ask("POST", "/v1/decide", {"requests": bodies})).body["decisions"]
-        assert answers[12]["problem"]["status"] == answers[13]["problem"]["status"] == 422
+        assert (answers[12]["action"], answers[12]["degraded"]) == ("shallow", True)
+        assert answers[13]["problem"]["status"] == 422
         assert answers[11]["distribution"] == {"deep": 1.0}
         replica = s.replica("search", "depth")
         connection = await database.connect("app")

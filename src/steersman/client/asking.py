@@ -55,7 +55,7 @@ class Ask:
                 f"links are given, so candidates are picked, and default is {self.default!r:.80}; "
                 "give the list of what to pick if no service answers"
             )
-        if self.default is None or self.eligible is None:
+        if self.default is None or self.eligible is None or not len(self.eligible):
             return
         chosen = [self.default] if isinstance(self.default, str) else self.default
         known = {*self.eligible, *(name for names in (self.links or {}).values() for name in names)}

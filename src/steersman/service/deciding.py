@@ -341,8 +341,8 @@ class Deciding:
             elif isinstance(drawn, Exception):
                 results.append(drawn)
             else:
-                if drawn.degraded:
-                    self._on_fallback("policy")
+                if drawn.degraded:  # nothing was eligible
+                    self._on_fallback("eligible")
                 results.append(Drew(drawn, one[0]))
         return results + [self._fall_back(*one, "store") for one in asked[through:]]
 

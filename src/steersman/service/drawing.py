@@ -91,7 +91,7 @@ class Served:
         return self if policy is None else (row.spec_hash, row.feature_hash, policy)
 
     def fall_back(self, context: Mapping[str, Any], eligible: Sequence[str] | None) -> str:
-        """Return the fallback's action; it never fails.
+        """Return the fallback's action.
 
         Args:
             context: as in the request, whether it is as declared or not.
@@ -100,6 +100,9 @@ class Served:
         Returns:
             The eligible action of the first rule that holds, or of `otherwise`; where that is not
             eligible, the first that is. Of a sequence, the first candidates.
+
+        Raises:
+            Refused: the first candidate is meant, and there is none.
         """
         if isinstance(self.spec.actions, SequenceActions):
             return first_candidates(eligible, self.spec.actions)
@@ -107,10 +110,16 @@ class Served:
         for holds, action in self._rules:
             target = names[0] if names and action == _FIRST and self.open else action
             if (not names or target in names) and _holds(holds, context):
-                return target
+                return target if names else self._named(target)
         if names and (self._otherwise not in names):
             return names[0]
-        return self._otherwise
+        return self._named(self._otherwise)
+
+    def _named(self, action: str) -> str:
+        if self.open and action == _FIRST:
+            detail = "no candidates; name those that may be chosen as eligible, one or more"
+            raise Refused.of("invalid", detail, field="eligible")
+        return action
 
     def _allowed(self, eligible: Sequence[str]) -> Sequence[str]:
         """Return the actions that are named, by some of their parts too; all, if it is nonsense."""

@@ -206,7 +206,7 @@ class Metrics:
         """Count an answer by the fallback.
 
         Args:
-            reason: lockdown, store or policy.
+            reason: lockdown; store; policy: it could not answer; eligible: nothing was.
         """
         self._fallbacks[(reason,)] += 1
 

@@ -24,7 +24,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$
 Done = Annotated[str, Meta(min_length=1, max_length=210_000)]
 """What was done: an action, or the JSON list of a selection's picks: a hundred of a thousand
 characters each, twice as long where all are quoted."""
-Actions = Annotated[list[ActionName], Meta(min_length=1, max_length=10_000)]
+Actions = Annotated[list[ActionName], Meta(max_length=10_000)]
 Features = dict[ActionName, Annotated[list[float], Meta(max_length=16_384)]]
 Links = dict[ActionName, Annotated[list[ActionName], Meta(max_length=10_000)]]
 Outcomes = Annotated[dict[Name, float | bool], Meta(max_length=64)]
@@ -46,10 +46,10 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
         skill: the application capability.
         decision: the decision point within it.
         context: what is known, by declared field name.
-        eligible: the actions allowed for this request; absent: all that are declared. Open
-            candidate sets need it. Where actions are mixed, the JSON of some parts allows all
-            configurations that have these values. Where actions are a sequence: the candidates
-            that are there from the start, which is needed.
+        eligible: the actions allowed for this request; absent: all that are declared; none: the
+            declared fallback answers. Open candidate sets need one or more. Where actions are
+            mixed, the JSON of some parts allows all configurations that have these values. Where
+            actions are a sequence: the candidates that are there from the start, which is needed.
         features: one list of numbers per eligible action, where the point declares features; of a
             sequence also for every candidate that others lead to.
         links: of a sequence: by candidate, the candidates that picking it brings in.
