@@ -328,6 +328,14 @@ def test_what_is_learned_fits_into_a_snapshot(policy, dim, most):
 
 
 @pytest.mark.slow
+def test_one_model_for_all_fits_into_a_snapshot():
+    names = ", ".join(f"f{i}" for i in range(8200))
+    text = RIGHT.replace("open: false", f"features: [{names}]")
+    with pytest.raises(SpecError, match=r":12: actions.features: 1 models of 8,200 numbers"):
+        loads(text.replace("lin_ucb, alpha: 0.5", "joint_lin_ts"))
+
+
+@pytest.mark.slow
 def test_of_very_many_names_a_few_are_listed():
     names = ", ".join(f"tool_{i}" for i in range(5000))
     text = RIGHT.replace("[micro, planner, deep]", f"[{names}]")

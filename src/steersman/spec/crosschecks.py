@@ -34,6 +34,7 @@ _ANY = "any"
 _LEAST_TEMPERATURE = 1e-6
 _MOST_DRAWN_AMONG = 2_000  # names and probabilities of all steps: every answer and row has them
 _LARGEST_STATE_MIB = 255  # what snapshots hold, 256, less room for names and counts
+_ONE_MODEL = {"joint_squarecb", "joint_lin_ts", "sequence_linear"}
 _MODEL_EACH = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
 _KINDS = {
     "factored_ts": "mixed",
@@ -182,19 +183,26 @@ def _drawing(
 
 def _size(context: Context, actions: Actions, policy: Policy) -> Iterator[Problem]:
     """Yield that what is learned would not fit into a snapshot: no service could load it."""
-    own = policy.algorithm in _MODEL_EACH or getattr(policy, "contextual", False)
-    if not isinstance(actions, Choice) or not own:
+    if isinstance(actions, Mixed):
+        return  # their policy says itself how many weights it takes
+    shared = policy.algorithm in _ONE_MODEL
+    if not shared and policy.algorithm not in _MODEL_EACH and not getattr(policy, "contextual", 0):
         return
-    dim = context.dim + getattr(policy, "random_features", 0)
+    models, dim = len(getattr(actions, "names", ())), context.dim
+    dim += getattr(policy, "random_features", 0)
+    if shared:
+        models, dim = 1, len(actions.features) + getattr(actions, "vector", 0)
     each = dim * (dim + 3) / 2 * 8 / 2**20
-    if len(actions.names) * each > _LARGEST_STATE_MIB:
+    if models * each > _LARGEST_STATE_MIB:
+        fewer = f", or {int(_LARGEST_STATE_MIB / each):,} models of that many"
         yield Problem(
-            ("context", "dim"),
-            f"{len(actions.names):,} models of {dim:,} numbers are a state of "
-            f"{len(actions.names) * each:,.0f} MiB",
-            context.dim,
-            f"{_LARGEST_STATE_MIB} MiB, or {int(_LARGEST_STATE_MIB / each):,} models of that many",
-            "lower dim, name fewer actions, or use a joint policy",
+            ("actions", "features") if shared else ("context", "dim"),
+            f"{models:,} models of {dim:,} numbers are a state of {models * each:,.0f} MiB",
+            dim,
+            f"{_LARGEST_STATE_MIB} MiB{'' if shared else fewer}",
+            "name fewer features"
+            if shared
+            else "lower dim, name fewer actions, or use a joint policy",
         )
 
 
