@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from uuid import uuid4
 
 import pytest
@@ -69,6 +70,18 @@ def test_a_passphrase_that_was_never_written_is_made_again(tmp_path):
     file = make_sample_registry(tmp_path, "acme")
     assert len(file.read_text()) > 20
     assert make_sample_registry(tmp_path, "acme") is None
+
+
+def test_no_passphrase_is_made_up_for_keys_that_were_brought(tmp_path):
+    """It would be taken for that of the root key, and refused, without anybody being asked."""
+    make_registry(tmp_path / "here", "acme", PASSPHRASE)
+    home = tmp_path / "there"
+    for part in ("keys", "registry"):
+        shutil.copytree(tmp_path / "here" / part, home / part)
+    (home / "keys" / "acme" / "root.pem").unlink()
+    assert make_sample_registry(home, "acme") is None
+    assert consumer_of(home, "acme").refresh().online
+    assert not (home / "root-passphrase").exists()
 
 
 def test_what_was_learned_is_published_shown_and_fetched(shell, ready, tmp_path):
