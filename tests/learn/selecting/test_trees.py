@@ -106,6 +106,15 @@ def test_targets_in_between_count_as_both_kinds():
     assert np.allclose(1 / (1 + np.exp(-odds)), [0.1, 0.8], atol=0.02)
 
 
+@pytest.mark.parametrize("loss", ["binary", "softmax"])
+@pytest.mark.parametrize("steps", [2, 80])
+def test_examples_too_few_or_too_alike_to_split_tell_no_action_from_another(loss, steps):
+    few = np.random.default_rng(0).normal(size=(10, 4)) if steps == 2 else np.ones((400, 4))
+    targets = np.tile([1.0, 0.0, 0.0, 0.0, 0.0], steps)
+    found = grow(Examples(few, targets, np.ones(len(few)), np.full(steps, 5)), loss=loss)
+    assert np.ptp(found.scores(np.random.default_rng(1).normal(size=(30, 4)))) == 0.0
+
+
 def test_examples_that_say_nothing_are_refused():
     alike = Examples(np.ones((4, 2)), np.ones(4), np.ones(4), np.array([4]))
     for loss in ("binary", "softmax"):

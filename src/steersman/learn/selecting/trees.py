@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _ALL = 0xFFFF
+_NO_SPLIT = "num_features()) > (0)"
+"""In what LightGBM says, under an objective of one's own, of examples that nothing can split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ def grow(
         seed: of the columns that each tree may look at, and of the examples it is grown from.
 
     Returns:
-        The trees as arrays; LightGBM is not needed any more.
+        The trees as arrays; LightGBM is not needed any more. Where examples are too few or too alike
+        to be split, trees of one leaf: all actions score the same.
 
     Raises:
         InputError: no example, or all targets alike.
@@ -132,7 +135,12 @@ def grow(
         data = lightgbm.Dataset(
             rows, targets, weight=weights, init_score=before, params={"verbosity": -1}
         )
-        model = lightgbm.train(parameters, data, num_boost_round=how.trees).dump_model()
+        try:
+            model = lightgbm.train(parameters, data, num_boost_round=how.trees).dump_model()
+        except lightgbm.basic.LightGBMError as wrong:
+            if _NO_SPLIT not in str(wrong):
+                raise
+            return TreeScorer(rows.shape[1], *blank(1))
     return _as_arrays(model, rows.shape[1])
 
 
