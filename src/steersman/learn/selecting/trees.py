@@ -95,8 +95,8 @@ def grow(
         seed: of the columns that each tree may look at, and of the examples it is grown from.
 
     Returns:
-        The trees as arrays; LightGBM is not needed any more. Where examples are too few or too alike
-        to be split, trees of one leaf: all actions score the same.
+        The trees as arrays; LightGBM is not needed any more. Where examples are too few or too
+        alike to be split, trees of one leaf: all actions score the same.
 
     Raises:
         InputError: no example, or all targets alike.
