@@ -183,6 +183,7 @@ MISTAKES = [
         "with superior",
     ),
     ("deadline_ms: 50", "deadline_ms: 0", 28, "budgets.deadline_ms", "above 0"),
+    ("budgets: {", "learning: {bucket_s: 1e-7}\nbudgets: {", 28, "learning.bucket_s", "1e-06 or"),
     ("budgets: {deadline_ms: 50}", "budgets: 3", 28, "budgets", "allowed a mapping"),
     ("decision: route", "skill: again", 3, "skill", "declared before, on line 2"),
 ]

@@ -14,7 +14,7 @@ class Learning(Declared):
 
     mode: Literal["online", "frozen"] = "online"
     """`online`: every reward updates the policy. `frozen`: only a new snapshot changes it."""
-    bucket_s: Positive = 86_400.0
+    bucket_s: Annotated[float, Field(ge=1e-6, le=1e9)] = 86_400.0  # shorter ones have no number
     """Length of a time bucket in seconds: policies that forget do so once per bucket."""
 
 
