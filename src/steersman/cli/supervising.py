@@ -91,22 +91,36 @@ class Supervisor:
 
     async def _keep(self, child: Child) -> None:
         pause_s = FIRST_PAUSE_S
-        while True:
+        # Who woke from a pause after the order to stop would start what nobody stops.
+        while not self._stopping.is_set():
             begun = time.monotonic()
-            process = child.process = self._start(child)
-            status = await asyncio.to_thread(process.wait)
+            said = await self._run(child)
             if self._stopping.is_set():
                 return
-            _end_group(process)  # a service that was killed leaves its processes behind
             if time.monotonic() - begun > _STEADY_S:
                 pause_s = FIRST_PAUSE_S
             log = self._logs / f"{child.name}.log"
-            self._say(
-                f"{child.name} {_told(status)}; starting it again in {pause_s:g} s; see {log}"
-            )
+            self._tell(f"{child.name} {said}; starting it again in {pause_s:g} s; see {log}")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             child.restarts += 1
+
+    async def _run(self, child: Child) -> str:
+        """Start a child and wait for its end; return what became of it."""
+        try:
+            process = child.process = self._start(child)
+        except OSError as error:  # neither memory, nor processes, nor room for its log: for now
+            return f"cannot be started: {error}"
+        status = await asyncio.to_thread(process.wait)
+        if not self._stopping.is_set():
+            _end_group(process)  # a service that was killed leaves its processes behind
+            _let_go(process)
+        return _told(status)
+
+    def _tell(self, text: str) -> None:
+        """Tell people; where nobody listens any more, supervising goes on all the same."""
+        with suppress(OSError):
+            self._say(text)
 
     def _start(self, child: Child) -> subprocess.Popen[bytes]:
         with self._log(child.name).open("ab") as log:
@@ -132,7 +146,7 @@ class Supervisor:
         endings = [asyncio.to_thread(_end, process, self._patience_s) for _, process in running]
         for (name, _), in_time in zip(running, await asyncio.gather(*endings), strict=True):
             if not in_time:
-                self._say(f"{name} did not stop in {self._patience_s:g} s and was killed")
+                self._tell(f"{name} did not stop in {self._patience_s:g} s and was killed")
 
 
 def stop_with_parent() -> None:
@@ -173,14 +187,19 @@ def _end(process: subprocess.Popen[bytes], patience_s: float) -> bool:
     finally:
         _end_group(process)
         process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
+        _let_go(process)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """Kill what a process left behind: its children are in the group that it leads."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """Close the pipe to a process that has ended."""
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _told(status: int) -> str:
