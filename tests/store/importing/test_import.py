@@ -18,6 +18,7 @@ from steersman.features import FeatureMap
 from steersman.learn import run_learner
 from steersman.store import as_tenant
 from steersman.store.importing import import_log
+from steersman.store.importing.reading import read_rows
 
 DECISIONS = "SELECT * FROM decision ORDER BY id"
 
@@ -363,11 +364,13 @@ async def test_files_that_cannot_be_read_are_told(logs, tmp_path):
     (tmp_path / "log.parquet").write_bytes(b"PAR1 not really")
     (tmp_path / "twice.csv").write_text("id,id\n1,2\n")
     (tmp_path / "latin.csv").write_bytes(b"id,at\n\xe9,1\n")
+    (tmp_path / "head.csv").write_text('"id" x,at\n1,2\n')
     (tmp_path / "log.txt").write_text("")
     for name, match in (
         ("log.parquet", "no Parquet file"),
         ("twice.csv", "names a column twice"),
         ("latin.csv", "not UTF-8"),
+        ("head.csv", "head.csv:1: the header is no row of CSV"),
         ("log.txt", "no known kind of file"),
         ("absent.jsonl", "cannot be read"),
     ):
@@ -376,3 +379,15 @@ async def test_files_that_cannot_be_read_are_told(logs, tmp_path):
     empty = tmp_path / "empty.csv"
     empty.write_text("")
     assert (await logs.load(empty)).rows == 0
+
+
+def test_what_is_no_row_of_csv_is_told_where_it_begins(tmp_path):
+    file = tmp_path / "log.csv"
+    long = "x" * 200_000
+    file.write_text(f'id,at\n1,2\n{long},3\n4,5\n"6,7\n8,9\n')
+    found = list(read_rows(file, None))
+    assert [(one.number, one.problem is None) for one in found] == [
+        *((2, True), (3, False), (4, True), (5, False)),
+    ]
+    assert "field larger than" in found[1].problem
+    assert "up to line 6; is a quote not closed?" in found[3].problem

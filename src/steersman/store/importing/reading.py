@@ -91,6 +91,9 @@ def _csv(path: Path) -> Iterator[Raw]:
                 message = f"{path}:1: the header names a column twice or not at all; correct it"
                 raise DataError(message)
             yield from _csv_rows(lines)
+        except csv.Error as error:
+            message = f"{path}:1: the header is no row of CSV: {error}; correct it"
+            raise DataError(message) from error
         except UnicodeDecodeError as error:
             message = f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8"
             raise DataError(message) from error
@@ -98,12 +101,16 @@ def _csv(path: Path) -> Iterator[Raw]:
 
 def _csv_rows(lines: csv.DictReader[str]) -> Iterator[Raw]:
     while True:
+        before = lines.reader.line_num
         try:
             row = next(lines)
         except StopIteration:
             return
         except csv.Error as error:
-            yield Raw(lines.line_num, {}, f"no row of CSV: {error}")
+            # A quote that is not closed takes all with it that follows: where does it begin?
+            ended = lines.reader.line_num
+            what = f" up to line {ended}; is a quote not closed?" if ended > before + 1 else ""
+            yield Raw(before + 1, {}, f"no row of CSV: {error}{what}")
             continue
         if "" in row or None in row.values():
             given = len([value for value in row.values() if value is not None])
