@@ -38,6 +38,18 @@ def test_a_wrong_declaration_is_refused_with_its_line(command, name, tmp_path):
     assert "Traceback" not in said
 
 
+def test_a_wrong_file_is_told_by_its_name_and_none_is_stored(command, name, tmp_path):
+    file = tmp_path / "latin.yaml"
+    file.write_bytes(b"\xff" + CONFIGS[0].read_bytes())
+    said = command("tenant", "declare", name, CONFIGS[1], file, status=1)
+    assert "latin.yaml" in said
+    assert "UTF-8" in said
+    assert command.json("tenant", "points", name) == []
+    marked = tmp_path / "marked.yaml"
+    marked.write_bytes(b"\xef\xbb\xbf" + CONFIGS[0].read_bytes())
+    assert command.json("tenant", "declare", name, marked)[0]["decision"] == "cache"
+
+
 def test_an_unknown_tenant_is_told_with_those_there_are(command):
     said = command("tenant", "points", "nobody", status=1)
     assert "there is no tenant 'nobody'" in said
@@ -163,6 +175,8 @@ def test_compaction_and_queries_say_the_same(command, name):
     as_csv = command("data", "query", sql, "--tenant", name, "--csv").splitlines()
     assert as_csv[0] == "action,n"
     assert len(as_csv) == len(hot) + 1
+    rows = command.json("data", "query", "SELECT 1 AS a, 2 AS a, 3 AS a_1", "--tenant", name)
+    assert rows == [{"a": 1, "a_2": 2, "a_1": 3}]  # neither hides the other
     assert "SELECT" in command("data", "query", "DROP TABLE decision", "--tenant", name, status=1)
 
 

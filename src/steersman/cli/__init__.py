@@ -6,11 +6,15 @@ done, 1 refused or failed (with the message of the error), 2 bad usage.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import sys
+from typing import Any
 
 import click
 
 from steersman import __version__
+from steersman.cli.ending import tidy_when_told
 from steersman.errors import SteersmanError
 
 __all__ = ["main"]
@@ -59,11 +63,30 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            # Not every terminal can show every name: it sees what it is, instead of a traceback.
+            if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        with tidy_when_told():
+            return super().main(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except SteersmanError as refused:
             raise click.ClickException(str(refused)) from refused
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # who read our output has seen enough: click's to end
+                raise
+            raise click.ClickException(_told(error)) from error
+
+
+def _told(error: OSError) -> str:
+    """Return what the system refused: a file, a folder or an address, and why."""
+    if error.filename is None:
+        return f"the system refused: {error.strerror or error}"
+    return f"{error.filename}: {error.strerror}; name another, or see to its rights and its disk"
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

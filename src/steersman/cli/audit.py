@@ -9,7 +9,6 @@ import click
 from steersman.cli.options import administers, for_tenant, tenant_option
 from steersman.cli.registries import registry_location
 from steersman.cli.showing import show, show_rows
-from steersman.registry import Consumer
 from steersman.store import Anchor, AuditRow, ChainReport, as_tenant, history, verify_chain
 
 if TYPE_CHECKING:
@@ -128,6 +127,8 @@ def signed_head(home: Path, tenant_name: str) -> Anchor | None:
     if not root.is_file():
         return None
     source = f"{registry_location(home).rstrip('/')}/{tenant_name}"
+    from steersman.registry import Consumer  # noqa: PLC0415 (slow, and rarely needed)
+
     consumer = Consumer(source, root.read_bytes(), home / "cache" / "registry" / tenant_name)
     consumer.refresh()
     head = consumer.anchor()

@@ -7,15 +7,16 @@ import csv
 import logging
 import sys
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
+from steersman.cli.opening import close, open_store
 from steersman.cli.options import (
     administers,
-    close,
     for_tenant,
     home_option,
     in_store,
@@ -36,10 +37,9 @@ from steersman.store import (
     restore,
     trim_all_answers,
 )
-from steersman.store.importing import import_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from steersman.store import Tenant
@@ -120,7 +120,8 @@ def query_command(
     async def work(database: Database, tenant: Tenant) -> Any:
         return await query(database, open_destination(cold_place(home, cold)), tenant.id, sql)
 
-    table = for_tenant(home, tenant_name, work)
+    found = for_tenant(home, tenant_name, work)
+    table = found.rename_columns(apart(found.column_names))
     rows: list[dict[str, Any]] = table.to_pylist()
     if as_csv:
         writer = csv.DictWriter(sys.stdout, table.column_names)
@@ -128,6 +129,23 @@ def query_command(
         writer.writerows(rows)
         return
     show_rows(rows, table.column_names, as_json=as_json, none="no rows")
+
+
+def apart(names: Sequence[str]) -> list[str]:
+    """Return names of which no two are alike: one value by name would hide the other.
+
+    Args:
+        names: of columns, as a SELECT gives them.
+
+    >>> apart(["value", "value", "value_1", "at"])
+    ['value', 'value_2', 'value_1', 'at']
+    """
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(1))
+        free = (one for one in numbered if one not in names and one not in found)
+        found.append(name if name not in found else next(free))
+    return found
 
 
 @click.command("import")
@@ -149,11 +167,12 @@ def import_command(
     Importing the same again changes nothing. Rows that are wrong are told with their lines and make
     the exit status 1; all others are stored.
     """
+    from steersman.store.importing import import_log  # noqa: PLC0415 (for one command)
 
     async def work(database: Database, tenant: Tenant) -> ImportReport:
-        with _counting() as count:
+        with _counting() as tell:
             return await import_log(
-                database, tenant.id, file, mapping, secret=load_secret(home), progress=count
+                database, tenant.id, file, mapping, secret=load_secret(home), progress=tell
             )
 
     report = for_tenant(home, tenant_name, work)
@@ -229,7 +248,7 @@ def keep_command(home: Path, cold: str | None, at: str, *, supervised: bool) -> 
     from steersman.service import configure_logging  # noqa: PLC0415 (for one command)
 
     configure_logging()
-    database = Database.open(home)
+    database = open_store(home)
     if supervised:
         stop_with_parent()
     try:

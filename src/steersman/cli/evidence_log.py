@@ -20,7 +20,7 @@ from steersman.learn.selecting import (
 from steersman.policies import load_policy
 from steersman.registry import unpack_state
 from steersman.rollout import OffPolicyEvidence, beyond_gates
-from steersman.spec import loads
+from steersman.spec import load, loads
 from steersman.store import (
     as_tenant,
     base_state,
@@ -77,7 +77,10 @@ def weigh_command(
     """
     if (version is None) == (spec is None):
         raise click.UsageError("name --version or --spec, one of them")
-    document = None if spec is None else spec.read_text(encoding="utf-8")
+    document = None
+    if spec is not None:
+        load(spec)  # what is wrong is told with the name of the file
+        document = spec.read_text(encoding="utf-8-sig")
 
     async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
         row = await find_point(database, tenant, skill, point)

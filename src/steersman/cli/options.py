@@ -10,9 +10,12 @@ import asyncio
 import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
+from steersman.cli.arguments import Folder
+from steersman.cli.opening import close, open_store
 from steersman.errors import InputError, StoreError
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 home_option = click.option(
     "--home",
     envvar="STEERSMAN_HOME",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=Path(".steersman"),
     show_default=True,
     show_envvar=True,
@@ -61,8 +64,21 @@ tenant_option = click.option(
     callback=_checked_name,
     help="Whose it is.",
 )
+
+
+def _checked_host(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Refuse no address at all: it would be every one, of which nobody could be told."""
+    if not value.strip():
+        raise click.BadParameter("is empty; give 0.0.0.0 for every address", ctx, param)
+    return value
+
+
 host_option = click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+    "--host",
+    callback=_checked_host,
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on.",
 )
 port_option = click.option(
     "--port",
@@ -71,8 +87,23 @@ port_option = click.option(
     type=click.IntRange(0, 65_535),
     help="Port to listen on; 0: any that is free.",
 )
+
+
+def _checked_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the address without the stroke at its end: paths are put behind it."""
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise click.BadParameter(f"{value!r} is no http(s)://host[:port]", ctx, param)
+    return value.rstrip("/")
+
+
 url_option = click.option(
     "--url",
+    callback=_checked_url,
     envvar="STEERSMAN_URL",
     show_envvar=True,
     default="http://127.0.0.1:8712",
@@ -97,6 +128,19 @@ def administers(command: F) -> F:
         The same command.
     """
     return home_option(json_option(command))
+
+
+def url_of(host: str, port: int) -> str:
+    """Return the address of a service.
+
+    Args:
+        host: address that it listens on.
+        port: likewise.
+
+    >>> url_of("::1", 8712)
+    'http://[::1]:8712'
+    """
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def actor() -> str:
@@ -144,9 +188,7 @@ def in_store(home: Path, work: Callable[[Database], Coroutine[Any, Any, T]]) -> 
     Raises:
         StoreError: the database does not start, answer or fit.
     """
-    from steersman.store import Database  # noqa: PLC0415
-
-    database = Database.open(home)
+    database = open_store(home)
     try:
         return run(work(database))
     finally:
@@ -205,13 +247,3 @@ async def find_point(database: Database, tenant: Tenant, skill: str, point: str)
         return row
     message = f"{tenant.name} has no decision point {skill}/{point}; "
     raise StoreError(message + f"`steersman tenant points {tenant.name}` shows those there are")
-
-
-def close(database: Database) -> None:
-    """Stop the embedded server if this process started it.
-
-    Args:
-        database: as it was opened.
-    """
-    if database.server is not None and database.server.started:
-        database.server.stop()

@@ -9,7 +9,7 @@ import click
 
 from steersman.cli.options import actor, administers, for_tenant, home_option, in_store
 from steersman.cli.showing import show, show_rows
-from steersman.retrieval import Corpora
+from steersman.spec import load
 from steersman.store import (
     as_tenant,
     create_tenant,
@@ -69,7 +69,9 @@ def declare_command(name: str, files: tuple[Path, ...], home: Path, *, as_json: 
     Declaring the same again changes nothing. Where context, actions, policy or floor change, a new
     snapshot begins that has learned nothing: `steersman learn rebuild` relearns it from the log.
     """
-    documents = [file.read_text(encoding="utf-8") for file in files]
+    for file in files:
+        load(file)  # all are looked at, and told by their names, before one is stored
+    documents = [file.read_text(encoding="utf-8-sig") for file in files]
 
     async def work(database: Database, tenant: Tenant) -> list[PointRow]:
         return [await declare(database, tenant.id, text, actor=actor()) for text in documents]
@@ -175,6 +177,8 @@ def _erase_documents(
     yes: bool,
     as_json: bool,
 ) -> None:
+    from steersman.retrieval import Corpora  # noqa: PLC0415 (slow, and rarely needed)
+
     if not yes:
         what = f"{len(documents)} documents of corpus {corpus}"
         click.confirm(f"Erase {what} of {name} for good?", abort=True, err=True)

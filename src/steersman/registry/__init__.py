@@ -1,7 +1,8 @@
 """Snapshots: states as bytes that depend on the state alone, and what makes them safe to ship.
 
-What compares two snapshots, and what signs them, is resolved on first use: whoever serves one must
-not pay for the import of off-policy evaluation, and whoever packs one not for that of signatures.
+What compares two snapshots, what signs them, and what needs a policy is resolved on first use:
+whoever serves one must not pay for the import of off-policy evaluation, whoever packs one not for
+that of signatures, and a command that lists API keys not for that of policies and scipy.
 """
 
 from __future__ import annotations
@@ -12,11 +13,8 @@ from typing import TYPE_CHECKING
 from steersman.registry.description import Description, Published, describe
 from steersman.registry.eigenvalues import largest_eigenvalue
 from steersman.registry.guard import Measures, guard, measure
-from steersman.registry.merging import delta_id, gather, merge_states
-from steersman.registry.snapshot import check_state, pack_snapshot, unpack_snapshot
 from steersman.registry.states import pack_state, unpack_state
 from steersman.registry.versions import Ingredients, Version, change_between, next_version
-from steersman.registry.whole_selections import Whole, weigh_whole
 
 if TYPE_CHECKING:
     from steersman.registry.bucket import BucketPlace, open_place
@@ -24,12 +22,15 @@ if TYPE_CHECKING:
     from steersman.registry.consumer import Anchor, Consumer, Loaded
     from steersman.registry.keys import Keys
     from steersman.registry.listing import manifest
+    from steersman.registry.merging import delta_id, gather, merge_states
     from steersman.registry.paired import OffPolicyDelta, off_policy_delta
     from steersman.registry.place import DirectoryPlace, Held, Place
     from steersman.registry.reference import Reference
     from steersman.registry.repository import Publisher
+    from steersman.registry.snapshot import check_state, pack_snapshot, unpack_snapshot
     from steersman.registry.standings import Standing
     from steersman.registry.updating import Refreshed
+    from steersman.registry.whole_selections import Whole, weigh_whole
     from steersman.registry.writing import Freshness
 
 __all__ = [
@@ -76,6 +77,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "merging": "delta_id gather merge_states",
+    "snapshot": "check_state pack_snapshot unpack_snapshot",
+    "whole_selections": "Whole weigh_whole",
     "listing": "manifest",
     "updating": "Refreshed",
     "consumer": "Anchor Consumer Loaded",

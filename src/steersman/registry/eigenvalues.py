@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import blas
 
 from steersman.errors import InputError
 from steersman.registry.headers import state_header
@@ -121,6 +120,8 @@ def power_iteration(packed: Floats, dim: int, *, tolerance: float = 1e-9) -> flo
         any gap, at most .871·ln(dim) / (k - 1) in the mean: Kuczyński, Woźniakowski (1992),
         theorem 3.1.
     """
+    from scipy.linalg import blas  # noqa: PLC0415 (slow; most who import this measure nothing)
+
     if packed.shape != (dim * (dim + 1) // 2,):
         message = f"a packed triangle of {dim} rows has not the shape {packed.shape}"
         raise InputError(message)

@@ -7,7 +7,6 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import RolloutError, SpecError
-from steersman.policies import build
 from steersman.registry import Ingredients
 from steersman.spec import DecisionPoint, Mixed, Sequence, loads
 
@@ -177,6 +176,9 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
     >>> initial_policy(spec).actions
     ('shallow', 'deep')
     """
+    # With scipy below them policies take as long to import as all the rest of the store.
+    from steersman.policies import build  # noqa: PLC0415
+
     if isinstance(spec.actions, Mixed):
         mixed = spec.actions
         dim = spec.context.dim

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.policies import Offered, offered_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from steersman.policies import Offered
 
 
 def offered_of(
@@ -34,6 +35,8 @@ def offered_of(
     >>> offered_of(["a"], {"a": ["b"]}, [0.5, 0.25]).rows.tolist()
     [[0.5], [0.25]]
     """
+    from steersman.policies import Offered, offered_names  # noqa: PLC0415 (slow)
+
     if not eligible:
         raise InputError("this row holds no candidates; it is none of a selection that was drawn")
     count = len(offered_names(eligible, links))
