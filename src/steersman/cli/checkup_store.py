@@ -10,7 +10,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from steersman.cli.checkup import Finding
-from steersman.cli.options import close, run
+from steersman.cli.opening import close, open_store
+from steersman.cli.options import run
 from steersman.errors import StoreError
 from steersman.store import Database, as_tenant, list_tenants, points_as_they_are
 
@@ -31,13 +32,17 @@ def look_at_store(home: Path) -> Iterator[Finding]:
         Findings.
     """
     named = bool(os.environ.get("DATABASE_URL"))
-    if not named and not (home / "postgres" / "data").is_dir():
-        yield Finding("postgres", "warn", "none yet", "`steersman up` makes one; or DATABASE_URL")
-        return
     try:
-        database = Database.open(home)
+        if not named and not (home / "postgres" / "data").is_dir():
+            advice = "`steersman up` makes one; or DATABASE_URL"
+            yield Finding("postgres", "warn", "none yet", advice)
+            return
+        database = open_store(home)
     except StoreError as error:
         yield Finding("postgres", "fail", str(error), "read the log it quotes")
+        return
+    except OSError as error:
+        yield Finding("postgres", "fail", str(error), "give the home to the user who runs this")
         return
     try:
         yield from run(_look_into(database))

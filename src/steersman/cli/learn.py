@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steersman.cli.opening import close, open_store
 from steersman.cli.options import (
     actor,
     administers,
-    close,
     find_point,
     for_tenant,
     home_option,
@@ -77,7 +77,7 @@ def run_command(home: Path, *, supervised: bool) -> None:
 
     configure_logging()
     provider = configure_tracing("steersman-learner")
-    database = Database.open(home)
+    database = open_store(home)
     bases = Verified(home)
 
     async def learn() -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.options import close, home_option, run
+from steersman.cli.opening import close, open_store
+from steersman.cli.options import home_option, run
 from steersman.cli.registries import publisher_of, registry_location
 from steersman.cli.signing import git_commit
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
@@ -15,7 +16,6 @@ from steersman.cli.tune_gates import gate_options, gate_sources
 from steersman.learn import ShippingSettings, run_shipping
 from steersman.registry import open_place
 from steersman.rollout import PrometheusSource, Source, run_controller
-from steersman.store import Database
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ def run_command(
     sources: list[Source] = gate_sources(**gates)
     if prometheus:
         sources.append(PrometheusSource(prometheus, stale_s=stale_s))
-    database = Database.open(home)
+    database = open_store(home)
     bases = Verified(home)
 
     async def control() -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steersman.cli.options import close, home_option, host_option, port_option
+from steersman.cli.opening import close, open_store
+from steersman.cli.options import home_option, host_option, port_option, url_of
 from steersman.cli.supervising import stop_with_parent
 from steersman.errors import StoreError
-from steersman.store import Database
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,19 +37,18 @@ def command(home: Path, host: str, port: int, processes: int, *, supervised: boo
     from steersman.service import configure_logging, serve  # noqa: PLC0415
 
     configure_logging()
-    database = Database.open(home)
+    database = open_store(home)
     if supervised:
         stop_with_parent()
 
     def ready(number: int) -> None:
-        click.echo(f"serving http://{host}:{number}", err=True)
+        click.echo(f"serving {url_of(host, number)}", err=True)
 
     try:
         status = serve(database, home, host=host, port=port, processes=processes, ready=ready)
-    except OSError as error:
-        raise StoreError(
-            f"cannot listen on {host}:{port}: {error}; choose another --port"
-        ) from error
+    except (OSError, UnicodeError) as error:
+        message = f"cannot listen on {host}:{port}: {error}; choose another --host or --port"
+        raise StoreError(message) from error
     finally:
         close(database)
     if status:

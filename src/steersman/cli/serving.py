@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from steersman.cli import stack
-from steersman.cli.options import close, run
+from steersman.cli.opening import close, open_store
+from steersman.cli.options import run
 from steersman.cli.supervising import Supervisor
-from steersman.store import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from steersman.store import Tenant
+    from steersman.store import Database, Tenant
 
 _HOST = "127.0.0.1"
 
@@ -71,7 +71,7 @@ def served(
     """
     with ExitStack() as exits:
         exits.enter_context(stack.alone(home))
-        database = Database.open(home)
+        database = open_store(home)
         exits.callback(close, database)
         prepared = run(stack.prepare(database, home, tenant_name, documents))
         before(database, prepared.tenant)

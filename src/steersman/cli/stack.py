@@ -162,7 +162,7 @@ def wait_until_ready(
 
     Args:
         urls: of service processes.
-        alive: whether it is worth waiting.
+        alive: whether it is worth waiting; once it is not, this returns.
         logs: folder of their output, quoted if they do not become ready.
         within_s: the longest to wait.
 
@@ -173,7 +173,9 @@ def wait_until_ready(
     with urllib3.PoolManager(retries=False, timeout=2.0) as pool:
         for url in urls:
             while not _is_ready(pool, url):
-                if time.monotonic() > deadline or not alive():
+                if not alive():
+                    return
+                if time.monotonic() > deadline:
                     raise StoreError(f"{url} did not become ready; {_tail(logs)}")
                 time.sleep(0.05)
 
@@ -183,9 +185,11 @@ def free_port(host: str = "127.0.0.1") -> int:
 
     Args:
         host: address that it is free on.
+
+    Raises:
+        StoreError: it is no address of this machine.
     """
-    with socket.socket() as probe:
-        probe.bind((host, 0))
+    with _bound(host, 0) as probe:
         port: int = probe.getsockname()[1]
         return port
 
@@ -200,14 +204,21 @@ def check_port(host: str, port: int) -> None:
     Raises:
         StoreError: it is taken, or not ours to take.
     """
-    with socket.socket() as probe:
-        # As a server that was just stopped leaves it behind; it is free all the same.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            message = f"cannot listen on {host}:{port}: {error.strerror}; choose another --port"
-            raise StoreError(message) from error
+    _bound(host, port).close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    probe = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # As a server that was just stopped leaves it behind; it is free all the same.
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind((host, port))
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host may have
+        probe.close()
+        why = getattr(error, "strerror", None) or error
+        message = f"cannot listen on {host}:{port}: {why}; choose another --host or --port"
+        raise StoreError(message) from error
+    return probe
 
 
 @contextmanager
@@ -247,7 +258,7 @@ def _is_ready(pool: urllib3.PoolManager, url: str) -> bool:
 
 
 def _tail(logs: Path) -> str:
-    files = sorted(logs.glob("service-*.log"))
+    files = sorted({*logs.glob("service.log"), *logs.glob("service-*.log")})
     texts = [file.read_text(encoding="utf-8", errors="replace")[-800:].strip() for file in files]
     said = next((text for text in texts if text), "its log is empty")
     return f"the end of its log in {logs}:\n{said}"

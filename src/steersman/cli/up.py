@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli import stack
-from steersman.cli.options import close, home_option, host_option, json_option, port_option, run
+from steersman.cli.opening import close, open_store
+from steersman.cli.options import (
+    home_option,
+    host_option,
+    json_option,
+    port_option,
+    run,
+    url_of,
+)
 from steersman.cli.signing import make_sample_registry
 from steersman.cli.supervising import Supervisor, stop_on_signals, stop_with_parent
-from steersman.store import Database
 from steersman.systems.assistant.points import point_documents
 
 if TYPE_CHECKING:
@@ -74,7 +81,7 @@ def command(
     with stack.alone(home):
         port = port or stack.free_port(host)
         stack.check_port(host, port)
-        database = Database.open(home)
+        database = open_store(home)
         try:
             prepared = run(stack.prepare(database, home, tenant_name, point_documents()))
             passphrase = make_sample_registry(home, tenant_name)
@@ -91,9 +98,7 @@ def command(
             supervisor = Supervisor(
                 children, home / "logs", lambda text: click.echo(text, err=True)
             )
-            asyncio.run(
-                _serve(supervisor, home, f"http://{host}:{port}", prepared, as_json=as_json)
-            )
+            asyncio.run(_serve(supervisor, home, url_of(host, port), prepared, as_json=as_json))
         finally:
             close(database)
     click.echo("stopped", err=True)

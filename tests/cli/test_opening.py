@@ -1,0 +1,107 @@
+"""The embedded server of a home: who starts it, who else uses it, and who stops it."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from steersman.cli.opening import close, open_store
+from steersman.store import Database
+from tests.clusters import copy_cluster, open_database
+
+pytestmark = pytest.mark.slow
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def home(cluster, monkeypatch):
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    folder = Path(tempfile.mkdtemp(prefix="st-open-"))
+    copy_cluster(cluster, folder)
+    yield folder
+    if runs(folder):
+        open_database(folder).server.stop()
+    shutil.rmtree(folder)
+
+
+def runs(home):
+    return (home / "postgres" / "data" / "postmaster.pid").exists()
+
+
+async def asked(database):
+    connection = await database.connect(None)
+    try:
+        return await connection.fetchval("SELECT 1")
+    finally:
+        await connection.close()
+
+
+@contextmanager
+def watching(home):
+    """A command of another process that uses the store, until it is told to end."""
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "steersman.cli", "monitor", "--json", "--home", str(home)],
+        env={name: value for name, value in os.environ.items() if name != "DATABASE_URL"},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert watch.stdout.readline()
+        yield watch
+    finally:
+        watch.kill()
+        watch.wait()
+        watch.stdout.close()
+
+
+def end(watch, number):
+    watch.send_signal(number)
+    return watch.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_command_that_is_told_to_end_stops_the_server_that_it_started(home, number):
+    with watching(home) as watch:
+        assert runs(home)
+        status = end(watch, number)
+    assert status == (0 if number == signal.SIGINT else 128 + number)
+    assert not runs(home)
+
+
+def test_who_started_the_server_leaves_it_to_those_who_go_on(home):
+    with watching(home) as watch:
+        database = open_store(home)
+        assert not database.server.started
+        end(watch, signal.SIGINT)
+        assert asyncio.run(asked(database)) == 1
+        close(database)
+    assert not runs(home)  # and the last one stops it
+
+
+def test_who_only_joined_stops_nothing(home):
+    with watching(home) as watch:
+        close(open_store(home))
+        assert watch.stdout.readline()
+        assert runs(home)
+
+
+def test_the_server_of_a_killed_command_is_stopped_by_the_next_one(home):
+    with watching(home) as watch:
+        end(watch, signal.SIGKILL)
+    assert runs(home)
+    close(open_store(home))
+    assert not runs(home)
+
+
+def test_a_server_that_no_command_started_is_left_alone(home):
+    database = Database.open(home)
+    close(open_store(home))
+    assert runs(home)
+    close(database)  # none of `open_store`
+    assert runs(home)
