@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import track
 
 from steersman.cli import data_store
+from steersman.cli.arguments import Folder
 from steersman.cli.showing import show
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _SYSTEMS = click.Choice(["assistant", "interrogator"])
 _home = click.option(
     "--home",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     help="Directory of the caches instead of $STEERSMAN_HOME or ~/.steersman.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 import msgspec
 
+from steersman.cli.arguments import JsonObject, Number
 from steersman.cli.options import json_option, key_option, url_option
 from steersman.cli.showing import show
 from steersman.client import Client
-
-
-class JsonObject(click.ParamType[dict[str, Any]]):
-    """An object in JSON, as an argument of a command."""
-
-    name = "JSON"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> dict[str, Any]:
-        """Return the object.
-
-        Args:
-            value: what was typed.
-            param: of click.
-            ctx: of click.
-        """
-        try:
-            found = json.loads(value) if isinstance(value, str) else value
-        except json.JSONDecodeError as error:
-            self.fail(f"{value!r:.200} is no JSON: {error}", param, ctx)
-        if not isinstance(found, dict):
-            self.fail(f"wanted is a JSON object, got {value!r:.200}", param, ctx)
-        return found
 
 
 @click.command()
@@ -56,7 +32,7 @@ class JsonObject(click.ParamType[dict[str, Any]]):
 @click.option("--picks", is_flag=True, help="The point selects: --default is a list.")
 @click.option(
     "--timeout-ms",
-    type=click.FloatRange(1, 600_000),
+    type=Number(1, 600_000),
     default=2000,
     show_default=True,
     help="For the whole call; the service may take a third of it to store the decision.",

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
+from steersman.cli.arguments import Folder
 from steersman.cli.evidence_growing import grow_command
 from steersman.cli.evidence_log import weigh_command
 from steersman.cli.options import json_option, ray_option
 from steersman.cli.showing import show, show_rows
 
 _file = click.Path(path_type=Path, dir_okay=False)
-_folder = click.Path(path_type=Path, file_okay=False)
+_folder = Folder()
 data_option = click.option(
     "--data",
     envvar="STEERSMAN_DATA",

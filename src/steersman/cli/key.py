@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steersman.cli.arguments import Number
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.showing import show, show_rows
 from steersman.errors import StoreError
@@ -48,7 +49,7 @@ def command() -> None:
     help="application: decide, events; observer: read; operator: all scopes.",
 )
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="Not the role's.")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Refused afterwards.")
+@click.option("--days", type=Number(min=0, min_open=True, max=36_500), help="Refused afterwards.")
 @administers
 def create(
     name: str,
@@ -98,7 +99,7 @@ def list_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
 @tenant_option
 @click.option(
     "--grace-s",
-    type=click.FloatRange(min=0, max=30 * 86_400),
+    type=Number(min=0, max=30 * 86_400),
     default=3600.0,
     show_default=True,
     help="Seconds that the old key stays good.",

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from steersman.cli.arguments import Number
 from steersman.cli.monitor_drawing import draw
 from steersman.cli.monitor_reading import Frame, read_tenant
 from steersman.cli.monitor_service import Scraper
@@ -38,7 +39,7 @@ _PIPE_COLUMNS = 100
     "interval_s",
     default=2.0,
     show_default=True,
-    type=click.FloatRange(min=0.2),
+    type=Number(min=0.2),
     help="Seconds between frames.",
 )
 @click.option("--tenant", "tenant_name", help="Of this tenant alone.  [default: all]")
@@ -47,7 +48,7 @@ _PIPE_COLUMNS = 100
     "window_s",
     default=3600.0,
     show_default=True,
-    type=click.FloatRange(min=1.0),
+    type=Number(min=1.0),
     help="Seconds that figures go back.",
 )
 @url_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steersman.cli.arguments import Number
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.registries import publisher_of
 from steersman.cli.showing import as_text, show_rows
@@ -52,7 +53,7 @@ _GATES = ("gate", "measured", "limit", "passes", "of")
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=60.0,
     show_default=True,
     help="Seconds that `monitor` follows a rollout at most.",

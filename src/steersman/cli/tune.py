@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steersman.cli.arguments import Folder, Number
 from steersman.cli.options import home_option, json_option, ray_option, tenant_option
 from steersman.cli.showing import show, show_rows
 from steersman.cli.tune_reading import (
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("gamma", "delta", "best", "reward", "ahead", "quality", "latency_ms", "cost")
 _ESTIMATED = ("estimator", "value", "low", "high", "evaluations", "effective")
 _file = click.Path(path_type=Path, dir_okay=False)
-_folder = click.Path(path_type=Path, file_okay=False)
+_folder = Folder()
 recording_argument = click.argument("recording", type=_file)
 policy_option = click.option(
     "--policy",
@@ -53,7 +54,7 @@ baseline_option = click.option(
 
 held_out_option = click.option(
     "--held-out",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Number(0, 1, min_open=True, max_open=True),
     default=0.5,
     show_default=True,
     help="Share of the queries that judge, and are not tuned on.",
@@ -151,7 +152,7 @@ def record_command(
 @click.option("--holdout", default=None, metavar="SPLIT",
               help="Split that judges, in place of a share: once, whoever asks.")  # fmt: skip
 @click.option(
-    "--effect", type=click.FloatRange(0, min_open=True), default=0.005, show_default=True,
+    "--effect", type=Number(0, min_open=True), default=0.005, show_default=True,
     help="Gain of reward that is sought: whether held-out queries can show it is said beforehand.",
 )  # fmt: skip
 @seed_option
