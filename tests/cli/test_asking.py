@@ -2,9 +2,14 @@
 
 import json
 import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import pytest
 
+from steersman.cli.checkup import look_at_home
+from steersman.cli.checkup_store import look_at_store
 from tests.redis_server import PASSWORD, redis_server
 
 CONTEXT = json.dumps({"intent": "weather", "text_len": 42})
@@ -54,12 +59,33 @@ def test_events_are_loaded_from_lines(asking, tmp_path):
     [
         *("{", '{"type": "x"}', '{"type": "task_result", "outcome": 1}', "[]"),
         '{"type": "task_result", "decision_id": "nonsense"}',
+        '{"type": "task_result"}',
+        '{"type": "task_result", "episode_id": "e", "at": "2026-01-01T00:00:00Z"}',
+        '{"type": "task_result", "episode_id": "e", "outcomes": [1]}',
+        '{"type": "task_result", "episode_id": "e", "outcomes": {"a": "b"}}',
+        '{"type": "task_result", "episode_id": "e", "outcomes": {"a": NaN}}',
+        '{"type": "task_result", "episode_id": "e", "body": "b"}',
+        '{"type": "task_result", "episode_id": "e", "schema_version": 2}',
+        '{"type": "task_result", "episode_id": "e", "episode_id": "f"}',
+        "[" * 50_000,
+        b"\xff",
     ],
+    ids=range(15),
 )
 def test_a_wrong_line_is_told_before_anything_is_sent(asking, tmp_path, line):
     file = tmp_path / "events.jsonl"
-    file.write_text('{"type": "task_result", "episode_id": "e"}\n' + line)
+    line = line if isinstance(line, bytes) else line.encode()
+    file.write_bytes(b'\xef\xbb\xbf{"type": "task_result", "episode_id": "e"}\r\n' + line)
     assert "line 2" in asking("events", "load", file, status=2)
+
+
+def test_only_what_was_sent_now_is_told_to_be_stored(asking, tmp_path):
+    told = {"STEERSMAN_HOME": str(tmp_path), "STEERSMAN_URL": "http://127.0.0.1:9"}
+    away = replace(asking, environment=asking.environment | told)
+    for waiting in (1, 2):
+        sent = ("events", "send", "task_result", "--episode", "e", "--wait-s", "0")
+        result = away.json(*sent, status=1)
+        assert (result["stored"], result["waiting"]) == (0, waiting)
 
 
 def test_what_is_no_id_is_bad_usage(asking):
@@ -133,6 +159,59 @@ def test_the_doctor_asks_the_redis_that_is_named(asking, monkeypatch):
     said = asking("doctor", status=1)
     assert "correct REDIS_URL" in said
     assert "secret@" not in said
+
+
+@pytest.fixture(params=[b"<html>hello</html>", b'{"status": "up"}', b"up 1\n"])
+def stranger(request):
+    """A web server that is none of ours, and answers everything with 200."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(request.param)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_another_program_at_the_address_is_not_taken_for_the_service(command, stranger):
+    rows = {row["what"]: row for row in command.json("doctor", "--url", stranger, status=1)}
+    assert rows["service"]["verdict"] == "fail"
+    said = command("status", "--url", stranger, "--api-key", "sk_x", status=1)
+    assert "is no service of Steersman's" in said
+    frame = command.json("monitor", "--once", "--url", stranger)
+    assert (frame["service"]["state"], bool(frame["service"]["why"])) == (None, True)
+
+
+def test_a_key_with_a_line_break_is_bad_usage(command):
+    assert "line break" in command("status", "--api-key", "sk_x\nsk_y", status=2)
+
+
+def test_a_home_that_is_a_file_fails(command, tmp_path):
+    (tmp_path / "file").write_text("")
+    rows = command.json("doctor", "--home", tmp_path / "file" / "home", status=0)
+    assert {row["what"]: row["verdict"] for row in rows}["home"] == "warn"
+
+
+def test_the_doctor_tells_of_a_home_that_it_may_not_look_into(tmp_path, monkeypatch):
+    def refuse(self):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(type(tmp_path), "is_dir", refuse)
+    (finding,) = look_at_home(tmp_path)
+    assert (finding.what, finding.verdict) == ("home", "fail")
+    assert "Permission denied" in finding.found
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    (finding,) = look_at_store(tmp_path)
+    assert (finding.what, finding.verdict) == ("postgres", "fail")
 
 
 def test_the_doctor_makes_nothing_where_nothing_is(command, tmp_path):

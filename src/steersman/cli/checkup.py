@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -30,7 +31,7 @@ _EXTRAS = {
     "s3": (("obstore",), "no cold store in S3"),
     "redis": (("redis",), "cached answers are kept in PostgreSQL"),
     "otel": (("opentelemetry.sdk",), "no traces are exported"),
-    "demo": (("matplotlib", "plotille"), "no charts in `steersman demo`"),
+    "demo": (("matplotlib", "plotille"), "no pictures, and no `steersman demo` that draws them"),
 }
 _UNOPTIMISED = (
     "it works; one built with --enable-optimizations takes 5 to 12 % less of a processor to decide"
@@ -101,6 +102,17 @@ def look_at_home(home: Path) -> Iterator[Finding]:
     Yields:
         Findings.
     """
+    try:
+        yield from _look_at_home(home)
+    except OSError as error:
+        found = f"{error.filename or home}: {error.strerror or error}"
+        yield Finding("home", "fail", found, "give it to the user who runs this, and room to write")
+
+
+def _look_at_home(home: Path) -> Iterator[Finding]:
+    if home.exists() and not home.is_dir():
+        yield Finding("home", "fail", f"{home} is no directory", "name another: --home")
+        return
     if not home.is_dir():
         advice = "`steersman up` makes it; or name another: --home, STEERSMAN_HOME"
         yield Finding("home", "warn", f"{home} is not there", advice)
@@ -155,17 +167,28 @@ def look_at_service(url: str) -> Iterator[Finding]:
     """
     with urllib3.PoolManager(retries=False, timeout=3.0) as pool:
         try:
-            pool.request("GET", f"{url}/healthz")
+            alive = pool.request("GET", f"{url}/healthz")
             answer = pool.request("GET", f"{url}/readyz")
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             found = f"{url} does not answer: {type(error).__name__}"
             yield Finding("service", "warn", found, "`steersman up` or `steersman serve` starts it")
             return
-    if answer.status == 200:
+    if not _is_ours(alive.data):
+        found = f"what answers at {url} is no service of Steersman's"
+        yield Finding("service", "fail", found, "name another address: --url, STEERSMAN_URL")
+    elif answer.status == 200:
         yield Finding("service", "ok", f"{url} is ready")
     else:
         why = answer.data.decode(errors="replace")[:300]
         yield Finding("service", "fail", f"{url} is not ready: {why}", "see its log")
+
+
+def _is_ours(said: bytes) -> bool:
+    """Return whether this is what our ``/healthz`` says; any web server answers something."""
+    try:
+        return bool(json.loads(said) == {"alive": True})
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_there(module: str) -> bool:

@@ -6,32 +6,36 @@ import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import UUID
 
 import click
+import msgspec
 from rich.console import Console
 from rich.progress import track
 
-from steersman.cli.decide import JsonObject
+from steersman.cli.arguments import JsonObject, Number
 from steersman.cli.options import json_option, key_option, url_option
 from steersman.cli.showing import show
 from steersman.client import Client
 from steersman.errors import ServiceError
+from steersman.wire import Event, Refused, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from uuid import UUID
 
 F = TypeVar("F", bound="Callable[..., Any] | click.Command")
 _TYPES = ("interaction.create", "interaction.output", "feedback.submit", "task_result")
 _METHODS = {"feedback.submit": "submit_feedback", "task_result": "task_result"}
 _FIELDS = {"type", "decision_id", "episode_id", "outcomes", "action_taken", "body", "at"}
 _FIELDS |= {"event_id", "schema_version"}
+_MARK = b"\xef\xbb\xbf"
+"""What some editors write in front of a text in UTF-8."""
 
 
 def _waiting(seconds: float) -> Callable[[F], F]:
     return click.option(
         "--wait-s",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         default=seconds,
         show_default=True,
         help="How long to wait for delivery; what is left then is kept on disk.",
@@ -81,40 +85,42 @@ def send(
 
 
 @command.command("load")
-@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.argument("file", type=click.File("rb"))
 @_waiting(60.0)
 @url_option
 @key_option
 @json_option
 def load(
-    file: Iterable[str], wait_s: float, url: str, api_key: str | None, *, as_json: bool
+    file: Iterable[bytes], wait_s: float, url: str, api_key: str | None, *, as_json: bool
 ) -> None:
-    """Send the events in FILE, one JSON object a line ("-": standard input)."""
+    """Send the events in FILE, one JSON object a line ("-": standard input).
+
+    A line that is wrong is told, and none is sent.
+    """
     events = [_parsed(number, line) for number, line in enumerate(file, 1) if line.strip()]
     _deliver(events, url, api_key, wait_s, as_json=as_json)
 
 
-def _parsed(number: int, line: str) -> dict[str, Any]:
+def _parsed(number: int, line: bytes) -> dict[str, Any]:
+    """Return an event; refuse it before any is told, since the lines above would be stored."""
     try:
-        event = json.loads(line)
-    except json.JSONDecodeError as error:
+        event = read(line.removeprefix(_MARK) if number == 1 else line)
+    except Refused as error:
         raise click.BadParameter(f"line {number} is no JSON: {error}") from None
     if not isinstance(event, dict) or event.get("type") not in _TYPES:
         raise click.BadParameter(f"line {number} has no type; allowed are {', '.join(_TYPES)}")
     if unknown := set(event) - _FIELDS:
         raise click.BadParameter(f"line {number} has unknown fields {sorted(unknown)}")
-    if event.get("decision_id") is not None:
-        _check_id(number, event["decision_id"])
-    return event
-
-
-def _check_id(number: int, text: object) -> None:
-    """Refuse what is no id before anything is told: the lines above would be stored already."""
+    known = {name: value for name, value in event.items() if value is not None}
     try:
-        UUID(str(text))
-    except ValueError:
-        message = f"line {number} has decision_id {text!r:.100}; wanted is the UUID of a decision"
+        msgspec.convert({"event_id": "-", **known}, Event)
+    except msgspec.ValidationError as error:
+        message = f"line {number}: {error}; `at` is seconds since 1970, outcomes are numbers"
         raise click.BadParameter(message) from None
+    if ("decision_id" in known) == ("episode_id" in known):
+        message = f"line {number} is about a decision_id or an episode_id; give exactly one"
+        raise click.BadParameter(message)
+    return event
 
 
 def _deliver(
@@ -129,7 +135,9 @@ def _deliver(
             for item in client.refused()
             if item.at >= begun and item.id in ids
         ]
-    result = {"events": ids, "stored": len(ids) - len(refused) - left, "waiting": left}
+    # What waits may be of earlier calls, or of another program with this key: the oldest go first.
+    stored = max(0, len(ids) - len(refused) - left)
+    result = {"events": ids, "stored": stored, "waiting": left}
     show({**result, "refused": refused}, as_json=as_json)
     if refused:
         raise ServiceError(f"{len(refused)} of {len(ids)} events were refused; correct them")

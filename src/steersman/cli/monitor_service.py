@@ -67,10 +67,15 @@ class Scraper:
         if answer.status != 200:
             why = f"answers {answer.status} (is STEERSMAN_METRICS_TOKEN set?)"
             return ServiceView(self._url, why=why)
-        return self._view(text_string_to_metric_families(answer.data.decode()))
+        try:
+            return self._view(text_string_to_metric_families(answer.data.decode()))
+        except ValueError:
+            return ServiceView(self._url, why="answers what are no metrics: another program's port")
 
     def _view(self, families: Iterable[Metric]) -> ServiceView:
         found = {family.name: family.samples for family in families}
+        if not any(name.startswith("steersman_") for name in found):
+            raise ValueError("another program's metrics")
         state = max(
             (sample.value for sample in found.get("steersman_guardian_state", ())), default=0
         )

@@ -47,6 +47,9 @@ def command(url: str, api_key: str | None, home: Path, *, as_json: bool) -> None
         raise click.UsageError(
             f"no API key and no store in {home}; set STEERSMAN_API_KEY, or name --home"
         )
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        message = "has characters that no key has (a line break at its end?)"
+        raise click.BadParameter(message, param_hint="--api-key")
     served = None if api_key is None else _ask(url, api_key)
     stored = in_store(home, _look) if at_hand else None
     if as_json:
@@ -68,16 +71,27 @@ def _ask(url: str, api_key: str) -> dict[str, Any]:
     with urllib3.PoolManager(retries=False, timeout=5.0) as pool:
         try:
             answer = pool.request("GET", f"{url}/rl-status", headers=headers)
-        except urllib3.exceptions.HTTPError as error:
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
             message = (
                 f"{url} does not answer ({type(error).__name__}); `steersman doctor` tells more"
             )
             raise UnavailableError(message) from error
     if answer.status == 200:
-        found: dict[str, Any] = json.loads(answer.data)
-        return found
+        return _read(url, answer.data)
     kind = UnauthorizedError if answer.status in {401, 403} else ServiceError
     raise kind(f"{url} refused: {answer.data.decode(errors='replace')[:500]}")
+
+
+def _read(url: str, said: bytes) -> dict[str, Any]:
+    """Return what a service said of itself; any web server answers something with 200."""
+    try:
+        found = json.loads(said)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not {"guardian_state", "points"} <= found.keys():
+        message = f"what answers at {url} is no service of Steersman's; name another --url"
+        raise UnavailableError(message)
+    return found
 
 
 async def _look(database: Database) -> list[dict[str, Any]]:
