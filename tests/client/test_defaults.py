@@ -131,3 +131,8 @@ def test_a_default_of_a_mixed_action_has_its_parts_as_the_services_answers_have(
     assert client.decide("rag", "retrieval", eligible=some, default=whole).action == whole
     with pytest.raises(InputError, match="one of the eligible"):
         client.decide("rag", "retrieval", eligible=['{"k":4}'], default=whole)
+
+
+def test_a_default_is_allowed_where_nothing_is_eligible(make):
+    client = make(NOBODY, retries=0)
+    assert client.decide("mail", "tone", eligible=[], default="plain").action == "plain"

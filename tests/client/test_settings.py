@@ -31,6 +31,13 @@ def test_the_queue_lies_where_state_lies():
     assert settings(THERE, queue_dir="q").queue_path.parent == Path("q")
 
 
+def test_a_user_without_a_home_is_told_what_to_give(monkeypatch, tmp_path):
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    with pytest.raises(InputError, match="give queue_dir, or set STEERSMAN_HOME"):
+        settings(THERE)
+    assert settings(THERE, queue_dir=tmp_path).queue_path.parent == tmp_path
+
+
 def test_servers_and_keys_have_queues_of_their_own():
     pairs = [("http://a", "k"), ("http://b", "k"), ("http://a", "l")]
     assert len({settings({}, *pair).queue_path for pair in pairs}) == 3

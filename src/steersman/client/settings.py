@@ -120,7 +120,12 @@ def _checked_key(text: str) -> str:
 def _queue_dir(environment: Mapping[str, str]) -> Path:
     if home := environment.get("STEERSMAN_HOME"):
         return Path(home) / "client"
-    state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    try:
+        state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError:  # as in a container, for a user of no name
+        raise InputError(
+            "this user has no home directory for the queue: give queue_dir, or set STEERSMAN_HOME"
+        ) from None
     return Path(state) / "steersman" / "client"
 
 
