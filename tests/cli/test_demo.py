@@ -43,6 +43,34 @@ def test_a_request_that_is_not_there_is_bad_usage(number):
     assert "--explain" in ran.output
 
 
+@pytest.mark.parametrize("demo", ["assistant", "rag-tuner", "evidence", "interrogator"])
+def test_what_cannot_be_written_is_told_before_the_minutes_of_work(demo, tmp_path):
+    (tmp_path / "file").write_text("")
+    for wrong in (tmp_path / "file" / "x.json", "-", tmp_path):
+        ran = CliRunner().invoke(main, ["demo", demo, "--json", str(wrong)])
+        assert ran.exit_code in {1, 2}, ran.output
+        assert isinstance(ran.exception, SystemExit)
+        assert any(said in ran.output for said in ("cannot be written", "is no file", "is a dir"))
+    if demo != "interrogator":
+        ran = CliRunner().invoke(main, ["demo", demo, "--out", str(tmp_path / "file" / "x")])
+        assert "cannot be written" in ran.output
+
+
+@pytest.mark.parametrize("demo", ["assistant", "rag-tuner", "evidence"])
+def test_what_cannot_be_drawn_is_told_before_the_minutes_of_work(demo, tmp_path, monkeypatch):
+    monkeypatch.setattr("steersman.cli.charts.find_spec", lambda _: None)
+    ran = CliRunner().invoke(main, ["demo", demo, "--out", str(tmp_path)])
+    assert ran.exit_code == 1
+    assert "steersman[demo]" in ran.output
+
+
+@pytest.mark.parametrize("demo", ["rag-tuner", "evidence", "interrogator"])
+@pytest.mark.parametrize("sets", ["", " , "])
+def test_no_set_is_bad_usage(demo, sets, tmp_path):
+    asked = ["demo", demo, "--data", str(tmp_path), "--sets", sets]
+    assert CliRunner().invoke(main, asked).exit_code == 2
+
+
 def _check_shipping(report):
     """What was learned was shipped in stages, and what is broken was taken back."""
     (rollout,) = report["rollouts"]

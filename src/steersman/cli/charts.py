@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,20 @@ WINDOW = 200
 _COLOURS = {"learned": "#0b6e4f", "best fixed": "#b35900", "rules": "#5b5f97", "oracle": "#999999"}
 _TERMINAL = {"learned": "green", "best fixed": "yellow", "rules": "blue", "oracle": "white"}
 _MISSING = "{} is not installed; charts need the extra: pip install 'steersman[demo]'"
+
+
+def need_charts(*libraries: str) -> None:
+    """Refuse, before minutes of work, what could not be drawn after it.
+
+    Args:
+        libraries: that draw.
+
+    Raises:
+        DataError: one is not installed.
+    """
+    for name in libraries:
+        if find_spec(name) is None:
+            raise DataError(_MISSING.format(name))
 
 
 def smoothed(rewards: Floats, window: int = WINDOW) -> tuple[Floats, Floats]:

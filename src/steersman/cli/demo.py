@@ -12,13 +12,15 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from steersman.cli.charts import terminal_chart, write_png
+from steersman.cli.arguments import Folder
+from steersman.cli.charts import need_charts, terminal_chart, write_png
 from steersman.cli.demo_evidence import evidence as evidence_command
 from steersman.cli.demo_interrogator import interrogator
 from steersman.cli.demo_rag_tuner import rag_tuner
 from steersman.cli.demo_rollout import ship
 from steersman.cli.demo_service import drive, explanations, measure
 from steersman.cli.demo_tables import print_explanation, print_report
+from steersman.cli.showing import check_writable, write_text
 from steersman.systems.assistant.evidence import evidence_log, route_evidence
 from steersman.systems.assistant.report import compile_report, explain
 from steersman.systems.assistant.routes import Deep
@@ -73,14 +75,14 @@ command.add_command(evidence_command)
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=Path("out"),
     show_default=True,
     help="Directory of the learning curve.",
 )
 @click.option(
     "--home",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     help="Directory of caches and store.  [default: $STEERSMAN_HOME or ~/.steersman for caches, a "
     "temporary one for the store]",
 )
@@ -114,6 +116,11 @@ def assistant(
     probabilities and what came of it.
     """
     console = Console()
+    picture = out / "learning-curve.png"
+    check_writable(json_file)
+    if arrival is None:
+        check_writable(picture)
+        need_charts("matplotlib", "plotille")
     world = World.load(home)
     if arrival is not None:
         result = _explain(console, world, arrival, home, in_process=in_process)
@@ -131,7 +138,6 @@ def assistant(
         "best fixed": trial.curve(trial.best_fixed),
         "rules": trial.curve("rules"),
     }
-    picture = out / "learning-curve.png"
     title = f"{len(world):,} real requests, mean of {orders} orders of arrival"
     write_png(curves, picture, title=title)
     width = min(console.width, 100)
@@ -273,5 +279,4 @@ def _bar(console: Console) -> Progress:
 
 
 def _write(file: Path, content: dict[str, Any]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_text(file, json.dumps(content, indent=2) + "\n")

@@ -8,13 +8,17 @@ from typing import Any
 
 import click
 
+from steersman.cli.arguments import Folder
+from steersman.cli.charts import need_charts
+from steersman.cli.showing import check_writable, write_text
+
 
 @click.command("evidence")
 @click.option(
     "--data",
     envvar="STEERSMAN_DATA",
     show_envvar=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=None,
     help="Directory of question sets; the catalogue of tools alone without it.",
 )
@@ -25,7 +29,7 @@ import click
               help="Questions shown of each kind: gained, lost, missed, found.")  # fmt: skip
 @click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
               help="Passages of a selection.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"),
+@click.option("--out", type=Folder(), default=Path("demo"),
               show_default=True, help="Directory of the pages.")  # fmt: skip
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
@@ -43,7 +47,10 @@ def evidence(*, json_file: Path | None, **asked: Any) -> None:
     """
     from steersman.cli.demo_evidence_showing import shown  # noqa: PLC0415 (slow)
 
+    if asked["data"] is not None and not asked["sets"].replace(",", "").strip():
+        raise click.BadParameter("no set was named; give folders of --data", param_hint="--sets")
+    check_writable(json_file, asked["out"] / "any" / "evidence.html")
+    need_charts("matplotlib")
     found = shown(**asked)
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        write_text(json_file, json.dumps(found, indent=2) + "\n")

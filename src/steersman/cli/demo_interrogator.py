@@ -13,7 +13,9 @@ import click
 import numpy as np
 from rich.console import Console
 
+from steersman.cli.arguments import Folder
 from steersman.cli.demo_interrogator_tables import as_json, print_investigation, print_report
+from steersman.cli.showing import check_writable, write_text
 from steersman.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class _Ready:
     "--data",
     envvar="STEERSMAN_DATA",
     show_envvar=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     help="Directory of the data sets clapnq, scifact and metatool.",
 )
 @click.option("--sets", default="bfcl", show_default=True, help="Sets of targets, by commas.")
@@ -107,7 +109,7 @@ class _Ready:
 )
 @click.option(
     "--home",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     help="Directory of caches and store.  [default: $STEERSMAN_HOME or ~/.steersman for caches, a "
     "temporary one for the store]",
 )
@@ -130,6 +132,7 @@ def interrogator(**given: Any) -> None:
 
     console = Console()
     _check_usage(given)
+    check_writable(*(given[name] for name in ("json_file", "metrics_file", "html_file")))
     _sets(given)  # told before anything is shown
     switch = load_switch()
     ready = _Ready(console, load_questions(), cached_minilm(given["home"]), given["home"])
@@ -140,7 +143,7 @@ def interrogator(**given: Any) -> None:
     if given["targets"]:
         result["comparison"] = _compare(ready, given)
     if given["json_file"] is not None:
-        _write(given["json_file"], json.dumps(result, indent=2) + "\n")
+        write_text(given["json_file"], json.dumps(result, indent=2) + "\n")
         console.print(f"everything as JSON  {given['json_file']}", highlight=False, soft_wrap=True)
 
 
@@ -212,12 +215,13 @@ def read_embedding(file: Path, size: int) -> Target:
 
 
 def _sets(given: dict[str, Any]) -> list[str]:
-    from steersman.systems.interrogator import SETS  # noqa: PLC0415 (slow)
+    from steersman.systems.interrogator.target_sets import SETS, is_set  # noqa: PLC0415 (slow)
 
     named = list(dict.fromkeys(name.strip() for name in given["sets"].split(",") if name.strip()))
-    unknown = [name for name in named if name not in SETS]
+    unknown = [name for name in named if not is_set(name, given["data"])]
     if unknown or not named:
         message = f"{', '.join(unknown) or 'no set'} was given; allowed are {', '.join(SETS)}"
+        message += ", and folders of --data"
         raise click.BadParameter(message, param_hint="--sets")
     return named
 
@@ -369,12 +373,3 @@ def _log(questions: Questions) -> tuple[StepLog, Any]:
 
 def _say(text: str) -> None:
     click.echo(text, err=True)
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        message = f"{file} cannot be written: {error}; name a file in a folder that can be"
-        raise DataError(message) from error

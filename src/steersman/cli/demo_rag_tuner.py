@@ -14,8 +14,12 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from steersman.cli.arguments import Folder
+from steersman.cli.charts import need_charts
+from steersman.cli.showing import check_writable, write_text
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from steersman.systems.rag_tuner import Recorded, Tuned
     from steersman.systems.rag_tuner.report import Report
@@ -29,7 +33,7 @@ _EVALUATIONS, _SLICE = 80, 32
     "--data",
     envvar="STEERSMAN_DATA",
     show_envvar=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=None,
     help="Directory of judged collections; the catalogue of tools alone without it.",
 )
@@ -40,7 +44,7 @@ _EVALUATIONS, _SLICE = 80, 32
 )  # fmt: skip
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=Path("demo"),
     show_default=True,
     help="Directory of pictures, pages and runs.",
@@ -61,25 +65,29 @@ def rag_tuner(
     """
     from steersman.systems.rag_tuner import load_policy_config  # noqa: PLC0415 (slow)
 
+    names = list(dict.fromkeys(filter(None, map(str.strip, sets.split(",")))))
+    if data is not None and not names:
+        raise click.BadParameter("no set was named; give folders of --data", param_hint="--sets")
+    check_writable(json_file, out / "any" / "report.html")
+    need_charts("matplotlib")
     tuned = load_policy_config()
     found = {}
-    for recorded in _recordings(data, sets, questions, tuned, seed):
+    for recorded in _recordings(data, names, questions, tuned, seed):
         report = _run(recorded, tuned, out / recorded.collection, seed)
         found[recorded.collection] = _told(report, tuned, out / recorded.collection)
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        write_text(json_file, json.dumps(found, indent=2) + "\n")
 
 
 def _recordings(
-    data: Path | None, sets: str, questions: int, tuned: Tuned, seed: int
+    data: Path | None, names: Iterable[str], questions: int, tuned: Tuned, seed: int
 ) -> Iterator[Recorded]:
     if data is None:
         yield _catalogue(questions, tuned, seed)
         return
     from steersman.cli.tune_recording import recorded_collection  # noqa: PLC0415 (slow)
 
-    for name in filter(None, map(str.strip, sets.split(","))):
+    for name in names:
         click.echo(f"{name}: every configuration on every question, once", err=True)
         yield recorded_collection(data / name, tuned, None, progress=True)
 

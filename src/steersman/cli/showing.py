@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,15 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from steersman.errors import DataError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _EMPTY = "–"
 _WIDE = 1_000
+_CONTROLS = {code: f"\\x{code:02x}" for code in {*range(32), *range(127, 160)} - {*b"\n\t"}}
+"""Characters that move cursors and change colours: what a stranger logged is not to use them."""
 
 
 def show(result: Mapping[str, Any], *, as_json: bool) -> None:
@@ -33,7 +38,7 @@ def show(result: Mapping[str, Any], *, as_json: bool) -> None:
         return
     width = max((len(name) for name in result), default=0) + 2
     for name, value in result.items():
-        click.echo(f"{name.replace('_', ' '):<{width}}{_cell(value)}")
+        click.echo(f"{name.replace('_', ' '):<{width}}{_told(value)}")
 
 
 def write_file(file: Path, content: bytes) -> None:
@@ -53,6 +58,47 @@ def write_file(file: Path, content: bytes) -> None:
         raise click.FileError(str(file), hint) from error
 
 
+def check_writable(*files: Path | None) -> None:
+    """Refuse what cannot be written before the work, which may take minutes, and not after it.
+
+    Args:
+        files: to be written; their folders are made then. None: nothing is.
+
+    Raises:
+        DataError: one is a folder or ``-``, or the folder that it would be in is not to be written.
+
+    >>> check_writable(Path("-"))
+    Traceback (most recent call last):
+    steersman.errors.DataError: - is no file: standard output tells people; name a file
+    """
+    for file in files:
+        if file is None:
+            continue
+        if str(file) == "-":
+            raise DataError("- is no file: standard output tells people; name a file")
+        there = next(one for one in (file, *file.absolute().parents) if one.exists())
+        if (there == file) == there.is_dir() or not os.access(there, os.W_OK):
+            raise DataError(f"{file} cannot be written, because of {there}; name another file")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text, and the folders that it is in.
+
+    Args:
+        file: written over where it is there.
+        text: what to write, in UTF-8.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = f"{file} cannot be written: {error}; name a file in a folder that can be"
+        raise DataError(message) from error
+
+
 def show_rows(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, none: str
 ) -> None:
@@ -70,12 +116,12 @@ def show_rows(
     elif not found:
         click.echo(none)
     else:
-        console = Console()
+        console = Console(emoji=False)
         if not console.is_terminal:
-            console = Console(width=_WIDE)  # nothing is to be wrapped in a pipe
+            console = Console(width=_WIDE, emoji=False)  # nothing is to be wrapped in a pipe
         table = Table(*(name.replace("_", " ") for name in columns), box=None, pad_edge=False)
         for row in found:
-            table.add_row(*(_cell(row.get(name)) for name in columns))
+            table.add_row(*(_told(row.get(name)) for name in columns))
         console.print(table, highlight=False, markup=False)
 
 
@@ -120,6 +166,10 @@ def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
+def _told(value: Any) -> str:
+    return _cell(value).translate(_CONTROLS)
+
+
 def _cell(value: Any) -> str:
     if value is None or value in ([], (), {}, ""):
         return _EMPTY
@@ -135,5 +185,5 @@ def _cell(value: Any) -> str:
         return ", ".join(f"{name} {_cell(v)}" for name, v in value.items())
     if isinstance(value, list | tuple | dict):
         simple = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
-        return ", ".join(value) if simple else json.dumps(value, default=_plain)
+        return ", ".join(value) if simple else json.dumps(value, default=_plain, ensure_ascii=False)
     return str(value)
