@@ -160,6 +160,8 @@ MISTAKES = [
     ),
     ("canary, share: 0.05", "canary, share: 0.11", 26, "rollout.stages[0].share", "serves few"),
     ("canary, share: 0.05", "canary, share: 0", 26, "rollout.stages[0].share", "above 0 to 0.1"),
+    ("share: 0.05", "share: 1e-7", 26, "rollout.stages[0].share", "nobody would be served"),
+    ("rollout:", "rollout:\n  alpha: 1e-17", 26, "rollout.alpha", "1e-09 or more"),
     ("share: 0.95", "share: 1, min_units: 3", 26, "rollout.stages[1].min_units", "held back"),
     ("canary, share: 0.05", "ab, share: 0.6", 26, "rollout.stages[0].share", "the same size"),
     (", above: 900", "", 27, "rollout.guardrails[0].above", "exactly one"),

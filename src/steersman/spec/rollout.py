@@ -18,7 +18,9 @@ MAX_CANARY = 0.1
 
 Units = Annotated[int, Field(ge=0, le=10**9)]
 Seconds = Annotated[float, Field(ge=0, le=366 * 86_400)]
-Probability = Annotated[float, Field(gt=0, lt=0.5)]
+# Below it, one less the part of a guardrail among several is 1 in floats: a level nobody can hold.
+Probability = Annotated[float, Field(ge=1e-9, lt=0.5)]
+_LEAST_SHARE = 1e-6  # of which a unit comes along once in years, if ever
 
 
 class Stage(Declared):
@@ -46,6 +48,9 @@ class Stage(Declared):
             allowed = "0" if high == 0 else f"{low or 'above 0'} to {high}"
             advice = "set 0 or use canary" if self.name == "shadow" else "change it"
             yield Problem(("share",), why, self.share, allowed, advice)
+        elif 0 < self.share < _LEAST_SHARE:
+            allowed = f"{_LEAST_SHARE:g} to {high}"
+            yield Problem(("share",), "nobody would be served", self.share, allowed, "raise it")
         if self.share == 1 and self.min_units > 0:
             what = "nobody is held back to compare with"
             yield Problem(("min_units",), what, self.min_units, "0", "set 0 or a smaller share")
