@@ -126,6 +126,14 @@ async def test_prometheus_is_not_asked_about_the_time_before_the_rollout(prometh
         ({"raw": b"<html>"}, "what is no result"),
         ({"raw": b'{"status": "error", "error": "bad query"}'}, "it refused a query: bad query"),
         ({"raw": b"[]"}, "what is no result"),
+        (
+            {"said": {"age": 1.0, "total": {"candidate": 9}, "bad": {"candidate": "NaN"}}},
+            "answered nan",
+        ),
+        (
+            {"said": {"age": 1.0, "total": {"candidate": "+Inf"}, "bad": {}}},
+            "answered inf, which is no",
+        ),
         ({"raw": b"x" * (2 << 20)}, "bytes; wanted is 200"),
     ],
 )

@@ -279,4 +279,7 @@ def _values(body: bytes) -> dict[str, float]:
         }
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise StoreError(f"it answered what is no result: {body[:100]!r}") from error
-    return {arm: value for arm, value in found.items() if isfinite(value) and value >= 0}
+    wrong = next((value for value in found.values() if not (isfinite(value) and value >= 0)), None)
+    if wrong is not None:  # left out it would pass for no errors
+        raise StoreError(f"it answered {wrong!r}, which is no count")
+    return found
