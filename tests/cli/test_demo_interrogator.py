@@ -4,12 +4,13 @@ import json
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
-from steersman.cli.demo_interrogator import read_embedding
+from steersman.cli.demo_interrogator import _sets, read_embedding
 from steersman.cli.demo_interrogator_asking import Asking, serving
 from steersman.cli.options import run
 from steersman.client import Client
@@ -315,6 +316,13 @@ def test_bad_usage(arguments, words):
     ran = _demo(*arguments)
     assert ran.exit_code == 2
     assert words in ran.output
+
+
+def test_any_folder_of_the_data_can_be_named(tmp_path):
+    (tmp_path / "mine").mkdir()
+    assert _sets({"sets": "mine, bfcl", "data": tmp_path}) == ["mine", "bfcl"]
+    with pytest.raises(click.BadParameter, match=r"yours was given; .* and folders of --data"):
+        _sets({"sets": "yours", "data": tmp_path})
 
 
 def test_that_a_page_cannot_be_drawn_is_told_before_anything_is_compared(monkeypatch):
