@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from steersman.cli import main
 from steersman.cli.opening import close, open_store
 from steersman.store import Database
 from tests.clusters import copy_cluster, open_database
@@ -63,6 +65,20 @@ def watching(home):
 def end(watch, number):
     watch.send_signal(number)
     return watch.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    "command", ["tenant list", "learn run", "serve", "data backup x", "status"]
+)
+def test_a_wrong_directory_is_told_and_gets_no_store(tmp_path, monkeypatch, command):
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    monkeypatch.delenv("STEERSMAN_HOME", raising=False)
+    monkeypatch.delenv("STEERSMAN_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(main, command.split())
+    assert ran.exit_code == (2 if command == "status" else 1)
+    assert "no store in" in ran.output
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

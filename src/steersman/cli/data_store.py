@@ -216,7 +216,7 @@ def backup_command(file: Path, home: Path, *, as_json: bool) -> None:
 @administers
 def restore_command(file: Path, home: Path, *, replace: bool, as_json: bool) -> None:
     """Bring back what FILE holds. Stop service and learner first."""
-    newer = in_store(home, lambda database: restore(database, file, replace=replace))
+    newer = in_store(home, lambda database: restore(database, file, replace=replace), make=True)
     show({"restored": str(file), "migrations_applied": newer}, as_json=as_json)
 
 

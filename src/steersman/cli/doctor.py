@@ -27,7 +27,7 @@ def command(home: Path, url: str, *, schema: bool, as_json: bool) -> None:
     Each line is ok, warn (it works, with a limitation) or fail; one fail makes the exit status 1.
     """
     if schema:
-        in_store(home, migrate)
+        in_store(home, migrate, make=True)
     looks = (
         checkup.look_at_python(),
         checkup.look_at_home(home),

@@ -12,6 +12,8 @@ import os
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from typing import IO, TYPE_CHECKING
 
+from steersman.errors import StoreError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -20,20 +22,26 @@ if TYPE_CHECKING:
 _held: dict[int, IO[str]] = {}
 
 
-def open_store(home: Path) -> Database:
+def open_store(home: Path, *, make: bool = False) -> Database:
     """Return the database of a home, whose embedded server is started if need be; `close` it.
 
     Args:
         home: directory of all state; ``DATABASE_URL`` names another server.
+        make: whether an empty one is made where there is none: in a wrong directory it would be
+            taken for the installation that is somewhere else.
 
     Raises:
-        StoreError: the server does not start.
+        StoreError: there is none, or the server does not start.
     """
     # Only by who goes there; see `options`.
     from steersman.store import Database  # noqa: PLC0415
 
     if os.environ.get("DATABASE_URL"):
         return Database.open(home)
+    if not make and not (home / "postgres" / "data").is_dir():
+        message = f"there is no store in {home.absolute()}; name its home by --home or "
+        message += "STEERSMAN_HOME, or make one: `steersman up`, `steersman doctor --migrate`"
+        raise StoreError(message)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     (home / "postgres").mkdir(exist_ok=True, mode=0o700)
     use = (home / "postgres" / "users").open("a", encoding="utf-8")

@@ -175,20 +175,23 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise StoreError(message) from error
 
 
-def in_store(home: Path, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+def in_store(
+    home: Path, work: Callable[[Database], Coroutine[Any, Any, T]], *, make: bool = False
+) -> T:
     """Run something over the database of a home, started if need be and stopped again then.
 
     Args:
         home: directory of all state.
         work: gets the database.
+        make: whether an empty one is made where there is none.
 
     Returns:
         What it returned.
 
     Raises:
-        StoreError: the database does not start, answer or fit.
+        StoreError: there is no database, or it does not start, answer or fit.
     """
-    database = open_store(home)
+    database = open_store(home, make=make)
     try:
         return run(work(database))
     finally:

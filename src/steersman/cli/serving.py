@@ -71,7 +71,7 @@ def served(
     """
     with ExitStack() as exits:
         exits.enter_context(stack.alone(home))
-        database = open_store(home)
+        database = open_store(home, make=True)
         exits.callback(close, database)
         prepared = run(stack.prepare(database, home, tenant_name, documents))
         before(database, prepared.tenant)

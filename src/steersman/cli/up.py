@@ -81,7 +81,7 @@ def command(
     with stack.alone(home):
         port = port or stack.free_port(host)
         stack.check_port(host, port)
-        database = open_store(home)
+        database = open_store(home, make=True)
         try:
             prepared = run(stack.prepare(database, home, tenant_name, point_documents()))
             passphrase = make_sample_registry(home, tenant_name)
