@@ -7,7 +7,8 @@ numeric fields standardised over the whole set, a column of ones, scaled to a me
 own.
 
 A set is ``digits`` (from scikit-learn), one of the UCI files below, or any ``NAME.csv`` in the
-folder ``uci`` with a line of headings and the label in the last column.
+folder ``uci`` with the label in the last column. Its first line holds headings, unless what stands
+there in the last column is the label of another line too.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ def load(name: str, options: Options) -> tuple[Floats, Labels]:
         return _finished(_standardised(np.asarray(raw, dtype=np.float64)), labels)
     file, delimiter, header, label = _FILES.get(name, (f"{name}.csv", ",", 1, -1))
     path = options.folder("uci", _ORIGIN) / file
-    rows = _rows(path, delimiter)[header:]
+    rows = _rows(path, delimiter)
+    if name not in _FILES and any(row[-1] == rows[0][1][-1] for _, row in rows[1:]):
+        header = 0
+    rows = rows[header:]
     if not rows:
         raise DataError(f"{path} holds no row of data; the original is at {_ORIGIN}")
     place = label % len(rows[0][1])

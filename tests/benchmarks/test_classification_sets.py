@@ -41,6 +41,13 @@ def test_two_fields_are_enough_and_26_classes_not_too_many(tmp_path: Path) -> No
     assert classes.max() == 25
 
 
+def test_a_first_line_that_is_no_heading_is_a_row(tmp_path: Path) -> None:
+    X, classes = load("own", write(tmp_path, "1,2,x\n3,4,y\n5,6,x\n"))
+    assert (len(X), classes.tolist()) == (3, [0, 1, 0])
+    X, classes = load("own", write(tmp_path, "0,1,2\n3,4,0\n5,6,1\n7,8,1\n"))
+    assert (len(X), classes.tolist()) == (3, [0, 1, 1])
+
+
 @pytest.mark.parametrize("missing", ["?", "", "NA", "nan"])
 def test_a_number_that_is_missing_is_the_mean_of_the_others(tmp_path: Path, missing: str) -> None:
     rows = [f"{value},x,{'ab'[i % 2]}\n" for i, value in enumerate(["1.5", missing, "2.5", "3.5"])]
