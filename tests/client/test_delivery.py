@@ -39,6 +39,11 @@ def test_each_method_sends_its_type(client, server):
     assert all(one["at"] > 0 for one in stored)
 
 
+def test_an_id_that_cannot_be_one_is_told_in_plain_words(client):
+    with pytest.raises(InputError, match=r"printable ASCII without spaces .* - at `\$.episode_id`"):
+        client.submit_feedback(episode="Jörg Müller")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

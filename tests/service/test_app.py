@@ -127,6 +127,14 @@ async def test_a_bad_body_is_a_problem_not_a_failure(serving) -> None:
         assert (await s.ask("POST", "/v1/decide", DECIDE)).status == 200
 
 
+async def test_an_id_that_cannot_be_one_is_told_in_plain_words(serving) -> None:
+    async with serving() as s:
+        for name in ("unit", "episode_id", "idempotency_key"):
+            answer = await s.ask("POST", "/v1/decide", {**DECIDE, name: "Jörg Müller"})
+            assert (answer.status, answer.body["field"]) == (422, name)
+            assert "printable ASCII without spaces" in answer.body["detail"]
+
+
 async def test_any_json_type_is_taken_however_it_is_written(serving) -> None:
     async with serving() as s:
         for kind in ("application/json", "Application/JSON", 'application/json;charset="UTF-8"'):

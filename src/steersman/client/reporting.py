@@ -75,7 +75,8 @@ def event_of(
     try:
         msgspec.json.decode(encoded, type=wire.Event)
     except msgspec.ValidationError as error:
-        raise InputError(f"this event would be refused: {error}") from error
+        message = f"this event would be refused: {wire.in_plain_words(error)}"
+        raise InputError(message) from error
     if len(encoded) > MOST_BODY_BYTES and len(wire.write(event.body)) > MOST_BODY_BYTES:
         raise InputError(
             f"body has {len(wire.write(event.body))} bytes as JSON, allowed are {MOST_BODY_BYTES}; "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from steersman.wire import Problem, Refused, read, write
+from steersman.wire import Problem, Refused, in_plain_words, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -173,7 +173,7 @@ def converted(body: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
+        what, _, where = in_plain_words(error).partition(" - at `$")
         raise Refused.of("invalid", what, field=where.strip("`.")) from None
 
 

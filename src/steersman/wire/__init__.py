@@ -18,6 +18,7 @@ from steersman.wire.messages import (
     EventType,
     LocalDecision,
     Step,
+    in_plain_words,
     selection_name,
 )
 from steersman.wire.problems import CODES, Problem, Refused
@@ -39,6 +40,7 @@ __all__ = [
     "Step",
     "canonical_hash",
     "id_time",
+    "in_plain_words",
     "new_id",
     "read",
     "selection_name",

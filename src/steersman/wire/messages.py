@@ -18,7 +18,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=128)]
 """A skill, a decision point, an outcome."""
 ActionName = Annotated[str, Meta(min_length=1, max_length=1000)]
 """An action; a mixed one is the JSON of its parts."""
-Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$(?!\n)")]
+_PRINTABLE = r"^[\x21-\x7e]+$(?!\n)"
+Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=_PRINTABLE)]
 """An id or an idempotency key chosen by the application: printable ASCII without spaces. (Python's
 `$` would let a line feed follow.)"""
 Done = Annotated[str, Meta(min_length=1, max_length=210_000)]
@@ -37,6 +38,22 @@ EVENT_TYPES: tuple[EventType, ...] = (
     "task_result",
 )
 MAX_BATCH = 1000
+
+
+def in_plain_words(error: msgspec.ValidationError) -> str:
+    """Return what is wrong with a message, without the pattern that ids are checked with.
+
+    Args:
+        error: of reading one of the types here.
+
+    >>> try:
+    ...     msgspec.convert({"event_id": "my id"}, Event)
+    ... except msgspec.ValidationError as error:
+    ...     in_plain_words(error)
+    'Expected printable ASCII without spaces (send a hash of other texts) - at `$.event_id`'
+    """
+    found = f"`str` matching regex {_PRINTABLE!r}"
+    return str(error).replace(found, "printable ASCII without spaces (send a hash of other texts)")
 
 
 class DecideRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
