@@ -46,6 +46,9 @@ def in_plain_words(error: msgspec.ValidationError) -> str:
     Args:
         error: of reading one of the types here.
 
+    Returns:
+        One line, with the place at its end.
+
     >>> try:
     ...     msgspec.convert({"event_id": "my id"}, Event)
     ... except msgspec.ValidationError as error:
