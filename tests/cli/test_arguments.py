@@ -10,7 +10,10 @@ from click.testing import CliRunner
 
 from steersman.cli import main
 from steersman.cli.arguments import Folder
+from steersman.cli.data_store import cold_place
 from steersman.cli.options import url_of
+from steersman.client import Client
+from steersman.retrieval import state_directory
 
 
 def said(*arguments, status, **environment):
@@ -63,6 +66,19 @@ def test_a_tilde_that_no_shell_read_is_the_home_of_the_user(tmp_path, monkeypatc
     assert not Path("~").exists()
     with pytest.raises(click.BadParameter, match="home directory"):
         Folder().convert("~nobody-of-that-name/x", None, None)
+
+
+def test_a_tilde_in_the_environment_is_the_same_to_caches_cold_store_and_client(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("STEERSMAN_HOME", "~/state")
+    assert state_directory() == tmp_path / "state"
+    assert cold_place(tmp_path, "~/cold") == str(tmp_path / "cold")
+    assert cold_place(tmp_path, None) == str(tmp_path / "cold")
+    assert cold_place(tmp_path, "s3://b/~/x") == "s3://b/~/x"
+    with Client("http://127.0.0.1:9", "sk_x"):
+        assert (tmp_path / "state" / "client").is_dir()
 
 
 def test_json_that_is_too_deep_is_bad_usage():

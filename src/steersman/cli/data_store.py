@@ -62,7 +62,9 @@ def cold_place(home: Path, cold: str | None) -> str:
         home: directory of all state.
         cold: as it was named; None: in the home.
     """
-    return cold or str(home.expanduser().absolute() / "cold")
+    if cold and "://" in cold:
+        return cold
+    return str(Path(cold).expanduser() if cold else home.absolute() / "cold")
 
 
 @click.command("compact")

@@ -119,7 +119,7 @@ def _checked_key(text: str) -> str:
 
 def _queue_dir(environment: Mapping[str, str]) -> Path:
     if home := environment.get("STEERSMAN_HOME"):
-        return Path(home) / "client"
+        return Path(home).expanduser() / "client"
     try:
         state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     except RuntimeError:  # as in a container, for a user of no name

@@ -42,7 +42,7 @@ def state_directory(home: Path | None = None) -> Path:
     """
     if home is not None:
         return home
-    return Path(os.environ.get("STEERSMAN_HOME") or Path.home() / ".steersman")
+    return Path(os.environ.get("STEERSMAN_HOME") or "~/.steersman").expanduser()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,12 @@ def test_a_bucket_that_is_not_there_is_told(endpoint, tmp_path):
         place.publish(draft, "y")
 
 
+@pytest.mark.parametrize("url", ["s3://", "s3:///prefix", "s3://no name/x"])
+def test_what_names_no_bucket_is_refused(url):
+    with pytest.raises(InputError, match="is no bucket"):
+        open_destination(url)
+
+
 def test_other_urls_are_refused():
     with pytest.raises(InputError, match="allowed are a directory and s3"):
         open_destination("gs://bucket/prefix")

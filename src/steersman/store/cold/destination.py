@@ -171,6 +171,7 @@ class Bucket:
             (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and the like).
 
     Raises:
+        InputError: the URL names no bucket.
         DataError: obstore is not installed.
 
     No doctest: it needs a bucket; ``tests/store/cold/test_bucket.py`` shows it.
@@ -178,7 +179,12 @@ class Bucket:
 
     def __init__(self, url: str, **options: Any) -> None:
         self._obstore = extra("obstore", "s3")
-        self._store = extra("obstore.store", "s3").S3Store.from_url(url, **options)
+        try:
+            self._store = extra("obstore.store", "s3").S3Store.from_url(url, **options)
+        except (self._obstore.exceptions.BaseError, ValueError) as error:
+            why = str(error).partition("\n")[0]
+            message = f"{url!r} is no bucket: {why}; give s3://bucket/prefix"
+            raise InputError(message) from error
         self._scratch: Path | None = None
 
     def scratch(self) -> Path:
