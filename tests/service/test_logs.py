@@ -7,7 +7,8 @@ import logging
 
 import pytest
 
-from steersman.service import JsonFormatter
+from steersman.errors import InputError
+from steersman.service import JsonFormatter, configure_logging
 
 
 def line(message: str, *arguments: object, error: BaseException | None = None) -> dict[str, str]:
@@ -55,3 +56,11 @@ async def test_no_key_is_logged_whatever_fails(serving, caplog) -> None:
         assert "failed" in caplog.text
         for secret in (s.key, "W" * 43, made.body["key"], s.service.keys._secret.hex()):
             assert secret not in caplog.text
+
+
+def test_a_level_that_there_is_not_is_refused_with_those_there_are(monkeypatch) -> None:
+    before = logging.root.level, list(logging.root.handlers)
+    monkeypatch.setenv("STEERSMAN_LOG_LEVEL", "verbose")
+    with pytest.raises(InputError, match="'VERBOSE'; allowed are DEBUG, INFO"):
+        configure_logging()
+    assert (logging.root.level, list(logging.root.handlers)) == before

@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from steersman.errors import InputError
+
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _SECRETS = (
     (re.compile(r"sk_[A-Za-z0-9]{8,}"), "sk_***"),
     (re.compile(r"(?i)(bearer\s+)[^\s'\"\\]+"), r"\1***"),
@@ -61,11 +64,19 @@ def mask(text: str) -> str:
 def configure_logging() -> None:
     """Send log lines to standard error as JSON, from level `STEERSMAN_LOG_LEVEL` (INFO) on.
 
+    Raises:
+        InputError: there is no such level; logging is as it was.
+
     No doctest: it changes the logging of the process; ``tests/service/test_logs.py`` shows it.
     """
+    level = (os.environ.get("STEERSMAN_LOG_LEVEL") or "INFO").upper()
+    if level not in _LEVELS:
+        raise InputError(
+            f"STEERSMAN_LOG_LEVEL is {level[:40]!r}; allowed are {', '.join(_LEVELS)}, and INFO if "
+            "it is not set"
+        )
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
-    level = os.environ.get("STEERSMAN_LOG_LEVEL", "INFO").upper()
     # Bytes that are no HTTP are answered, not logged: anybody can send them without end.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.basicConfig(handlers=[handler], level=level, force=True)

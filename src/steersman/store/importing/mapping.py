@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import Discriminator, Field, Tag
 
 from steersman.errors import SpecError
-from steersman.spec.base import Declared, Identifier, Problem, as_validation_error
+from steersman.spec.base import Declared, FormatVersion, Identifier, Problem, as_validation_error
 from steersman.spec.complaints import complaints, report
 from steersman.spec.reading import read_declared
 
@@ -100,7 +100,7 @@ class Propensity(Declared):
 class LogMapping(Declared):
     """What the rows of one log mean."""
 
-    format: Literal[1]
+    format: FormatVersion
     """Version of this format."""
     source: Identifier
     """Name of the log. It is part of every id: the same row of the same log is one decision."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from steersman.spec.base import Declared
+from steersman.spec.base import Declared, FormatVersion
 from steersman.spec.reading import read_declared, shipped
 from steersman.stats import crossed_mean
 from steersman.systems.interrogator.investigation import STOP_AT
@@ -60,7 +60,7 @@ class Gate(Declared):
 class Switch(Declared):
     """Whether the policy asks unless told otherwise, and the gate before that."""
 
-    format: Literal[1]
+    format: FormatVersion
     rl: Literal["on", "off"]
     """Whether the policy picks the questions when no command says so."""
     gate: Gate

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from steersman.errors import ActionError
-from steersman.spec.base import Declared, Identifier, Problem, repeated
+from steersman.spec.base import Declared, FormatVersion, Identifier, Problem, repeated
 from steersman.spec.reading import read_declared, shipped
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class _Question(Declared):
 
 
 class _File(Declared):
-    format: Literal[1]
+    format: FormatVersion
     opening: Words
     questions: Annotated[tuple[_Question, ...], Field(strict=False, min_length=1, max_length=1000)]
 

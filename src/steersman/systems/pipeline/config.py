@@ -6,13 +6,20 @@ say what it means.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from steersman.errors import SpecError
 from steersman.spec import Objective  # noqa: TC001 (pydantic reads it)
-from steersman.spec.base import Declared, Fraction, Identifier, Problem, as_validation_error
+from steersman.spec.base import (
+    Declared,
+    FormatVersion,
+    Fraction,
+    Identifier,
+    Problem,
+    as_validation_error,
+)
 from steersman.spec.complaints import complaints, report
 from steersman.spec.reading import read_declared, shipped
 
@@ -130,7 +137,7 @@ class Deployment(Declared):
 class PipelineConfig(Declared):
     """What a pipeline is told."""
 
-    format: Literal[1] = 1
+    format: FormatVersion = 1
     """Version of this format."""
     dataset: Dataset = Dataset()
     """How much data it wants."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, PrivateAttr
 
-from steersman.spec.base import Declared, Fraction, Identifier, Problem, repeated
+from steersman.spec.base import Declared, FormatVersion, Fraction, Identifier, Problem, repeated
 from steersman.spec.reading import read_declared, shipped
 from steersman.systems.rag_tuner.configuration import Configuration, Space
 
@@ -197,7 +197,7 @@ def _one_of(space: Space) -> Space:
 class PolicyFile(Declared):
     """The file."""
 
-    format: Literal[1] = 1
+    format: FormatVersion = 1
     policy: Tuned
 
 
