@@ -115,6 +115,36 @@ def test_the_server_of_a_killed_command_is_stopped_by_the_next_one(home):
     assert not runs(home)
 
 
+@pytest.mark.parametrize("told", [KeyboardInterrupt, SystemExit])
+def test_who_is_told_to_end_while_the_server_begins_leaves_none(home, monkeypatch, told):
+    opened, calls = Database.open, []
+
+    def interrupted(folder):
+        calls.append(folder)
+        database = opened(folder)
+        if len(calls) == 1:
+            raise told
+        return database
+
+    monkeypatch.setattr(Database, "open", interrupted)
+    with pytest.raises(told):
+        open_store(home)
+    assert not runs(home)
+
+
+def test_a_server_that_a_killed_command_began_is_stopped_by_the_next_one(home, monkeypatch):
+    def killed(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "open", killed)
+        with pytest.raises(KeyboardInterrupt):
+            open_store(home)
+    open_database(home)
+    close(open_store(home))
+    assert not runs(home)
+
+
 def test_a_server_that_no_command_started_is_left_alone(home):
     database = Database.open(home)
     close(open_store(home))

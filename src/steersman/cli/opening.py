@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from steersman.store import Database
 
 _held: dict[int, IO[str]] = {}
+_NEXT = "the next one"
 
 
 def open_store(home: Path, *, make: bool = False) -> Database:
@@ -45,14 +46,21 @@ def open_store(home: Path, *, make: bool = False) -> Database:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     (home / "postgres").mkdir(exist_ok=True, mode=0o700)
     use = (home / "postgres" / "users").open("a", encoding="utf-8")
+    flock(use, LOCK_SH)  # before it is looked at: whoever stops it has the lock alone
+    ours, run = _ours(home / "postgres"), _run_of(home / "postgres")
+    if not run:
+        ours.write_text(_NEXT, encoding="utf-8")
     try:
-        flock(use, LOCK_SH)  # before it is looked at: whoever stops it has the lock alone
         database = Database.open(home)
-        if database.server is not None and database.server.started:
-            _ours(database.server.home).write_text(_run_of(database.server.home), encoding="utf-8")
-    except BaseException:
-        use.close()
+    except BaseException as error:
+        with use:
+            if not run and isinstance(error, Exception):
+                ours.unlink(missing_ok=True)
+            elif not run:  # told to end while the server begins
+                _leave(use, Database.open(home))
         raise
+    if database.server is not None and database.server.started:
+        ours.write_text(_run_of(database.server.home), encoding="utf-8")
     _held[id(database)] = use
     return database
 
@@ -63,22 +71,28 @@ def close(database: Database) -> None:
     Args:
         database: of `open_store`.
     """
-    use, server = _held.pop(id(database), None), database.server
-    if use is None or server is None:
+    use = _held.pop(id(database), None)
+    if use is not None:
+        with use:
+            _leave(use, database)
+
+
+def _leave(use: IO[str], database: Database) -> None:
+    server = database.server
+    if server is None:
         return
-    with use:
-        run = _run_of(server.home)
-        if not run or _said(_ours(server.home)) != run:
-            return
-        try:
-            flock(use, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            return
-        server.stop()
+    run = _run_of(server.home)
+    if not run or _said(_ours(server.home)) not in {run, _NEXT}:
+        return
+    try:
+        flock(use, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return
+    server.stop()
 
 
 def _ours(home: Path) -> Path:
-    """Return the file that names the run of a server which a command started."""
+    """Return the file that names the run of a server which a command started, or begins to."""
     return home / "run"
 
 
