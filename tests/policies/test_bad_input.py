@@ -98,7 +98,9 @@ def test_what_has_no_order_names_no_actions():
 
 @pytest.mark.parametrize("place", range(5))
 @pytest.mark.parametrize(
-    "rows", [{"a", "b"}, {"a": 1, "b": 2}, "ab", b"ab", iter("ab"), 3, np.array(1.0)], ids=str
+    "rows",
+    [{"a", "b"}, {"a": 1, "b": 2}, "ab", b"ab", iter("ab"), 3, np.array(1.0)],
+    ids=["set", "mapping", "text", "bytes", "iterator", "number", "scalar"],
 )
 def test_what_has_no_rows_in_order_teaches_nothing(place, rows):
     policy = LinUCB(NAMES, 1, forget=0.9)
