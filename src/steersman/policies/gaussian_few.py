@@ -46,9 +46,13 @@ def best_of_three(means: Sequence[float], sds: Sequence[float]) -> Floats:
         Owen (1956), "Tables for computing bivariate normal probabilities", equation 2.1, with the
         correlation s_a² / √((s_a² + s_b²)(s_a² + s_c²)) put in.
     """
-    a, b, c = sorted(range(3), key=means.__getitem__, reverse=True)
+    first, second, third = means
+    a, b, c = (0, 1, 2) if first >= second else (1, 0, 2)
+    if third > means[b]:
+        a, b, c = (c, a, b) if third > means[a] else (a, c, b)
     unit = max(sds)
-    va, vb, vc = (sds[a] / unit) ** 2, (sds[b] / unit) ** 2, (sds[c] / unit) ** 2
+    sa, sb, sc = sds[a] / unit, sds[b] / unit, sds[c] / unit
+    va, vb, vc = sa * sa, sb * sb, sc * sc
     ab, bc = (means[a] - means[b]) / unit, (means[b] - means[c]) / unit
     ac = (means[a] - means[c]) / unit
     h_ab, h_ac, h_bc = ab / sqrt(va + vb), ac / sqrt(va + vc), bc / sqrt(vb + vc)
@@ -63,8 +67,9 @@ def best_of_three(means: Sequence[float], sds: Sequence[float]) -> Floats:
     chances[a] = max(0.0, 0.5 * (p_ab + p_ac) - t_ab - t_ac)
     chances[b] = max(0.0, 0.5 * (p_bc - p_ab) + t_ab - t_bc)  # Φ(-h) = 1 - Φ(h)
     chances[c] = max(0.0, 0.5 * (2.0 - p_ac - p_bc) + t_ac + t_bc)
-    total = sum(chances)
-    return np.array([chance / total for chance in chances])
+    found = np.array(chances)
+    found /= chances[0] + chances[1] + chances[2]
+    return found
 
 
 def _normal_cdf(z: float) -> float:
