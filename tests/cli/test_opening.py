@@ -45,6 +45,12 @@ async def asked(database):
         await connection.close()
 
 
+def hearing():
+    """Hear what ends a command, though whoever runs the tests may not (`nohup`, a job behind)."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def watching(home):
     """A command of another process that uses the store, until it is told to end."""
@@ -52,6 +58,7 @@ def watching(home):
         [sys.executable, "-m", "steersman.cli", "monitor", "--json", "--home", str(home)],
         env={name: value for name, value in os.environ.items() if name != "DATABASE_URL"},
         stdout=subprocess.PIPE,
+        preexec_fn=hearing,
     )
     try:
         assert watch.stdout.readline()

@@ -121,7 +121,7 @@ def test_a_file_that_declares_no_questions_is_refused(tmp_path, content, says):
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(SpecError, match="check the path"):
+    with pytest.raises(SpecError, match="cannot be read: No such file"):
         load_questions(tmp_path / "none.yaml")
 
 
