@@ -130,7 +130,9 @@ class ChoicePolicy(Mergeable):
         """Return names, mask, scores and the final distribution, all of one length."""
         mask = self._mask(eligible)
         scores, distribution = self._score(x, mask, features)
-        return self.actions, mask, scores, self._mixed(mask, distribution)
+        if self._reserved or self.floor:
+            distribution = self._mixed(mask, distribution)
+        return self.actions, mask, scores, distribution
 
     def _mixed(self, mask: Mask | None, distribution: Floats) -> Floats:
         """Return the distribution with the floor and the shares of new actions mixed in."""

@@ -108,13 +108,16 @@ def draw(distribution: Floats, u: float) -> int:
     >>> [draw(np.array([0.25, 0.0, 0.75]), u) for u in (0.0, 0.2499, 0.25, 0.999)]
     [0, 0, 2, 2]
     """
+    if len(distribution) <= _FEW:  # the same sums, without what each call of numpy costs
+        masses: list[float] = distribution.tolist()
+        if 1.0 in masses:
+            return masses.index(1.0)
+        sums = list(accumulate(masses))
+        index = bisect_right(sums, u * sums[-1])
+        return index if index < len(sums) else int(np.flatnonzero(distribution)[-1])
     likeliest = int(distribution.argmax())
     if distribution[likeliest] == 1.0:
         return likeliest  # what the search below finds, in a third of the time
-    if len(distribution) <= _FEW:  # the same sums, without what each call of numpy costs
-        sums = list(accumulate(distribution.tolist()))
-        index = bisect_right(sums, u * sums[-1])
-        return index if index < len(sums) else int(np.flatnonzero(distribution)[-1])
     cumulative = distribution.cumsum()
     last = cumulative[-1]
     index = int(cumulative.searchsorted(u * last, side="right"))

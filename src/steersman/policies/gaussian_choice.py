@@ -102,7 +102,9 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
 def _few(means: list[float], sds: list[float]) -> Floats:
     """Return the probabilities of one to three arms."""
     count = len(means)
-    if max(means) - min(means) > 2.0 * _TAIL_SDS * min(sds):  # else every arm is able
+    ordered, spreads = sorted(means), sorted(sds)
+    low, high, narrowest, widest = ordered[0], ordered[-1], spreads[0], spreads[-1]
+    if high - low > 2.0 * _TAIL_SDS * narrowest:  # else every arm is able
         surely = max(mean - _TAIL_SDS * sd for mean, sd in zip(means, sds, strict=True))
         surely -= _SMALLEST_SD * abs(surely) + _NOTHING
         able = [place for place in range(count) if means[place] + _TAIL_SDS * sds[place] >= surely]
@@ -110,11 +112,12 @@ def _few(means: list[float], sds: list[float]) -> Floats:
             probabilities = np.zeros(count)
             probabilities[able] = _few([means[one] for one in able], [sds[one] for one in able])
             return probabilities
-    scale = max(map(abs, means)) + max(sds)
+    scale = max(high, -low) + widest
     if count == 1 or scale < _NOTHING:
         return np.full(count, 1.0 / count)
-    widths = [max(sd, _SMALLEST_SD * scale) for sd in sds]
-    return best_of_two(means, widths) if count == 2 else best_of_three(means, widths)
+    if narrowest < _SMALLEST_SD * scale:
+        sds = [max(sd, _SMALLEST_SD * scale) for sd in sds]
+    return best_of_two(means, sds) if count == 2 else best_of_three(means, sds)
 
 
 def _lowest(means: Floats, sds: Floats) -> float:

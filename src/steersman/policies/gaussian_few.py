@@ -50,8 +50,9 @@ def best_of_three(means: Sequence[float], sds: Sequence[float]) -> Floats:
     a, b, c = (0, 1, 2) if first >= second else (1, 0, 2)
     if third > means[b]:
         a, b, c = (c, a, b) if third > means[a] else (a, c, b)
-    unit = max(sds)
-    sa, sb, sc = sds[a] / unit, sds[b] / unit, sds[c] / unit
+    sa, sb, sc = sds[a], sds[b], sds[c]
+    unit = max(sa, sb, sc)
+    sa, sb, sc = sa / unit, sb / unit, sc / unit
     va, vb, vc = sa * sa, sb * sb, sc * sc
     ab, bc = (means[a] - means[b]) / unit, (means[b] - means[c]) / unit
     ac = (means[a] - means[c]) / unit
@@ -63,13 +64,14 @@ def best_of_three(means: Sequence[float], sds: Sequence[float]) -> Floats:
     t_ac = owens_t(h_ac, _ratio(ab * vc - bc * va, q * ac))
     t_bc = owens_t(h_bc, _ratio(-ab * vc - ac * vb, q * bc))
     p_ab, p_ac, p_bc = _normal_cdf(h_ab), _normal_cdf(h_ac), _normal_cdf(h_bc)
-    chances = [0.0, 0.0, 0.0]
-    chances[a] = max(0.0, 0.5 * (p_ab + p_ac) - t_ab - t_ac)
-    chances[b] = max(0.0, 0.5 * (p_bc - p_ab) + t_ab - t_bc)  # Φ(-h) = 1 - Φ(h)
-    chances[c] = max(0.0, 0.5 * (2.0 - p_ac - p_bc) + t_ac + t_bc)
-    found = np.array(chances)
-    found /= chances[0] + chances[1] + chances[2]
-    return found
+    best = 0.5 * (p_ab + p_ac) - t_ab - t_ac
+    middle = 0.5 * (p_bc - p_ab) + t_ab - t_bc  # Φ(-h) = 1 - Φ(h)
+    last = 0.5 * (2.0 - p_ac - p_bc) + t_ac + t_bc
+    best, middle, last = best * (best > 0.0), middle * (middle > 0.0), last * (last > 0.0)
+    total = best + middle + last
+    found = [0.0, 0.0, 0.0]
+    found[a], found[b], found[c] = best / total, middle / total, last / total
+    return np.array(found)
 
 
 def _normal_cdf(z: float) -> float:

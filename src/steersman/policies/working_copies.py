@@ -80,7 +80,7 @@ class WorkingCopies:
     def variances(self, x: Floats, out: Floats | None = None) -> Floats:
         """Return the variance of every arm at ``x`` (d,), in ``out`` (K,) if there is one."""
         if not self.narrow:
-            found: Floats = np.dot(self._dense, self._outer_of(x), out=out)
+            found: Floats = self._dense.dot(self._outer_of(x), out)
             return found
         if out is None:
             out = np.empty(self._arms)
