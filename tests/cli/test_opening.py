@@ -20,6 +20,11 @@ from tests.clusters import copy_cluster, open_database
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 60
+# Whoever runs the tests may ignore these (`nohup`, a background job); children inherit that.
+HEARING = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL); from steersman.cli import main; main()"
+)
 
 
 @pytest.fixture
@@ -45,20 +50,13 @@ async def asked(database):
         await connection.close()
 
 
-def hearing():
-    """Hear what ends a command, though whoever runs the tests may not (`nohup`, a job behind)."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @contextmanager
 def watching(home):
     """A command of another process that uses the store, until it is told to end."""
     watch = subprocess.Popen(
-        [sys.executable, "-m", "steersman.cli", "monitor", "--json", "--home", str(home)],
+        [sys.executable, "-c", HEARING, "monitor", "--json", "--home", str(home)],
         env={name: value for name, value in os.environ.items() if name != "DATABASE_URL"},
         stdout=subprocess.PIPE,
-        preexec_fn=hearing,
     )
     try:
         assert watch.stdout.readline()

@@ -187,6 +187,38 @@ async def test_what_a_client_decided_itself_keeps_all_that_it_belongs_to(serving
         assert (told["propensity_kind"], told["weight"], told["degraded"]) == ("client", 0.0, True)
 
 
+async def test_an_id_that_another_decision_has_is_refused(serving) -> None:
+    async with serving() as s:
+        made = (await s.ask("POST", "/v1/decide", {"skill": "search", "decision": "depth"})).body
+        one = {
+            "decision_id": str(new_id()),
+            "skill": "search",
+            "decision": "depth",
+            "action": "deep",
+        }
+        records = [
+            one,
+            {**one, "decision_id": str(new_id())},
+            {**one, "decision_id": made["decision_id"], "action": made["action"]},
+            one,
+            {**one, "action": "shallow"},
+        ]
+        results = (await s.ask("POST", "/v1/events", {"records": records})).body["results"]
+        told = [result.get("problem", {}).get("detail") for result in results]
+        assert told[:2] == [None, None]
+        assert told[3] is None
+        for detail in (told[2], told[4]):
+            assert "the id of another decision; use a new id" in detail
+        again = (await s.ask("POST", "/v1/events", {"records": records[:2]})).body["results"]
+        assert [result["status"] for result in again] == ["stored", "stored"]
+        for identifier, action in (
+            (one["decision_id"], "deep"),
+            (made["decision_id"], made["action"]),
+        ):
+            kept = (await s.ask("GET", f"/v1/decisions/{identifier}/explain")).body
+            assert kept["action"] == action
+
+
 @pytest.mark.parametrize("ahead_s", [0.0, 3600.0])
 async def test_what_was_erased_does_not_come_back_by_its_record(serving, ahead_s) -> None:
     """A client sends again at once, or its clock is ahead: the record is as young as new ones."""

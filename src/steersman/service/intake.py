@@ -15,7 +15,7 @@ import msgspec
 
 from steersman.service.http import converted
 from steersman.service.records import verify
-from steersman.store import DecisionRow, EventPacker, Expired, PackedEvent
+from steersman.store import DecisionRow, EventPacker, Expired, PackedEvent, Taken
 from steersman.wire import (
     Event,
     EventResult,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.service.replicas import Replicas
-    from steersman.store import GroupCommit, Taken, Verdict
+    from steersman.store import GroupCommit, Verdict
     from steersman.store.scrubbing import Scrubbing
     from steersman.wire import EventType
 
@@ -232,6 +232,9 @@ def _result(identifier: str, verdict: Any) -> EventResult:
     if verdict == "conflict":
         detail = f"event {identifier!r} is stored with another body; use a new id for a new event"
         return _refused(identifier, Problem.of("idempotency_conflict", detail, field="event_id"))
+    if isinstance(verdict, Taken):
+        detail = f"{identifier} is the id of another decision; use a new id for a new decision"
+        return _refused(identifier, Problem.of("idempotency_conflict", detail, field="decision_id"))
     return _late(identifier) if isinstance(verdict, Expired) else _unstorable(identifier)
 
 

@@ -95,17 +95,17 @@ class DecisionRow(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A row was not written: its idempotency key names an earlier decision.
+    """A row was not written: its idempotency key names an earlier decision, or its own id does.
 
     Attributes:
-        earlier: the decision that has the key.
-        body_hash: of the request it answered.
+        earlier: the decision that has the key; the row's own id where a client gave it to two.
+        body_hash: of the request it answered; None where it is the id.
 
     No doctest: a mere pair of values, made by `log_decisions`.
     """
 
     earlier: UUID
-    body_hash: bytes
+    body_hash: bytes | None
 
 
 async def log_decisions(
@@ -114,7 +114,8 @@ async def log_decisions(
     """Write decisions of any tenants, all or none, in one transaction of their own.
 
     A row whose id is there already is left alone, so a batch may be written again when it is not
-    known whether the first try was committed.
+    known whether the first try was committed. Where a client made the id, it is told if what is
+    there is another decision.
 
     Args:
         connection: of role app, not within a transaction.
@@ -123,7 +124,7 @@ async def log_decisions(
             declaration gives a missing reward a value, or credits the whole episode.
 
     Returns:
-        By id, the rows that were not written because their key was used before.
+        By id, the rows that were not written because their key or id names another decision.
 
     No doctest: it needs a server; ``tests/faults/test_flushing.py`` shows it.
     """
