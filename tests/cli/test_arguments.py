@@ -34,6 +34,9 @@ def said(*arguments, status, **environment):
         ("decide", "a", "b", "--timeout-ms"),
         ("run", "assistant", "--wait"),
         ("tune", "sweep", "any", "--held-out"),
+        ("rollout", "plan", "a", "b", "--effect"),
+        ("rollout", "plan", "a", "b", "--sd"),
+        ("rollout", "run", "--stale-s"),
     ],
 )
 @pytest.mark.parametrize("number", ["nan", "inf"])

@@ -73,7 +73,7 @@ async def test_a_rollout_starts_and_is_found(database, point):
     row = await started(database, point, reason="better", concurrent=True)
     assert (row.status, row.stage, row.step, row.share) == ("running", "shadow", 0, 0.0)
     assert (row.candidate, row.control, row.control_seq) == ("0.1.1", "0.1.0", 0)
-    assert (row.plan, row.holdback, row.concurrent) == (PLAN, 0.05, True)
+    assert (row.plan, row.concurrent) == (PLAN, True)
     assert (row.started_at, row.step_started_at, row.ended_at) == (NOW, NOW, None)
     assert (row.epoch, row.holder, row.reason, row.is_under_way) == (0, "", "better", True)
     assert row.id.version == 7

@@ -10,6 +10,7 @@ from uuid import UUID
 import click
 import msgspec
 
+from steersman.cli.arguments import Number
 from steersman.cli.options import administers, for_tenant, tenant_option
 from steersman.cli.rollout_showing import (
     COLUMNS,
@@ -66,13 +67,13 @@ changes_option = click.option(
 @point_argument
 @click.option(
     "--effect",
-    type=click.FloatRange(min=0, min_open=True, max=1),
+    type=Number(0, min_open=True, max=1),
     default=0.03,
     show_default=True,
     help="Difference of reward per unit that is to be found.",
 )
-@click.option("--sd", type=click.FloatRange(min=0, min_open=True), help="Instead of the logged.")
-@click.option("--units-per-day", type=click.FloatRange(min=0, min_open=True), help="Likewise.")
+@click.option("--sd", type=Number(0, min_open=True), help="Instead of the logged.")
+@click.option("--units-per-day", type=Number(0, min_open=True), help="Likewise.")
 @changes_option
 @tenant_option
 @administers

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steersman.cli.arguments import Number
 from steersman.cli.opening import close, open_store
 from steersman.cli.options import home_option, run
 from steersman.cli.registries import publisher_of, registry_location
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
     "--stale-s",
     default=60.0,
     show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(0, min_open=True),
     help="How old Prometheus' newest sample may be.",
 )
 @click.option(
     "--publish-s",
     default=3600.0,
     show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(0, min_open=True),
     help="How often what was learned is published, of tenants with keys.",
 )
 @gate_options

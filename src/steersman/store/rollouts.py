@@ -72,11 +72,6 @@ class RolloutRow:
         """Whether the candidate may be serving: running or paused."""
         return self.ended_at is None
 
-    @property
-    def holdback(self) -> float:
-        """Share of the units that stay on control at live; 0 where the plan names none."""
-        return float(self.plan.get("holdback", 0.0))
-
 
 async def find_rollout(connection: Any, tenant: UUID, identifier: UUID) -> RolloutRow | None:
     """Return one rollout of a tenant.
