@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,7 +39,8 @@ from steersman.systems.assistant.trial import (
 from steersman.systems.assistant.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from steersman.systems.assistant.log import Log
 
@@ -110,10 +114,10 @@ def assistant(
     The first order of arrivals is decided by the real service over HTTP: an embedded store, two
     service processes asked in turn, a learner. What the route learned is then published, signed,
     and rolled out in stages, and a broken version after it is rolled back. The other orders, which
-    the interval is made of, are replayed in this process with the same policies. Beside them, on
-    the same arrivals: the declared rules, the best fixed choice in hindsight, and an oracle. With
-    --explain N nothing is measured: request N of the first order is shown with every decision, its
-    probabilities and what came of it.
+    the interval is made of, are replayed at the same time without a service, by the same policies,
+    on what processors have to spare. Beside them, on the same arrivals: the declared rules, the
+    best fixed choice in hindsight, and an oracle. With --explain N nothing is measured: request N
+    of the first order is shown with every decision, its probabilities and what came of it.
     """
     console = Console()
     picture = out / "learning-curve.png"
@@ -129,8 +133,11 @@ def assistant(
             _write(json_file, result)
         return
     started = time.perf_counter()
-    over_http = None if in_process else _over_http(console, world, home)
-    report, trial = _measure(console, world, (orders, sweep_orders), home, processes, over_http)
+    plans = [Plan(orders=orders, extra=("beta_tools",))]
+    plans += [Plan(deep, orders=min(orders, sweep_orders), scouts=1) for deep in _SWEEP]
+    with _bar(console) as bar, _beside(bar, plans, home, processes) as trials:
+        over_http = None if in_process else _over_http(bar, world, home)
+        report, trial = _measure(bar, world, trials.result(), home, over_http)
     report["seconds"] = round(time.perf_counter() - started, 1)
     curves = {
         "oracle": trial.curve("oracle"),
@@ -150,50 +157,63 @@ def assistant(
     console.print(f"one decision    {again}", highlight=False, soft_wrap=True)
 
 
-def _over_http(console: Console, world: World, home: Path | None) -> tuple[Log, dict[str, Any]]:
+@contextmanager
+def _beside(
+    bar: Progress, plans: Sequence[Plan], home: Path | None, processes: int
+) -> Iterator[Future[list[Trial]]]:
+    """Replay the other orders while the first one is decided over HTTP, on what that leaves."""
+    task = bar.add_task("replaying orders in processes", total=sum(plan.orders for plan in plans))
+    over = Event()
+
+    def done() -> None:
+        bar.advance(task)
+        if over.is_set():
+            raise CancelledError
+
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            yield thread.submit(
+                run_trials, plans, home=home, processes=processes, patient=True, done=done
+            )
+        finally:
+            over.set()
+
+
+def _over_http(bar: Progress, world: World, home: Path | None) -> tuple[Log, dict[str, Any]]:
     """Return the first order of arrivals as the service decided it, and what was measured."""
-    with _bar(console) as bar:
-        task = bar.add_task("over HTTP, two service processes", total=None)
+    task = bar.add_task("over HTTP, two service processes", total=None)
 
-        def progress(places: Iterable[int]) -> Iterator[int]:
-            bar.update(task, total=len(list(places)))
-            for place in places:
-                yield place
-                bar.advance(task)
+    def progress(places: Iterable[int]) -> Iterator[int]:
+        bar.update(task, total=len(list(places)))
+        for place in places:
+            yield place
+            bar.advance(task)
 
-        with drive(
-            world, order=0, home=home, say=_say, controller=True, progress=progress
-        ) as driven:
-            measured = measure(driven)
-            bar.update(task, description="shipping what was learned", total=None)
-            return driven.log, measured | ship(driven, world, bar.console.print)
+    with drive(world, order=0, home=home, say=_say, controller=True, progress=progress) as driven:
+        measured = measure(driven)
+        bar.update(task, description="shipping what was learned", total=None)
+        shipped = ship(driven, world, bar.console.print)
+        bar.update(task, total=1, completed=1)
+        return driven.log, measured | shipped
 
 
 def _measure(
-    console: Console,
+    bar: Progress,
     world: World,
-    orders: tuple[int, int],
+    trials: Sequence[Trial],
     home: Path | None,
-    processes: int,
     over_http: tuple[Log, dict[str, Any]] | None,
 ) -> tuple[dict[str, Any], Trial]:
-    plans = [Plan(orders=orders[0], extra=("beta_tools",))]
-    plans += [Plan(deep, orders=min(orders), scouts=1) for deep in _SWEEP]
-    with _bar(console) as bar:
-        task = bar.add_task("replaying streams", total=sum(plan.orders for plan in plans) + 2)
-
-        def step() -> None:
-            bar.advance(task)
-
-        trial, *sweep = run_trials(plans, home=home, processes=processes, done=step)
-        measured: dict[str, Any] = {}
-        log = None
-        if over_http is not None:
-            log, measured = over_http
-            in_process = trial.orders[0].sets["learned"].figures["reward"]
-            measured["service"]["in_process_reward"] = in_process
-            trial = trial.replaced(0, "learned", figures_of(world, stream_of(0, home), log))
-        evidence, refused = _evidence(world, trial, home, log, step)
+    trial, *sweep = trials
+    measured: dict[str, Any] = {}
+    log = None
+    if over_http is not None:
+        log, measured = over_http
+        in_process = trial.orders[0].sets["learned"].figures["reward"]
+        measured["service"]["in_process_reward"] = in_process
+        trial = trial.replaced(0, "learned", figures_of(world, stream_of(0, home), log))
+    task = bar.add_task("off-policy evidence", total=2)
+    evidence, refused = _evidence(world, trial, home, log, lambda: bar.advance(task))
     return compile_report(trial, sweep, evidence, refused) | measured, trial
 
 

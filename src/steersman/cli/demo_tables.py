@@ -198,8 +198,8 @@ def _service(console: Console, report: dict[str, Any]) -> None:
     table.add_row("learning lag", spread, told_of_lag)
     console.print(table, highlight=False)
     console.print(
-        f"The other {report['orders'] - 1} orders were replayed in one process with the same "
-        "policies.",
+        f"The other {report['orders'] - 1} orders were replayed meanwhile by the same policies, "
+        "without a service, on what it left of the processors.",
         highlight=False,
     )
 

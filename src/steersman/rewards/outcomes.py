@@ -62,6 +62,8 @@ def finite(what: str, value: object) -> float:
     Raises:
         InputError: not a number, NaN, infinite, or too large for a float.
     """
+    if type(value) is float and isfinite(value):  # nearly always
+        return value
     if not isinstance(value, Real | np.bool_):
         message = f"{what} got {type(value).__name__} {value!r:.60}; allowed is a finite number"
         raise InputError(f"{message}; send a number")

@@ -116,6 +116,7 @@ class CacheTiers:
             requested longest ago goes.
         ttl_s: seconds after which an answer counts as gone, > 0.
         negative_ttl_s: seconds after which a failure is forgiven, > 0.
+        hashing: makes a text's vector; one that remembers them, where the same come all the time.
 
     Raises:
         InputError: a number outside its range.
@@ -141,6 +142,7 @@ class CacheTiers:
         capacity: int = 1024,
         ttl_s: float = 3600.0,
         negative_ttl_s: float = 900.0,
+        hashing: Callable[[str, int], NDArray[np.float32]] = hashed_vector,
     ) -> None:
         for name, cosine in (("", threshold), ("negative_", negative_threshold)):
             if not 0.0 < cosine <= 1.0:
@@ -149,6 +151,7 @@ class CacheTiers:
         sizes = {"words": _LEXICAL_DIM, "meaning": dim}
         self._clock = clock
         self._dim = dim
+        self._hashing = hashing
         self._threshold, self._negative_threshold = threshold, negative_threshold
         self._answers = RecentTexts(capacity=capacity, ttl_s=ttl_s, sizes=sizes)
         self._failures = RecentTexts(capacity=capacity, ttl_s=negative_ttl_s, sizes=sizes)
@@ -250,7 +253,7 @@ class CacheTiers:
         """Return the hashed words of a text; a request is looked at first, and then written."""
         hashed = self._hashed
         if hashed is None or hashed[0] != key:
-            hashed = self._hashed = key, hashed_vector(key, _LEXICAL_DIM)
+            hashed = self._hashed = key, self._hashing(key, _LEXICAL_DIM)
         return hashed[1]
 
     def _checked(self, embedding: NDArray[np.floating] | None) -> NDArray[np.float32]:

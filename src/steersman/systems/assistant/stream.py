@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +15,14 @@ from steersman.systems.assistant.arrivals import (
     guardian_states,
 )
 from steersman.systems.assistant.cache import LOOKUPS, CacheTiers, Lookup
+from steersman.systems.assistant.lexical import hashed_vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.systems.assistant.world import World
+
+_hashed = lru_cache(maxsize=4096)(hashed_vector)  # every order has the same texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,8 @@ def draw_stream(world: World, rng: np.random.Generator, *, n_arrivals: int | Non
 
 def _glances(world: World, order: NDArray[np.int64], times_s: NDArray[np.float64]) -> list[Glance]:
     now_s = 0.0
-    tiers = CacheTiers(lambda: now_s, dim=world.recording.request_embedding.shape[1])
+    dim = world.recording.request_embedding.shape[1]
+    tiers = CacheTiers(lambda: now_s, dim=dim, hashing=_hashed)
     glances = []
     for request, at_s in zip(order.tolist(), times_s.tolist(), strict=True):
         now_s = at_s

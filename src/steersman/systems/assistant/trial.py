@@ -7,6 +7,7 @@ best of all twelve (lookup, route) pairs on the first orders, so it knows them i
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -168,6 +169,7 @@ def run_trials(
     *,
     home: Path | None = None,
     processes: int = 2,
+    patient: bool = False,
     done: Callable[[], None] = lambda: None,
 ) -> list[Trial]:
     """Replay every policy set on several orders of arrival, for each plan.
@@ -176,7 +178,8 @@ def run_trials(
         plans: What to try.
         home: Directory of the caches; ``None`` for the default.
         processes: At least 1; the result does not depend on it.
-        done: Called after each order.
+        patient: Whether other processes than this one leave the processors to whoever wants them.
+        done: Called after each order; what it raises ends the trials.
 
     Returns:
         One trial per plan.
@@ -187,7 +190,9 @@ def run_trials(
     if processes == 1:
         return _run_trials(plans, home, map, done)
     # Spawned, not forked: the caller may hold threads, such as a progress bar's.
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        processes, get_context("spawn"), os.nice, (19 if patient else 0,)
+    ) as pool:
         return _run_trials(plans, home, pool.map, done)
 
 
@@ -235,8 +240,7 @@ def run_job(job: Job) -> Order:
     """
     world = _world(job.home)
     stream = stream_of(job.order, job.home)
-    points = load_points()
-    consequences = Consequences(world, points, job.deep)
+    points, consequences = _consequences(job.home, job.deep)
     sets = {}
     for name in job.sets:
         log = replay_set(world, stream, name, job, points=points, consequences=consequences)
@@ -320,6 +324,13 @@ def _policies(name: str, world: World, points: Points) -> Policies:
         lookup, route = name.split("/")
         return choosers.fixed(lookup, route)
     raise InputError(f"no policy set {name!r}; known are {[*makers, *FIXED]}")
+
+
+@cache
+def _consequences(home: Path | None, deep: Deep) -> tuple[Points, Consequences]:
+    """Return what every way to answer brings; no order of arrival changes it."""
+    points = load_points()
+    return points, Consequences(_world(home), points, deep)
 
 
 @cache

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 INTENTS = 40
 """Families of tools that requests are sorted into: about 18 tools each."""
+_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,9 @@ class World:
         names = [tool.name for tool in self.catalogue.tools]
         families = tool_families(names, texts, INTENTS, np.random.default_rng(0))
         classifier = IntentClassifier.fit(texts, families)
-        return tuple(classifier.predict(r.text)[0] for r in self.catalogue.requests)
+        asked = [request.text for request in self.catalogue.requests]
+        parts = (asked[at : at + _AT_ONCE] for at in range(0, len(asked), _AT_ONCE))
+        return tuple(intent for part in parts for intent in classifier.predict_many(part)[0])
 
     # What comes of it ---------------------------------------------------------------------------
 
