@@ -1,6 +1,7 @@
 """The demo command, as a person runs it."""
 
 import json
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from click.testing import CliRunner
 
 from steersman.cli import main
 from steersman.cli.charts import smoothed, terminal_chart, write_png
+from steersman.errors import StoreError
+from steersman.systems.assistant.trial import run_trials
 
 
 def _explained(file, *options):
@@ -106,6 +109,32 @@ def test_the_whole_demo_prints_and_writes_its_report(tmp_path):
     assert report["service"]["updates_timed"] > 0.9 * report["service"]["updates"]
     assert abs(report["service"]["reward"] - report["service"]["in_process_reward"]) < 0.03
     _check_shipping(report)
+
+
+@pytest.mark.slow
+def test_a_service_that_fails_ends_what_is_replayed_beside_it(tmp_path, monkeypatch):
+    @contextmanager
+    def failing(*_, **__):
+        raise StoreError("the service does not start")
+        yield
+
+    told = []
+    orders = run_trials
+
+    def counted(plans, *, done, **options):
+        def one_more():
+            told.append(1)
+            done()
+
+        return orders(plans, done=one_more, **options)
+
+    monkeypatch.setattr("steersman.cli.demo.drive", failing)
+    monkeypatch.setattr("steersman.cli.demo.run_trials", counted)
+    ran = CliRunner().invoke(main, ["demo", "assistant", "--orders", "40", "--out", str(tmp_path)])
+    assert ran.exit_code == 1
+    assert "the service does not start" in ran.output
+    assert len(told) < 2  # of forty and more
+    assert not list(tmp_path.iterdir())
 
 
 def test_charts_are_drawn(tmp_path):

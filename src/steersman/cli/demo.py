@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import active_children
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -170,13 +171,19 @@ def _beside(
         if over.is_set():
             raise CancelledError
 
+    others = set(active_children())
     with ThreadPoolExecutor(1) as thread:
+        replayed = thread.submit(
+            run_trials, plans, home=home, processes=processes, patient=True, done=done
+        )
         try:
-            yield thread.submit(
-                run_trials, plans, home=home, processes=processes, patient=True, done=done
-            )
+            yield replayed
         finally:
             over.set()
+            while not replayed.done():  # nobody waits for what failed
+                for child in set(active_children()) - others:
+                    child.terminate()
+                time.sleep(0.05)
 
 
 def _over_http(bar: Progress, world: World, home: Path | None) -> tuple[Log, dict[str, Any]]:
