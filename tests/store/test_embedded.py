@@ -53,6 +53,7 @@ def test_a_server_is_started_joined_and_stopped(home, server):
     assert server.started
     joined = embedded.start(home)
     assert (joined.started, joined.url) == (False, server.url)
+    assert "FATAL" not in (home / "log").read_text()
     assert asyncio.run(value(joined.url, "SELECT 1")) == 1
     server.stop()
     server.stop()

@@ -181,7 +181,9 @@ def _serves(data: Path, sockets: Path) -> bool:
     until = time.monotonic() + _START_S
     while _running(data):
         said = subprocess.run(  # noqa: S603 (our own program and path)
-            [binaries() / "pg_isready", "-q", "-h", sockets, "-t", "2"], check=False
+            # By its user's name: it would log that there is no such role as the one who asks.
+            [binaries() / "pg_isready", "-q", "-h", sockets, "-U", "postgres", "-t", "2"],
+            check=False,
         )
         if said.returncode == 0:
             return True
