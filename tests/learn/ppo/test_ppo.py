@@ -245,3 +245,38 @@ def test_parts_and_states_that_cannot_be():
         PPO((Part("a", 2), Part("a", 2)), 2)
     with pytest.raises(InputError, match="all finite"):
         agent().act(np.array([0.0, np.inf]), np.random.default_rng(0))
+
+
+def test_rewards_that_leave_the_finite_numbers_change_nothing():
+    acting = agent()
+    acting.learn(steps(acting))
+    kept, told = acting.state(), steps(acting, seed=1)
+    huge = np.where(np.arange(len(told.rewards)) % 2, 1e308, -1e308)
+    with pytest.raises(InputError, match="nothing was learned"):
+        acting.learn(replace(told, rewards=huge))
+    assert all(np.array_equal(kept[name], value) for name, value in acting.state().items())
+    assert acting.learn(told).divergence >= 0.0
+    hasty = agent(learning_rate=1e308)
+    kept = hasty.state()
+    with pytest.raises(InputError, match="lower learning_rate"):
+        hasty.learn(told)
+    assert all(np.array_equal(kept[name], value) for name, value in hasty.state().items())
+
+
+def test_what_is_not_finite_is_neither_restored_nor_started_from():
+    acting = agent()
+    state = acting.state()
+    name = next(one for one in state if one.startswith("network."))
+    with pytest.raises(StateError, match="not finite; restore an older"):
+        acting.restore({**state, name: np.full_like(state[name], np.nan)})
+    guess = [(np.zeros((part.outputs, 2)), np.zeros(part.outputs)) for part in PARTS]
+    guess[0][0][0, 0] = np.inf
+    with pytest.raises(InputError, match="not finite"):
+        acting.start_from(guess)
+
+
+def test_whole_numbers_end_episodes_as_truths_do():
+    rewards, values = np.ones(4), np.zeros(4)
+    for last in ([False, True, False, True], [0, 1, 0, 1]):
+        found = advantages(rewards, values, np.array(last), gamma=1.0, smoothing=1.0)
+        assert found.tolist() == [2.0, 1.0, 2.0, 1.0]

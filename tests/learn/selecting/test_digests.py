@@ -1,8 +1,13 @@
 """Checkpoints of a run that began otherwise, or learned from other questions, are refused."""
 
+import re
 import subprocess
 import sys
+from collections import deque
 from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,3 +194,28 @@ def test_digests_are_the_same_in_another_process():
     log = walks(made_up(2, seed=1), START, RULE, each=2, seed=0)
     scorer = digest_of_scorer(SummedScorer((START, OTHER)))
     assert found.stdout.split() == [digest_of_tasks(_evidence()), scorer, digest_of_log(log)]
+
+
+def test_objects_without_attributes_are_told_apart_by_what_pickling_says():
+    def one(*, at=1):
+        return at
+
+    def other(*, at=2):
+        return at
+
+    for first, second in (
+        (range(3), range(5)),
+        (datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC)),
+        (Decimal(1), Decimal(2)),
+        (deque([1]), deque([2])),
+        (re.compile("a"), re.compile("b")),
+        (bytearray(b"a"), bytearray(b"b")),
+        (1j, 2j),
+        (Path("a"), Path("b")),
+        (one, other),
+    ):
+        assert digest_of(first) == digest_of(first)
+        assert digest_of(first) != digest_of(second), first
+    path, before = Path("a"), digest_of(Path("a"))
+    assert {path: str(path)}
+    assert digest_of(path) == before

@@ -11,8 +11,10 @@ from steersman.errors import InputError
 from steersman.rollout import plan_of
 from steersman.spec import load
 from steersman.spec.reading import shipped
+from steersman.store import as_tenant, log_events
 from steersman.systems.rag_tuner import load_policy_config
 from steersman.systems.rag_tuner.canary import Gates, GateSource, canary_plan
+from tests.learn.world import event
 from tests.rollout.world import another, check_history, world
 
 TUNED = load_policy_config()
@@ -183,3 +185,75 @@ async def test_other_points_and_other_tenants_are_let_alone(database, tenant):
         assert (await one.read(connection, canaries[1], (DAY,), now)).alive
     finally:
         await connection.close()
+
+
+def test_one_failure_among_a_hundred_holds_the_rollout_and_counts_as_one():
+    decisions = told(300)
+    decisions[150] = (decisions[150][0], {**GOOD, "error": 1.0})
+    found = judged(decisions, queries=100)
+    assert not found.alive
+    assert "error_rate was broken" in found.reason
+    assert found.candidate[0].bad == 1.0
+    decisions[150][1]["faithfulness"] = None
+    for _, one in decisions[100:200]:
+        one["faithfulness"] = 0.0
+    assert judged(decisions, queries=100).candidate[0].bad == 100.0
+
+
+@pytest.mark.parametrize("silent", range(11))
+def test_few_without_a_latency_break_nothing(silent):
+    decisions = told(300)
+    for _, one in decisions[:silent]:
+        del one["latency_ms"]
+    assert judged(decisions, queries=100).alive
+    for _, one in decisions[20:26]:
+        one["latency_ms"] = 900.0
+    assert not judged(decisions, queries=100).alive
+
+
+def test_settings_that_never_hold_are_refused():
+    for queries, batches in ((10_000, 3), (100, 200)):
+        with pytest.raises(InputError, match="take fewer"):
+            GateSource(TUNED, "rag", "retrieval", queries=queries, batches=batches)
+
+
+async def test_what_was_done_instead_and_what_came_too_late_is_left_out(database, tenant):
+    w = await world(database, tenant.id, log=60)
+    begun = await w.start(overrides=OVERRIDES)
+    canary = replace(begun, stage="canary", share=0.5)
+    await w.arrive(canary, 100, outcomes=lambda _: GOOD)
+    (source,) = gates(w, queries=10, batches=3)
+    worker, app = await database.connect("worker"), await database.connect("app")
+    try:
+        now = datetime.fromtimestamp(w.clock.now, UTC) + timedelta(hours=1)
+        assert (await source.read(worker, canary, (DAY,), now)).alive
+        async with as_tenant(worker, w.tenant):
+            mine = await worker.fetch(
+                "SELECT id, at, window_ends FROM decision WHERE rollout = $1 AND arm = 'candidate'",
+                str(begun.id),
+            )
+
+        async def told_later(one, at, **changes):
+            row = event(
+                w.tenant,
+                one["id"],
+                at=at,
+                received_at=at,
+                outcomes={"latency_ms": 900.0},
+                body=None,
+            )
+            await log_events(app, [row._replace(**changes)])
+
+        for one in mine:
+            await told_later(one, one["window_ends"] + timedelta(minutes=5))
+        found = await source.read(worker, canary, (DAY,), now)
+        assert (found.alive, found.candidate[0].bad) == (True, 0.0)
+        total = found.candidate[0].total
+        for one in mine[:12]:
+            await told_later(one, one["at"], action_taken="shallow")
+        found = await source.read(worker, canary, (DAY,), now)
+        assert (found.alive, found.candidate[0].bad) == (True, 0.0)
+        assert found.candidate[0].total < total
+    finally:
+        await worker.close()
+        await app.close()

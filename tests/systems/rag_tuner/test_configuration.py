@@ -51,7 +51,11 @@ def test_the_probability_of_a_draw_is_how_often_it_comes():
         ({"k": True}, "k is True"),
         ({"fusion_weight": 1.1}, "fusion_weight is 1.1"),
         ({"fusion_weight": float("nan")}, "fusion_weight is nan"),
-        ({"prompt": ""}, "prompt is empty"),
+        ({"prompt": ""}, "prompt is ''; name a prompt template"),
+        ({"prompt": {"a": 1}}, "prompt is {'a': 1}"),
+        ({"fusion_weight": "x"}, "fusion_weight is 'x'"),
+        ({"rerank": "no"}, "rerank is 'no'; allowed are true and false"),
+        ({"expansion": 1}, "expansion is 1; allowed are true and false"),
         ({"top_k": 5}, "unknown part top_k"),
     ],
 )

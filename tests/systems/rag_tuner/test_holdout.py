@@ -50,3 +50,19 @@ def test_of_many_at_once_one_is_first(tmp_path):
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert sum(pool.starmap(_try, [(tmp_path, number) for number in range(8)])) == 1
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_names_that_no_file_can_have_are_told_apart(tmp_path):
+    holdout = Holdout(tmp_path)
+    for split in ("test 1", "test_1", "test/1", "x" * 200, "x" * 201):
+        assert holdout.used("data", split) is None
+        assert holdout.use("data", split, f"run {split}", at=NOW).split == split
+
+
+def test_a_record_of_before_such_names_were_told_apart_still_refuses(tmp_path):
+    holdout = Holdout(tmp_path)
+    holdout.use("data", "test 1", "run 1", at=NOW)
+    (file,) = tmp_path.iterdir()
+    file.rename(tmp_path / "data-test_1.json")
+    with pytest.raises(DataError, match="judged run 1"):
+        holdout.use("data", "test 1", "run 2", at=NOW)

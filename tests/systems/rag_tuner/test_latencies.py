@@ -41,6 +41,8 @@ def test_the_baseline_is_looked_up_on_the_queries_of_each_evaluation():
 async def test_a_canary_is_told_in_episodes_over_what_control_took_meanwhile(database, tenant):
     w = await rollout_world(database, tenant.id, log=60)
     begun = await w.start()
+    # In the shadow control alone serves: that was before.
+    await w.arrive(begun, 60, outcomes=lambda _: {"latency_ms": 1000.0})
     canary = replace(begun, stage="canary", share=0.5)
     for took in (20.0, 40.0):
         await w.arrive(

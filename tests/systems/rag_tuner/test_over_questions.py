@@ -36,3 +36,10 @@ def test_what_is_all_alike_has_a_width_unless_nothing_can_differ():
     talks = mean_over(np.full(10, 0.5), within=(0, 1), groups=["x"] * 5 + ["y"] * 5)
     assert talks.low < ten.low  # two units have shown less
     assert mean_over(np.zeros(10), within=(0, 0)).high == 0.0
+
+
+def test_turns_that_differ_in_conversations_that_do_not_have_a_width_too():
+    talks = [name for name in "abcde" for _ in range(2)]
+    found = mean_over(np.array([0.0, 1.0] * 5), within=(0, 1), groups=talks)
+    assert found.low < 0.3
+    assert found.high > 0.7

@@ -56,7 +56,7 @@ def advantages(
     if not 0 <= gamma <= 1 or not 0 <= smoothing <= 1:
         raise InputError(f"gamma {gamma!r} and smoothing {smoothing!r}; allowed is 0 to 1 each")
     found = np.zeros(len(rewards))
-    ends = last.copy()
+    ends = np.array(last, np.bool_)  # ~1 of a whole number is not false
     ends[-1:] = True
     expected = np.where(ends, after, np.append(values[1:], 0.0))
     surprises = rewards + gamma * expected - values

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _STOP = 1.5
+_LARGEST = 1e100  # whose square, summed over steps, still leaves room in float64
 _LEAST = 8
 """Steps of a minibatch: of fewer, the gradient is mostly noise."""
 
@@ -118,12 +119,14 @@ class PPO:
                 gets straight from the state.
 
         Raises:
-            InputError: Not one of the right shape for each part.
+            InputError: Not one of the right shape for each part, or not finite.
         """
         shapes = [(np.shape(weights), np.shape(biases)) for weights, biases in guess]
         wanted = [((part.outputs, self.features), (part.outputs,)) for part in self.parts]
         if shapes != wanted:
             raise InputError(f"guesses have shapes {shapes}; allowed are {wanted}")
+        if not all(np.isfinite(array).all() for pair in guess for array in pair):
+            raise InputError("a guess has a number that is not finite; leave that part at 0")
         for number, (weights, biases) in enumerate(guess):
             self._network.set_direct(number, torch.from_numpy(weights), torch.from_numpy(biases))
 
@@ -159,6 +162,8 @@ class PPO:
         with torch.no_grad():
             logs, _ = self._network(torch.from_numpy(states.copy()))
         found = [np.exp(log.numpy()) for log in logs]
+        if not all(np.isfinite(masses).all() for masses in found):
+            raise StateError("the network is no policy: restore a state of finite numbers")
         return [masses / masses.sum(axis=1, keepdims=True) for masses in found]
 
     def act(self, state: Floats, rng: np.random.Generator) -> Drawn:
@@ -190,9 +195,11 @@ class PPO:
             What the update did.
 
         Raises:
-            InputError: Shapes that do not fit, or numbers that are not finite.
+            InputError: Shapes that do not fit, numbers that are not finite, or so large that what
+                is learned of them is not; the policy is as it was then.
         """
         self._check(steps)
+        kept = self.state()
         states = torch.from_numpy(np.array(steps.states, np.float64))
         with torch.no_grad():
             before, values = self._network(states)
@@ -210,6 +217,10 @@ class PPO:
             before=before,
         )
         epochs = self._epochs(told)
+        if not all(value.isfinite().all() for value in self._network.state_dict().values()):
+            self.restore(kept)
+            message = "the network left the finite numbers; nothing was learned. Scale rewards to "
+            raise InputError(message + "about 1, or lower learning_rate")
         return self._done(told, epochs, _explained(expected, ahead + expected))
 
     def expected(self, state: Floats) -> float:
@@ -297,6 +308,11 @@ class PPO:
             if not count or np.shape(array) != shape or not np.isfinite(array).all():
                 message = f"{name} is {np.shape(array)}; allowed is {shape} of finite numbers"
                 raise InputError(f"{message}, for one or more steps")
+        if (largest := float(np.abs(steps.rewards).max())) > _LARGEST:
+            message = (
+                f"a reward is {largest:g} from 0, allowed is {_LARGEST:g}; nothing was learned. "
+            )
+            raise InputError(message + "Scale rewards to about 1")
         if not ((steps.propensities > 0) & (steps.propensities <= 1 + 1e-12)).all():
             raise InputError("a propensity is not in (0, 1]; give what `act` said")
         if (steps.actions < 0).any() or (steps.actions >= [p.size for p in self.parts]).any():
@@ -334,6 +350,9 @@ class PPO:
                 f"{', '.join(sorted(odd)[:3])} do not fit; restore a state of the same parts, "
             )
             raise StateError(message + "features and width")
+        if wrong := [name for name, value in state.items() if not np.isfinite(value).all()]:
+            message = f"{', '.join(sorted(wrong)[:3])} are not finite; restore an older state"
+            raise StateError(message)
         self._network.load_state_dict(
             {n.removeprefix("network."): torch.from_numpy(np.array(state[n]))
              for n in weights if n.startswith("network.")}

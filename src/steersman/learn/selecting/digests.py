@@ -6,9 +6,12 @@ make another run, and going on from its checkpoints would mix two without a word
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copyreg import dispatch_table
 from dataclasses import asdict, fields, is_dataclass
 from functools import partial
 from hashlib import sha256
+from pathlib import PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +20,7 @@ import numpy as np
 from steersman.policies import scorer_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from steersman.learn.selecting.task import Task, Walk
     from steersman.policies import Scorer
@@ -80,10 +83,11 @@ def digest_of(value: object) -> str:
 
     Args:
         value: plain values, arrays, containers and dataclasses count by what they hold; functions
-            by their names, code and what they close over; methods by their objects too. Any other
-            object counts by what it gives to be pickled, where its class says so, else by its
-            attributes; and of one that has a name, such as a language model, by the name and its
-            plain attributes alone, as connections and counters differ from run to run.
+            by their names, code, defaults and what they close over; methods by their objects too.
+            Any other object counts by what it gives to be pickled, where its class says so, else by
+            its attributes, or, without any, by what it is made again of; and of one that has a
+            name, such as a language model, by the name and its plain attributes alone, as
+            connections and counters differ from run to run.
 
     No doctest: ``tests/learn/selecting/test_digests.py`` shows it.
     """
@@ -154,6 +158,8 @@ def _inner(value: Any) -> Sequence[object] | None:
         return sorted(value, key=repr)
     if isinstance(value, list | tuple):
         return [len(value), *value]
+    if isinstance(value, PurePath):  # which remembers what it was asked
+        return [str(value)]
     return _inner_of_code(value)
 
 
@@ -165,7 +171,8 @@ def _inner_of_code(value: Any) -> Sequence[object] | None:
         return [value.co_code, value.co_names, value.co_consts]
     if isinstance(value, FunctionType):
         held = [one.cell_contents for one in value.__closure__ or ()]
-        return [value.__module__, value.__qualname__, value.__code__, value.__defaults__, held]
+        told = value.__module__, value.__qualname__, value.__code__, value.__defaults__
+        return [*told, value.__kwdefaults__ or {}, held]
     if isinstance(value, type | BuiltinFunctionType):
         return [value.__module__, value.__qualname__]
     return None
@@ -182,4 +189,14 @@ def _state(value: Any) -> object:
     name = getattr(value, "name", None)
     if isinstance(name, str):
         held = {key: one for key, one in held.items() if isinstance(one, _PLAIN)} | {"name": name}
-    return [kind.__module__, held]
+    return [kind.__module__, held] if held else [kind.__module__, *_made_of(value)]
+
+
+def _made_of(value: Any) -> list[object]:
+    """Return what pickling says of an object without attributes: a range, a date, a pattern."""
+    try:
+        reducer: Any = dispatch_table.get(type(value))
+        made = reducer(value) if reducer else value.__reduce_ex__(4)
+    except TypeError:  # a lock, say, which is like every other
+        return []
+    return [list(one) if isinstance(one, Iterator) else one for one in made[1:]]

@@ -38,6 +38,9 @@ class Examples:
 
     def __post_init__(self) -> None:
         count = len(self.rows)
+        if (self.sizes < 1).any():
+            message = f"a step has {int(self.sizes.min())} actions; leave out those without any"
+            raise InputError(message)
         if not len(self.targets) == len(self.weights) == count == int(self.sizes.sum()):
             raise InputError(
                 f"{count} rows, {len(self.targets)} targets, {len(self.weights)} weights, "

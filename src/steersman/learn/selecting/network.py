@@ -253,8 +253,7 @@ def train(
     Args:
         examples: steps with at least one right action; others are left out.
         settings: how it is trained.
-        start: what the network stands on; None: on nothing. A network that stands alone is
-            trained on from there.
+        start: what the network stands on; None: on nothing.
         seed: of the first weights and of the order of steps.
 
     Returns:

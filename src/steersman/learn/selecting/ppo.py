@@ -179,7 +179,11 @@ class _Run:
 
     def begin(self) -> None:
         log = self.sample(self.learned, self.start, self.how.rule, each=1, seed=self.seed)
-        rows = np.concatenate([taken.rows for one in log for taken in one.taken])
+        seen = [taken.rows for one in log for taken in one.taken]
+        if not seen:
+            message = f"none of the {len(self.learned)} questions to learn from has a step to take"
+            raise InputError(message + "; give questions with candidates")
+        rows = np.concatenate(seen)
         mean, scale = scale_of(rows)
         generator = torch.Generator().manual_seed(self.seed)
         self.policy = RowNetwork(mean, scale, self.how.hidden, 2, generator, silent=True)

@@ -110,7 +110,8 @@ class RewardTerms:
 
     def __post_init__(self) -> None:
         weights = [weight for weight, _ in self.finals]
-        if not weights or min(weights) < 0 or abs(sum(weights) - 1.0) > 1e-9:
+        allowed = bool(weights) and all(weight >= 0 for weight in weights)
+        if not allowed or not abs(sum(weights) - 1.0) <= 1e-9:
             raise InputError(f"final weights are {weights}; they must be ≥ 0 and sum to 1")
         for name, value in (("information", self.information), ("redundancy", self.redundancy)):
             if not 0.0 <= value <= 1.0:

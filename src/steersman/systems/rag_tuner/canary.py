@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 20_000
 _LATENCY = "latency_ms"
+_ERRORS = "error_rate"
 _OF_CANDIDATE = (
     "FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND rollout = $4 "
-    "AND arm = 'candidate' AND NOT degraded AND window_ends <= $5"
+    "AND arm = 'candidate' AND stage <> 'shadow' AND NOT degraded AND window_ends <= $5 "
+    # What was done instead says nothing of the candidate: the rollout leaves it out as well.
+    "AND NOT EXISTS (SELECT FROM event AS e WHERE e.tenant = $1 AND e.decision = decision.id "
+    "AND e.action_taken IS NOT NULL AND e.at <= decision.window_ends)"
 )
 _DECIDED = (
     "SELECT d.id, d.at, coalesce(o.told, '{}'::jsonb) AS told, "  # noqa: S608 - of constants
@@ -37,7 +41,8 @@ _DECIDED = (
     f"  SELECT * {_OF_CANDIDATE} ORDER BY id DESC LIMIT $6"
     ") AS d LEFT JOIN LATERAL ("
     "  SELECT jsonb_object_agg(o.name, o.value ORDER BY o.at, o.event) AS told FROM outcome AS o "
-    "  WHERE o.tenant = $1 AND o.decision = d.id) AS o ON true ORDER BY d.id"
+    "  WHERE o.tenant = $1 AND o.decision = d.id AND o.at <= d.window_ends"
+    ") AS o ON true ORDER BY d.id"
 )
 
 
@@ -74,12 +79,15 @@ def canary_plan(tuned: Tuned) -> dict[str, Any]:
 class GateSource:
     """A source of a rollout that holds it until no hard gate was broken in so many batches.
 
-    Reads what was reported of the candidate's decisions whose windows are closed, in batches in
-    their order, counted from its first: where one begins does not move, so that looking often finds
-    no lucky cut. Until the last so many batches hold every gate it is no source to go on by, and a
-    decision of a batch that broke one counts as an error, so that the error budget takes the
-    candidate back. A gated number that too few decisions of a batch report is not known to hold,
-    nor to be broken, unless whatever is missing could not mend it.
+    Reads what was reported of the candidate's decisions until their windows closed, in batches in
+    their order, counted from its first: where one begins does not move as more come, so that
+    looking often finds no lucky cut; a decision that comes late or is erased moves it. Until the
+    last so many batches hold every gate it is no source to go on by, and a decision of a batch that
+    broke one counts as an error, so that the error budget takes the candidate back; of one that
+    broke the gate of errors alone, only those that failed. A decision after which something else
+    was done is left out. What few decisions do not report is judged by the others; a gated number
+    that too few of a batch report is not known to hold, nor to be broken, unless whatever is
+    missing could not mend it.
 
     Args:
         tuned: Whose gates hold.
@@ -88,6 +96,7 @@ class GateSource:
         queries: Decisions of a batch, 10 or more.
         batches: That must hold, one after the other, 1 or more.
         coverage: The least share of a batch's decisions that report each gated number, in (0, 1].
+            So many batches and one more must fit into the 20,000 decisions that are read.
 
     Attributes:
         about: Skill and point.
@@ -114,6 +123,11 @@ class GateSource:
         if queries < 10 or batches < 1:
             raise InputError(
                 f"queries {queries!r}, batches {batches!r}; allowed are 10 or more, and 1 or more"
+            )
+        if queries * (batches + 1) > _MOST_ROWS:
+            raise InputError(
+                f"queries {queries!r}, batches {batches!r}; only the last {_MOST_ROWS:,} decisions "
+                "are read, and so many batches and one more must fit into them: take fewer"
             )
         if not 0.0 < coverage <= 1.0:
             raise InputError(f"coverage is {coverage!r}; allowed is above 0, up to 1")
@@ -196,19 +210,20 @@ class GateSource:
     ) -> Batch:
         """Return decisions as the tuner's gates read them; where too few are known, at best."""
         outcomes = [one for _, one in told]
-        late = 0.0 if _LATENCY in lacking else 2.0 * self._gates.p95_latency_ms
         other = [1.0 if name in lacking else np.nan for name in GATED]
         missing = list(zip(GATED, other, strict=True))
         quality = np.array([[one.get(name, it) for name, it in missing] for one in outcomes], float)
-        unknown = np.array([_LATENCY not in one for one in outcomes])
-        latency = np.array([max(0.0, float(one.get(_LATENCY, late))) for one in outcomes])
+        known = [max(0.0, float(one[_LATENCY])) for one in outcomes if _LATENCY in one]
+        # Who does not say leaves the 95th percentile where it is; of too few, the best there is.
+        usual = 0.0 if _LATENCY in lacking else float(np.quantile(known, 0.95))
+        latency = np.array([max(0.0, float(one.get(_LATENCY, usual))) for one in outcomes])
         return Batch(
             configuration=Configuration(),
             queries=np.arange(len(told)),
             quality=np.clip(quality, 0.0, 1.0),
-            latency_ms=np.where(unknown, late, latency),
+            latency_ms=latency,
             cost=np.zeros(len(told)),
-            failed=np.array([float(one.get("error", 0.0)) > 0.0 for one in outcomes]),
+            failed=np.array([_failed(one) for one in outcomes]),
             violations=np.array([float(one.get("penalty", 0.0)) > 0.0 for one in outcomes]),
         )
 
@@ -222,10 +237,16 @@ class GateSource:
         """Return the decisions of a stretch, and those of them in batches that broke a gate."""
         total = bad = 0
         for batch, gates in zip(batches, broken, strict=True):
-            within = sum((now - at).total_seconds() <= length for at, _ in batch)
-            total += within
-            bad += within if gates else 0
+            within = [one for at, one in batch if (now - at).total_seconds() <= length]
+            total += len(within)
+            if gates:
+                alone = gates == (_ERRORS,)  # then it is known whose they are
+                bad += sum(map(_failed, within)) if alone else len(within)
         return Counts(length, float(bad), float(total))
+
+
+def _failed(told: Mapping[str, float]) -> bool:
+    return float(told.get("error", 0.0)) > 0.0
 
 
 class Gates:

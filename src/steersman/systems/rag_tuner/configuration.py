@@ -55,10 +55,17 @@ class Configuration:
             raise InputError(f"variant is {self.variant!r}; allowed are {', '.join(VARIANTS)}")
         if type(self.k) is not int or not 1 <= self.k <= 100:
             raise InputError(f"k is {self.k!r}; allowed is a whole number, 1 to 100")
-        if not 0.0 <= self.fusion_weight <= 1.0:
+        for name in ("rerank", "expansion"):
+            if type(getattr(self, name)) is not bool:
+                raise InputError(f"{name} is {getattr(self, name)!r}; allowed are true and false")
+        weight: object = self.fusion_weight  # out of JSON: anything
+        prompt: object = self.prompt
+        numeric = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not numeric or not 0.0 <= self.fusion_weight <= 1.0:
             raise InputError(f"fusion_weight is {self.fusion_weight!r}; allowed is 0 to 1")
-        if not self.prompt:
-            raise InputError("prompt is empty; name a prompt template, such as 'plain'")
+        if not isinstance(prompt, str) or not prompt:
+            message = f"prompt is {prompt!r}; name a prompt template, such as 'plain'"
+            raise InputError(message)
 
     def canonical(self) -> Configuration:
         """Return the configuration that does the same, with what it does not read set to .5."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from steersman.errors import DataError
@@ -118,4 +119,20 @@ class Holdout:
 
     def _file(self, data: str, split: str) -> Path:
         named = "".join(one if one.isalnum() or one in "-_" else "_" for one in f"{data}-{split}")
-        return self._folder / f"{named[:150]}.json"
+        plain = self._folder / f"{named[:150]}.json"
+        if (named == f"{data}-{split}" and len(named) <= 150) or _tells(plain, data, split):
+            return plain
+        # Letters that no file has, or too many: others may come to the same.
+        told = sha256(f"{data}\0{split}".encode()).hexdigest()[:16]
+        return self._folder / f"{named[:130]}-{told}.json"
+
+
+def _tells(file: Path, data: str, split: str) -> bool:
+    """Return whether a record of before, when others could have its name, is of this holdout."""
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+        return bool((said["data"], said["split"]) == (data, split))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, TypeError, KeyError):
+        return True  # damaged, which whoever reads it tells

@@ -29,6 +29,7 @@ WITH told AS (
         ORDER BY o.at DESC, o.event DESC LIMIT 1) AS value
     FROM decision AS d
     WHERE d.tenant = $1 AND d.rollout = $2 AND d.arm IN ('candidate', 'control') AND NOT d.degraded
+        AND d.stage <> 'shadow'
 ), counted AS (
     SELECT arm, value, greatest(0, count(*) FILTER (WHERE arm = 'candidate') OVER (ORDER BY id) - 1)
         / $4::int AS episode

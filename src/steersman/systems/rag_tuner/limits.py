@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from steersman.errors import BackendUnavailableError, InputError
@@ -64,6 +65,13 @@ class Limits:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise InputError(f"{name} is {value!r}; allowed are {low} to {high}")
+        if self.queries_per_s is not None and not 0.0 < self.queries_per_s < inf:
+            message = f"queries_per_s is {self.queries_per_s!r}; allowed is above 0, or none at all"
+            raise InputError(message)
+        for name in ("max_cost_usd", "max_calls"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < inf:
+                raise InputError(f"{name} is {value!r}; allowed is 0 or more, or none at all")
 
 
 class Line:

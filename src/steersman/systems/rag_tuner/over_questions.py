@@ -80,7 +80,8 @@ def mean_over(
     low, high = within
     if high <= low:  # nothing is worth anything
         return Mean(mean, mean, mean, 0.0, units)
-    if np.ptp(values) <= _ALIKE * (high - low):
+    # Turns that differ may come to conversations that do not.
+    if error <= _ALIKE * (high - low):
         seen = min(max(mean, low), high)
         alike = all_alike_interval(seen, units, low=low, high=high, level=level)
         return Mean(mean, alike.low, alike.high, 0.0, units)

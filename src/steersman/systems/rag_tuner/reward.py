@@ -214,7 +214,8 @@ def breaches(batch: Batch, thresholds: Thresholds) -> tuple[str, ...]:
         if name in GATED
         and not mean_of_defined(batch.scored[:, place]) >= getattr(thresholds, name)
     ]
-    if float(np.quantile(batch.latency_ms, 0.95)) > thresholds.p95_latency_ms:
+    # Not `>`: between infinite ones lies no number at all.
+    if not float(np.quantile(batch.latency_ms, 0.95)) <= thresholds.p95_latency_ms:
         found.append("p95_latency_ms")
     # One failure among few is no rate: a tenth of all batches of 32 would have it at .3 %.
     few = len(batch) * thresholds.error_rate < 1 and batch.failed.sum() < 2
@@ -258,6 +259,7 @@ def _band(batch: Batch, tuned: Tuned) -> float:
 
 def _penalty(batch: Batch, breached: tuple[str, ...], tuned: Tuned, recent: list[float]) -> float:
     penalties = tuned.penalties
+    recent = [one for one in recent if not np.isnan(one)]
     shaken = len(recent) >= _STABLE and float(np.std(recent, ddof=1)) > _band(batch, tuned)
     return (
         penalties.breach * bool(breached)

@@ -80,7 +80,10 @@ class RunFolder:
             return False
         begun, wanted = self.manifest(), json.loads(_text_of(manifest))
         differs = [name for name in {*begun, *wanted} if begun.get(name) != wanted.get(name)]
-        kept = (self.folder / "policy.yaml").read_text(encoding="utf-8")
+        file = self.folder / "policy.yaml"
+        if not file.is_file():
+            raise DataError(f"{file} is gone; restore it, or name another folder")
+        kept = file.read_text(encoding="utf-8")
         if differs or kept != policy:
             names = ", ".join(sorted(differs)) or "policy.yaml"
             raise DataError(
