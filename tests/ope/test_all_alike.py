@@ -136,3 +136,18 @@ def test_an_estimator_without_a_name_and_a_level_in_words_are_refused():
         evaluate(_log(np.random.default_rng(0), 0.1), estimators=[Nameless()])
     with pytest.raises(InputError, match="level is 'x'"):
         evaluate_sequences(_selections(lambda both, _: both.astype(float)), level="x")
+
+
+def test_sums_of_the_same_terms_are_alike_but_for_rounding():
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, 400)
+    target = np.tile([0.0, 1.0], (400, 1))
+    exact = LoggedData(actions, np.full(400, 0.3), np.full(400, 0.5), target)
+    summed = np.where(rng.random(400) < 0.5, 0.3, 0.1 + 0.2)
+    rounded = LoggedData(actions, summed, np.full(400, 0.5), target)
+    for name in ("snips", "dr"):
+        wanted, found = (evaluate(log).estimates[name] for log in (exact, rounded))
+        assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), abs=1e-9)
+        assert found.high - found.low > 0.005
+    with pytest.raises(InputError, match="nothing of their noise"):
+        requests_needed(rounded, 0.05)

@@ -131,3 +131,41 @@ def test_wrong_arguments_are_named():
         off_policy_delta(first, other)
     with pytest.raises(InputError, match="no estimator 'magic'"):
         off_policy_delta(first, second, estimator="magic")
+
+
+def _rare(rng, fails, *, rows=2400):
+    """A big arm that seldom fails, and a thin one that the second policy would take."""
+    actions = (rng.random(rows) > 0.95).astype(int)
+    rewards = (rng.random(rows) >= np.array(fails)[actions]).astype(float)
+    p = np.array([0.95, 0.05])[actions]
+    return [
+        LoggedData(actions, rewards, p, np.tile(target, (rows, 1)))
+        for target in ([0.95, 0.05], [0.0, 1.0])
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", [(0.004, 0.01), (0.02, 0.01)])
+def test_a_thin_arm_that_never_failed_is_not_shown_to_be_better(fails):
+    truth, runs, covered, better = 0.95 * (fails[0] - fails[1]), 0, 0, 0
+    for seed in range(100):
+        found = off_policy_delta(*_rare(np.random.default_rng(seed), fails), adaptive=False)
+        if found.refused:
+            continue
+        runs += 1
+        covered += found.low <= truth <= found.high
+        better += truth < 0.0 < found.low
+    assert runs > 80
+    assert covered / runs > 0.93
+    assert better <= 2
+
+
+def test_a_model_alone_and_other_rows_are_refused():
+    first, second = _logs(np.random.default_rng(0), 400)
+    with pytest.raises(InputError, match="no estimator 'dm'; there are"):
+        off_policy_delta(first, second, estimator="dm")
+    for change in ({"rewards": 1.0 - second.rewards}, {"propensities": second.propensities / 2}):
+        with pytest.raises(InputError, match="the two logs differ"):
+            off_policy_delta(first, replace(second, **change))
+    with pytest.raises(InputError, match="the two logs differ"):
+        off_policy_delta(first, replace(second, clusters=np.arange(400) // 2))

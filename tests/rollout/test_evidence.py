@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from steersman.errors import RolloutError
 from steersman.learn import Reason, publish
 from steersman.policies import Fixed, build
 from steersman.rollout import plan_of
-from steersman.rollout.candidate import Candidate
+from steersman.rollout.candidate import Candidate, LoggedChoice
 from steersman.rollout.evidence import Shadow, logged_choices, off_policy, shadow
-from steersman.spec import loads
+from steersman.spec import Gates, loads
 from tests.rollout.world import NoSigner, check_history, document, world
 
 NAMES = ("shallow", "middle", "deep")
@@ -105,3 +106,22 @@ async def test_a_candidate_that_the_log_says_is_worse_serves_nobody(database, te
     assert (now.status, now.stage, rows[-1].verdict) == ("running", "shadow", "hold")
     assert any("off-policy: the candidate's value is at most" in it for it in rows[-1].reasons)
     assert rows[-1].inputs["evidence"]["shadow"]["decisions"] > 1000
+
+
+def test_a_log_that_names_what_was_taken_out_since_is_read():
+    rng = np.random.default_rng(0)
+    names = (*NAMES, "gone")
+
+    def logged(eligible):
+        return [
+            LoggedChoice(
+                uuid4(), str(place), {"intent": "x", "length": 0.0}, eligible, None,
+                names[place % 4], 0.25, float(rng.random() < 0.9),
+            )
+            for place in range(1200)
+        ]  # fmt: skip
+
+    for eligible in (None, list(names)):
+        found = off_policy(fixed("deep"), logged(eligible), gates=Gates())
+        assert found.reasons == ()
+        assert found.low < 0.9 < found.high

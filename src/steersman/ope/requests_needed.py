@@ -100,7 +100,7 @@ def requests_needed(
         raise InputError(message)
     found = _diagnosed(pilot)
     weighted = pilot.rewards[pilot.weights > 0.0]
-    if weighted.min() == weighted.max():
+    if np.ptp(weighted) <= 1e-12 * np.abs(weighted).max():  # but for rounding
         message = (
             f"all rewards of the pilot that have weight are {weighted[0]:g}, so it shows nothing "
             "of their noise; log until some differ"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+_ROUNDING = 1e-12  # of the range of rewards: sums of the same terms differ by less, and are alike
+
 
 @dataclass(frozen=True)
 class OffPolicyDelta:
@@ -140,10 +142,15 @@ def off_policy_delta(
 
 
 def _check(first: LoggedData, second: LoggedData, estimator: str) -> None:
-    if len(first) != len(second) or not np.array_equal(first.actions, second.actions):
+    rows = ("actions", "rewards", "propensities")
+    alike = all(np.array_equal(getattr(first, name), getattr(second, name)) for name in rows)
+    ours, theirs = first.units, second.units
+    same = ours is theirs if ours is None or theirs is None else np.array_equal(ours, theirs)
+    if not (alike and same):
         raise InputError("the two logs differ; give the same rows with two targets")
-    if estimator not in ESTIMATORS:
-        message = f"no estimator {estimator!r}; there are {', '.join(ESTIMATORS)}"
+    allowed = [name for name in ESTIMATORS if name != "dm"]  # its noise is the model's alone
+    if estimator not in allowed:
+        message = f"no estimator {estimator!r}; there are {', '.join(allowed)}"
         raise InputError(message)
 
 
@@ -170,14 +177,23 @@ def _no_narrower(ends: Interval, first: LoggedData, second: LoggedData, level: f
 
     The difference is m (E₊ - E₋): the mean reward of what the second policy does more often, less
     that of what it does more seldom, times the mass m that moves. Where neither has shown any
-    noise, as where all rewards are 1, each may still be off by what as many units leave open.
+    noise, as where all rewards are 1, each may still be off by what as many units leave open; where
+    one has not, that comes on top of the noise of the other.
     """
     moved = second.weights - first.weights
-    sides = [_alike(first, np.maximum(sign * moved, 0.0), level) for sign in (1.0, -1.0)]
-    if None in sides or not moved.any():
+    if not moved.any():
         return ends
-    more, less = (side for side in sides if side is not None)
     mass = max(float(moved.clip(0.0).mean()), float((-moved).clip(0.0).mean()))
+    more, less = (_alike(first, np.maximum(sign * moved, 0.0), level) for sign in (1.0, -1.0))
+    if more is None or less is None:
+        low, high = ends
+        for side, sign in ((more, 1.0), (less, -1.0)):
+            if side is not None and (sign * moved > 0.0).any():
+                seen = float(first.rewards[sign * moved > 0.0][0])
+                down, up = mass * (seen - side.low), mass * (side.high - seen)
+                low -= down if sign > 0.0 else up
+                high += up if sign > 0.0 else down
+        return Interval(low, high)
     low, high = mass * (more.low - less.high), mass * (more.high - less.low)
     return Interval(min(ends.low, low), max(ends.high, high))
 
@@ -190,10 +206,12 @@ def _alike(data: LoggedData, weights: Floats, level: float) -> Interval | None:
         return Interval(*span)
     rewards = data.rewards[seen]
     least, most = float(rewards.min()), float(rewards.max())
-    if least < most:
+    if most - least > _ROUNDING * (span[1] - span[0]):
         return None
-    if not span[0] <= least <= span[1]:
+    slack = _ROUNDING * (span[1] - span[0])
+    if not span[0] - slack <= least <= most <= span[1] + slack:
         return Interval(-math.inf, math.inf)
+    least = min(max(least, span[0]), span[1])
     size = int(weights.sum() ** 2 / np.square(weights).sum())
     units = size if data.units is None else len(np.unique(data.units[seen]))
     # Each side takes half of what may be missed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import ActionError
@@ -50,18 +51,16 @@ def weigh_whole(
     >>> weigh_whole(policy, offered, [{"eligible": ["a", "b", "c"], "action": "a", "p": 0.4}])
     Whole(mass=0.25, missing=0.25)
     """
-    done = [step["action"] for step in steps]
-    progress = Progress(offered, policy.form)
-    try:
-        for action in done:
-            progress.take(progress.place(action))
-    except ActionError:
-        return Whole(0.0, 0.0)
+    progress, done = Progress(offered, policy.form), []
+    with suppress(ActionError):  # it goes with the log as far as it can
+        for step in steps:
+            progress.take(progress.place(step["action"]))
+            done.append(step["action"])
     mass, missing, weight = 1.0, 0.0, 1.0
-    for step, foreseen in zip(steps, policy.along(offered, done), strict=True):
+    for step, foreseen in zip(steps, policy.along(offered, done), strict=False):
         known = frozenset(step["eligible"])
         chances = zip(foreseen.eligible, foreseen.distribution.tolist(), strict=True)
         missing += weight * math.fsum(chance for name, chance in chances if name not in known)
         weight *= foreseen.chance / step["p"]
         mass *= foreseen.chance
-    return Whole(mass if progress.ended else 0.0, missing)
+    return Whole(mass if progress.ended and len(done) == len(steps) else 0.0, missing)

@@ -11,6 +11,7 @@ from steersman.errors import InputError, RolloutError
 from steersman.features import FeatureMap
 from steersman.learn.candidates import holds_line
 from steersman.registry import weigh_whole
+from steersman.spec import Mixed
 from steersman.spec import Sequence as SequenceActions
 from steersman.store import encode, find_snapshot, offered_of, spec_of
 
@@ -157,12 +158,18 @@ class Candidate:
         """
         x, key = encode(self.spec, self.features, logged.context)
         seen: Any = x if x is not None else key if key is not None else logged.context
-        names = self.names(logged)
+        names, eligible = self.names(logged), logged.eligible
         rows = None
         if logged.features is not None:
             rows = np.asarray(logged.features, dtype=np.float64)
-            rows = rows.reshape(len(logged.eligible or names), -1)
-        found = self.policy.distribution(seen, eligible=logged.eligible, features=rows)
+            rows = rows.reshape(len(eligible or names), -1)
+        named = not isinstance(self.spec.actions, Mixed) and len(names) > 0
+        if eligible is not None and named:
+            # What was taken out since, or is not there yet, it would never draw.
+            known = [place for place, name in enumerate(eligible) if name in names]
+            eligible = [eligible[place] for place in known]
+            rows = None if rows is None else rows[known]
+        found = self.policy.distribution(seen, eligible=eligible, features=rows)
         if len(found) != len(names) or not np.isclose(found.sum(), 1.0, atol=1e-6):
             message = f"the distribution of {len(found)} actions sums to {found.sum()!r}; wanted "
             raise InputError(message + f"are {len(names)} probabilities that sum to 1")

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from steersman.learn.selecting import choose, stream, walk, walks
-from steersman.policies import NetworkScorer
+from steersman.policies import NetworkScorer, Offered, SequenceLinear
 from steersman.policies.sequence import StepRule
+from steersman.registry import weigh_whole
 from steersman.systems.leadr.made_up import COLUMNS, made_up
 
 RULE = StepRule(4, 1.0, 0.2)
@@ -60,3 +61,13 @@ def test_streams_differ_by_question_and_seed():
     drawn = {stream(seed, name).random() for seed in (0, 1) for name in ("a", "b")}
     assert len(drawn) == 4
     assert len(COLUMNS) == 7
+
+
+def test_what_is_shorter_than_the_log_still_says_what_the_log_lacks():
+    """The target takes one of four, of which the log could draw three, and then one more."""
+    policy = SequenceLinear(features=["score"], max_steps=1, stop=False)
+    offered = Offered.of(["a", "b", "c", "d"], None, np.zeros((4, 1)))
+    first = {"eligible": ["a", "b", "c"], "action": "a", "p": 1 / 3}
+    then = {"eligible": ["b", "c"], "action": "b", "p": 0.5}
+    found = weigh_whole(policy, offered, [first, then])
+    assert (found.mass, found.missing) == (0.0, pytest.approx(0.25))
