@@ -143,3 +143,9 @@ def test_examples_that_say_nothing_are_refused():
 def test_settings_out_of_their_range_are_refused(wrong):
     with pytest.raises(InputError):
         TreeSettings(**wrong)
+
+
+@pytest.mark.parametrize("sizes", [[3, 0], [4, -1]])
+def test_a_step_without_actions_is_refused(sizes):
+    with pytest.raises(InputError, match="leave out those without any"):
+        Examples(np.ones((3, 2)), np.ones(3), np.ones(3), np.array(sizes))

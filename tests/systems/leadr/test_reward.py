@@ -64,3 +64,9 @@ def test_weights_that_make_no_reward_are_refused():
     ):
         with pytest.raises(InputError):
             RewardTerms(**wrong)
+
+
+def test_a_weight_that_is_no_number_is_refused():
+    for weights in ((float("nan"),), (1.5, -0.5), (0.5, 0.4), ()):
+        with pytest.raises(InputError, match="final weights are"):
+            RewardTerms(finals=tuple((weight, containment) for weight in weights))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from steersman.errors import BackendUnavailableError, DataError
+from steersman.errors import BackendUnavailableError, DataError, InputError
 from steersman.llm import JudgeCache
 from steersman.retrieval import Question, Searcher
 from steersman.systems.rag_tuner import Configuration, load_policy_config, reward_of
@@ -214,3 +214,20 @@ def test_what_comes_when_the_line_is_full_is_sent_away():
     busy.evaluate(dense, ALL[:1])  # the place is free again
     with Line(1, 1).turn():
         pass
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"queries_per_s": 0.0},
+        {"queries_per_s": -1.0},
+        {"queries_per_s": float("nan")},
+        {"max_cost_usd": -1.0},
+        {"max_cost_usd": float("nan")},
+        {"max_calls": -5},
+    ],
+)
+def test_limits_that_limit_nothing_are_refused(wrong):
+    (name,) = wrong
+    with pytest.raises(InputError, match=f"{name} is"):
+        Limits(**wrong)

@@ -146,3 +146,14 @@ def test_some_queries_of_a_batch_are_a_batch():
 def test_what_is_no_batch(changed):
     with pytest.raises(InputError):
         batch(**changed)
+
+
+def test_infinite_latency_holds_no_gate():
+    assert "p95_latency_ms" in breaches(batch(latency=(np.inf, np.inf)), SHIPPED.thresholds)
+
+
+def test_a_reward_that_was_undefined_hides_no_instability():
+    shaken = [0.1, 0.9, 0.1]
+    wanted = reward_of(batch(), SHIPPED, recent=shaken).penalty
+    assert wanted > 0.0
+    assert reward_of(batch(), SHIPPED, recent=[0.1, math.nan, *shaken[1:]]).penalty == wanted

@@ -151,3 +151,10 @@ def test_killed_midway_it_goes_on_and_pays_nothing_twice(tmp_path):
     assert [one["number"] for one in lines] == list(range(1, len(lines) + 1))
     expected = [one.configuration.parts() for one in evaluations(len(lines))]
     assert same([one["configuration"] for one in lines], expected)
+
+
+def test_a_policy_that_is_gone_is_told(tmp_path):
+    begun(tmp_path)
+    (tmp_path / "run" / "policy.yaml").unlink()
+    with pytest.raises(DataError, match="is gone; restore it"):
+        RunFolder(tmp_path / "run").begin(MANIFEST, "policy: 1\n")

@@ -219,8 +219,8 @@ class PPO:
         epochs = self._epochs(told)
         if not all(value.isfinite().all() for value in self._network.state_dict().values()):
             self.restore(kept)
-            message = "the network left the finite numbers; nothing was learned. Scale rewards to "
-            raise InputError(message + "about 1, or lower learning_rate")
+            message = "the network left the finite numbers; nothing was learned. "
+            raise InputError(message + "Scale rewards to about 1, or lower learning_rate")
         return self._done(told, epochs, _explained(expected, ahead + expected))
 
     def expected(self, state: Floats) -> float:
@@ -309,10 +309,8 @@ class PPO:
                 message = f"{name} is {np.shape(array)}; allowed is {shape} of finite numbers"
                 raise InputError(f"{message}, for one or more steps")
         if (largest := float(np.abs(steps.rewards).max())) > _LARGEST:
-            message = (
-                f"a reward is {largest:g} from 0, allowed is {_LARGEST:g}; nothing was learned. "
-            )
-            raise InputError(message + "Scale rewards to about 1")
+            message = f"a reward is {largest:g} from 0, allowed is {_LARGEST:g}; "
+            raise InputError(message + "nothing was learned. Scale rewards to about 1")
         if not ((steps.propensities > 0) & (steps.propensities <= 1 + 1e-12)).all():
             raise InputError("a propensity is not in (0, 1]; give what `act` said")
         if (steps.actions < 0).any() or (steps.actions >= [p.size for p in self.parts]).any():

@@ -12,6 +12,7 @@ from dataclasses import asdict, fields, is_dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import PurePath
+from pickle import PicklingError
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -197,6 +198,8 @@ def _made_of(value: Any) -> list[object]:
     try:
         reducer: Any = dispatch_table.get(type(value))
         made = reducer(value) if reducer else value.__reduce_ex__(4)
-    except TypeError:  # a lock, say, which is like every other
+    except (TypeError, PicklingError):  # a lock, say, which is like every other
         return []
+    if isinstance(made, str):  # its name
+        return [made]
     return [list(one) if isinstance(one, Iterator) else one for one in made[1:]]
