@@ -1,7 +1,7 @@
 """PPO over sequences improves from feedback alone, stays near its clone, and survives faults."""
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -162,3 +162,31 @@ def test_losses_that_are_no_numbers_stop_it_and_the_last_good_is_kept():
 def test_settings_out_of_their_range_are_refused(wrong):
     with pytest.raises(InputError):
         PpoSettings(**wrong)
+
+
+@dataclass(frozen=True)
+class _Bare:
+    """A question without a candidate."""
+
+    id: str
+
+    @property
+    def group(self):
+        return self.id
+
+    def begin(self):
+        return ()
+
+    def options(self, _):
+        return None
+
+    def reward(self, _):
+        return 0.0
+
+    def potential(self, _):
+        return 0.0
+
+
+def test_questions_without_a_step_are_refused():
+    with pytest.raises(InputError, match="has a step to take; give questions with candidates"):
+        ppo([_Bare(f"q{number}") for number in range(8)], START, FREE)
