@@ -185,7 +185,7 @@ class Installation:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + 20
-        while any(map(_runs, pids)) and time.monotonic() < until:
+        while any(map(runs, pids)) and time.monotonic() < until:
             time.sleep(0.01)
 
     def stop_postgres(self):
@@ -270,7 +270,7 @@ def resident_bytes(pid):
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _runs(pid):
+def runs(pid):
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

@@ -151,3 +151,67 @@ def test_sums_of_the_same_terms_are_alike_but_for_rounding():
         assert found.high - found.low > 0.005
     with pytest.raises(InputError, match="nothing of their noise"):
         requests_needed(rounded, 0.05)
+
+
+def _rarely_failing(rng, *, n=200):
+    """The target takes the arm that fails once in two hundred, but for a floor on the other one."""
+    actions = rng.integers(0, 2, n)
+    rewards = (rng.random(n) >= np.array([0.1, 0.005])[actions]).astype(float)
+    return LoggedData(actions, rewards, np.full(n, 0.5), np.tile([0.05, 0.95], (n, 1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_floor_on_what_fails_does_not_vouch_for_what_did_not(adaptive):
+    """Without what such an arm leaves open, these cover the truth in .5 to .6 of the logs."""
+    covered, used = dict.fromkeys(("snips", "dr"), 0), 0
+    truth = 0.05 * 0.9 + 0.95 * 0.995
+    for seed in range(RUNS):
+        log = _rarely_failing(np.random.default_rng(seed))
+        found = evaluate(log, estimators=tuple(covered), adaptive=adaptive)
+        used += not found.refused
+        for name, one in found.estimates.items():
+            covered[name] += one.low is not None and one.low <= truth <= one.high
+    assert used > 200
+    assert min(covered.values()) >= 0.95 * used
+
+
+def _by_hand(alike, n, share, level=0.95):
+    """The half width that so many units that are all alike leave open, of a share of choices."""
+    return share * (alike - all_alike_interval(alike, n, low=0.0, high=1.0, level=level).low)
+
+
+def test_what_is_left_open_adds_to_the_noise_as_an_independent_error_does():
+    actions = np.arange(300) % 3
+    rewards = np.where(actions == 0, np.arange(300) % 2, 1.0)
+    target = np.tile([0.2, 0.3, 0.5], (300, 1))
+    log = LoggedData(actions, rewards, np.full(300, 1 / 3), target)
+    found = evaluate(log)["snips"]
+    # Both arms that never failed are worth (100 .9 + 100 1.5)^2 / (100 .81 + 100 2.25) units.
+    opened = _by_hand(1.0, int(240**2 / 306), 0.8)
+    half = 1.959964 * found.standard_error
+    assert found.value - found.low == pytest.approx(np.hypot(half, opened), rel=1e-6)
+    assert found.high - found.value == pytest.approx(half, rel=1e-6)
+
+
+def test_units_that_never_failed_count_once():
+    actions = np.arange(2400) % 2
+    rewards = np.where(actions == 0, np.arange(2400) // 2 % 2, 1.0)
+    # The second arm's 1,200 rows are those of a hundred units.
+    units = np.where(actions == 0, np.arange(2400), 10_000 + np.arange(2400) // 24)
+    halves = np.full((2400, 2), 0.5)
+    log = LoggedData(actions, rewards, halves[:, 0], halves, clusters=units)
+    found = evaluate(log, estimators=("snips",))["snips"]
+    opened = _by_hand(1.0, 100, 0.5)
+    half = 1.9600 * found.standard_error
+    assert found.value - found.low == pytest.approx(np.hypot(half, opened), rel=1e-3)
+
+
+def test_rewards_beyond_what_is_known_bound_what_is_left_open():
+    """Without a declared range, what was seen is the least that rewards can be."""
+    actions = np.arange(300) % 2
+    rewards = np.where(actions == 0, np.where(np.arange(300) % 4 == 0, -3.0, 2.0), 5.0)
+    log = LoggedData(actions, rewards, np.full(300, 0.5), np.tile([0.1, 0.9], (300, 1)))
+    found = evaluate(log, estimators=("snips",))["snips"]
+    unseen = 8.0 * (1.0 - 0.025 ** (1 / 150))
+    assert found.value - found.low > 0.9 * unseen

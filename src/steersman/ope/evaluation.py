@@ -11,7 +11,14 @@ from steersman.errors import InputError
 from steersman.ope.bootstrap import bootstrap
 from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse
 from steersman.ope.estimators import ESTIMATORS, Log
-from steersman.ope.intervals import bernstein, no_narrower, standard_error, wald
+from steersman.ope.intervals import (
+    bernstein,
+    left_open,
+    no_narrower,
+    standard_error,
+    wald,
+    widened,
+)
 from steersman.ope.logged_data import LoggedData
 
 if TYPE_CHECKING:
@@ -115,7 +122,8 @@ def evaluate(
     day, breaks the level: correct for it or use a confidence sequence. Other decision points are
     held at the policies that were logged. Where all rewards with weight are one value, their noise
     is not known: intervals then are no narrower than that of as many units, ``ess``, that are all
-    alike, within ``data.reward_range`` or [0, 1].
+    alike, within ``data.reward_range`` or [0, 1]. Where those of some actions are, intervals are
+    wider by what as many units leave open of these, for what the target takes of them.
 
     Args:
         data: The log and the target policy's distribution in each context.
@@ -169,6 +177,11 @@ def evaluate(
         else:
             intervals = _analytic(rounds, data, interval, level)
         weighted = data.rewards[data.weights > 0.0]
+        if interval != "bernstein":  # which knows what a reward can be
+            opened = left_open(data, log.reward_range, level)
+            intervals = {
+                name: widened(one, rounds[name].value, opened) for name, one in intervals.items()
+            }
         ends = {
             name: no_narrower(one, weighted, found.ess, log.reward_range, level)
             for name, one in intervals.items()

@@ -14,6 +14,7 @@ from steersman.stats import Interval, all_alike_interval
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from steersman.ope.logged_data import LoggedData
     from steersman.ope.rounds import Rounds
 
     Floats = NDArray[np.float64]
@@ -76,9 +77,7 @@ def no_narrower(
 
     Where these are all one value, nothing is seen of their noise, and an interval made of it says
     that a hundred right answers prove all to be right. What as many units that are all alike leave
-    open is then the least that it covers. One row that differs, were it of an action that the
-    target hardly takes, ends this: where an action that mostly succeeds was drawn a few hundred
-    times, a Wald interval may cover far less than it says.
+    open is then the least that it covers. Where some actions alone are so, `left_open` tells.
 
     Args:
         ends: The interval that the noise makes.
@@ -104,6 +103,75 @@ def no_narrower(
     least = min(max(least, span[0]), span[1])
     alike = all_alike_interval(least, int(ess), low=span[0], high=span[1], level=level)
     return Interval(min(ends.low, alike.low), max(ends.high, alike.high))
+
+
+def left_open(data: LoggedData, span: tuple[float, float], level: float) -> tuple[float, float]:
+    """Return how much the value may be off, below and above, by actions that showed no noise.
+
+    An action that never failed in a hundred draws adds nothing to a standard error, though it may
+    fail in three of a hundred; where the target mostly takes it, that is most of what is not known.
+    Actions whose rewards with weight are all one value, the same for all of them, are taken
+    together: what as many units that are all alike leave open, times what the target takes of them.
+
+    Args:
+        data: The log, of which some rows have weight; its columns are actions.
+        span: Smallest and largest possible reward; where rewards that are seen pass it, these.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        Two numbers of at least 0: both are 0 where the rewards of every action differ, or where
+        those of all actions are one value (see `no_narrower`).
+
+    Source:
+        `steersman.stats.all_alike_interval`; errors of groups that are not alike add up as
+        independent ones do. Coverage: ``tests/ope/test_all_alike.py``.
+    """
+    seen = data.weights > 0.0
+    actions, rewards = data.actions[seen], data.rewards[seen]
+    span = min(span[0], float(rewards.min())), max(span[1], float(rewards.max()))
+    slack = _ROUNDING * (span[1] - span[0])
+    least = np.full(data.target.shape[1], math.inf)
+    most = -least
+    np.minimum.at(least, actions, rewards)
+    np.maximum.at(most, actions, rewards)
+    if rewards.max() - rewards.min() <= slack:
+        return 0.0, 0.0
+    quiet = np.flatnonzero(np.isfinite(least) & (most - least <= slack))
+    quiet = quiet[np.argsort(least[quiet])]
+    down, up = 0.0, 0.0
+    for group in np.split(quiet, np.flatnonzero(np.diff(least[quiet]) > slack) + 1):
+        if len(group):
+            value, mass = float(least[group[0]]), float(data.target[:, group].sum(axis=1).mean())
+            rows = seen & np.isin(data.actions, group)
+            low, high = all_alike_interval(
+                value, _worth(data, rows), low=span[0], high=span[1], level=level
+            )
+            down, up = math.hypot(down, mass * (value - low)), math.hypot(up, mass * (high - value))
+    return down, up
+
+
+def widened(ends: Interval, value: float, opened: tuple[float, float]) -> Interval:
+    """Return an interval with what is left open added to its sides, as an independent error is.
+
+    Args:
+        ends: The interval that the noise makes.
+        value: The estimate.
+        opened: What `left_open` found.
+
+    Returns:
+        An interval that holds `ends`.
+    """
+    below, above = max(value - ends.low, 0.0), max(ends.high - value, 0.0)
+    low, high = value - math.hypot(below, opened[0]), value + math.hypot(above, opened[1])
+    return Interval(min(low, ends.low), max(high, ends.high))
+
+
+def _worth(data: LoggedData, rows: NDArray[np.bool_]) -> int:
+    """Return the effective sample size of some rows, in units where the log names them."""
+    weights = data.weights[rows] / data.weights[rows].max()
+    if data.units is not None:
+        weights = np.bincount(data.units[rows], weights=weights)
+    return max(1, int(weights.sum() ** 2 / (weights @ weights)))
 
 
 def bernstein(rounds: Rounds, units: Units, level: float) -> Interval:

@@ -23,12 +23,15 @@ from stat import S_ISDIR
 from typing import TYPE_CHECKING
 
 from steersman.errors import StoreError
+from steersman.store.stuck import is_stuck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _LONGEST_SOCKET = 90
-_START_S = 30
+_START_S = 60
+_STUCK_S = 10
+_REFUSES = 1  # what pg_isready says of a server that answers, and lets nobody in
 _SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -168,17 +171,23 @@ def _launch(home: Path, data: Path, sockets: Path) -> None:
             ]
         )
     except StoreError as error:
-        log = (home / "log").read_text(encoding="utf-8", errors="replace")[-1500:]
-        message = f"{error}; the end of its log:\n{log}"
+        message = f"{error}; {_log_end(home)}"
         raise StoreError(message) from None
+
+
+def _log_end(home: Path) -> str:
+    log = home / "log"
+    said = log.read_text(encoding="utf-8", errors="replace")[-1500:] if log.exists() else "(none)"
+    return f"the end of its log:\n{said}"
 
 
 def _serves(data: Path, sockets: Path) -> bool:
     """Return whether the server is there, once it accepts connections or has gone.
 
     A process with its id is not enough: one that was killed keeps it until its parent has heard.
+    One that waits for a recovery that nobody does is stopped: it would for ever.
     """
-    until = time.monotonic() + _START_S
+    begun = healthy = time.monotonic()
     while _running(data):
         said = subprocess.run(  # noqa: S603 (our own program and path)
             # By its user's name: it would log that there is no such role as the one who asks.
@@ -187,10 +196,16 @@ def _serves(data: Path, sockets: Path) -> bool:
         )
         if said.returncode == 0:
             return True
-        if time.monotonic() > until:
+        now = time.monotonic()
+        if said.returncode != _REFUSES or not is_stuck(data):
+            healthy = now
+        elif now > healthy + _STUCK_S:
+            _run(["pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop"])
+            return False
+        if now > begun + _START_S:
             message = f"the process that {data / 'postmaster.pid'} names runs, but no server "
-            message += f"answers at {sockets}; if it is not PostgreSQL, remove that file"
-            raise StoreError(message)
+            message += f"answers at {sockets}; if it is not PostgreSQL, remove that file; "
+            raise StoreError(message + _log_end(data.parent))
         time.sleep(0.05)
     return False
 
