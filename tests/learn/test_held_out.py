@@ -124,3 +124,18 @@ async def test_open_windows_and_decisions_without_reward_are_not_judged(database
     held, _ = await chosen(database, row, share=1.0, newest=100)
     assert [one.id for one in held] == [made[1].id]
     assert late.window_ends - late.at == timedelta(seconds=600)
+
+
+async def test_an_action_that_the_log_never_drew_tells_nothing(database, tenant):
+    row = await declared(database, tenant.id, policy="lin_ts")
+    await lessons(database, row, 1000)
+    await learn_all(database)
+    known = Judged(row.spec, initial_policy(row.spec), "0.1.0", 0)
+    actions = row.spec.actions
+    more = actions.model_copy(update={"names": (*actions.names, "new")})
+    wider = row.spec.model_copy(update={"actions": more})
+    found = await compared(
+        database, row, Judged(wider, initial_policy(wider), "0.1.0", 0), known, share=0.5
+    )
+    assert found.difference is None
+    assert any("could not have drawn" in reason for reason in found.reasons)

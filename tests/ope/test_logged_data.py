@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.ope import LoggedData
+from steersman.ope import LoggedData, evaluate, never_drawn
 
 GOOD = {
     "actions": [0, 1, 1],
@@ -89,3 +89,18 @@ def test_units_number_the_labels(labels):
         for j, second in enumerate(labels):
             assert (units[i] == units[j]) == (first == second)
     assert units.max() + 1 == len(set(labels))
+
+
+def test_mass_on_what_was_never_drawn_is_told_where_it_is_no_chance():
+    target = np.tile([0.6, 0.36, 0.04], (120, 1))
+    actions = np.arange(120) % 2
+    assert never_drawn(actions, target) is None  # 4.8 draws expected, none seen
+    longer = np.vstack([target, target[:5]])
+    assert never_drawn(np.arange(125) % 2, longer) == pytest.approx(np.full(125, 0.04))
+    assert never_drawn(np.arange(125) % 3, longer) is None
+    shares = np.tile([0.5, 0.48, 0.02], (2000, 1))
+    actions = np.arange(2000) % 2
+    log = LoggedData(
+        actions, actions, np.full(2000, 0.5), shares, missing=never_drawn(actions, shares)
+    )
+    assert any("could not have drawn 2.0%" in reason for reason in evaluate(log).reasons)

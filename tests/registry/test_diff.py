@@ -312,3 +312,16 @@ def test_a_log_that_does_not_fit_is_named():
     strangers = Reference(log.contexts, ["else"] * ROWS, log.propensities, log.rewards)
     found = diff(_published(_learned(0)), _published(_learned(10)), strangers)
     assert found.off_policy.refused
+
+
+def test_an_action_that_the_log_never_drew_has_no_evidence():
+    contexts, drawn, rewards = _world(1200)
+    names = [ARMS[i % 2] for i in drawn]
+    log = Reference(contexts, names, np.full(1200, 0.5), rewards, adaptive=False)
+    second = _published(LinTS([*ARMS[:2], "new"], dim=2, floor=0.03), "0.2.0")
+    first = _published(LinTS(ARMS[:2], dim=2, floor=0.03))
+    found = diff(first, second, log)
+    assert found.off_policy.refused
+    (reason,) = [one for one in found.off_policy.reasons if "could not have drawn" in one]
+    assert reason.startswith("second snapshot: ")
+    assert {shift.action for shift in found.traffic.shifts} == {*ARMS[:2], "new"}

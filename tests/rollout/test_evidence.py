@@ -125,3 +125,23 @@ def test_a_log_that_names_what_was_taken_out_since_is_read():
         found = off_policy(fixed("deep"), logged(eligible), gates=Gates())
         assert found.reasons == ()
         assert found.low < 0.9 < found.high
+
+
+def test_what_the_log_never_drew_is_no_evidence_of_a_candidate_that_does():
+    """A tenth of what it does: too little to be seen in the mean weight of so few rows."""
+    rng = np.random.default_rng(0)
+    logged = [
+        LoggedChoice(
+            uuid4(), str(place), {"intent": "x", "length": 0.0}, None, None,
+            NAMES[place % 2], 0.5, float(rng.random() < 0.9),
+        )
+        for place in range(900)
+    ]  # fmt: skip
+    spec = loads(document())
+    tenth = Candidate.of(Fixed(NAMES, "shallow", floor=0.3), spec)
+    found = off_policy(tenth, logged, gates=Gates())
+    assert found.value is None
+    assert [reason for reason in found.reasons if "could not have drawn 10.0%" in reason]
+    assert not any("mean weight" in reason for reason in found.reasons)
+    known = [one._replace(action="deep", p=0.05) if i < 45 else one for i, one in enumerate(logged)]
+    assert off_policy(tenth, known, gates=Gates()).reasons == ()

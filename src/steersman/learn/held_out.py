@@ -27,7 +27,7 @@ import numpy as np
 
 from steersman.errors import ActionError, SteersmanError
 from steersman.features import FeatureMap
-from steersman.ope import LoggedData, drawn_or_another
+from steersman.ope import LoggedData, drawn_or_another, never_drawn
 from steersman.policies import withdraw
 from steersman.registry import off_policy_delta, weigh_whole
 from steersman.spec import Mixed
@@ -248,7 +248,7 @@ def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _D
     for place, (names, distribution, _) in enumerate(found):
         target[place, [columns[place].index(name) for name in names]] = distribution
     places = [names.index(row.action) for row, names in zip(rows, columns, strict=True)]
-    return _Decided(places, target, contexts)
+    return _Decided(places, target, contexts, never_drawn(places, target) if every else None)
 
 
 def _whole(row: HeldOut, state: Judged) -> Whole:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from steersman.ope.diagnostics import Diagnostics
 from steersman.ope.estimators import DM, DR, ESTIMATORS, IPS, SNIPS, Estimator, Log
 from steersman.ope.evaluation import Estimate, Report, evaluate
-from steersman.ope.logged_data import LoggedData, drawn_or_another
+from steersman.ope.logged_data import LoggedData, drawn_or_another, never_drawn
 from steersman.ope.requests_needed import RequestsNeeded, requests_needed
 from steersman.ope.rounds import Rounds
 from steersman.ope.sequences import LoggedSequences, evaluate_sequences
@@ -32,5 +32,6 @@ __all__ = [
     "drawn_or_another",
     "evaluate",
     "evaluate_sequences",
+    "never_drawn",
     "requests_needed",
 ]

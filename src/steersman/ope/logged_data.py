@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # How far a target row may sum from 1 before it is no distribution.
 _SUM_TOLERANCE = 1e-6
 
+_EXPECTED = 5.0  # draws of an action, of which a log that draws it hardly shows none
+
 # Largest absolute values with whose sums of squares and products every estimator can still work.
 _LARGEST_REWARD = 1e100
 _LARGEST_CONTEXT = 1e6
@@ -141,6 +143,38 @@ def drawn_or_another(masses: ArrayLike) -> Floats:
     """
     drawn = np.asarray(masses, dtype=np.float64)
     return np.stack([drawn, 1.0 - drawn], axis=1)
+
+
+def never_drawn(actions: ArrayLike, target: ArrayLike) -> Floats | None:
+    """Return the target's mass on actions that the log never drew, for ``missing`` of its rows.
+
+    Weights cannot show such an action: no row has one. Normalised weights and reward models hide
+    it, and only a mean weight below 1 tells, where it is large. What the target itself would have
+    drawn less than five times in so many rows is left to chance.
+
+    Args:
+        actions: Index of the logged action in columns that are the same actions in every row, as
+            named ones are (and candidates that each row numbers anew are not); shape (n,).
+        target: Distribution of the target policy, shape (n, K).
+
+    Returns:
+        Shape (n,); None where there is no such action.
+
+    Example:
+        >>> target = np.tile([0.5, 0.3, 0.2], (100, 1))
+        >>> never_drawn(np.arange(100) % 2, target)[:2].tolist()
+        [0.2, 0.2]
+        >>> never_drawn(np.arange(100) % 3, target) is None
+        True
+
+    Source:
+        Positivity: Horvitz, Thompson (1952). Five: of a log that draws an action as often as the
+        target does, one in 150 shows none where five are expected.
+    """
+    masses = np.asarray(target, dtype=np.float64)
+    drawn = np.bincount(np.asarray(actions, dtype=np.int64), minlength=masses.shape[1])
+    lost = (drawn == 0) & (masses.sum(axis=0) >= _EXPECTED)
+    return np.asarray(masses[:, lost].sum(axis=1)) if lost.any() else None
 
 
 def _array(values: ArrayLike, name: str) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.ope import LoggedData
+from steersman.ope import LoggedData, never_drawn
 from steersman.policies import SequencePolicy, are_configurations, load_policy
 from steersman.registry.changes import Changed, Shift, Traffic
 from steersman.registry.headers import state_header
@@ -226,19 +226,22 @@ def _off_policy(before: Decided, after: Decided, reference: Reference) -> OffPol
         return OffPolicyDelta(estimator, 0.95, 0, (0.0, 0.0), reasons=(reason,))
     contexts = np.asarray(reference.contexts) if estimator == "dr" else np.zeros(0)
     numeric = contexts.dtype.kind in "biuf" and contexts.ndim == 2
-    logs = [
-        LoggedData(
-            actions=each.places(reference.actions)[known],
-            rewards=rewards[known],
-            propensities=np.asarray(reference.propensities, dtype=np.float64)[known],
-            target=each.target()[known],
-            contexts=contexts[known] if numeric else None,
-            clusters=None if reference.units is None else np.asarray(reference.units)[known],
-            reward_range=reference.reward_range,
-            missing=None if each.missing is None else np.array(each.missing)[known],
+    logs = []
+    for each in (before, after):
+        actions, target = each.places(reference.actions)[known], each.target()[known]
+        missing = never_drawn(actions, target) if each.columns else None
+        logs.append(
+            LoggedData(
+                actions=actions,
+                rewards=rewards[known],
+                propensities=np.asarray(reference.propensities, dtype=np.float64)[known],
+                target=target,
+                contexts=contexts[known] if numeric else None,
+                clusters=None if reference.units is None else np.asarray(reference.units)[known],
+                reward_range=reference.reward_range,
+                missing=missing if each.missing is None else np.array(each.missing)[known],
+            )
         )
-        for each in (before, after)
-    ]
     return off_policy_delta(*logs, estimator=estimator, adaptive=reference.adaptive)
 
 

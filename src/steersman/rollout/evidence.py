@@ -213,7 +213,7 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
 
     No doctest: it needs a log; ``tests/systems/pipeline/test_running.py`` shows it.
     """
-    from steersman.ope import LoggedData, drawn_or_another  # noqa: PLC0415 (likewise)
+    from steersman.ope import LoggedData, drawn_or_another, never_drawn  # noqa: PLC0415 (likewise)
 
     selects = isinstance(candidate.spec.actions, SequenceActions)
     if selects or isinstance(candidate.spec.actions, Mixed):
@@ -229,7 +229,8 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
         )
     found = [candidate.distribution(one) for one in logged]
     names = [list(candidate.names(one)) for one in logged]
-    if not getattr(candidate.spec.actions, "open", False):
+    named = not getattr(candidate.spec.actions, "open", False)
+    if named:
         # What was taken out since is in the log, and the candidate never draws it.
         gone = sorted({one.action for one in logged} - set(names[0]))
         names = [[*row, *gone] for row in names]
@@ -238,14 +239,15 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
     for place, (distribution, _) in enumerate(found):
         target[place, : len(distribution)] = distribution
     seen = [x for _, x in found if x is not None]
-    own = not getattr(candidate.spec.actions, "open", False) and len(seen) == len(found)
+    actions = np.array([row.index(one.action) for row, one in zip(names, logged, strict=True)])
     return LoggedData(
-        actions=np.array([row.index(one.action) for row, one in zip(names, logged, strict=True)]),
+        actions=actions,
         rewards=np.array([one.reward for one in logged], dtype=np.float64),
         propensities=np.array([one.p for one in logged]),
         target=target,
-        contexts=np.stack(seen) if own else None,
+        contexts=np.stack(seen) if named and len(seen) == len(found) else None,
         clusters=np.array([one.unit for one in logged]),
+        missing=never_drawn(actions, target) if named else None,
     )
 
 
