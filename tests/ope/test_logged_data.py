@@ -104,3 +104,9 @@ def test_mass_on_what_was_never_drawn_is_told_where_it_is_no_chance():
         actions, actions, np.full(2000, 0.5), shares, missing=never_drawn(actions, shares)
     )
     assert any("could not have drawn 2.0%" in reason for reason in evaluate(log).reasons)
+
+
+def test_no_estimators_are_refused_in_words():
+    log = LoggedData([0, 1], [1.0, 0.0], [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]])
+    with pytest.raises(InputError, match="allowed are ips"):
+        evaluate(log, estimators=None)

@@ -276,3 +276,29 @@ def test_what_is_missing_after_the_first_step_counts_for_those_that_get_there():
     assert evaluate_sequences(log).diagnostics.unsupported == pytest.approx(expected)
     with pytest.raises(InputError, match="missing"):
         replace(log, missing=missing - 0.5)
+
+
+def test_what_is_no_log_of_selections_is_said():
+    halves, zeros = np.full((2, 1), 0.5), np.zeros((2, 1))
+    for further, said in [
+        ({"clusters": [0.0, np.nan]}, "none is NaN"),
+        ({"reward_range": (0.0, 1.0, 2.0)}, "reward_range is"),
+        ({"reward_range": "wide"}, "reward_range holds no numbers"),
+        ({"rewards": [["a"], ["b"]]}, "rewards holds no numbers"),
+    ]:
+        fields = {"rewards": zeros, **further}
+        with pytest.raises(InputError, match=said):
+            LoggedSequences(halves, halves, lengths=[1, 1], **fields)
+    log = World(3).log(400, np.random.default_rng(0))
+    alone = evaluate_sequences(log, estimators="wpdis")
+    assert list(alone.estimates) == ["wpdis"]
+    for wrong in (None, (), "best", ["pdis", 3]):
+        with pytest.raises(InputError, match="allowed are pdis, wpdis, dr, gain"):
+            evaluate_sequences(log, estimators=wrong)
+
+
+def test_selections_without_a_step_earn_nothing():
+    none = np.ones((300, 0))
+    log = LoggedSequences(none, none, none, np.zeros(300, np.int64), q_hat=none, v_hat=none)
+    found = evaluate_sequences(log)
+    assert [one.value for one in found.estimates.values()] == [0.0] * 4

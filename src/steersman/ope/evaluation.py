@@ -209,7 +209,7 @@ def _estimate(terms: Rounds, data: LoggedData, ends: Interval | None) -> Estimat
 
 def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     """Return estimators by name, in the caller's order."""
-    named = (estimators,) if isinstance(estimators, str) else tuple(estimators)
+    named = (estimators,) if isinstance(estimators, str) else tuple(estimators or ())
     unknown = [
         one
         for one in named

@@ -67,7 +67,7 @@ class LoggedSequences:
     def __post_init__(self) -> None:
         for name in ("propensities", "target", "rewards", "q_hat", "v_hat", "missing"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
+                object.__setattr__(self, name, _numbers(getattr(self, name), name))
         lengths = np.asarray(self.lengths)
         shape = self.propensities.shape
         if len(shape) != 2 or not shape[0] or lengths.shape != shape[:1]:
@@ -79,6 +79,7 @@ class LoggedSequences:
             raise InputError(f"lengths must be whole numbers from 0 to {shape[1]}")
         object.__setattr__(self, "_there", np.arange(shape[1]) < lengths[:, None])
         self._check(shape)
+        self._check_range_and_clusters(shape)
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if (self.q_hat is None) != (self.v_hat is None):
@@ -98,13 +99,20 @@ class LoggedSequences:
             raise InputError("missing mass is not in [0, 1]; give what the target has elsewhere")
         if self.rewards[~self._there].any():
             raise InputError("a reward stands after the end of its selection; put it at the last")
-        low, high = self.reward_range
-        if not -math.inf < low < high < math.inf:
+
+    def _check_range_and_clusters(self, shape: tuple[int, ...]) -> None:
+        ends = _numbers(self.reward_range, "reward_range")
+        if ends.shape != (2,) or not -math.inf < ends[0] < ends[1] < math.inf:
             raise InputError(
-                f"reward_range is {self.reward_range!r}; allowed is low < high, finite"
+                f"reward_range is {self.reward_range!r}; allowed is (low, high), finite, low < high"
             )
-        if self.clusters is not None and np.shape(self.clusters) != shape[:1]:
-            raise InputError(f"clusters are {np.shape(self.clusters)}; allowed is {shape[:1]}")
+        if self.clusters is not None:
+            named = np.asarray(self.clusters)
+            if named.shape != shape[:1] or (named.dtype.kind == "f" and np.isnan(named).any()):
+                raise InputError(
+                    f"clusters are {named.shape}; allowed is {shape[:1]}, and none is NaN: name "
+                    "those that belong to nothing anew"
+                )
 
     def __len__(self) -> int:
         """Return how many selections there are."""
@@ -116,6 +124,14 @@ class LoggedSequences:
         ratios = np.ones(self.target.shape)
         np.divide(self.target, self.propensities, out=ratios, where=self._there)
         return np.multiply.accumulate(ratios, axis=1)
+
+
+def _numbers(values: object, name: str) -> Floats:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        message = f"{name} holds no numbers ({error}); allowed are rows of equal length"
+        raise InputError(message) from error
 
 
 def evaluate_sequences(
@@ -177,19 +193,18 @@ def evaluate_sequences(
     Evaluation (2016), equation 10; in the form of a sum: Thomas & Brunskill (2016), equation 6.
     Known answers: ``tests/ope/test_sequences.py`` enumerates every sequence; coverage likewise.
     """
-    unknown = [name for name in estimators if name not in ESTIMATORS]
-    if unknown or not estimators:
+    named = (estimators,) if isinstance(estimators, str) else tuple(estimators or ())
+    if not named or not set(named) <= set(ESTIMATORS):
         raise InputError(f"estimators are {estimators!r}; allowed are {', '.join(ESTIMATORS)}")
     said: object = level
     if not (isinstance(said, float | np.floating) and 0.0 < said < 1.0):
         raise InputError(f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95")
     found = _diagnose(data)
     reasons = reasons_to_refuse(found)
-    silent = set(estimators) if reasons else {"dr"} if data.q_hat is None else set()
+    silent = set(named) if reasons else {"dr"} if data.q_hat is None else set()
     ess = found.ess
     estimates = {
-        name: Estimate() if name in silent else _estimate(data, name, level, ess)
-        for name in estimators
+        name: Estimate() if name in silent else _estimate(data, name, level, ess) for name in named
     }
     return Report(estimates, found, reasons, level, "wald", adaptive=adaptive)
 
@@ -237,7 +252,7 @@ def _dr(data: LoggedSequences) -> tuple[float, Floats]:
     q_hat, v_hat = np.where(there, data.q_hat, 0.0), np.where(there, data.v_hat, 0.0)
     ahead = np.append(v_hat[:, 1:], np.zeros((len(data), 1)), axis=1)
     residuals = data.rewards + ahead - q_hat
-    terms = v_hat[:, 0] + (data.weights * residuals).sum(axis=1)
+    terms = v_hat[:, :1].sum(axis=1) + (data.weights * residuals).sum(axis=1)
     return float(terms.mean()), terms - terms.mean()
 
 

@@ -38,6 +38,8 @@ def test_what_it_is_for_comes_back_with_it():
     limits = told.limits()
     assert (limits.picks, limits.may_stop, limits.expanding) == (4, True, "always")
     assert told.limits(picks=2, may_stop=False).picks == 2
+    with pytest.raises(InputError, match="picks is 0; allowed are whole numbers"):
+        told.limits(picks=0)
 
 
 def test_what_was_learned_on_top_is_kept_with_what_is_below():

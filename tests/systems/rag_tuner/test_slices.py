@@ -88,6 +88,11 @@ def test_no_split(share):
         temporal([1.0])
 
 
+def test_a_query_without_a_time_is_neither_early_nor_late():
+    with pytest.raises(InputError, match="has no time"):
+        temporal([1.0, float("nan"), 2.0])
+
+
 def test_turns_that_fare_alike_show_less_than_as_many_questions():
     apart = np.random.default_rng(0).normal(0, 0.2, 50)
     alone = beforehand([apart], 50, 0.05)

@@ -111,6 +111,16 @@ def test_turns_that_fare_alike_are_no_further_evidence():
     assert many.needed == pytest.approx(4 * once.needed, rel=0.02)
 
 
+def test_a_query_that_is_listed_often_is_one():
+    rng = np.random.default_rng(5)
+    mine, its = rng.uniform(0.3, 0.9, 20), rng.uniform(0.3, 0.9, 20)
+    once = judge(batch(mine), batch(its, OTHER), FREE)
+    which = np.repeat(np.arange(20), 9)
+    often = judge(batch(mine[which], queries=which), batch(its[which], OTHER, queries=which), FREE)
+    assert often.gain == pytest.approx(once.gain)
+    assert (often.low, often.high) == (pytest.approx(once.low), pytest.approx(once.high))
+
+
 def test_two_alike_are_no_certainty():
     found = judge(batch([0.6, 0.6]), batch([0.5, 0.5], OTHER), FREE)
     assert found.low < -0.5 < 0.5 < found.high

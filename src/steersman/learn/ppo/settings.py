@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steersman.errors import InputError
+from steersman.learn.numbers import check_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +55,20 @@ class Settings:
     max_norm: float = 0.5
 
     def __post_init__(self) -> None:
-        ranges = {
-            "gamma": 0 <= self.gamma <= 1,
-            "smoothing": 0 <= self.smoothing <= 1,
-            "clip": 0 < self.clip < 1,
-            "learning_rate": self.learning_rate > 0,
-            "kl_target": self.kl_target > 0,
-            "entropy": self.entropy >= 0,
-            "entropy_updates": self.entropy_updates >= 1,
-            "value_weight": self.value_weight >= 0,
-            "minibatches": self.minibatches >= 1,
-            "epochs": self.epochs >= 1,
-            "hidden": self.hidden >= 1,
-            "max_norm": self.max_norm > 0,
-        }
-        wrong = [name for name, fine in ranges.items() if not fine]
-        if wrong:
-            said = ", ".join(f"{name} is {getattr(self, name)!r}" for name in wrong)
-            raise InputError(f"{said}; see the ranges in the docstring of Settings")
+        check_numbers(
+            self,
+            {
+                "gamma": "[0, 1]",
+                "smoothing": "[0, 1]",
+                "clip": "(0, 1)",
+                "learning_rate": "> 0",
+                "kl_target": "> 0",
+                "entropy": ">= 0",
+                "entropy_updates": ">= 1",
+                "value_weight": ">= 0",
+                "minibatches": ">= 1",
+                "epochs": ">= 1",
+                "hidden": ">= 1",
+                "max_norm": "> 0",
+            },
+        )

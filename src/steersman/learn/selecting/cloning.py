@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.learn.numbers import check_numbers
 from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.task import choose, turn_stream
 from steersman.learn.selecting.trees import TreeSettings, grow
@@ -48,10 +49,7 @@ class CloneSettings:
     trees: TreeSettings = field(default_factory=TreeSettings)
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.others < 2:
-            raise InputError(
-                f"rounds is {self.rounds!r} and others {self.others!r}; allowed are ≥ 1 and ≥ 2"
-            )
+        check_numbers(self, {"rounds": ">= 1", "others": ">= 2"})
 
 
 def clone(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.learn.numbers import check_numbers
 
 try:
     import torch
@@ -75,19 +76,19 @@ class NetworkSettings:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        ranges = {
-            "hidden": self.hidden >= 1,
-            "layers": 1 <= self.layers <= 4,
-            "batch": self.batch >= 1,
-            "accumulate": self.accumulate >= 1,
-            "learning_rate": self.learning_rate > 0,
-            "warm_up": 0 <= self.warm_up < 1,
-            "updates": self.updates >= 1,
-            "max_norm": self.max_norm > 0,
-        }
-        wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
-        if wrong:
-            raise InputError(f"{', '.join(wrong)}; see the ranges in NetworkSettings")
+        check_numbers(
+            self,
+            {
+                "hidden": ">= 1",
+                "layers": "[1, 4]",
+                "batch": ">= 1",
+                "accumulate": ">= 1",
+                "learning_rate": "> 0",
+                "warm_up": "[0, 1)",
+                "updates": ">= 1",
+                "max_norm": "> 0",
+            },
+        )
 
 
 RAFT_NETWORK = NetworkSettings(batch=32, accumulate=2, learning_rate=2e-5, updates=2_000)

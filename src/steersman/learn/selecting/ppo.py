@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.learn.numbers import check_numbers
 
 try:
     import torch
@@ -97,20 +98,18 @@ class PpoSettings:
     regression: float = 0.02
 
     def __post_init__(self) -> None:
-        ranges = {
-            "rounds": self.rounds >= 1, "each": self.each >= 1,
-            "rule": self.rule.temperature > 0, "clip": 0 < self.clip < 1,
-            "smoothing": 0 <= self.smoothing <= 1, "gamma": 0 <= self.gamma <= 1,
-            "learning_rate": self.learning_rate > 0, "epochs": self.epochs >= 1,
-            "minibatch": self.minibatch >= 1, "kl_step": self.kl_step > 0,
-            "kl_clone": self.kl_clone >= 0, "kl_limit": self.kl_limit > 0,
-            "entropy": self.entropy >= 0, "hidden": self.hidden >= 1,
-            "max_norm": self.max_norm > 0, "held_out": 0 < self.held_out <= 0.5,
-            "patience": self.patience >= 1, "regression": self.regression >= 0,
-        }  # fmt: skip
-        wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
-        if wrong:
-            raise InputError(f"{', '.join(wrong)}; see the ranges in PpoSettings")
+        check_numbers(
+            self,
+            {
+                "rounds": ">= 1", "each": ">= 1", "clip": "(0, 1)", "smoothing": "[0, 1]",
+                "gamma": "[0, 1]", "learning_rate": "> 0", "epochs": ">= 1", "minibatch": ">= 1",
+                "kl_step": "> 0", "kl_clone": ">= 0", "kl_limit": "> 0", "entropy": ">= 0",
+                "hidden": ">= 1", "max_norm": "> 0", "held_out": "(0, 0.5]", "patience": ">= 1",
+                "regression": ">= 0",
+            },
+        )  # fmt: skip
+        if not self.rule.temperature > 0:
+            raise InputError(f"rule is {self.rule!r}; its temperature must be above 0")
 
 
 def ppo(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.learn.numbers import check_numbers
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.cloning import visit
 from steersman.learn.selecting.credit import Credited, above, by_task, causes, keep
@@ -105,22 +106,20 @@ class RaftSettings:
     regression: float = 0.01
 
     def __post_init__(self) -> None:
-        ranges = {
-            "rounds": self.rounds >= 1,
-            "each": self.each >= 2,
-            "rule": self.rule.temperature > 0 or self.rule.floor > 0,
-            "credit": self.credit in {"action", "selection"},
-            "least": 0 < self.least < 1,
-            "others": self.others >= 2,
-            "turns": self.turns >= 1,
-            "held_out": 0 < self.held_out <= 0.5,
-            "crossed": self.crossed == 0 or self.crossed >= 2,
-            "patience": self.patience >= 1,
-            "regression": self.regression >= 0,
-        }
-        wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
-        if wrong:
-            raise InputError(f"{', '.join(wrong)}; see the ranges in RaftSettings")
+        check_numbers(
+            self,
+            {
+                "rounds": ">= 1", "each": ">= 2", "least": "(0, 1)", "others": ">= 2",
+                "turns": ">= 1", "held_out": "(0, 0.5]", "crossed": ">= 0", "patience": ">= 1",
+                "regression": ">= 0",
+            },
+        )  # fmt: skip
+        if self.crossed == 1:
+            raise InputError("crossed is 1; allowed are 0, or 2 and more parts")
+        if not (self.rule.temperature > 0 or self.rule.floor > 0):
+            raise InputError(f"rule is {self.rule!r}; its temperature or floor must be above 0")
+        if self.credit not in {"action", "selection"}:
+            raise InputError(f"credit is {self.credit!r}; allowed are action and selection")
 
 
 def raft(

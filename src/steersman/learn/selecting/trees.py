@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.learn.numbers import check_numbers
 from steersman.policies import TreeScorer
 from steersman.policies.tree_scorer import LEAVES, blank
 
@@ -57,18 +58,18 @@ class TreeSettings:
     rows: float = 1.0
 
     def __post_init__(self) -> None:
-        ranges = {
-            "trees": 1 <= self.trees <= 2000,
-            "learning_rate": 0 < self.learning_rate <= 1,
-            "leaves": 2 <= self.leaves <= LEAVES,
-            "least": self.least >= 1,
-            "ridge": self.ridge >= 0,
-            "columns": 0 < self.columns <= 1,
-            "rows": 0 < self.rows <= 1,
-        }
-        wrong = [f"{name} is {getattr(self, name)!r}" for name, fine in ranges.items() if not fine]
-        if wrong:
-            raise InputError(f"{', '.join(wrong)}; see the ranges in TreeSettings")
+        check_numbers(
+            self,
+            {
+                "trees": "[1, 2000]",
+                "learning_rate": "(0, 1]",
+                "leaves": f"[2, {LEAVES}]",
+                "least": ">= 1",
+                "ridge": ">= 0",
+                "columns": "(0, 1]",
+                "rows": "(0, 1]",
+            },
+        )
 
 
 def grow(

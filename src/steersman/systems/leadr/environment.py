@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.learn.numbers import check_numbers
 from steersman.policies.sequence import EXPAND, STOP, Step
 
 if TYPE_CHECKING:
@@ -56,16 +57,11 @@ class Limits:
     added: int = 20
 
     def __post_init__(self) -> None:
-        if isinstance(self.picks, bool) or self.picks not in range(1, 9):
-            raise InputError(f"picks is {self.picks!r}; allowed are 1 to 8")
-        if self.tokens < 1:
-            raise InputError(f"tokens is {self.tokens!r}; allowed is 1 or more")
+        check_numbers(self, {"picks": "[1, 8]", "tokens": ">= 1", "added": "[1, 100]"})
         if self.expanding not in {"action", "always", "never"}:
             raise InputError(
                 f"expanding is {self.expanding!r}; allowed are action, always and never"
             )
-        if isinstance(self.added, bool) or self.added not in range(1, 101):
-            raise InputError(f"added is {self.added!r}; allowed are 1 to 100")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,12 +149,18 @@ class Environment:
         confidence: of the answerer in a state, in [0, 1]; None: it is not asked.
         confident: a selection ends where the answerer is at least this sure, in (0, 1].
 
+    Raises:
+        InputError: ``confident`` is out of its range.
+
     No doctest: it needs a pool; ``tests/systems/leadr/test_environment.py`` shows it.
     """
 
     limits: Limits = field(default_factory=Limits)
     confidence: Confidence | None = None
     confident: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_numbers(self, {"confident": "(0, 1]"})
 
     def start(self, pool: Pool) -> State:
         """Return the state before the first step.

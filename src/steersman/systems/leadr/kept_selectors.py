@@ -73,7 +73,7 @@ class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if may_stop and not self.may_stop:
             raise InputError("the selector never learned to stop; train it with --may-stop")
         return Limits(
-            picks=picks or self.picks, tokens=self.tokens, expanding="always",
+            picks=self.picks if picks is None else picks, tokens=self.tokens, expanding="always",
             may_stop=self.may_stop if may_stop is None else may_stop, added=self.added,
         )  # fmt: skip
 

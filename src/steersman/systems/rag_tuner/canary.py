@@ -120,9 +120,10 @@ class GateSource:
         batches: int = 3,
         coverage: float = 0.9,
     ) -> None:
-        if queries < 10 or batches < 1:
+        if queries not in range(10, _MOST_ROWS) or batches not in range(1, _MOST_ROWS):
             raise InputError(
-                f"queries {queries!r}, batches {batches!r}; allowed are 10 or more, and 1 or more"
+                f"queries {queries!r}, batches {batches!r}; allowed are whole numbers, 10 or more, "
+                "and 1 or more"
             )
         if queries * (batches + 1) > _MOST_ROWS:
             raise InputError(

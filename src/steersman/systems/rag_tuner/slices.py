@@ -94,7 +94,8 @@ def temporal(times: Sequence[float], share: float = 0.5, *, groups: Sequence[str
         Both sides, neither empty; among equal times the one listed last is the later.
 
     Raises:
-        InputError: Fewer than two queries, or conversations, or a share out of its range.
+        InputError: Fewer than two queries, or conversations, a share out of its range, or a time
+            that is no number.
 
     >>> temporal([3.0, 1.0, 2.0, 4.0]).held_out.tolist()
     [0, 3]
@@ -104,6 +105,8 @@ def temporal(times: Sequence[float], share: float = 0.5, *, groups: Sequence[str
     first, unit = units_of(groups or [""] * len(times))
     if len(first) < 2 or not 0 < share < 1:
         raise InputError(_refusal(len(first), share))
+    if not np.isfinite(np.asarray(times, float)).all():
+        raise InputError("a query has no time; give every query one, or split by something else")
     last = np.full(len(first), -np.inf)
     np.maximum.at(last, unit, np.asarray(times, float))
     order = np.argsort(last, kind="stable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from math import ceil, log
 from typing import TYPE_CHECKING, Literal
@@ -92,7 +93,7 @@ def judge(
         tuned: Weights and gates.
         least: The least gain that is worth a change, > 0.
         groups: (n,) the conversation of each query, which is the unit then; "" where it is in none,
-            () where all are so.
+            () where all are so. A query that is listed often is one too.
 
     Returns:
         A breach before all else; a gain or a loss where the interval says so; else no gain.
@@ -108,10 +109,8 @@ def judge(
     found, other = (reward_of(batch, tuned).per_query for batch in (candidate, baseline))
     ahead = found - other
     known = ~np.isnan(ahead)
-    ahead, talks = (
-        ahead[known],
-        [groups[place] for place in np.flatnonzero(known).tolist() if groups],
-    )
+    units = _units(candidate.queries.tolist(), groups)
+    ahead, talks = ahead[known], [units[place] for place in np.flatnonzero(known).tolist()]
     lowest, highest = reward_range(tuned)
     widest = highest - lowest
     told = mean_over(ahead, within=(-widest, widest), groups=talks) if len(ahead) else None
@@ -155,6 +154,16 @@ def shared(
     No doctest: ``tests/systems/rag_tuner/test_logged.py`` shows it.
     """
     return world.seen(one, world.seen(other, queries))
+
+
+def _units(queries: Sequence[int], groups: Sequence[str]) -> list[str]:
+    """Return the conversation of each query; of one in none that is listed often, the query."""
+    often = Counter(queries)
+    talks = groups or [""] * len(queries)
+    return [
+        talk or (f"\0{one}" if often[one] > 1 else "")
+        for one, talk in zip(queries, talks, strict=True)
+    ]
 
 
 def judged(
