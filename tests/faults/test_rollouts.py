@@ -20,7 +20,7 @@ from tests.service.shipping import Shipping
 
 UNITS = 300
 STEPS = (("canary", 0.05), ("ab", 0.25), ("ab", 0.5), ("live", 0.95))
-SETTLES_S = 3.0  # a change reaches a process within a second; this machine may be busy
+SETTLES_S = 5.0  # a change reaches a process within a second; this machine may be busy
 PATIENT = POINT.replace("deadline_ms: 400", "deadline_ms: 5000")
 
 
@@ -132,7 +132,9 @@ def _check_rows(rows, changes, version):
         assert fits, (told, at, changes)
         if row.rollout is not None:
             wanted_seq = 0 if row.arm == "candidate" else fits[0].control_seq
-            assert row.update_seq == wanted_seq
+            # A request that came before a promotion and is drawn after it: the candidate learns on.
+            learns_on = row.arm == "candidate" and "promoted" in states
+            assert learns_on or row.update_seq == wanted_seq, (told, row.update_seq, at, changes)
         seen.add((row.stage, row.arm))
     assert {(stage, arm) for stage in ("ab", "live") for arm in ("control", "candidate")} <= seen
 
