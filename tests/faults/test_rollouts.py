@@ -20,7 +20,7 @@ from tests.service.shipping import Shipping
 
 UNITS = 300
 STEPS = (("canary", 0.05), ("ab", 0.25), ("ab", 0.5), ("live", 0.95))
-SETTLES_S = 5.0  # a change reaches a process within a second; this machine may be busy
+SETTLES_S = 3.0  # a change reaches a process within a second; this machine may be busy
 PATIENT = POINT.replace("deadline_ms: 400", "deadline_ms: 5000")
 
 

@@ -281,9 +281,9 @@ def test_what_is_missing_after_the_first_step_counts_for_those_that_get_there():
 def test_what_is_no_log_of_selections_is_said():
     halves, zeros = np.full((2, 1), 0.5), np.zeros((2, 1))
     for further, said in [
-        ({"clusters": [0.0, np.nan]}, "none is NaN"),
+        ({"clusters": [0.0, np.nan]}, "clusters holds NaN"),
         ({"reward_range": (0.0, 1.0, 2.0)}, "reward_range is"),
-        ({"reward_range": "wide"}, "reward_range holds no numbers"),
+        ({"reward_range": "wide"}, "reward_range is 'wide'"),
         ({"rewards": [["a"], ["b"]]}, "rewards holds no numbers"),
     ]:
         fields = {"rewards": zeros, **further}

@@ -87,7 +87,7 @@ class LoggedData:
             "q_hat": _optional(self.q_hat, "q_hat", target.shape, _LARGEST_REWARD),
             "contexts": _optional(self.contexts, "contexts", (rows, None), _LARGEST_CONTEXT),
             "missing": _optional(self.missing, "missing", (rows,), _LARGEST_WEIGHT),
-            "clusters": None if self.clusters is None else _labels(self.clusters, rows),
+            "clusters": None if self.clusters is None else unit_labels(self.clusters, rows),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -280,7 +280,23 @@ def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
     return actions.astype(np.int64, copy=False)
 
 
-def _labels(values: ArrayLike, rows: int) -> NDArray[Any]:
+def unit_labels(values: ArrayLike, rows: int) -> NDArray[Any]:
+    """Return the label of each row's unit, checked.
+
+    Args:
+        values: One label a row.
+        rows: How many there are.
+
+    Returns:
+        Shape (rows,), of one type.
+
+    Raises:
+        InputError: Another shape, labels of several types, NaN or infinity.
+
+    Example:
+        >>> unit_labels(["a", "b"], 2).tolist()
+        ['a', 'b']
+    """
     labels = _array(values, "clusters")
     if labels.shape != (rows,):
         message = f"clusters has shape {labels.shape}; allowed is ({rows},): one label a decision"
@@ -297,7 +313,22 @@ def _labels(values: ArrayLike, rows: int) -> NDArray[Any]:
     return labels
 
 
-def _within(rewards: Floats, declared: tuple[float, float]) -> None:
+def possible_rewards(declared: tuple[float, float]) -> tuple[float, float]:
+    """Return the least and the greatest reward that there can be, checked.
+
+    Args:
+        declared: Both, the lower one first.
+
+    Returns:
+        The same two numbers.
+
+    Raises:
+        InputError: No two numbers, in another order, or beyond what estimators can work with.
+
+    Example:
+        >>> possible_rewards((0, 10))
+        (0.0, 10.0)
+    """
     pair = _array(declared, "reward_range")
     usable = pair.shape == (2,) and pair.dtype.kind in "iuf"
     if not (usable and pair[0] < pair[1] and (np.abs(pair) <= _LARGEST_REWARD).all()):
@@ -306,7 +337,11 @@ def _within(rewards: Floats, declared: tuple[float, float]) -> None:
             f"{_LARGEST_REWARD:g} in absolute value"
         )
         raise InputError(message)
-    low, high = declared
+    return float(pair[0]), float(pair[1])
+
+
+def _within(rewards: Floats, declared: tuple[float, float]) -> None:
+    low, high = possible_rewards(declared)
     if rewards.min() < low or rewards.max() > high:
         message = (
             f"rewards span [{rewards.min()}, {rewards.max()}]; allowed is the declared "

@@ -18,6 +18,7 @@ from steersman.errors import InputError
 from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse
 from steersman.ope.evaluation import Estimate, Report
 from steersman.ope.intervals import no_narrower
+from steersman.ope.logged_data import possible_rewards, unit_labels
 from steersman.stats import Interval
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ class LoggedSequences:
             raise InputError(f"lengths must be whole numbers from 0 to {shape[1]}")
         object.__setattr__(self, "_there", np.arange(shape[1]) < lengths[:, None])
         self._check(shape)
-        self._check_range_and_clusters(shape)
+        object.__setattr__(self, "reward_range", possible_rewards(self.reward_range))
+        if self.clusters is not None:
+            object.__setattr__(self, "clusters", unit_labels(self.clusters, len(self)))
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if (self.q_hat is None) != (self.v_hat is None):
@@ -99,20 +102,6 @@ class LoggedSequences:
             raise InputError("missing mass is not in [0, 1]; give what the target has elsewhere")
         if self.rewards[~self._there].any():
             raise InputError("a reward stands after the end of its selection; put it at the last")
-
-    def _check_range_and_clusters(self, shape: tuple[int, ...]) -> None:
-        ends = _numbers(self.reward_range, "reward_range")
-        if ends.shape != (2,) or not -math.inf < ends[0] < ends[1] < math.inf:
-            raise InputError(
-                f"reward_range is {self.reward_range!r}; allowed is (low, high), finite, low < high"
-            )
-        if self.clusters is not None:
-            named = np.asarray(self.clusters)
-            if named.shape != shape[:1] or (named.dtype.kind == "f" and np.isnan(named).any()):
-                raise InputError(
-                    f"clusters are {named.shape}; allowed is {shape[:1]}, and none is NaN: name "
-                    "those that belong to nothing anew"
-                )
 
     def __len__(self) -> int:
         """Return how many selections there are."""

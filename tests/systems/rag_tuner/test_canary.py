@@ -111,8 +111,9 @@ def test_the_plan_asks_for_an_interval_above_zero():
     assert plan.budget.objective == pytest.approx(0.99)
     names = " ".join(guardrail.name for guardrail in plan.guardrails)
     assert all(name in names for name in ("reward", "faithfulness", "relevancy", "latency_ms"))
-    with pytest.raises(InputError, match="whole numbers, 10 or more"):
-        GateSource(TUNED, "rag", "retrieval", queries=100.5)
+    for wrong in (100.5, 100.0):
+        with pytest.raises(InputError, match="whole numbers, 10 or more"):
+            GateSource(TUNED, "rag", "retrieval", queries=wrong)
     with pytest.raises(InputError, match="queries 9, batches 3"):
         GateSource(TUNED, "rag", "retrieval", queries=9)
 

@@ -120,7 +120,7 @@ class GateSource:
         batches: int = 3,
         coverage: float = 0.9,
     ) -> None:
-        if queries not in range(10, _MOST_ROWS) or batches not in range(1, _MOST_ROWS):
+        if {type(queries), type(batches)} != {int} or queries < 10 or batches < 1:
             raise InputError(
                 f"queries {queries!r}, batches {batches!r}; allowed are whole numbers, 10 or more, "
                 "and 1 or more"
