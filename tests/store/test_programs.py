@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from steersman.errors import StoreError
 from steersman.store.programs import run
 
 SAYS = '#!/bin/sh\nprintf \'%s|\' "$@" "$PGPASSWORD"\n'
@@ -43,6 +44,13 @@ def said(tmp_path, monkeypatch):
 async def test_no_password_is_among_the_arguments(said, url, shown, password) -> None:
     arguments = [f"--dbname=postgresql://{shown}"]
     assert await said(f"postgresql://{url}") == (arguments, password or "of all")
+
+
+async def test_a_pass_phrase_is_never_among_the_arguments(said) -> None:
+    for query in ("sslpassword=S3", "user=u&ssl%70assword=S3"):
+        with pytest.raises(StoreError, match="sslkey=") as refused:
+            await said(f"postgresql://u@h/d?sslmode=require&{query}")
+        assert "S3" not in str(refused.value)
 
 
 async def test_a_server_is_reached_whichever_way_its_url_is_written(database) -> None:

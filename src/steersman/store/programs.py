@@ -21,6 +21,10 @@ from steersman.store.embedded import binaries
 _CHUNK = 1 << 20
 _PREAMBLE = 32
 _ENCRYPTED = {"require", "verify-ca", "verify-full"}
+_OPEN_KEY = (
+    "the URL of the database has an sslpassword: the programs of PostgreSQL would show it to every "
+    "user of this machine; name a key without a pass phrase by sslkey=, readable by its owner alone"
+)
 # pg_restore sets it on every server, and those before version 17 do not know it.
 _UNKNOWN = b"SET transaction_timeout = 0;\n"
 
@@ -37,7 +41,7 @@ async def run(program: str, *arguments: str, url: str | None = None) -> str:
         Its output.
 
     Raises:
-        StoreError: it failed, and what it said.
+        StoreError: it failed, and what it said; or the URL has an ``sslpassword``.
 
     No doctest: it runs a program; ``tests/store/test_backup.py`` shows it.
     """
@@ -93,6 +97,8 @@ async def _start(
     if url is not None:
         # A password among the arguments could be read by every user of this machine.
         bare, password = _apart(url)
+        if "sslpassword" in parse_qs(urlsplit(url).query):
+            raise StoreError(_OPEN_KEY)
         if password:
             environment["PGPASSWORD"] = password
         command.append(f"--dbname={bare}")
