@@ -294,7 +294,7 @@ def service(cluster):
 def test_nothing_of_the_other_is_seen_counted_or_changed(service):
     made, http = service
     examples = settings(
-        max_examples=90,
+        max_examples=66,
         stateful_step_count=110,
         derandomize=True,
         database=None,
