@@ -12,14 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema
-
+from steersman.spec.described import Described
 from steersman.spec.point import DecisionPoint
 
 SCHEMA_FILE = Path(__file__).with_name("decision_point.schema.json")
 
 
-class _Generator(GenerateJsonSchema):
+class _Generator(Described):
     """Says of a mapping whose keys are names that nothing else may be a key."""
 
     def dict_schema(self, schema: Any) -> dict[str, Any]:
