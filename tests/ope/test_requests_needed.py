@@ -48,6 +48,10 @@ def test_wrong_questions():
         ({"effect": 1e-200}, "no number of rows"),
         ({"effect": 0.1, "power": 0.01}, "power"),
         ({"effect": 0.1, "estimator": "dm"}, "estimator"),
+        ({"effect": "0.1"}, "effect is '0.1'"),
+        ({"effect": None}, "effect is None"),
+        ({"effect": 0.1, "power": True}, "power is True"),
+        ({"effect": 0.1, "level": [0.9]}, "level is"),
     ):
         with pytest.raises(InputError, match=said):
             requests_needed(pilot, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -60,7 +61,9 @@ def requests_needed(
 
     Scales the pilot's noise and weights to longer logs of the same kind. Assumes that traffic,
     logging policy and floor stay as they were. A pilot that never met the rare large weights makes
-    the forecast too small: below an effective sample size of about 30 take it for a lower bound.
+    the forecast too small: below an effective sample size of about 30 take it for a lower bound,
+    and also where an action that the target takes has never failed, or always, in the pilot: what
+    such an action leaves open widens intervals, and how soon it will fail once nobody can tell.
 
     Args:
         pilot: A log of some hundred rows, with the target policy.
@@ -139,6 +142,10 @@ def _rows_by_power(quantiles: float, row_sd: float, effect: float) -> int:
 
 
 def _quantiles(effect: float, power: float, level: float) -> float:
+    for name, value in (("effect", effect), ("power", power), ("level", level)):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            message = f"{name} is {value!r}; allowed is a number"
+            raise InputError(message)
     if not (math.isfinite(effect) and effect != 0.0):
         message = f"effect is {effect!r}; allowed is a finite number other than 0"
         raise InputError(message)

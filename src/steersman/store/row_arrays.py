@@ -269,7 +269,12 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "uuid": attrgetter("bytes"),
 }
 _SIZES = {
-    "bool": 1, "float4": 4, "float8": 8, "int2": 2, "int8": 8,
-    "timestamptz": 8, "uuid": 16,
+    "bool": 1,
+    "float4": 4,
+    "float8": 8,
+    "int2": 2,
+    "int8": 8,
+    "timestamptz": 8,
+    "uuid": 16,
 }
 """In bytes, where all values of a type have the same."""
