@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -142,7 +142,8 @@ def _rows_by_power(quantiles: float, row_sd: float, effect: float) -> int:
 
 
 def _quantiles(effect: float, power: float, level: float) -> float:
-    for name, value in (("effect", effect), ("power", power), ("level", level)):
+    given: dict[str, Any] = {"effect": effect, "power": power, "level": level}
+    for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, Real):
             message = f"{name} is {value!r}; allowed is a number"
             raise InputError(message)
