@@ -116,15 +116,26 @@ def test_a_state_that_is_loaded_is_thin_where_it_was():
     assert [again._arms._copies.is_thin(arm) for arm in range(3)] == [True, False, True]
 
 
-def test_rows_seen_again_and_again_are_one_direction_once_they_are_factorised():
+@pytest.mark.parametrize("directions", [1, 3, 6])
+def test_rows_seen_again_and_again_are_put_together(directions):
     policy, rng = LinUCB(NAMES, DIM), np.random.default_rng(0)
-    x = unit(rng)
-    for _ in range(30):
-        policy.learn(x, "a0", 0.5, weight=0.2)
-    policy.distribution(x)
-    assert policy._arms._copies.is_thin(0)
-    assert policy._arms._copies._count == 1
-    assert off(policy._arms, x) < 1e-6
+    basis = np.array([unit(rng) for _ in range(directions)])
+    other = unit(rng)
+    for number in range(60):
+        # What lies between the directions is no new one.
+        mixed = basis[number % directions] + 0.1 * basis[-1]
+        policy.learn(mixed / np.linalg.norm(mixed), "a0", 0.5, weight=0.1)
+        policy.learn(other, "a1", 0.5, weight=0.1)
+        for arm in (0, 1):
+            assert policy._arms._copies.is_thin(arm)
+            assert len(policy._arms._copies.rows_of(arm)) <= 8
+        assert off(policy._arms, unit(rng)) < 1e-6
+        assert off(policy._arms, basis[0]) < 1e-6
+    again = load_policy(policy.state())
+    for x in (basis[0], basis.sum(axis=0) / directions, other, unit(rng)):
+        (_, here), (_, there) = (one._arms.means_and_variances(x) for one in (policy, again))
+        assert here == pytest.approx(there, rel=1e-9)
+    assert [len(again._arms._copies.rows_of(arm)) for arm in (0, 1)] == [directions, 1]
 
 
 def test_forgetting_arms_are_thin_too():

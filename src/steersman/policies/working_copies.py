@@ -10,9 +10,11 @@ An arm that has seen few rows is known in few directions, and the copy says just
     L⁻¹ = I/λ - Σ_i w_i w_iᵀ,    xᵀL⁻¹x = xᵀx/λ - Σ_i (w_iᵀx)²,
 
 with one w a row that was learned from (Sherman-Morrison). That reads r·d numbers, not d²/2: of
-a thousand tools most are asked for seldom. These rows are float64, so nothing cancels, and two
-copies of one state agree however they came about. For the same reason what was learned says whether
-an arm is thin, not how: its weights sum to d/6 at most, and no more directions are known.
+a thousand tools most are asked for seldom. Contexts that come again and again say few directions:
+whenever an arm has twice as many rows as it had directions, they are put together. All these rows
+are float64, so nothing cancels, and two copies of one state agree however they came about. For the
+same reason what was learned says whether an arm is thin, not how: its weights sum to d/6 at most,
+and no more directions are known.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+_PUT_TOGETHER_AT = 8  # rows, at least
+_NOTHING = 1e-12  # of the prior's variance: what is left of a direction when it is no other
 _MOST_ROWS = 6  # an arm is thin up to dim / this; its rows then cost two thirds of the triangle
 
 
@@ -64,6 +68,7 @@ class WorkingCopies:
         self._owner: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._count = 0
         self._places: dict[int, list[int]] = {}
+        self._put_together_at: dict[int, int] = {}
         if self.most_rows == 0:
             nothing = np.where(doubling == 1.0, 1.0 / prior_precision, 0.0)
             for arm in range(arms):
@@ -130,6 +135,8 @@ class WorkingCopies:
             return False
         v *= math.sqrt(share)
         self._append(arm, places, v)
+        if len(places) >= self._put_together_at.get(arm, _PUT_TOGETHER_AT):
+            self._put_together(arm)
         return True
 
     def rows_of(self, arm: int) -> Floats:
@@ -152,6 +159,17 @@ class WorkingCopies:
         places = self._places.setdefault(arm, [])
         for row in rows:
             self._append(arm, places, row)
+        self._put_together_at[arm] = max(_PUT_TOGETHER_AT, 2 * len(rows))
+
+    def _put_together(self, arm: int) -> None:
+        """Keep an arm as one row for each direction that its rows (r, d) say: O(r² d)."""
+        rows = self.rows_of(arm)
+        shares, mixes = np.linalg.eigh(rows @ rows.T)
+        kept = shares > _NOTHING / self._prior_precision
+        if not kept.all():
+            self.replace(arm, mixes[:, kept].T @ rows)
+        count = int(np.count_nonzero(kept))
+        self._put_together_at[arm] = max(_PUT_TOGETHER_AT, 2 * count)
 
     def _append(self, arm: int, places: list[int], row: Floats) -> None:
         place = self._count
