@@ -10,9 +10,10 @@ LinTS (O(K d²)), and our epsilon-greedy, which decides in O(K d) and keeps exac
 against Vowpal Wabbit's, which keeps gradient steps.
 
 Everyone begins with two rows of each arm and learns the same ones again and again. Our linear
-policies keep arms that are known in so few directions as rows (`steersman.policies.working_copies`),
-so those whose arms are known in all directions, each from as many rows as features, have figures of
-their own ("well known"). What a rival's decision costs does not depend on what it has learned.
+policies keep arms that are known in so few directions as rows
+(`steersman.policies.working_copies`), so those whose arms are known in all directions, each from as
+many rows as features, have figures of their own ("well known"). What a rival's decision costs does
+not depend on what it has learned.
 
 A decision of LinUCB among well known arms reads one triangle per arm, K·d(d+1)/2·4 bytes in
 float32. The last figures divide its time by that of streaming as many bytes, at the speed measured
