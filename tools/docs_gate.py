@@ -23,7 +23,6 @@ import msgspec
 import pydantic
 
 import steersman
-from steersman.spec.described import meanings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +131,7 @@ def _takes_arguments(thing: type) -> bool:
     if getattr(thing, "_is_protocol", False):
         return False
     if issubclass(thing, pydantic.BaseModel):
-        return not thing.model_fields.keys() <= meanings(thing).keys()
+        return any(field.description is None for field in thing.model_fields.values())
     if dataclasses.is_dataclass(thing):
         return bool(dataclasses.fields(thing))
     initialiser = vars(thing).get("__init__")

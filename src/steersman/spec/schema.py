@@ -12,13 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from steersman.spec.described import Described
+from pydantic.json_schema import GenerateJsonSchema
+
 from steersman.spec.point import DecisionPoint
 
 SCHEMA_FILE = Path(__file__).with_name("decision_point.schema.json")
 
 
-class _Generator(Described):
+class _Generator(GenerateJsonSchema):
     """Says of a mapping whose keys are names that nothing else may be a key."""
 
     def dict_schema(self, schema: Any) -> dict[str, Any]:
