@@ -152,10 +152,8 @@ class Deciding:
             try:
                 if isinstance(one, Exception):
                     answers[place] = _problem(one)
-                elif isinstance(one, Decision):
-                    answers[place] = one
                 else:
-                    answers[place] = _stored(one) or await self._finish(one)
+                    answers[place] = one if isinstance(one, Decision) else await self._finish(one)
             except Exception as error:  # noqa: BLE001 (the others are stored, and get their answers)
                 answers[place] = _problem(error)
         if wanted:
@@ -396,14 +394,6 @@ class Deciding:
                     "SELECT document FROM spec WHERE hash = $1", row.spec_hash
                 )
         return row, document
-
-
-def _stored(asked: OnItsWay) -> Decision | None:
-    """Return the answer where it is known already that all it was stored with is durable."""
-    waiting = asked.waiting
-    if waiting is None or not waiting.done() or waiting.result() != {}:
-        return None
-    return to_answer(asked.row, asked.spec, logged=True)
 
 
 def _problem(error: Exception) -> Problem:

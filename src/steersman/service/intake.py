@@ -108,7 +108,7 @@ class Intake:
     ) -> list[EventResult]:
         """Return what became of each row; what was refused before is passed on."""
         said: dict[int, Any] = {}
-        rest = [row for row in rows if type(row) is not EventResult]
+        rest = [row for row in rows if not isinstance(row, EventResult)]
         while rest:
             # The same id twice in one request: the second is compared with what is stored then.
             first = {row.id: row for row in reversed(rest)}
@@ -118,9 +118,9 @@ class Intake:
                 said.update((id(row), verdicts) for row in once)
             elif verdicts:
                 said.update((id(row), verdicts.get(_name(row))) for row in once)
-            rest = [] if once is rest else [row for row in rest if first[row.id] is not row]
+            rest = [row for row in rest if first[row.id] is not row]
         return [
-            row if type(row) is EventResult else _result(str(row.id), said.get(id(row)))
+            row if isinstance(row, EventResult) else _result(str(row.id), said.get(id(row)))
             for row in rows
         ]
 

@@ -32,7 +32,6 @@ _row = ROW.pack
 _NO_TEXT, _NO_JSONB, _NO_UUID = (_column(oid, -1) for oid in (_TEXT, _JSONB, _UUID))
 _UUID_OF = _column(_UUID, 16)
 _TIME_OF = _column(_TIME, 8)
-_HASH_OF = _column(_BYTEA, 16)
 _version = Struct(">Iih").pack
 _json = msgspec.json.Encoder().encode
 
@@ -69,11 +68,9 @@ class EventPacker:
     def __init__(self, tenant: UUID, received_at: datetime, traceparent: str | None) -> None:
         self._tenant = tenant
         self._prefix = tenant.bytes
+        self._first = _UUID_OF + tenant.bytes
         self._received = _TIME_OF + timestamp(received_at)
         self._last = _text(traceparent)
-        # What most events of a request have alike, by what it depends on.
-        self._until_id: dict[int, bytes] = {}
-        self._until_outcomes: dict[tuple[str, int], bytes] = {}
 
     def pack(
         self,
@@ -100,7 +97,7 @@ class EventPacker:
             outcomes: finite numbers by name, or None.
             action_taken: what the application did instead, or None.
             body: anything else, or None.
-            body_hash: of the event as it was sent; 16 bytes.
+            body_hash: of the event as it was sent.
 
         Returns:
             The event, for `log_packed_events`.
@@ -110,28 +107,19 @@ class EventPacker:
             ValueError: likewise.
         """
         key = identifier.encode()
-        until_id = self._until_id.get(len(key))
-        if until_id is None:
-            until_id = self._until_id[len(key)] = _UUID_OF + self._prefix + _column(_TEXT, len(key))
-        until_outcomes = self._until_outcomes.get((kind, schema_version))
-        if until_outcomes is None or at is not None:
-            until_outcomes = b"".join((
-                _kind(kind, schema_version),
-                self._received if at is None else _TIME_OF + timestamp(at),
-                self._received,
-            ))  # fmt: skip
-            if at is None:
-                self._until_outcomes[kind, schema_version] = until_outcomes
         data = b"".join((
-            until_id,
+            self._first,
+            _column(_TEXT, len(key)),
             key,
             _NO_UUID if decision is None else _UUID_OF + decision.bytes,
             _NO_TEXT if episode is None else _text(episode),
-            until_outcomes,
+            _kind(kind, schema_version),
+            self._received if at is None else _TIME_OF + timestamp(at),
+            self._received,
             _NO_JSONB if outcomes is None else _jsonb(outcomes),
             _NO_TEXT if action_taken is None else _text(action_taken),
             _NO_JSONB if body is None else _jsonb(body),
-            _HASH_OF,
+            _column(_BYTEA, len(body_hash)),
             body_hash,
             self._last,
         ))  # fmt: skip
