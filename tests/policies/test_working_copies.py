@@ -128,7 +128,9 @@ def test_rows_seen_again_and_again_are_put_together(directions):
         policy.learn(other, "a1", 0.5, weight=0.1)
         for arm in (0, 1):
             assert policy._arms._copies.is_thin(arm)
-            assert len(policy._arms._copies.rows_of(arm)) <= 8
+            # Of six directions twelve rows would be put together, and eight are all there may be.
+            rows = len(policy._arms._copies.rows_of(arm))
+            assert rows < 8 or (arm, directions, rows) == (0, 6, 8)
         assert off(policy._arms, unit(rng)) < 1e-6
         assert off(policy._arms, basis[0]) < 1e-6
     again = load_policy(policy.state())

@@ -166,10 +166,10 @@ class WorkingCopies:
         rows = self.rows_of(arm)
         shares, mixes = np.linalg.eigh(rows @ rows.T)
         kept = shares > _NOTHING / self._prior_precision
-        if not kept.all():
+        if kept.all():
+            self._put_together_at[arm] = 2 * len(rows)
+        else:
             self.replace(arm, mixes[:, kept].T @ rows)
-        count = int(np.count_nonzero(kept))
-        self._put_together_at[arm] = max(_PUT_TOGETHER_AT, 2 * count)
 
     def _append(self, arm: int, places: list[int], row: Floats) -> None:
         place = self._count
