@@ -40,7 +40,6 @@ _NEARLY_ONE = 1.0 - 1e-9
 _REMEMBERED = 4096
 _EXACT = 2**53
 _PLAIN = frozenset({float, int})
-_TEXTS = frozenset({str, type(None)})
 _SHORT = 200
 _MOST_COMPARED = 1_000
 _MOST_LISTED = 20
@@ -83,7 +82,6 @@ class FeatureMap:
         self._numbers = _number_slots(context)
         self._start = 1 + sum(len(number.slots) for number in self._numbers)
         self._hashed, self._shares = _hashed_fields(context, context.dim - self._start)
-        self._names_of_hashed = [name for name, _ in self._hashed]
         self._statistics = {number.name: declared(number.field) for number in self._numbers}
         self._was_fitted = False
         only_categories = all(isinstance(field, HashedCategory) for _, field in self._hashed)
@@ -181,7 +179,7 @@ class FeatureMap:
         for place, row in enumerate(rows):
             try:
                 self._check(row)
-                own: list[Any] = list(map(row.get, self._names_of_numbers))
+                own: list[Any] = [row.get(entry[2]) for entry in self._plan]
                 if _are_plain(own):
                     places.append(place)
                     numbers.append(own)
@@ -200,10 +198,6 @@ class FeatureMap:
             else:
                 matrix[np.ix_(np.array(places), slots)] = scaled
         return matrix
-
-    @cached_property
-    def _names_of_numbers(self) -> list[str]:
-        return [entry[2] for entry in self._plan]
 
     @cached_property
     def _columns(self) -> tuple[NDArray[Any], ...]:
@@ -308,8 +302,8 @@ class FeatureMap:
     def _fill_hashed(self, region: NDArray[np.float64], values: Mapping[str, object]) -> None:
         if self._remembered is not None:
             # Categories alone take few combinations of values.
-            key = tuple(map(values.get, self._names_of_hashed))
-            if _TEXTS.issuperset(map(type, key)):
+            key = tuple([values.get(name) for name, _ in self._hashed])
+            if all(value is None or type(value) is str for value in key):
                 known = self._remembered.get(key)
                 if known is None:
                     known = self._remember(key, region, values)

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 ONE_BYTES = 1 << 20
 BATCH_BYTES = 8 << 20
-_LOGGED: dict[bool | str, str] = {True: "true", False: "false", "unknown": "unknown"}
 
 
 class Decides(Protocol):
@@ -129,10 +128,7 @@ class Endpoints:
         if len(raw) > ONE_BYTES:
             raise too_large(len(raw), ONE_BYTES)
         decision = await self._deciding.decide(tenant, body, traceparent=request.traceparent)
-        self._metrics.decision(
-            *(body["skill"], body["decision"], _LOGGED[decision.logged]),
-            degraded=decision.degraded,
-        )
+        self._count(body, decision)
         return json_answer(decision)
 
     async def _decide_many(self, request: Request, body: Any) -> Answer:
@@ -142,15 +138,16 @@ class Endpoints:
         answers = await self._deciding.decide_many(
             request.key.tenant, bodies, traceparent=request.traceparent
         )
-        made = Counter(
-            (one["skill"], one["decision"], answer.logged, answer.degraded)
-            for one, answer in zip(bodies, answers, strict=True)
-            if isinstance(answer, Decision)
-        )
-        for (skill, point, logged, degraded), times in made.items():
-            self._metrics.decision(skill, point, _LOGGED[logged], degraded=degraded, times=times)
+        for one, answer in zip(bodies, answers, strict=True):
+            if isinstance(answer, Decision):
+                self._count(one, answer)
         shown = [{"problem": one} if isinstance(one, Problem) else one for one in answers]
         return json_answer({"decisions": shown})
+
+    def _count(self, body: Any, decision: Decision) -> None:
+        logged = decision.logged
+        shown = logged if isinstance(logged, str) else "true" if logged else "false"
+        self._metrics.decision(body["skill"], body["decision"], shown, degraded=decision.degraded)
 
     async def events(self, request: Request) -> Answer:
         """Answer ``POST /v1/events``: a batch of events and records.

@@ -128,19 +128,16 @@ class Metrics:
         self._answers[route, str(status)] += 1
         self.requests.observe((route,), seconds)
 
-    def decision(
-        self, skill: str, point: str, logged: str, *, degraded: bool, times: int = 1
-    ) -> None:
-        """Count decisions.
+    def decision(self, skill: str, point: str, logged: str, *, degraded: bool) -> None:
+        """Count a decision.
 
         Args:
             skill: of a declared decision point.
             point: its name.
             logged: true, unknown or false.
             degraded: whether the fallback answered.
-            times: how many that are alike.
         """
-        self._decisions[skill, point, logged, "true" if degraded else "false"] += times
+        self._decisions[skill, point, logged, "true" if degraded else "false"] += 1
 
     def arm(self, skill: str, point: str, arm: str, result: str, seconds: float) -> None:
         """Count a decision of a point whose rollout is under way.

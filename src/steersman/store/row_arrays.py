@@ -12,9 +12,7 @@ Source:
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +149,6 @@ class Column:
         self._name = name
         self._oid = oid
         self._encode = _ENCODERS[kind]
-        self._head = COLUMN.pack(oid, _SIZES[kind]) if kind in _SIZES else None
         self._are_reals = kind == "_float4"
         self._null = COLUMN.pack(oid, _NULL)
 
@@ -173,20 +170,11 @@ class Column:
         Raises:
             TypeError: a value that the column cannot hold.
         """
-        if NoneType not in map(type, values):
-            with suppress(AttributeError):  # of a value that the column cannot hold: found below
-                return self._filled(values)
+        if self._are_reals and NoneType not in map(type, values):
+            pack, oid = COLUMN.pack, self._oid
+            return [pack(oid, len(data)) + data for data in float_arrays.to_bytes_of_rows(values)]
         field = self._field
         return [field(value) for value in values]
-
-    def _filled(self, values: Sequence[Any]) -> Sequence[bytes]:
-        """Return the field of each value where none is NULL."""
-        encode, head = self._encode, self._head
-        if head is not None:
-            return [head + encode(value) for value in values]
-        every = float_arrays.to_bytes_of_rows(values) if self._are_reals else map(encode, values)
-        pack, oid = COLUMN.pack, self._oid
-        return [pack(oid, len(data)) + data for data in every]
 
     def _field(self, value: Any) -> bytes:
         if value is None:
@@ -266,15 +254,5 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "jsonb": _jsonb,
     "text": str.encode,
     "timestamptz": timestamp,
-    "uuid": attrgetter("bytes"),
+    "uuid": lambda value: value.bytes,
 }
-_SIZES = {
-    "bool": 1,
-    "float4": 4,
-    "float8": 8,
-    "int2": 2,
-    "int8": 8,
-    "timestamptz": 8,
-    "uuid": 16,
-}
-"""In bytes, where all values of a type have the same."""
