@@ -12,6 +12,7 @@ import numpy as np
 import scipy
 
 from benchmarks import THREAD_VARIABLES
+from steersman.policies.gaussian_compiled import is_compiled
 
 __all__ = ["describe_machine", "measure_bandwidth"]
 
@@ -21,12 +22,12 @@ def describe_machine() -> dict[str, str | int | float]:
 
     Returns:
         Cores usable by this process, CPU model, memory in GiB (0.0 when unknown), operating
-        system, versions of Python, numpy and scipy, the BLAS numpy was built with, and the
-        number of threads BLAS was told to use.
+        system, versions of Python, numpy and scipy, the BLAS numpy was built with, whether
+        the package's own C was compiled, and the number of threads BLAS was told to use.
 
     Example:
         >>> sorted(describe_machine())[:4]
-        ['blas', 'cores', 'cpu', 'memory_gib']
+        ['blas', 'compiled', 'cores', 'cpu']
     """
     return {
         "cores": _usable_cores(),
@@ -37,6 +38,7 @@ def describe_machine() -> dict[str, str | int | float]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "blas": _blas(),
+        "compiled": "yes" if is_compiled() else "no",
         "threads": ",".join(sorted({os.environ.get(name, "unset") for name in THREAD_VARIABLES})),
     }
 

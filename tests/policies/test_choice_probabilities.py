@@ -15,8 +15,17 @@ from steersman.policies import (
     gaussian_choice,
     gaussian_choice_probabilities,
 )
+from steersman.policies.gaussian_compiled import choose_compiled
 
 OFFSETS = (-8, -4, -2, -1, 0, 1, 2, 4, 8)
+
+
+def both_ways(means, sds):
+    """Return what is answered, and what whoever has no compiler is answered."""
+    answers = [gaussian_choice_probabilities(means, sds)]
+    if len(means) > 3:
+        answers.append(gaussian_choice._choose_with_numpy(means, sds))
+    return answers
 
 
 def gaussian_reference(means, sds):
@@ -49,7 +58,8 @@ def test_gaussian_agrees_with_adaptive_quadrature(seed):
     means = rng.normal(size=count) * 10 ** rng.uniform(-3, 1)
     sds = 10 ** rng.uniform(-4, 2, size=count)
     expected = gaussian_reference(means, sds)
-    assert gaussian_choice_probabilities(means, sds) == pytest.approx(expected, abs=1e-8)
+    for p in both_ways(means, sds):
+        assert p == pytest.approx(expected, abs=1e-8)
 
 
 def test_a_fixed_grid_fails_where_this_does_not():
@@ -114,10 +124,11 @@ def panels_reference(means, sds):
 def test_arms_of_like_spread_agree_to_ten_digits(count, apart, ratio):
     rng = np.random.default_rng([count, int(10 * apart), int(10 * ratio)])
     means, sds = apart * rng.random(count), ratio ** rng.random(count)
-    p = gaussian_choice_probabilities(means, sds)
-    assert p == pytest.approx(panels_reference(means, sds), abs=1e-10)
-    assert (p >= 0.0).all()
-    assert p.sum() == pytest.approx(1.0, abs=1e-12)
+    expected = panels_reference(means, sds)
+    for p in both_ways(means, sds):
+        assert p == pytest.approx(expected, abs=1e-10)
+        assert (p >= 0.0).all()
+        assert p.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 3.0, 1e6])
@@ -160,37 +171,77 @@ def test_the_best_of_a_crowd_beside_few_of_another_spread(groups):
     """It is a narrow peak some spreads above the crowd's mean, which wide panels step over."""
     means = np.concatenate([np.full(count, mean) for mean, _, count in groups])
     sds = np.concatenate([np.full(count, sd) for _, sd, count in groups])
-    p = gaussian_choice_probabilities(means, sds)
     counts = np.array([count for *_, count in groups])
     firsts = np.concatenate([[0], counts.cumsum()[:-1]])
-    assert p[firsts] * counts == pytest.approx(crowd_reference(groups) * counts, abs=1e-7)
+    expected = crowd_reference(groups) * counts
+    for p in both_ways(means, sds):
+        assert p[firsts] * counts == pytest.approx(expected, abs=1e-7)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 40])
 @pytest.mark.parametrize("far", [-1e6, -1e9, -1e300])
 def test_an_arm_that_cannot_be_best_says_nothing_of_the_others(count, far):
     means, sds = np.linspace(0.0, 0.002, count), np.full(count, 1e-5)
-    alone = gaussian_choice_probabilities(means, sds)
-    p = gaussian_choice_probabilities(np.append(means, far), np.append(sds, 0.01))
-    assert p[-1] == 0.0
-    assert p[:-1].tolist() == alone.tolist()
-    assert alone.argmax() == count - 1
+    alone = both_ways(means, sds)
+    beside = both_ways(np.append(means, far), np.append(sds, 0.01))
+    for p, other in zip(beside, [*alone, alone[0]], strict=False):
+        assert p[-1] == 0.0
+        assert p[:-1].tolist() == other.tolist()
+        assert other.argmax() == count - 1
 
 
 def test_many_arms_are_replaced_by_few_where_that_is_cheaper(monkeypatch):
     """The integral over made-up arms equals that over the real ones."""
     rng = np.random.default_rng(1)
     means, sds = rng.normal(size=2000), rng.uniform(1.0, 2.0, 2000)
-    few = gaussian_choice_probabilities(means, sds)
+    few = gaussian_choice._choose_with_numpy(means, sds)
     monkeypatch.setattr(gaussian_choice, "_MOST_GRID", 0.0)
-    assert few == pytest.approx(gaussian_choice_probabilities(means, sds), abs=1e-11)
-    assert not np.array_equal(few, gaussian_choice_probabilities(means, sds))
+    all_of_them = gaussian_choice._choose_with_numpy(means, sds)
+    assert few == pytest.approx(all_of_them, abs=1e-11)
+    assert not np.array_equal(few, all_of_them)
+
+
+@pytest.mark.parametrize("count", [4, 5, 7, 8, 9, 16, 17, 100, 1000])
+@pytest.mark.parametrize("ratio", [1.2, 4.0, 50.0])
+def test_eight_at_a_time_is_one_at_a_time(count, ratio):
+    """However many are left over from the last eight, and wherever the impossible ones stand."""
+    rng = np.random.default_rng([count, int(ratio)])
+    means, sds = rng.normal(size=count), ratio ** rng.random(count)
+    means[rng.random(count) < 0.2] = -1e4
+    order = rng.permutation(count)
+    (p, done), (again, _) = choose_compiled(means, sds), choose_compiled(means[order], sds[order])
+    assert done or np.count_nonzero(p) <= 3
+    assert again == pytest.approx(p[order], abs=1e-15)
+    tolerance = 1e-11 if ratio < 10 else 1e-8
+    if done:
+        assert p == pytest.approx(gaussian_choice._choose_with_numpy(means, sds), abs=tolerance)
+
+
+def test_few_that_can_be_best_have_closed_forms():
+    means, sds = np.array([0.0, -50.0, 0.3, -40.0, -30.0]), np.ones(5)
+    possible, done = choose_compiled(means, sds)
+    assert (possible.tolist(), done) == ([1.0, 0.0, 1.0, 0.0, 0.0], False)
+    expected = [norm.sf(0.3 / np.sqrt(2)), 0, norm.cdf(0.3 / np.sqrt(2)), 0, 0]
+    assert gaussian_choice_probabilities(means, sds) == pytest.approx(expected, abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("means", "sds"),
+    [
+        (np.zeros(5), 10.0 ** np.arange(-4, 1)),
+        (np.zeros(5), np.zeros(5)),
+        (np.zeros(4) + 1e200, np.full(4, 1e200)),
+    ],
+)
+def test_what_equal_steps_cannot_do_is_left_to_numpy(means, sds):
+    assert choose_compiled(means, sds) is None
+    assert gaussian_choice_probabilities(means, sds).sum() == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("count", [2, 3, 9, 50, 1000])
 def test_equal_arms_share_equally(count):
-    p = gaussian_choice_probabilities(np.full(count, 0.3), np.full(count, 0.2))
-    assert p == pytest.approx(np.full(count, 1.0 / count), rel=1e-12)
+    for p in both_ways(np.full(count, 0.3), np.full(count, 0.2)):
+        assert p == pytest.approx(np.full(count, 1.0 / count), rel=1e-12)
 
 
 def test_arms_without_spread_are_compared_as_numbers():
@@ -224,10 +275,12 @@ def test_many_arms_agree_with_draws():
 )
 def test_gaussian_is_always_a_distribution(arms):
     means, sds = np.array(arms).T
-    p = gaussian_choice_probabilities(means, sds)
-    assert np.isfinite(p).all()
-    assert (p >= 0).all()
-    assert p.sum() == pytest.approx(1.0, abs=1e-12)
+    answers = both_ways(means, sds)
+    for p in answers:
+        assert np.isfinite(p).all()
+        assert (p >= 0).all()
+        assert p.sum() == pytest.approx(1.0, abs=1e-12)
+        assert p == pytest.approx(answers[0], abs=1e-7)
 
 
 def beta_reference(a, b):

@@ -19,6 +19,7 @@ from uuid import UUID
 import urllib3
 
 from steersman.errors import InputError, StoreError
+from steersman.policies.gaussian_compiled import is_compiled
 from steersman.store import RedisCache
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ _EXTRAS = {
 }
 _UNOPTIMISED = (
     "it works; one built with --enable-optimizations takes 5 to 12 % less of a processor to decide"
+)
+_UNCOMPILED = (
+    "it works, and a choice among more than three actions takes five times as long; if you use "
+    "LinTS: install a C compiler, and then this package again"
 )
 _LEAST_FREE_GB, _FEW_FREE_GB = 0.5, 5.0
 _SLOW_FLUSH_MS = 10.0
@@ -68,6 +73,7 @@ def look_at_python() -> Iterator[Finding]:
     arguments = sysconfig.get_config_var("CONFIG_ARGS")
     optimised = is_optimised(arguments, sys.base_prefix)
     yield Finding("python", "ok", found, "" if optimised else _UNOPTIMISED)
+    yield _look_at_compiled()
     for name, (modules, without) in _EXTRAS.items():
         missing = [module for module in modules if not _is_there(module)]
         if missing:
@@ -75,6 +81,14 @@ def look_at_python() -> Iterator[Finding]:
             yield Finding(f"extra {name}", "warn", f"not installed: {without}", advice)
         else:
             yield Finding(f"extra {name}", "ok", "installed")
+
+
+def _look_at_compiled() -> Finding:
+    if is_compiled():
+        return Finding("compiled", "ok", "choices of LinTS among more than three actions")
+    return Finding(
+        "compiled", "warn", "nothing, as the package was built without a C compiler", _UNCOMPILED
+    )
 
 
 def is_optimised(arguments: str | None, prefix: str) -> bool:

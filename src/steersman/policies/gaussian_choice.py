@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from steersman.policies.gaussian_compiled import choose_compiled
 from steersman.policies.gaussian_few import best_of_three, best_of_two
 from steersman.policies.gaussian_many import grid_size, integrate_alike
 
@@ -76,6 +77,18 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     count = len(means)
     if count <= 3:
         return _few(means.tolist(), sds.tolist())
+    if (compiled := choose_compiled(means, sds)) is not None:
+        probabilities, done = compiled
+        if not done:
+            possible = probabilities.nonzero()[0]
+            probabilities[possible] = _few(means[possible].tolist(), sds[possible].tolist())
+        return probabilities
+    return _choose_with_numpy(means, sds)
+
+
+def _choose_with_numpy(means: Floats, sds: Floats) -> Floats:
+    """Return the probabilities of four arms and more."""
+    count = len(means)
     reach = _TAIL_SDS * sds
     surely = float((means - reach).max())
     able = means + reach >= surely - _SMALLEST_SD * abs(surely) - _NOTHING
