@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -180,5 +179,4 @@ def as_text(value: Any) -> bytes:
     >>> as_text({"a": 1})
     b'{\n  "a": 1\n}\n'
     """
-    plain = msgspec.to_builtins(value)
-    return (json.dumps(plain, indent=2, ensure_ascii=False) + "\n").encode()
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
