@@ -5,6 +5,7 @@ that prints must be followed by a ``text`` block with exactly that output; a blo
 ``>>>`` is a doctest. Blocks of one page share their names, from top to bottom.
 """
 
+import gc
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,19 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 pytest_collect_file = collect(root=str(_ROOT), patterns=("README.md", "docs/*.md", "docs/**/*.md"))
+
+
+def pytest_configure() -> None:
+    """Let nothing be looked through for cycles while nine thousand tests are made, to be kept."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on look through what a test leaves, seldom, and not at all the tests again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:  # noqa: ARG001 (pytest names it)
