@@ -43,6 +43,9 @@ def test_rows_are_listed_with_their_chain(command, name):
     earlier = command.json("audit", "list", "--tenant", name, "--before", 3)
     assert [row["seq"] for row in earlier] == [2, 1]
     assert "key.create" in command("audit", "list", "--tenant", name)
+    assert not command.json("audit", "list", "--tenant", name, "--before", 1)
+    past = command("audit", "list", "--tenant", name, "--before", 1 << 63, status=2)
+    assert "--before" in past
 
 
 def test_a_sound_audit_is_said_to_be(command, name):

@@ -54,7 +54,9 @@ def command() -> None:
     show_default=True,
     help="Most rows.",
 )
-@click.option("--before", type=click.IntRange(min=1), help="Only rows with a lower number.")
+@click.option(
+    "--before", type=click.IntRange(1, (1 << 63) - 1), help="Only rows with a lower number."
+)
 @administers
 def list_command(
     tenant_name: str, limit: int, before: int | None, home: Path, *, as_json: bool

@@ -5,6 +5,7 @@ import pytest
 
 from steersman.errors import DataError
 from steersman.learn.selecting import Checkpoints
+from tests.faults.harness import small_disk
 
 
 def test_the_last_round_comes_back_and_old_ones_go(tmp_path):
@@ -40,3 +41,15 @@ def test_a_damaged_round_is_named(tmp_path):
     (tmp_path / "round-000005.safetensors").write_bytes(b"torn")
     with pytest.raises(DataError, match="take it away"):
         kept.last()
+
+
+def test_a_round_for_which_there_is_no_room_leaves_those_before_it(tmp_path):
+    with small_disk(tmp_path / "disk", 1):
+        kept = Checkpoints(tmp_path / "disk", {})
+        kept.save(0, {"a": np.zeros(50_000)})
+        with pytest.raises(DataError, match=r"round 1 cannot be kept in .*make room there and run"):
+            kept.save(1, {"a": np.zeros(150_000)})
+        assert not list((tmp_path / "disk").glob("*.new"))
+        assert Checkpoints(tmp_path / "disk", {}).last()[0] == 0
+        kept.save(1, {"a": np.ones(50_000)})
+        assert kept.last()[0] == 1

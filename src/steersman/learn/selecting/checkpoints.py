@@ -65,10 +65,19 @@ class Checkpoints:
         Args:
             number: of the round, from 0.
             arrays: all that the next one needs.
+
+        Raises:
+            DataError: it cannot be written; those before it stay, and a run goes on from there.
         """
-        _write(self.folder / f"round-{number:06}.safetensors", save(dict(arrays)))
-        for old in self.numbers()[: -self._kept]:
-            (self.folder / f"round-{old:06}.safetensors").unlink(missing_ok=True)
+        try:
+            _write(self.folder / f"round-{number:06}.safetensors", save(dict(arrays)))
+            for old in self.numbers()[: -self._kept]:
+                (self.folder / f"round-{old:06}.safetensors").unlink(missing_ok=True)
+        except OSError as wrong:
+            raise DataError(
+                f"round {number} cannot be kept in {self.folder}: {wrong}; make room there and run "
+                "this again: it goes on after the last round that was kept"
+            ) from wrong
 
     def numbers(self) -> list[int]:
         """Return the rounds that are there, in rising order."""
@@ -110,8 +119,12 @@ def _differences(before: str, told: str) -> str:
 
 def _write(file: Path, content: bytes) -> None:
     beside = file.with_name(file.name + ".new")
-    with beside.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(file)
+    try:
+        with beside.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(file)
+    except OSError:
+        beside.unlink(missing_ok=True)  # half a file would keep the room that is wanted
+        raise
