@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import asyncpg
-import msgspec
 
 from steersman.errors import StoreError
-from steersman.store import embedded, float_arrays
+from steersman.store import embedded, known_types
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from uuid import UUID
 
     from asyncpg import Connection, Pool
@@ -37,7 +36,6 @@ _WAIT_FOR_DISK = """
 SELECT set_config('synchronous_commit', 'local', false)
 WHERE current_setting('synchronous_commit') = 'off'
 """
-_JSONB_VERSION = b"\x01"
 _ROLE_MISSING = re.compile(r'role "steersman_\w+" does not exist')
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
 _NO_URL = (
@@ -97,7 +95,7 @@ class Database:
             StoreError: the URL is none, or the server does not answer, is too old, or lacks the
                 roles.
         """
-        try:
+        with _told(role):
             connection = await asyncpg.connect(
                 self.url,
                 server_settings=_settings(role),
@@ -105,21 +103,6 @@ class Database:
                 **options,
             )
             await _prepare(connection)
-        except AWAY as error:
-            message = f"cannot connect to PostgreSQL as {role or 'its own user'}: {error!r:.300}; "
-            message += (
-                "its schema was never made: run `steersman doctor --migrate`"
-                if _ROLE_MISSING.search(str(error))
-                else "check DATABASE_URL and the server, or run `steersman doctor`"
-            )
-            raise StoreError(_PASSWORD.sub("***", message)) from error
-        except (ValueError, IndexError):
-            # What was taken for a port may be part of the password: none of it is told.
-            raise StoreError(_NO_URL) from None
-        if connection.get_server_version().major < _OLDEST:
-            await connection.close()
-            message = f"PostgreSQL {connection.get_server_version().major} is too old; "
-            raise StoreError(message + f"use {_OLDEST} or later")
         opened: Connection[Any] = connection
         return opened
 
@@ -137,15 +120,16 @@ class Database:
         Raises:
             StoreError: as `connect`.
         """
-        await (await self.connect(role)).close()  # the clear errors are there
-        return await asyncpg.create_pool(
-            self.url,
-            min_size=least,
-            max_size=most,
-            init=_codecs,
-            server_settings=_settings(role),
-            command_timeout=60,
-        )
+        with _told(role):
+            return await asyncpg.create_pool(
+                self.url,
+                min_size=least,
+                max_size=most,
+                init=_prepare,
+                server_settings=_settings(role),
+                timeout=10,
+                command_timeout=60,
+            )
 
 
 @asynccontextmanager
@@ -204,26 +188,34 @@ def _settings(role: Role | None) -> dict[str, str]:
     return settings
 
 
+@contextmanager
+def _told(role: Role | None) -> Iterator[None]:
+    """Say of a server that cannot be had what to do next, and nothing of its password."""
+    try:
+        yield
+    except AWAY as error:
+        message = f"cannot connect to PostgreSQL as {role or 'its own user'}: {error!r:.300}; "
+        message += (
+            "its schema was never made: run `steersman doctor --migrate`"
+            if _ROLE_MISSING.search(str(error))
+            else "check DATABASE_URL and the server, or run `steersman doctor`"
+        )
+        raise StoreError(_PASSWORD.sub("***", message)) from error
+    except (ValueError, IndexError):
+        # What was taken for a port may be part of the password: none of it is told.
+        raise StoreError(_NO_URL) from None
+
+
 async def _prepare(connection: Connection[Any]) -> None:
     try:
-        await _codecs(connection)
+        known_types.register(connection)
         await connection.execute(_WAIT_FOR_DISK)
+        _refuse_old(connection.get_server_version().major)
     except BaseException:  # also where its caller stops waiting: nobody else would close it
         connection.terminate()
         raise
 
 
-async def _codecs(connection: Connection[Any]) -> None:
-    float_arrays.register(connection)
-    # Binary, since composites (whole rows as arguments) cannot hold a text format.
-    await connection.set_type_codec(
-        "jsonb", encoder=_to_jsonb, decoder=_from_jsonb, schema="pg_catalog", format="binary"
-    )
-
-
-def _to_jsonb(value: object) -> bytes:
-    return _JSONB_VERSION + msgspec.json.encode(value)
-
-
-def _from_jsonb(data: bytes) -> Any:
-    return msgspec.json.decode(data[1:])
+def _refuse_old(version: int) -> None:
+    if version < _OLDEST:
+        raise StoreError(f"PostgreSQL {version} is too old; use {_OLDEST} or later")
