@@ -20,9 +20,10 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 import msgspec
-import pydantic
 
 import steersman
+from steersman.spec.base import Declared
+from steersman.spec.schema import meanings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +110,7 @@ def _function(value: object) -> object:
 def _is_value(thing: type) -> bool:
     return (
         dataclasses.is_dataclass(thing)
-        or issubclass(thing, pydantic.BaseModel | msgspec.Struct)
+        or issubclass(thing, Declared | msgspec.Struct)
         or getattr(thing, "_is_protocol", False)
     )
 
@@ -130,8 +131,8 @@ def _documented_above(thing: type, name: str) -> bool:
 def _takes_arguments(thing: type) -> bool:
     if getattr(thing, "_is_protocol", False):
         return False
-    if issubclass(thing, pydantic.BaseModel):
-        return any(field.description is None for field in thing.model_fields.values())
+    if issubclass(thing, Declared):
+        return not thing.model_fields.keys() <= meanings(thing).keys()
     if dataclasses.is_dataclass(thing):
         return bool(dataclasses.fields(thing))
     initialiser = vars(thing).get("__init__")

@@ -61,7 +61,6 @@ class Declared(BaseModel):
         extra="forbid",
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
     )
 
     def _problems(self) -> Iterator[Problem]:
