@@ -74,6 +74,23 @@ def test_a_statistic_that_never_varies_is_a_point():
     assert tuple(bca_interval([1.0, 2.0, 3.0], len, resamples=100)) == (3.0, 3.0)
 
 
+def test_ends_are_in_order_where_the_correction_has_no_end():
+    rows = np.append(np.repeat(np.arange(40.0), 2), 999.0)
+    low, high = bca_interval(rows, lambda r: float(len(np.unique(r))), resamples=4000, level=0.999)
+    assert (low, high) == (41.0, 41.0)  # far more than any resample has
+
+
+def test_a_level_needs_resamples_beyond_its_ends():
+    rows = [1.0, 2.0, 4.0]
+    assert bca_interval(rows, np.mean, resamples=200, level=0.99).low >= 1.0
+    with pytest.raises(
+        InputError, match=r"resamples is 199 at level 0\.99; allowed are 200 or more"
+    ):
+        bca_interval(rows, np.mean, resamples=199, level=0.99)
+    with pytest.raises(InputError, match="take more"):
+        bca_interval(rows, np.mean, level=1.0 - 1e-10)
+
+
 def test_bad_input():
     with pytest.raises(InputError, match="finite"):
         bca_interval([1.0, math.inf], np.mean)

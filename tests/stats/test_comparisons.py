@@ -195,6 +195,7 @@ def test_the_distance_of_a_split_is_scipys_and_many_units_keep_the_level():
         ([1, -1], None),
         ([0, 0], None),
         ([1, 2], [1, 0]),
+        ([1, 2], [1, 1e-101]),
         ([1, 2], [1, 1, 1]),
         ([5], None),
         ([1.5, 2], None),

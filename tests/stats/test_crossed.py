@@ -93,7 +93,12 @@ def test_what_is_no_range_of_the_numbers_is_refused(within):
 
 @pytest.mark.parametrize(
     ("values", "says"),
-    [([1.0, 2.0], "shape"), ([[1.0], [2.0]], "2 or more cases"), ([[1.0, np.nan]], "finite")],
+    [
+        ([1.0, 2.0], "shape"),
+        ([[1.0], [2.0]], "2 or more cases"),
+        ([[1.0, np.nan]], "finite"),
+        ([[1.0, 1e308]], "1e\\+100"),
+    ],
 )
 def test_what_is_no_table_is_refused(values, says):
     with pytest.raises(InputError, match=says):

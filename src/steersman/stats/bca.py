@@ -41,7 +41,8 @@ def bca_interval(
         x: Rows to resample, shape (n,) or (n, columns), finite, n >= 2.
         statistic: Maps an array shaped like ``x`` to one number; pure.
         level: Confidence level, in (0, 1).
-        resamples: Bootstrap samples, at least 100.
+        resamples: Bootstrap samples, at least 100 and 2 / (1 - level): fewer have no draw beyond
+            each end.
         seed: Seed of the generator that draws them.
 
     Returns:
@@ -65,7 +66,7 @@ def bca_interval(
     """
     rows = _rows(x)
     alpha = 1.0 - open_unit(level, "level")
-    wanted = count(resamples, "resamples", at_least=100)
+    wanted = _enough(resamples, alpha)
     _refuse_others(statistic, seed)
     rng = np.random.default_rng(seed)
     size = rows.shape[0]
@@ -77,9 +78,23 @@ def bca_interval(
     below = (np.sum(draws < value) + 0.5 * np.sum(draws == value)) / wanted
     bias = ndtri(np.clip(below, 0.5 / wanted, 1.0 - 0.5 / wanted))
     normal = bias + ndtri([alpha / 2.0, 1.0 - alpha / 2.0])
-    shares = ndtr(bias + normal / (1.0 - _acceleration(rows, statistic) * normal))
+    # Where the correction has no end, all draws lie within it.
+    stretch = np.maximum(1.0 - _acceleration(rows, statistic) * normal, 1e-9)
+    shares = ndtr(bias + normal / stretch)
     low, high = np.quantile(draws, shares)
     return Interval(float(low), float(high))
+
+
+def _enough(resamples: int, alpha: float) -> int:
+    """Return how many resamples are wanted, which must reach beyond the ends of the interval."""
+    wanted = count(resamples, "resamples", at_least=100)
+    needed = math.ceil(2.0 / alpha - 1e-6)
+    if wanted < needed:
+        message = (
+            f"resamples is {wanted} at level {1.0 - alpha:.12g}; allowed are {needed} or more: "
+        )
+        raise InputError(message + "ask for a lower level, or take more")
+    return wanted
 
 
 def _refuse_others(statistic: object, seed: object) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import betainc, betaincc, stdtr, stdtrit
 
 from steersman.errors import InputError
-from steersman.stats.arguments import as_number, open_unit, sample
+from steersman.stats.arguments import LARGEST, as_number, open_unit, sample
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -236,9 +236,9 @@ def split(
     """
     counts = sample(observed, "observed")
     plan = np.ones_like(counts) if shares is None else sample(shares, "shares")
-    if plan.shape != counts.shape or np.any(plan <= 0.0):
+    if plan.shape != counts.shape or np.any(plan < 1.0 / LARGEST):
         message = f"shares are {plan.tolist()}; allowed are {counts.size} positive numbers"
-        raise InputError(message)
+        raise InputError(f"{message} of at least {1.0 / LARGEST:g}")
     if np.any(counts < 0.0):
         message = f"observed is {counts.tolist()}; allowed are counts of units >= 0"
         raise InputError(message)

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 from steersman.errors import InputError
 from steersman.stats.all_alike import all_alike_interval
-from steersman.stats.arguments import finite, numbers, open_unit
+from steersman.stats.arguments import LARGEST, finite, numbers, open_unit
 from steersman.stats.interval import Interval
 from steersman.stats.survival import Estimate
 
@@ -56,8 +56,8 @@ def crossed_mean(
         The mean with its interval.
 
     Raises:
-        InputError: Another shape, no numbers, some that are not finite or not within the range, or
-            a range whose ends are not in order.
+        InputError: Another shape, no numbers, some that are not finite, above 1e100 in absolute
+            value or not within the range, or a range whose ends are not in order.
 
     Example:
         >>> estimate = crossed_mean([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]])
@@ -75,9 +75,11 @@ def crossed_mean(
     if table.ndim != 2 or table.shape[0] < 1 or table.shape[1] < 2:
         message = f"values has shape {table.shape}; allowed are 1 or more runs by 2 or more cases"
         raise InputError(f"{message}; name more cases")
-    if not np.isfinite(table).all():
-        message = "values holds NaN or infinity; allowed are finite numbers; look for their source"
-        raise InputError(message)
+    if not np.all(np.abs(table) <= LARGEST):
+        message = (
+            f"values holds NaN or more than {LARGEST:g}; allowed are finite numbers up to that"
+        )
+        raise InputError(f"{message} in absolute value; look for their source")
     mean = float(table.mean())
     if within is not None:
         low, high = _ends(table, within)
