@@ -28,9 +28,10 @@ settings.load_profile("unhurried")
 pytest_collect_file = collect(root=str(_ROOT), patterns=("README.md", "docs/*.md", "docs/**/*.md"))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let nothing be looked through for cycles while nine thousand tests are made, to be kept."""
-    gc.disable()
+    if config.getoption("dist", "no") == "no":  # whoever only hands out tests makes none
+        gc.disable()
 
 
 def pytest_collection_finish() -> None:

@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -27,26 +28,55 @@ SIMD = ["-fopenmp-simd"]  # sums and products in any order, where the source say
 
 
 def compile_library() -> str | None:
-    """Compile the library, or say why not; an old one is gone in any case.
+    """Compile the library into this checkout, or say why not; none of an older source stays then.
+
+    The old one is there until the new one is: programs that start meanwhile load it.
 
     Returns:
         None, or what was missing or failed.
     """
-    LIBRARY.unlink(missing_ok=True)
+    beside = LIBRARY.with_name(LIBRARY.name + ".new")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / LIBRARY.name
+            if failed := compile_to(made):
+                LIBRARY.unlink(missing_ok=True)
+                return failed
+            content = made.read_bytes()
+        try:
+            with beside.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())  # half a library ends whoever loads it
+            beside.replace(LIBRARY)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        return f"{LIBRARY.parent} cannot be written: {error}"
+    return None
+
+
+def compile_to(made: Path) -> str | None:
+    """Compile the library to a place, or say why not.
+
+    Args:
+        made: Where it is written, in a directory that is there.
+
+    Returns:
+        None, or what was missing or failed.
+    """
     wanted = shlex.split(os.environ.get("CC", "cc"))
     if not wanted or shutil.which(wanted[0]) is None:
         return f"no C compiler ({' '.join(wanted) or 'CC is empty'})"
-    with tempfile.TemporaryDirectory(dir=LIBRARY.parent) as folder:
-        made = Path(folder) / LIBRARY.name
-        said = ""
-        for flags in ([*FLAGS, *SIMD], FLAGS):
-            command = [*wanted, *flags, str(SOURCE), "-o", str(made), "-lm"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                made.replace(LIBRARY)
-                return None
-            said = said or (done.stderr.strip().splitlines() or ["no word"])[0]
-    return f"{' '.join(wanted)} failed: {said}"
+    said: list[str] = []
+    for flags in ([*FLAGS, *SIMD], FLAGS):
+        command = [*wanted, *flags, str(SOURCE), "-o", str(made), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return None
+        said += done.stderr.strip().splitlines()
+    why = next((line for line in said if "error" in line), said[0] if said else "no word")
+    return f"{' '.join(wanted)} failed: {why}"
 
 
 try:
@@ -56,25 +86,36 @@ except ImportError:  # compiling by hand needs no hatchling
 else:
 
     class CompiledBuildHook(BuildHookInterface[Any]):
-        """Puts the library into the wheel, which is then for one kind of system."""
+        """Puts the library into the wheel, which is then for one kind of system.
+
+        A wheel for elsewhere leaves the checkout as it is; an editable one loads what is there.
+        """
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             """Compile before files are collected; ``version`` is "standard" or "editable"."""
             if self.target_name != "wheel":
                 return
-            if why := compile_library():
-                self.app.display_warning(f"steersman: pure Python, as there is {why}")
-                return
-            build_data["artifacts"].append(LIBRARY.relative_to(ROOT).as_posix())
-            build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{_platform()}"
+            self._folder = tempfile.TemporaryDirectory()  # until the wheel is written
+            made = Path(self._folder.name) / LIBRARY.name
+            failed = compile_library() if version == "editable" else compile_to(made)
+            if failed:
+                self.app.display_warning(f"steersman: pure Python, as there is {failed}")
+            elif version != "editable":
+                place = LIBRARY.relative_to(ROOT / "src").as_posix()
+                build_data["force_include"][str(made)] = place
+                build_data["pure_python"] = False
+                build_data["tag"] = f"py3-none-{_platform()}"
+
+        def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+            """Take away what was compiled for the wheel."""
+            del version, build_data, artifact_path
+            if self.target_name == "wheel":
+                self._folder.cleanup()
 
 
 def _platform() -> str:
     """Return the last part of a wheel's name: the system the library is for."""
-    from packaging.tags import platform_tags  # noqa: PLC0415 - hatchling's, not ours
-
-    return next(iter(platform_tags()))
+    return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
 if __name__ == "__main__":

@@ -338,3 +338,12 @@ def test_beta_is_always_a_distribution(arms):
     p = beta_choice_probabilities(a, b)
     assert (p >= 0).all()
     assert p.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("count", [4, 9, 100])
+def test_what_is_no_number_is_not_taken_for_an_arm_that_cannot_win(wrong, count):
+    for side in range(2):
+        arms = np.zeros(count), np.ones(count)
+        arms[side][count // 2] = wrong
+        assert choose_compiled(*arms) is None

@@ -47,9 +47,41 @@ def test_without_a_compiler_it_is_said_and_no_older_file_is_left(
     assert not library.exists()
 
 
-def test_a_file_that_cannot_be_loaded_is_none(monkeypatch, tmp_path):
+def test_what_the_compiler_complained_of_is_said(library, monkeypatch, tmp_path):
+    broken = tmp_path / "broken.c"
+    broken.write_text("#warning first\nint main(void) { return missing; }\n")
+    monkeypatch.setattr(build_compiled, "SOURCE", broken)
+    library.write_bytes(b"of an older source")
+    assert "error: " in build_compiled.compile_library()
+    assert not library.exists()
+
+
+def test_the_old_file_is_there_until_the_new_one_is(library, monkeypatch):
+    library.write_bytes(b"of an older source")
+    compiled = build_compiled.compile_to
+
+    def watched(made):
+        assert library.read_bytes() == b"of an older source"
+        return compiled(made)
+
+    monkeypatch.setattr(build_compiled, "compile_to", watched)
+    assert build_compiled.compile_library() is None
+    assert library.stat().st_size > 10_000
+
+
+def test_where_nothing_can_be_written_it_is_said(library, monkeypatch):
+    monkeypatch.setattr(build_compiled, "LIBRARY", library.parent / "missing" / library.name)
+    assert "missing cannot be written: " in build_compiled.compile_library()
+
+
+@pytest.mark.parametrize("source", ["no library", "int other(void) { return 0; }"])
+def test_a_file_that_cannot_be_loaded_is_none(monkeypatch, tmp_path, source):
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"for another machine")
+    if source.endswith("}"):
+        monkeypatch.setattr(build_compiled, "SOURCE", tmp_path / "other.c")
+        build_compiled.SOURCE.write_text(source)
+        assert build_compiled.compile_to(broken) is None
     monkeypatch.setattr(gaussian_compiled, "LIBRARY", str(broken))
     assert gaussian_compiled._load() is None
 
@@ -72,10 +104,18 @@ def test_a_wheel_is_for_all_systems_only_without_it(monkeypatch, tmp_path, compi
         here, there = build_compiled.ROOT / name, source / name
         there.parent.mkdir(exist_ok=True)
         (shutil.copytree if here.is_dir() else shutil.copy)(here, there)
+    library_of(source).write_bytes(b"of this checkout")  # which stays, and goes into no wheel
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
     monkeypatch.setenv("CC", compiler)
     subprocess.run(command, cwd=source, check=True, capture_output=True)
+    assert library_of(source).read_bytes() == b"of this checkout"
     (wheel,) = tmp_path.glob("*.whl")
     assert f"-py3-none-{kind}" in wheel.name
-    names = zipfile.ZipFile(wheel).namelist()
-    assert any(name.endswith("_gaussian_choice.so") for name in names) is (kind == "linux")
+    held = zipfile.ZipFile(wheel)
+    within = [name for name in held.namelist() if name.endswith(".so")]
+    assert within == (["steersman/policies/_gaussian_choice.so"] if kind == "linux" else [])
+    assert all(held.read(name).startswith(b"\x7fELF") for name in within)
+
+
+def library_of(checkout):
+    return checkout / build_compiled.LIBRARY.relative_to(build_compiled.ROOT)

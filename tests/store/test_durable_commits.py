@@ -36,6 +36,16 @@ async def test_commits_wait_for_the_disk_and_for_no_less_than_was_set(server, de
             connection = await connect()
             shown.append(await connection.fetchval(SHOW))
             await connection.close()
-        assert shown == [default] + [used] * 5
+        pool, processes = await server.pool("app", most=1), set()
+        for _ in range(3):  # the same connection again: what is reset between is set again
+            async with pool.acquire() as connection:
+                shown.append(await connection.fetchval(SHOW))
+                await connection.execute("SET statement_timeout = 7")
+                processes.add(connection.get_server_pid())
+        async with pool.acquire() as connection:
+            assert await connection.fetchval("SHOW statement_timeout") == "0"
+        await pool.close()
+        assert len(processes) == 1
+        assert shown == [default] + [used] * 8
     finally:
         await execute(server, f'ALTER DATABASE "{name}" RESET synchronous_commit')

@@ -39,7 +39,8 @@ _UNOPTIMISED = (
 )
 _UNCOMPILED = (
     "it works, and a choice among more than three actions takes five times as long; if you use "
-    "LinTS: install a C compiler, and then this package again"
+    "LinTS: install a C compiler, and then this package again, with `--force-reinstall --no-deps "
+    "--no-cache-dir`, or run `python -m tools.build_compiled` in a checkout"
 )
 _LEAST_FREE_GB, _FEW_FREE_GB = 0.5, 5.0
 _SLOW_FLUSH_MS = 10.0

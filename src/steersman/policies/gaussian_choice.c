@@ -166,13 +166,16 @@ int steersman_gaussian_choice(long all, const double *of_means, const double *of
     double *finer = mass + size;
     int64_t *place = (int64_t *)(finer + size);
 
-    double surely = -INFINITY;
+    double surely = -INFINITY, nothing = 0.0;
     for (long a = 0; a < all; a++) {
         means[a] = of_means[a];
         sds[a] = of_sds[a];
         place[a] = a;
+        nothing += 0.0 * means[a] + 0.0 * sds[a];
         surely = fmax(surely, means[a] - TAIL_SDS * sds[a]);
     }
+    if (nothing != 0.0) /* NaN: some number is none, or infinite */
+        return LEFT_TO_NUMPY;
     /* What cannot be best must not say how narrow is too narrow. */
     count = keep(count, surely - SMALLEST_SD * fabs(surely) - NOTHING, means, sds, place);
     if (count <= FEW)

@@ -28,9 +28,9 @@ def _load() -> Callable[..., int] | None:
     """Return the compiled function, or None where it was not built."""
     try:
         library = ctypes.PyDLL(LIBRARY)  # keeps the interpreter's lock: it takes microseconds
-    except OSError:  # not there, or built for another kind of machine
+        function = library.steersman_gaussian_choice
+    except (OSError, AttributeError):  # not there, for another kind of machine, or of other source
         return None
-    function = library.steersman_gaussian_choice
     function.argtypes = [ctypes.c_long] + [ctypes.c_void_p] * 4
     function.restype = ctypes.c_int
     return function

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 from pydantic.json_schema import GenerateJsonSchema
 
 from steersman.spec.base import Declared
@@ -51,6 +50,11 @@ def meanings(model: type[Declared]) -> dict[str, str]:
     >>> meanings(DecisionPoint)["skill"]
     'The application capability that chooses here.'
     """
+    # Only here: a program that reads declarations needs nothing of pydantic that may be renamed.
+    from pydantic._internal._docs_extraction import (  # noqa: PLC0415
+        extract_docstrings_from_cls,
+    )
+
     found: dict[str, str] = {}
     for one in reversed(model.__mro__):
         if issubclass(one, Declared):

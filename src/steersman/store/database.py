@@ -126,6 +126,7 @@ class Database:
                 min_size=least,
                 max_size=most,
                 init=_prepare,
+                reset=_reset,
                 server_settings=_settings(role),
                 timeout=10,
                 command_timeout=60,
@@ -214,6 +215,11 @@ async def _prepare(connection: Connection[Any]) -> None:
     except BaseException:  # also where its caller stops waiting: nobody else would close it
         connection.terminate()
         raise
+
+
+async def _reset(connection: Connection[Any]) -> None:
+    """Make a connection of a pool as it was: asyncpg's own way undoes what `_prepare` set."""
+    await connection.execute(f"{connection.get_reset_query()};{_WAIT_FOR_DISK}")
 
 
 def _refuse_old(version: int) -> None:

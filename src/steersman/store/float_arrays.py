@@ -2,8 +2,8 @@
 
 asyncpg encodes an array element by element and asks of each whether it is an array itself: 15 µs
 for 64 numbers, a tenth of a decision. Here numpy lays out PostgreSQL's binary format at once.
-asyncpg offers codecs for scalar types only, so this one is registered past its check; the version
-is pinned, and ``tests/store/test_float_arrays.py`` fails if the way is closed.
+asyncpg offers codecs for scalar types only, so this one is registered past its check; the locks pin
+its version, and ``tests/store/test_float_arrays.py`` fails if the way is closed.
 """
 
 from __future__ import annotations

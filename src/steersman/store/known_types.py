@@ -4,7 +4,7 @@ asyncpg asks for every array type that a connection meets for the first time, wi
 costs the server 5 ms, and by name for a type that is to be read another way. Those that belong to
 PostgreSQL itself have the same numbers on every server and in every version.
 
-It is told past asyncpg's own interface, which offers neither; its version is pinned, and
+It is told past asyncpg's own interface, which offers neither; the locks pin its version, and
 ``tests/store/test_known_types.py`` fails if the way is closed or a server numbers them otherwise.
 """
 

@@ -53,3 +53,11 @@ def test_a_round_for_which_there_is_no_room_leaves_those_before_it(tmp_path):
         assert Checkpoints(tmp_path / "disk", {}).last()[0] == 0
         kept.save(1, {"a": np.ones(50_000)})
         assert kept.last()[0] == 1
+
+
+def test_an_old_round_that_cannot_go_is_named_and_the_new_one_is_kept(tmp_path):
+    kept = Checkpoints(tmp_path, {}, kept=1)
+    (tmp_path / "round-000001.safetensors").mkdir()
+    with pytest.raises(DataError, match=r"round-000001.* cannot be taken away: .*round 9 was kept"):
+        kept.save(9, {"a": np.zeros(3)})
+    assert kept.last()[0] == 9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
@@ -71,13 +72,21 @@ class Checkpoints:
         """
         try:
             _write(self.folder / f"round-{number:06}.safetensors", save(dict(arrays)))
-            for old in self.numbers()[: -self._kept]:
-                (self.folder / f"round-{old:06}.safetensors").unlink(missing_ok=True)
         except OSError as wrong:
+            way_out = "make room there" if wrong.errno in {ENOSPC, EDQUOT} else "mend that"
             raise DataError(
-                f"round {number} cannot be kept in {self.folder}: {wrong}; make room there and run "
-                "this again: it goes on after the last round that was kept"
+                f"round {number} cannot be kept in {self.folder}: {wrong}; {way_out} and run this "
+                "again: it goes on after the last round that was kept"
             ) from wrong
+        for old in self.numbers()[: -self._kept]:
+            file = self.folder / f"round-{old:06}.safetensors"
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as wrong:
+                raise DataError(
+                    f"{file} cannot be taken away: {wrong}; do so and run this again: round "
+                    f"{number} was kept"
+                ) from wrong
 
     def numbers(self) -> list[int]:
         """Return the rounds that are there, in rising order."""
