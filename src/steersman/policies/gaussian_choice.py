@@ -56,7 +56,7 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     apart.
     Arms with the same mean and spread get the same probability. Of up to three arms, those with a
     spread of zero are compared as numbers; among more, what is narrower than 1e-9 of the largest
-    mean and spread counts as that wide (3e-5 off beside spreads of 1 and of 100,000).
+    mean and spread counts as that wide (6e-6 off beside spreads of 1 and of 100,000).
 
     Args:
         means: (K,) float64, finite.
