@@ -11,12 +11,12 @@ usage: STEERSMAN_URL=... STEERSMAN_API_KEY=... python examples/simulate_requests
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 
 import click
 
 from steersman.client import Client
+from steersman.errors import SteersmanError
 
 RIGHT = {
     "weather": {"micro": 0.6, "planner": 0.9, "deep": 1.0},
@@ -26,8 +26,17 @@ LATENCY_MS = {"micro": 20, "planner": 250, "deep": 1900}
 COST_USD = {"micro": 0.0, "planner": 0.0005, "deep": 0.01}
 
 
+@click.command
+@click.argument("requests", type=click.IntRange(min=1), default=400)
 def main(requests: int) -> None:
     """Ask and report, one request after the other; print which engines were chosen."""
+    try:
+        _ask_and_report(requests)
+    except SteersmanError as refused:
+        raise click.ClickException(str(refused)) from refused
+
+
+def _ask_and_report(requests: int) -> None:
     rng = random.Random(7)
     chosen: dict[tuple[str, str], Counter[str]] = {}
     with Client() as client:
@@ -56,4 +65,4 @@ def main(requests: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 400)
+    main()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.client import Client
+from steersman.errors import SteersmanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -216,6 +217,15 @@ def main() -> None:
     else:
         with given.script.open(encoding="utf-8") as lines:
             tasks, person = read_script(lines), edit_as_scripted
+    try:
+        _draft(tasks, person, given)
+    except SteersmanError as refused:
+        parser.exit(1, f"{parser.prog}: {refused}\n")
+
+
+def _draft(
+    tasks: Iterable[Task], person: Callable[[Task, str], Verdict], given: argparse.Namespace
+) -> None:
     with Client() as client:
         for task in tasks:
             done = handle(client, task, me=given.me, outbox=given.outbox, person=person)

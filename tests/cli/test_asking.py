@@ -120,7 +120,22 @@ def test_status_tells_what_service_and_store_say(asking, service):
     mine = [row for row in told["store"] if row["tenant"] == service.tenant.name]
     assert len(mine) == 3
     assert "lin_ucb" in asking("status")
-    assert "401" in asking("status", "--api-key", "sk_wrong", status=1)
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("deside", "decide"), ("tenat", "tenant")])
+def test_a_command_that_is_nearly_one_is_named(asking, wrong, right):
+    assert f"No such command '{wrong}'. Did you mean {right}" in asking(wrong, status=2)
+
+
+def test_what_the_store_knows_is_shown_though_the_service_refuses_or_is_away(asking):
+    for asked, why in (
+        (["--api-key", "sk_wrong"], "refused with 401: "),
+        (["--url", "http://127.0.0.1:1"], "does not answer"),
+    ):
+        said = asking("status", *asked, status=1)
+        assert why in said
+        assert '"code"' not in said
+        assert said.index("lin_ucb" if "lin_ucb" in said else "assistant") < said.index(why)
 
 
 def test_the_doctor_finds_everything_sound_and_says_what_is_not(asking, service, tmp_path):

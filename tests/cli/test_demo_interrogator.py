@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from steersman.cli import main
 from steersman.cli.demo_interrogator import _sets, read_embedding
 from steersman.cli.demo_interrogator_asking import Asking, serving
+from steersman.cli.demo_interrogator_tables import _is_told
 from steersman.cli.options import run
 from steersman.client import Client
 from steersman.errors import DataError, InputError
@@ -333,3 +334,11 @@ def test_that_a_page_cannot_be_drawn_is_told_before_anything_is_compared(monkeyp
         ran.output == "Error: --html needs matplotlib; install it with: pip install "
         "'steersman[demo]'\n"
     )
+
+
+def test_a_difference_that_nobody_can_have_is_not_shown_as_none():
+    reached, never = {"solved": 0.5}, {"solved": 0.0}
+    arms = {"heuristic": {"steps_to_090": never}, "warm": {"steps_to_090": never}}
+    assert not _is_told(arms, "warm", "steps_to_090")
+    assert _is_told(arms, "warm", "similarity")
+    assert _is_told(arms | {"heuristic": {"steps_to_090": reached}}, "warm", "steps_to_090")

@@ -31,21 +31,28 @@ async def test_a_connection_that_nobody_waits_for_any_more_is_closed(database):
 
 
 @pytest.mark.parametrize(
-    "rest",
+    "url",
     [
-        "Secr3t/tail@127.0.0.1:1/db",
-        "Secr3t#tail@127.0.0.1:1/db",
-        "Secr3t?tail@127.0.0.1:1/db",
-        "Secr3t[tail@127.0.0.1:1/db",
-        "p@tail:Secr3t@127.0.0.1:1/db",
-        "p@127.0.0.1:Secr3t/db",
-        "p@127.0.0.1:1/db?Secr3t",
-        "p@127.0.0.1,/Secr3t",
+        *(
+            f"postgresql://steersman:{rest}"
+            for rest in (
+                "Secr3t/tail@127.0.0.1:1/db",
+                "Secr3t#tail@127.0.0.1:1/db",
+                "Secr3t?tail@127.0.0.1:1/db",
+                "Secr3t[tail@127.0.0.1:1/db",
+                "p@tail:Secr3t@127.0.0.1:1/db",
+                "p@127.0.0.1:Secr3t/db",
+                "p@127.0.0.1:1/db?Secr3t",
+                "p@127.0.0.1,/Secr3t",
+            )
+        ),
+        "mysql://steersman:Secr3t@127.0.0.1/db",
+        "Secr3t",
     ],
 )
-async def test_what_is_no_url_is_told_without_its_password(rest):
+async def test_what_is_no_url_is_told_without_its_password(url):
     with pytest.raises(StoreError, match=r"DATABASE_URL is no URL .*%40 %3A %2F") as told:
-        await Database(f"postgresql://steersman:{rest}").connect()
+        await Database(url).connect()
     shown = "".join(traceback.format_exception(told.value))
     assert "Secr3t" not in shown
     assert "tail" not in str(told.value)

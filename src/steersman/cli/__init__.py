@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import importlib
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -58,6 +59,17 @@ class _LazyGroup(click.Group):
         module = importlib.import_module(f"steersman.cli.{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as unknown:
+            if near := get_close_matches(args[0], _COMMANDS):
+                message = f"{unknown.message} Did you mean {' or '.join(near)}?"
+                raise click.UsageError(message, ctx) from unknown
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -143,7 +143,7 @@ def gate_lines(gate: Mapping[str, Any], candidate: str) -> list[str]:
     from steersman.systems.interrogator.report import SAYS  # noqa: PLC0415 (slow)
 
     verdict = "passed" if gate["passed"] else "not passed, --rl stays off by default"
-    lines = [f"regression gate of {candidate}: {verdict}"]
+    lines = [f"regression gate of {candidate.replace('_', ' ')}: {verdict}"]
     for state, says in _STATES.items():
         names = [SAYS[one["measure"]] for one in gate["measures"] if one["state"] == state]
         if names:
@@ -157,7 +157,9 @@ def _arms_table(found: Mapping[str, Any], title: str) -> Table:
     table = _table(title, ("arm", *_MEASURES.values(), *solved))
     for arm, figures in found["arms"].items():
         values = (f"{figures[measure]['value']:.3g}" for measure in _MEASURES)
-        table.add_row(arm, *values, *(f"{figures[key]['solved']:.0%}" for key in timed))
+        table.add_row(
+            arm.replace("_", " "), *values, *(f"{figures[key]['solved']:.0%}" for key in timed)
+        )
     return table
 
 
@@ -169,8 +171,17 @@ def _against_table(found: Mapping[str, Any]) -> Table:
     table.padding = (0, 1, 0, 0)
     for key, (says, digits) in _DIFFERENCES.items():
         if all(key in one for one in arms.values()):
-            table.add_row(says, *(_difference(one[key], digits) for one in arms.values()))
+            shown = (
+                _difference(one[key], digits) if _is_told(found["arms"], arm, key) else "–"
+                for arm, one in arms.items()
+            )
+            table.add_row(says, *shown)
     return table
+
+
+def _is_told(arms: Mapping[str, Any], arm: str, key: str) -> bool:
+    """Return whether a difference says something: not if neither got to where it is measured."""
+    return key not in _LEVELS or any(arms[one][key]["solved"] for one in (arm, "heuristic"))
 
 
 def _table(title: str, heads: Iterable[str]) -> Table:

@@ -184,14 +184,16 @@ def _published(shipping: Shipping, point: PointRow, document: str) -> tuple[Desc
     """Publish a declaration's version, by force if need be; return what spoke against it."""
     database, signer = shipping.service.database, shipping.publisher
     advice: list[str] = []
+    how = "published and signed"
     try:
         made = run(publish(database, point, signer, Reason(actor=_ACTOR), spec=document))
     except GuardError as error:
         advice = list(error.reasons)
         shipping.say(f"not published: {'; '.join(advice)}")
+        how += " all the same, by force"
         forced = Reason(actor=_ACTOR, force=_FORCE)
         made = run(publish(database, point, signer, forced, spec=document))
-    shipping.say(f"{_name(point)} {made.version} published and signed: it always takes `micro`")
+    shipping.say(f"{_name(point)} {made.version} {how}: it always takes `micro`")
     return made, advice
 
 

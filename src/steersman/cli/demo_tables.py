@@ -56,7 +56,7 @@ def _policies(console: Console, report: dict[str, Any]) -> None:
         table.add_column(heading, justify="right")
     rows = {label: report["policies"][key] for key, label in _POLICY_LABELS.items()}
     if "beta_tools" in report["rivals"]:
-        rows["Beta (intent, tool)"] = report["rivals"]["beta_tools"]
+        rows["Beta"] = report["rivals"]["beta_tools"]
     for label, figures in rows.items():
         cells = [
             format(figures[key] * (1000.0 if key == "cost_usd" else 1.0), form)
@@ -69,6 +69,11 @@ def _policies(console: Console, report: dict[str, Any]) -> None:
         "USD per 1,000 requests",
         highlight=False,
     )
+    if "Beta" in rows:
+        console.print(
+            "Beta: one belief for each intent and tool, on the first order of arrival alone",
+            highlight=False,
+        )
 
 
 def _gains(console: Console, report: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,12 @@ import urllib3
 
 from steersman.cli.options import administers, in_store, key_option, url_option
 from steersman.cli.showing import as_text, show_rows
-from steersman.errors import ServiceError, UnauthorizedError, UnavailableError
+from steersman.errors import (
+    ServiceError,
+    SteersmanError,
+    UnauthorizedError,
+    UnavailableError,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,10 +56,17 @@ def command(url: str, api_key: str | None, home: Path, *, as_json: bool) -> None
     if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
         message = "has characters that no key has (a line break at its end?)"
         raise click.BadParameter(message, param_hint="--api-key")
-    served = None if api_key is None else _ask(url, api_key)
+    served, problem = None, None
+    try:
+        served = None if api_key is None else _ask(url, api_key)
+    except SteersmanError as error:
+        if not at_hand:
+            raise
+        problem = error  # told at the end: what the store knows is wanted then above all
     stored = in_store(home, _look) if at_hand else None
     if as_json:
         click.echo(as_text({"service": served, "store": stored}))
+        _raise(problem)
         return
     if served is not None:
         click.echo(f"{url} is {served['guardian_state']}; its last hour")
@@ -64,6 +77,12 @@ def command(url: str, api_key: str | None, home: Path, *, as_json: bool) -> None
     if stored is not None:
         click.echo(f"{'' if served is None else chr(10)}store")
         show_rows(stored, _STORED, as_json=False, none="nothing declared yet")
+    _raise(problem)
+
+
+def _raise(problem: SteersmanError | None) -> None:
+    if problem is not None:
+        raise problem
 
 
 def _ask(url: str, api_key: str) -> dict[str, Any]:
@@ -79,7 +98,10 @@ def _ask(url: str, api_key: str) -> dict[str, Any]:
     if answer.status == 200:
         return _read(url, answer.data)
     kind = UnauthorizedError if answer.status in {401, 403} else ServiceError
-    raise kind(f"{url} refused: {answer.data.decode(errors='replace')[:500]}")
+    said = answer.data.decode(errors="replace")
+    with suppress(ValueError, KeyError, TypeError):
+        said = str(json.loads(said)["detail"])
+    raise kind(f"{url} refused with {answer.status}: {said[:500]}")
 
 
 def _read(url: str, said: bytes) -> dict[str, Any]:

@@ -136,14 +136,15 @@ def _as_json(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervi
 
 def _as_text(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervisor) -> None:
     names = ", ".join(f"{row.skill}/{row.point}" for row in prepared.points)
-    kept = "HOME/cold" if stack.can_compact() else 'off; pip install "steersman[data]"'
+    kept = str(home / "cold") if stack.can_compact() else 'off; pip install "steersman[data]"'
     click.echo(f"serving     {url}")
     click.echo(f"tenant      {prepared.tenant.name} with {names}")
     if prepared.key is None:
         at = "" if str(home) == ".steersman" else f" --home {home}"
         click.echo(
             "key         made before, not shown again; another one: "
-            f"steersman key create NAME --tenant {prepared.tenant.name}{at}"
+            f"steersman key create NAME --tenant {prepared.tenant.name}{at} "
+            "--scope decide --scope events --scope read"
         )
     else:
         click.echo(f"key         {prepared.key}   (shown this once)")

@@ -175,7 +175,8 @@ class Core:
             yield Wait(pause)
         raise UnavailableError(
             f"{request.method} {request.path}: no good answer in {timeout_s * 1000:.0f} ms and "
-            f"{tried} tries; {last.reason}; check that the service runs and can be reached",
+            f"{tried} tries; {last.reason}; check that the service runs (`steersman up`) and that "
+            "its URL is right, http or https and port",
             last.problem,
         )
 

@@ -108,7 +108,10 @@ def _checked_url(text: str) -> str:
 
 def _checked_key(text: str) -> str:
     if not text:
-        raise InputError("no API key: give api_key, or set STEERSMAN_API_KEY")
+        raise InputError(
+            "no API key: give api_key (--api-key), or set STEERSMAN_API_KEY; "
+            "`steersman key create NAME --tenant TENANT` makes one"
+        )
     if not _KEY.fullmatch(text):
         raise InputError(
             f"api_key must be 1 to 512 printable ASCII characters without spaces; the one given "

@@ -144,7 +144,7 @@ async def _refuse_tenants(connection: Any, *, replace: bool) -> None:
     if count:
         message = (
             f"the database has {count} tenants, and a restore would replace them; back it up and "
-            "give --replace (replace=True), or restore into an empty database"
+            "say that it may be replaced (--replace), or restore into an empty database"
         )
         raise StoreError(message)
 

@@ -195,6 +195,8 @@ def _told(role: Role | None) -> Iterator[None]:
     try:
         yield
     except AWAY as error:
+        if isinstance(error, asyncpg.ClientConfigurationError) and "invalid DSN" in str(error):
+            raise StoreError(_NO_URL) from None
         message = f"cannot connect to PostgreSQL as {role or 'its own user'}: {error!r:.300}; "
         message += (
             "its schema was never made: run `steersman doctor --migrate`"
