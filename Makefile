@@ -33,7 +33,7 @@ up: ## set up .venv, then run everything with a sample tenant and key, until Ctr
 	@tools/install core data
 	@exec $(VENV)/steersman up $(ARGS)
 
-test: ## every test (twenty to forty minutes on two cores, by their speed)
+test: ## every test (a quarter of an hour to forty minutes on two cores, by their speed)
 	@tools/install dev rag
 	@$(PYTEST) $(ARGS)
 

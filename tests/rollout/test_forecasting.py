@@ -50,6 +50,12 @@ def test_units_are_the_fewest_that_have_the_power(effect, sd, power):
     assert found.power == power
 
 
+def test_what_the_effect_takes_is_told_apart_from_what_stages_wait_for():
+    few, many = (forecast(PLAN, 0.25, 0.03, rate) for rate in (1e3, 1e6))
+    assert few.needed_units == few.units == many.needed_units
+    assert many.units > 10 * many.needed_units  # a day for each stage is many units then
+
+
 def test_days_follow_from_shares_and_traffic():
     found = forecast(PLAN, 0.25, 0.03, 2000)
     assert [stage.name for stage in found.stages] == ["shadow", "canary", "ab", "live"]

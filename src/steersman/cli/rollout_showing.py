@@ -97,22 +97,34 @@ def show_forecast(plan: RolloutPlan, found: Forecast, logged: Traffic, *, as_jso
         click.echo(as_text({**found.to_json(), "plan": plan.to_json(), "logged": logged}))
         return
     rows = [
-        {"stage": one.name, "share": one.share, "units_per_arm": one.units, "days": one.days}
+        {
+            "stage": one.name,
+            "share": one.share,
+            "units_per_arm": one.units,
+            "days": round(one.days, 3),
+        }
         for one in found.stages
     ]
     show_rows(rows, ("stage", "share", "units_per_arm", "days"), as_json=False, none="no stages")
     click.echo(
-        f"\nAn effect of {found.effect:+g} (sd {found.sd:.3g}) takes {found.units:,} units of each "
-        f"arm and {found.days:.3g} days, in {found.power:.0%} of rollouts."
+        f"\nAn effect of {found.effect:+g} (sd {found.sd:.3g}) is shown by {found.needed_units:,} "
+        f"units of each arm, in {found.power:.0%} of rollouts; with what the stages wait for it "
+        f"takes {found.units:,} and {found.days:.3g} days."
     )
     click.echo(
         f"A loss as large is rolled back after {found.harm_units:,} units of the candidate, in 95 "
         "of 100."
     )
     click.echo(
-        f"The log has {logged.units:,} units in {logged.days:.3g} days"
+        f"The log has {logged.units:,} units in {_span(logged.days)}"
         + (f", mean {logged.mean:.3g}, sd {logged.sd:.3g}." if logged.sd is not None else ".")
     )
+
+
+def _span(days: float) -> str:
+    """Return how long a log is, in words; its first hour counts as an hour."""
+    hours = round(days * 24.0, 1)
+    return f"{days:.3g} days" if days >= 1.0 else f"{hours:g} hours" if hours > 1 else "an hour"
 
 
 def _show_compared(compared: Sequence[Mapping[str, Any]]) -> None:

@@ -45,7 +45,8 @@ class Forecast:
 
     Attributes:
         stages: step by step.
-        units: of each arm until the objective is shown.
+        units: of each arm until the objective is shown and no stage waits for more.
+        needed_units: of each arm until the objective is shown, whatever the stages wait for.
         days: from the start until the candidate has taken over.
         power: chance that this is enough.
         harm_units: of the candidate until a loss as large as the effect is rolled back, in 95 of
@@ -57,6 +58,7 @@ class Forecast:
 
     stages: tuple[StageForecast, ...]
     units: int
+    needed_units: int
     days: float
     power: float
     harm_units: int
@@ -128,6 +130,7 @@ def forecast(
     return Forecast(
         stages,
         units=max(units, tested),
+        needed_units=units,
         days=sum(stage.days for stage in stages),
         power=power,
         harm_units=harm,
