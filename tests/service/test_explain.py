@@ -56,8 +56,19 @@ async def test_all_that_is_known_is_told(serving) -> None:
         abouts = [(event["event_id"], event["about"]) for event in told["events"]]
         assert abouts == [("e-1", "decision"), ("e-2", "episode")]
         assert told["events"][0]["outcomes"] == {"clicked": 1.0}
+        assert not any("unread" in event for event in told["events"])
         assert "recomputed" not in told
         assert "erased" not in told
+
+
+async def test_outcomes_that_the_reward_does_not_read_are_named(serving) -> None:
+    async with serving() as s:
+        decided = (await s.ask("POST", "/v1/decide", DECIDE)).body
+        sent = {"outcomes": {"clickd": 1, "latency_ms": 12.5, "clicked": 0}}
+        about = {"event_id": "e-1", "decision_id": decided["decision_id"]}
+        await s.ask("POST", "/v1/task_result", {**about, **sent})
+        (event,) = (await explain(s, decided["decision_id"])).body["events"]
+        assert event["unread"] == ["clickd", "latency_ms"]
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ class Explain:
             )
             explanation = _explanation(row, document)
             explanation.rewards = await _rewards(connection, row)
-            explanation.events = await _events(connection, row)
+            explanation.events = await _events(connection, row, declared(document))
             return explanation, row, document
 
     async def _recompute(self, row: DecisionRow, document: str) -> Recomputed:
@@ -346,7 +346,7 @@ async def _rewards(connection: Any, row: DecisionRow) -> list[ExplainedReward]:
     ]
 
 
-async def _events(connection: Any, row: DecisionRow) -> list[ExplainedEvent]:
+async def _events(connection: Any, row: DecisionRow, spec: DecisionPoint) -> list[ExplainedEvent]:
     found = await connection.fetch(
         "SELECT id, type, decision, at, received_at, outcomes, action_taken, body FROM event "
         "WHERE decision = $1 OR ($2::text IS NOT NULL AND episode = $2) "
@@ -363,6 +363,7 @@ async def _events(connection: Any, row: DecisionRow) -> list[ExplainedEvent]:
             event["outcomes"],
             event["action_taken"],
             event["body"],
+            sorted((event["outcomes"] or {}).keys() - spec.reward.terms.keys()),
         )
         for event in found
     ]

@@ -40,6 +40,8 @@ class ExplainedEvent(msgspec.Struct, omit_defaults=True):
         outcomes: named numbers.
         action_taken: what the application did instead.
         body: the rest.
+        unread: names of outcomes that no term of the reward reads. A guardrail may, or they are
+            misspelt.
     """
 
     event_id: str
@@ -50,6 +52,7 @@ class ExplainedEvent(msgspec.Struct, omit_defaults=True):
     outcomes: Any = None
     action_taken: str | None = None
     body: Any = None
+    unread: list[str] = []
 
 
 class ExplainedStep(msgspec.Struct, omit_defaults=True):
