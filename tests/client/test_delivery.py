@@ -42,6 +42,10 @@ def test_each_method_sends_its_type(client, server):
 def test_an_id_that_cannot_be_one_is_told_in_plain_words(client):
     with pytest.raises(InputError, match=r"printable ASCII without spaces .* - at `\$.episode_id`"):
         client.submit_feedback(episode="Jörg Müller")
+    with pytest.raises(
+        InputError, match=r"Expected a number, true or false, got `str` - at `\$\.out"
+    ):
+        client.submit_feedback(episode="e", outcomes={"success": "yes"})
 
 
 @pytest.mark.parametrize(

@@ -232,3 +232,15 @@ async def test_the_oldest_supported_server_too(database_15, tmp_path):
     assert before.items() <= after.items()
     # Past midnight there is a table more, for a day to come.
     assert {rows for name, rows in after.items() if name not in before} <= {(0, None)}
+
+
+async def test_what_cannot_be_written_or_read_is_told_by_its_name(database, empty, tmp_path):
+    missing = tmp_path / "missing" / "all.backup"
+    with pytest.raises(StoreError, match=r"missing/all\.backup cannot be written: No such file"):
+        await backup(database, missing)
+    stranger = tmp_path / "notes.yaml"
+    stranger.write_text("no backup")
+    with pytest.raises(
+        StoreError, match=r"notes\.yaml is no backup that can be read: .*name a file"
+    ):
+        await restore(empty, stranger)

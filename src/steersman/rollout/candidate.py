@@ -200,7 +200,8 @@ async def candidate_of(
     found = await find_snapshot(connection, (point.tenant, point.skill, point.point), version)
     if not found.is_available:
         why = "was retracted" if found.retracted_at is not None else "was never published"
-        message = f"{point.skill}/{point.point} {version} {why}; publish a version and name it"
+        message = f"{point.skill}/{point.point} {version} {why}; name one that "
+        message += "`steersman snapshot list` shows as published, or publish one"
         raise RolloutError(message)
     spec = await spec_of(connection, found.spec_hash)
     row = replace(

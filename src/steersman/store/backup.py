@@ -65,6 +65,10 @@ async def backup(database: Database, file: Path) -> Backup:
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         draft.touch(mode=0o600, exist_ok=False)
+    except OSError as error:
+        message = f"{file} cannot be written: {error.strerror}; name another place"
+        raise StoreError(message) from error
+    try:
         await run(
             "pg_dump",
             "--format=custom",
@@ -102,7 +106,11 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
 
     No doctest: it needs a server; ``tests/store/test_backup.py`` shows it.
     """
-    await run("pg_restore", "--list", str(file))
+    try:
+        await run("pg_restore", "--list", str(file))
+    except StoreError as error:
+        message = f"{file} is no backup that can be read: {error}; name a file that `backup` wrote"
+        raise StoreError(message) from error
     async with _all_seeing(database, "restore") as connection:
         await _refuse_tenants(connection, replace=replace)
         await ensure_roles(connection)

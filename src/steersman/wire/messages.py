@@ -41,7 +41,7 @@ MAX_BATCH = 1000
 
 
 def in_plain_words(error: msgspec.ValidationError) -> str:
-    """Return what is wrong with a message, without the pattern that ids are checked with.
+    """Return what is wrong with a message, without Python's names and the pattern of ids.
 
     Args:
         error: of reading one of the types here.
@@ -56,7 +56,8 @@ def in_plain_words(error: msgspec.ValidationError) -> str:
     'Expected printable ASCII without spaces (send a hash of other texts) - at `$.event_id`'
     """
     found = f"`str` matching regex {_PRINTABLE!r}"
-    return str(error).replace(found, "printable ASCII without spaces (send a hash of other texts)")
+    said = str(error).replace(found, "printable ASCII without spaces (send a hash of other texts)")
+    return said.replace("`bool | float`", "a number, true or false")
 
 
 class DecideRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
