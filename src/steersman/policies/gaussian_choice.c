@@ -57,6 +57,12 @@ static const double TAYLOR[14] = {
     1.0,                    1.0,
 };
 
+/* As fmax of two numbers, in line: that one looks for NaN. */
+static inline double larger(double most, double next)
+{
+    return next > most ? next : most;
+}
+
 /* exp(x) for -708 <= x <= 0: 2^n e^r with |r| <= ln(2) / 2. */
 static inline double exponential(double x)
 {
@@ -167,15 +173,17 @@ int steersman_gaussian_choice(long all, const double *of_means, const double *of
     int64_t *place = (int64_t *)(finer + size);
 
     double surely = -INFINITY, nothing = 0.0;
+#pragma omp simd reduction(+ : nothing)
+    for (long a = 0; a < all; a++)
+        nothing += 0.0 * of_means[a] + 0.0 * of_sds[a];
+    if (nothing != 0.0) /* NaN: some number is none, or infinite */
+        return LEFT_TO_NUMPY;
     for (long a = 0; a < all; a++) {
         means[a] = of_means[a];
         sds[a] = of_sds[a];
         place[a] = a;
-        nothing += 0.0 * means[a] + 0.0 * sds[a];
-        surely = fmax(surely, means[a] - TAIL_SDS * sds[a]);
+        surely = larger(surely, means[a] - TAIL_SDS * sds[a]);
     }
-    if (nothing != 0.0) /* NaN: some number is none, or infinite */
-        return LEFT_TO_NUMPY;
     /* What cannot be best must not say how narrow is too narrow. */
     count = keep(count, surely - SMALLEST_SD * fabs(surely) - NOTHING, means, sds, place);
     if (count <= FEW)
@@ -183,8 +191,8 @@ int steersman_gaussian_choice(long all, const double *of_means, const double *of
 
     double farthest = 0.0, widest = 0.0;
     for (long a = 0; a < count; a++) {
-        farthest = fmax(farthest, fabs(means[a]));
-        widest = fmax(widest, sds[a]);
+        farthest = larger(farthest, fabs(means[a]));
+        widest = larger(widest, sds[a]);
     }
     double scale = farthest + widest;
     if (!(scale >= NOTHING && scale <= HUGE_SCALE))
@@ -192,9 +200,9 @@ int steersman_gaussian_choice(long all, const double *of_means, const double *of
 
     double lowest = -INFINITY, highest = -INFINITY, narrowest = INFINITY;
     for (long a = 0; a < count; a++) {
-        sds[a] = fmax(sds[a], SMALLEST_SD * scale);
-        lowest = fmax(lowest, means[a] - TAIL_SDS * sds[a]);
-        highest = fmax(highest, means[a] + TAIL_SDS * sds[a]);
+        sds[a] = larger(sds[a], SMALLEST_SD * scale);
+        lowest = larger(lowest, means[a] - TAIL_SDS * sds[a]);
+        highest = larger(highest, means[a] + TAIL_SDS * sds[a]);
     }
     for (long a = 0; a < count; a++)
         each[a] = 1.0 / sds[a];
@@ -216,7 +224,7 @@ int steersman_gaussian_choice(long all, const double *of_means, const double *of
         return say_who_is_left(all, count, place, probabilities);
 
     for (long a = 0; a < count; a++) {
-        narrowest = fmin(narrowest, sds[a]);
+        narrowest = sds[a] < narrowest ? sds[a] : narrowest;
         sds[a] = 1.0 / sds[a];
     }
     for (long a = count; a % LANES; a++) {
@@ -237,9 +245,9 @@ int steersman_gaussian_choice(long all, const double *of_means, const double *of
     add_nodes(lowest, step, quarter + 1, filled, means, sds, each, mass);
     add_nodes(lowest + 0.5 * step, step, quarter, filled, means, sds, each, finer);
     for (long a = 0; a < count; a++) {
-        apart = fmax(apart, fabs(mass[a] - finer[a]) * sds[a]);
+        apart = larger(apart, fabs(mass[a] - finer[a]) * sds[a]);
         mass[a] += finer[a];
-        most = fmax(most, mass[a] * sds[a]);
+        most = larger(most, mass[a] * sds[a]);
     }
     if (apart > SEEN_ENOUGH * most) {
         step *= 0.5;
