@@ -116,10 +116,10 @@ async def _batches(stack: Stack, scale: float) -> list[Figure]:
     one = _decide_body()
     body = b'{"requests":[' + b",".join([one] * 10) + b"]}"
     request = post("/v1/decide", stack.key, body)
-    load = await drive(
-        HOST, stack.port, _repeat(request, int(10_000 * scale) // CLIENTS + 1), clients=CLIENTS
-    )
-    _all_answered(load)
+    times = int(10_000 * scale) // CLIENTS + 1
+    for repeated in (times // 8, times):  # warm up, then measure
+        load = await drive(HOST, stack.port, _repeat(request, repeated), clients=CLIENTS)
+        _all_answered(load)
     return [
         Figure(
             "decisions in batches of 10",
@@ -138,12 +138,14 @@ async def _events(stack: Stack, scale: float) -> list[Figure]:
     figures = []
     for name, with_outcomes in (("events in batches of 100", 0.25), ("  all with outcomes", 1.0)):
         chosen = itertools.cycle(decisions)
-        bodies = [
-            post("/v1/events", stack.key, _event_batch(chosen, with_outcomes))
-            for _ in range(max(20, int(3_000 * scale)))
-        ]
-        load = await drive(HOST, stack.port, _share(bodies, 16), clients=16)
-        _all_answered(load)
+        count = max(20, int(3_000 * scale))
+        for part in (count // 8, count):  # warm up, then measure
+            bodies = [
+                post("/v1/events", stack.key, _event_batch(chosen, with_outcomes))
+                for _ in range(part)
+            ]
+            load = await drive(HOST, stack.port, _share(bodies, 16), clients=16)
+            _all_answered(load)
         goal: dict[str, Any] = (
             {"goal": 100_000, "holds": load.rate * 100 >= 100_000} if with_outcomes < 1 else {}
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ class Choice:
         propensity: its probability, ``distribution[action]``, in (0, 1].
         distribution: (K,) float64, sums to 1, zero where not eligible, in ``policy.actions`` order.
         scores: (K,) float64, what the policy ranked by (larger is better), NaN where not eligible.
-        eligible: (K,) bool.
+        eligible: (K,) bool; read-only where it is all of them.
         u: the uniform in [0, 1) that drew the action, so that any draw can be replayed.
     """
 
@@ -41,6 +42,21 @@ class Choice:
     scores: Floats
     eligible: Mask
     u: float
+
+
+@lru_cache(maxsize=256)
+def all_of(count: int) -> Mask:
+    """Return the mask (count,) that leaves nothing out; shared, so nobody may write to it.
+
+    Args:
+        count: K >= 0.
+
+    >>> all_of(2)
+    array([ True,  True])
+    """
+    mask = np.ones(count, dtype=np.bool_)
+    mask.flags.writeable = False
+    return mask
 
 
 def share_ties(scores: Floats, eligible: Mask | None, *, tolerance: float = 1e-12) -> Floats:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steersman.policies.choice import Choice, mix_reserved
+from steersman.policies.choice import Choice, all_of, mix_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,12 +58,12 @@ def choices(
     cumulative = mixed.cumsum(axis=1)
     below = cumulative <= (uniforms * cumulative[:, -1])[:, None]
     places = np.count_nonzero(below, axis=1)
-    eligible = mixed >= 0.0
+    eligible = all_of(len(actions))
     indexes, propensities = _drawn(mixed, places)
     return [
-        Choice(actions[index], p, row, row_scores, row_eligible, u)
-        for index, p, row, row_scores, row_eligible, u in zip(
-            indexes, propensities, mixed, scores, eligible, uniforms.tolist(), strict=True
+        Choice(actions[index], p, row, row_scores, eligible, u)
+        for index, p, row, row_scores, u in zip(
+            indexes, propensities, mixed, scores, uniforms.tolist(), strict=True
         )
     ]
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _PUT_TOGETHER_AT = 8  # rows, at least
 _NOTHING = 1e-12  # of the prior's variance: what is left of a direction when it is no other
+_COPIED = 512  # features, at most, of which zeros are copied in less time than they are set
 _MOST_ROWS = 6  # an arm is thin up to dim / this; its rows then cost two thirds of the triangle
 
 
@@ -101,6 +102,10 @@ class WorkingCopies:
         return out
 
     def _outer_of(self, x: Floats) -> NDArray[Any]:
+        if self._dim <= _COPIED:
+            # The zeros are copied by the routine itself, in one call.
+            copied: NDArray[Any] = self._rank_one(self._dim, 1.0, x, self._outer)
+            return copied
         self._outer.fill(0.0)
         self._rank_one(self._dim, 1.0, x, self._outer, overwrite_ap=1)
         return self._outer
