@@ -77,7 +77,7 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     """
     count = len(means)
     if count <= 3:
-        return _few(means.tolist(), sds.tolist())
+        return np.array(_few(means.tolist(), sds.tolist()))
     if (compiled := choose_compiled(means, sds)) is not None:
         probabilities, done = compiled
         if not done:
@@ -113,23 +113,24 @@ def _choose_with_numpy(means: Floats, sds: Floats) -> Floats:
     return probabilities
 
 
-def _few(means: list[float], sds: list[float]) -> Floats:
+def _few(means: list[float], sds: list[float]) -> list[float]:
     """Return the probabilities of one to three arms."""
     count = len(means)
-    ordered, spreads = sorted(means), sorted(sds)
-    low, high, narrowest, widest = ordered[0], ordered[-1], spreads[0], spreads[-1]
-    if high - low > 2.0 * _TAIL_SDS * narrowest:  # else every arm is able
-        surely = max(mean - _TAIL_SDS * sd for mean, sd in zip(means, sds, strict=True))
+    low, high, spreads = min(means), max(means), sorted(sds)
+    if high - low > _TAIL_SDS * sum(spreads[:2]):  # else no arm lies wholly below another
+        surely = max([mean - _TAIL_SDS * sd for mean, sd in zip(means, sds, strict=True)])
         surely -= _SMALLEST_SD * abs(surely) + _NOTHING
         able = [place for place in range(count) if means[place] + _TAIL_SDS * sds[place] >= surely]
         if len(able) < count:
-            probabilities = np.zeros(count)
-            probabilities[able] = _few([means[one] for one in able], [sds[one] for one in able])
-            return probabilities
-    scale = max(high, -low) + widest
+            shares = _few([means[one] for one in able], [sds[one] for one in able])
+            found = [0.0] * count
+            for place, share in zip(able, shares, strict=True):
+                found[place] = share
+            return found
+    scale = max(high, -low) + spreads[-1]
     if count == 1 or scale < _NOTHING:
-        return np.full(count, 1.0 / count)
-    if narrowest < _SMALLEST_SD * scale:
+        return [1.0 / count] * count
+    if spreads[0] < _SMALLEST_SD * scale:
         sds = [max(sd, _SMALLEST_SD * scale) for sd in sds]
     return best_of_two(means, sds) if count == 2 else best_of_three(means, sds)
 

@@ -9,28 +9,23 @@ from __future__ import annotations
 from math import copysign, erfc, inf, sqrt
 from typing import TYPE_CHECKING
 
-import numpy as np
 from scipy.special.cython_special import owens_t
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-
 _SQRT_HALF = sqrt(0.5)
 
 
-def best_of_two(means: Sequence[float], sds: Sequence[float]) -> Floats:
+def best_of_two(means: Sequence[float], sds: Sequence[float]) -> list[float]:
     """Return P (2,) of N(means[i], sds[i]²) to be the larger; at least one sd is above 0."""
     unit = max(sds)
     gap = (means[0] - means[1]) / unit / sqrt((sds[0] / unit) ** 2 + (sds[1] / unit) ** 2)
     first = _normal_cdf(gap)
-    return np.array([first, 1.0 - first])
+    return [first, 1.0 - first]
 
 
-def best_of_three(means: Sequence[float], sds: Sequence[float]) -> Floats:
+def best_of_three(means: Sequence[float], sds: Sequence[float]) -> list[float]:
     """Return P (3,) of N(means[i], sds[i]²) to be the largest; all sds are above 0.
 
     With a, b, c in falling order of their means, h_ab = (m_a - m_b) / √(s_a² + s_b²), and
@@ -71,7 +66,7 @@ def best_of_three(means: Sequence[float], sds: Sequence[float]) -> Floats:
     total = best + middle + last
     found = [0.0, 0.0, 0.0]
     found[a], found[b], found[c] = best / total, middle / total, last / total
-    return np.array(found)
+    return found
 
 
 def _normal_cdf(z: float) -> float:
