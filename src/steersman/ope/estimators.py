@@ -11,7 +11,7 @@ import numpy as np
 from steersman.ope.refit import Refit
 from steersman.ope.reward_models import cross_fitted, external, past_only, time_batches
 from steersman.ope.rounds import Rounds
-from steersman.ope.stabilise import stabilisers
+from steersman.ope.stabilise import levelled, stabilisers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,11 +32,14 @@ class Log:
         data: The log and the target policy.
         adaptive: True when the logging policy learned from these very rewards.
         seed: Seed of the folds.
+        levels: Whether estimators level the noise of an adaptive log's rounds; who compares two
+            targets levels their difference (``steersman.registry.off_policy_delta``).
     """
 
     data: LoggedData
     adaptive: bool = False
     seed: int = 0
+    levels: bool = True
 
     @cached_property
     def predictions(self) -> Predictions:
@@ -51,6 +54,19 @@ class Log:
     def stabilisers(self) -> Floats:
         """Factor of each round that levels the noise of an adaptive log, shape (n,)."""
         return stabilisers(self.data) if self.adaptive else np.ones(len(self.data))
+
+    def levelled(self, rounds: Rounds) -> Rounds:
+        """Return rounds whose noise is level over time where the log is adaptive.
+
+        Args:
+            rounds: An estimator's terms.
+
+        Returns:
+            The rounds, weighted by the stabilisers as far as the log does not drift.
+        """
+        if not (self.adaptive and self.levels):
+            return rounds
+        return levelled(rounds, self.stabilisers, self.data.units)
 
     @property
     def largest_weight(self) -> float:
@@ -115,7 +131,7 @@ class IPS:
         low, high = log.reward_range
         span = log.largest_weight * (max(high, 0.0) - min(low, 0.0))
         terms = log.data.weights * log.data.rewards
-        return Rounds(terms, np.ones(len(terms)), span).scaled(log.stabilisers)
+        return log.levelled(Rounds(terms, np.ones(len(terms)), span))
 
 
 @dataclass(frozen=True)
@@ -149,7 +165,7 @@ class SNIPS:
         low, high = log.reward_range
         weights = log.data.weights
         span = log.largest_weight * (high - low)
-        return Rounds(weights * log.data.rewards, weights, span).scaled(log.stabilisers)
+        return log.levelled(Rounds(weights * log.data.rewards, weights, span))
 
 
 @dataclass(frozen=True)
@@ -225,7 +241,7 @@ class DR:
         """
         guess = log.predictions
         terms = guess.expected + log.data.weights * (log.data.rewards - guess.chosen)
-        return Rounds(terms, np.ones(len(terms)), self._span(log)).scaled(log.stabilisers)
+        return log.levelled(Rounds(terms, np.ones(len(terms)), self._span(log)))
 
     @staticmethod
     def _span(log: Log) -> float:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Units = NDArray[np.int64] | None
 
 _ROUNDING = 1e-12  # of the range of rewards: sums of the same terms differ by less, and are alike
+_SMALL = 0.01  # of a target: one action of which it takes no more decides little by itself
 
 
 def standard_error(rounds: Rounds, units: Units) -> float:
@@ -112,6 +113,8 @@ def left_open(data: LoggedData, span: tuple[float, float], level: float) -> tupl
     fail in three of a hundred; where the target mostly takes it, that is most of what is not known.
     Actions whose rewards with weight are all one value, the same for all of them, are taken
     together: what as many units that are all alike leave open, times what the target takes of them.
+    Actions that were drawn once and of which the target takes a hundredth at most are judged
+    together: where these rewards differ from one another, they did show their noise.
 
     Args:
         data: The log, of which some rows have weight; its columns are actions.
@@ -126,28 +129,73 @@ def left_open(data: LoggedData, span: tuple[float, float], level: float) -> tupl
         `steersman.stats.all_alike_interval`; errors of groups that are not alike add up as
         independent ones do. Coverage: ``tests/ope/test_all_alike.py``.
     """
-    seen = data.weights > 0.0
+    rewards = data.rewards[data.weights > 0.0]
+    if rewards.max() - rewards.min() <= _slack(rewards, span):
+        return 0.0, 0.0
+    return _left_open(data, data.target, span, level)
+
+
+def left_open_between(
+    data: LoggedData, moved: Floats, span: tuple[float, float], level: float
+) -> tuple[float, float]:
+    """Return how much a difference of two targets' values may be off, as `left_open` does of one.
+
+    What an action gives up and what it gains are errors of their own: a row's rewards of an action
+    that never failed hide failures, which one of the targets would meet more often.
+
+    Args:
+        data: The log.
+        moved: What the second target takes of each action more than the first, shape (n, k).
+        span: Smallest and largest possible reward.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        Below and above, at least 0.
+    """
+    gained = _left_open(data, moved.clip(0.0), span, level)
+    lost = _left_open(data, (-moved).clip(0.0), span, level)
+    return math.hypot(gained[0], lost[1]), math.hypot(gained[1], lost[0])
+
+
+def _left_open(
+    data: LoggedData, taken: Floats, span: tuple[float, float], level: float
+) -> tuple[float, float]:
+    """Return what actions leave open of which a share ``taken`` (n, k) counts."""
+    weights = taken[np.arange(len(data)), data.actions] / data.propensities
+    seen = weights > 0.0
+    if not seen.any():
+        return 0.0, 0.0
     actions, rewards = data.actions[seen], data.rewards[seen]
+    slack = _slack(rewards, span)
     span = min(span[0], float(rewards.min())), max(span[1], float(rewards.max()))
-    slack = _ROUNDING * (span[1] - span[0])
-    least = np.full(data.target.shape[1], math.inf)
+    shares = taken.mean(axis=0)
+    least = np.full(taken.shape[1], math.inf)
     most = -least
     np.minimum.at(least, actions, rewards)
     np.maximum.at(most, actions, rewards)
-    if rewards.max() - rewards.min() <= slack:
-        return 0.0, 0.0
-    quiet = np.flatnonzero(np.isfinite(least) & (most - least <= slack))
-    quiet = quiet[np.argsort(least[quiet])]
+    quiet = np.isfinite(least) & (most - least <= slack)
+    once = quiet & (np.bincount(actions, minlength=len(quiet)) == 1) & (shares <= _SMALL)
+    if once.any() and float(np.ptp(least[once])) > slack:
+        quiet &= ~once
+    found = np.flatnonzero(quiet)
+    found = found[np.argsort(least[found])]
     down, up = 0.0, 0.0
-    for group in np.split(quiet, np.flatnonzero(np.diff(least[quiet]) > slack) + 1):
+    for group in np.split(found, np.flatnonzero(np.diff(least[found]) > slack) + 1):
         if len(group):
-            value, mass = float(least[group[0]]), float(data.target[:, group].sum(axis=1).mean())
+            value, mass = float(least[group[0]]), float(shares[group].sum())
             rows = seen & np.isin(data.actions, group)
+            units = None if data.units is None else data.units[rows]
             low, high = all_alike_interval(
-                value, _worth(data, rows), low=span[0], high=span[1], level=level
+                value, _worth(weights[rows], units), low=span[0], high=span[1], level=level
             )
             down, up = math.hypot(down, mass * (value - low)), math.hypot(up, mass * (high - value))
     return down, up
+
+
+def _slack(rewards: Floats, span: tuple[float, float]) -> float:
+    """Return by how much rewards that are alike may differ."""
+    low, high = min(span[0], float(rewards.min())), max(span[1], float(rewards.max()))
+    return _ROUNDING * (high - low)
 
 
 def widened(ends: Interval, value: float, opened: tuple[float, float]) -> Interval:
@@ -166,12 +214,11 @@ def widened(ends: Interval, value: float, opened: tuple[float, float]) -> Interv
     return Interval(min(low, ends.low), max(high, ends.high))
 
 
-def _worth(data: LoggedData, rows: NDArray[np.bool_]) -> int:
+def _worth(weights: Floats, units: Units) -> int:
     """Return the effective sample size of some rows, in units where the log names them."""
-    weights = data.weights[rows] / data.weights[rows].max()
-    if data.units is not None:
-        weights = np.bincount(data.units[rows], weights=weights)
-    return max(1, int(weights.sum() ** 2 / (weights @ weights)))
+    scaled = weights / weights.max()
+    totals = scaled if units is None else np.bincount(units, weights=scaled)
+    return max(1, int(totals.sum() ** 2 / (totals @ totals)))
 
 
 def bernstein(rounds: Rounds, units: Units, level: float) -> Interval:

@@ -16,6 +16,8 @@ from scipy.special import ndtri, stdtrit
 
 from steersman.errors import InputError
 from steersman.ope import ESTIMATORS, Log, LoggedData, evaluate
+from steersman.ope.intervals import left_open_between, widened
+from steersman.ope.stabilise import drift_share
 from steersman.stats import Interval, all_alike_interval
 
 if TYPE_CHECKING:
@@ -81,8 +83,8 @@ def off_policy_delta(
 
     Assumes what `steersman.ope.evaluate` does: exact propensities, positivity, and independent rows
     (units, or rounds given the past). Refuses where it refuses either policy. Where the rewards of
-    what one does more often than the other are all alike, and those of what it does less often, the
-    interval is as wide as so many units leave open.
+    an action are all alike that one takes more often than the other, the interval is as wide as so
+    many units leave open.
 
     Args:
         first: the log with one policy's distributions as target.
@@ -123,7 +125,10 @@ def off_policy_delta(
     if reasons := _reasons(reports):
         return OffPolicyDelta(estimator, level, len(first), ess, reasons=reasons)
     method = ESTIMATORS[estimator]
-    rounds = [method.rounds(Log(data, adaptive=adaptive, seed=seed)) for data in (first, second)]
+    logs = [Log(data, adaptive=adaptive, seed=seed, levels=False) for data in (first, second)]
+    rounds = [method.rounds(log) for log in logs]
+    if adaptive:
+        rounds = _levelled(rounds, np.minimum(*(log.stabilisers for log in logs)), first.units)
     error = _paired_error(rounds, first.units)
     delta = rounds[1].value - rounds[0].value
     half = _quantile(first.units, level) * error
@@ -163,8 +168,27 @@ def _reasons(reports: Sequence[Report]) -> tuple[str, ...]:
     )
 
 
+def _levelled(
+    rounds: Sequence[Rounds], factors: Floats, units: NDArray[np.int64] | None
+) -> list[Rounds]:
+    """Return the rounds of both with their noise level over time, by factors that are the same.
+
+    With factors of their own, one policy would be judged more by the morning and the other more by
+    the afternoon: the better one may look worse where rewards moved in between.
+    """
+    factors = factors / factors.mean()
+    scaled = [one.scaled(factors) for one in rounds]
+    gap = (rounds[1].value - rounds[0].value) - (scaled[1].value - scaled[0].value)
+    share = drift_share(gap, _residuals(rounds) - _residuals(scaled), units)
+    return [one.scaled(factors + share * (1.0 - factors)) for one in rounds]
+
+
+def _residuals(rounds: Sequence[Rounds]) -> Floats:
+    return rounds[1].residuals() - rounds[0].residuals()
+
+
 def _paired_error(rounds: Sequence[Rounds], units: NDArray[np.int64] | None) -> float:
-    residuals = rounds[1].residuals() - rounds[0].residuals()
+    residuals = _residuals(rounds)
     totals = residuals if units is None else np.bincount(units, weights=residuals)
     count = len(totals)
     if count < 2:
@@ -177,8 +201,8 @@ def _no_narrower(ends: Interval, first: LoggedData, second: LoggedData, level: f
 
     The difference is m (E₊ - E₋): the mean reward of what the second policy does more often, less
     that of what it does more seldom, times the mass m that moves. Where neither has shown any
-    noise, as where all rewards are 1, each may still be off by what as many units leave open; where
-    one has not, that comes on top of the noise of the other.
+    noise, as where all rewards are 1, each may still be off by what as many units leave open. Where
+    some actions have not, that comes on top of the noise of the others.
     """
     moved = second.weights - first.weights
     if not moved.any():
@@ -186,14 +210,9 @@ def _no_narrower(ends: Interval, first: LoggedData, second: LoggedData, level: f
     mass = max(float(moved.clip(0.0).mean()), float((-moved).clip(0.0).mean()))
     more, less = (_alike(first, np.maximum(sign * moved, 0.0), level) for sign in (1.0, -1.0))
     if more is None or less is None:
-        low, high = ends
-        for side, sign in ((more, 1.0), (less, -1.0)):
-            if side is not None and (sign * moved > 0.0).any():
-                seen = float(first.rewards[sign * moved > 0.0][0])
-                down, up = mass * (seen - side.low), mass * (side.high - seen)
-                low -= down if sign > 0.0 else up
-                high += up if sign > 0.0 else down
-        return Interval(low, high)
+        taken = second.target - first.target
+        opened = left_open_between(first, taken, Log(first).reward_range, level)
+        return widened(ends, (ends.low + ends.high) / 2.0, opened)
     low, high = mass * (more.low - less.high), mass * (more.high - less.low)
     return Interval(min(ends.low, low), max(ends.high, high))
 
