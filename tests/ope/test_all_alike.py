@@ -215,3 +215,28 @@ def test_rewards_beyond_what_is_known_bound_what_is_left_open():
     found = evaluate(log, estimators=("snips",))["snips"]
     unseen = 8.0 * (1.0 - 0.025 ** (1 / 150))
     assert found.value - found.low > 0.9 * unseen
+
+
+def test_actions_that_were_drawn_once_and_differ_did_show_their_noise():
+    """Of a thousand actions many are drawn once; each alone would leave all its range open."""
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(40):
+        actions = rng.integers(0, 1000, 2000)
+        rewards = rng.normal(0.5, 0.1, 2000)
+        target = np.full((2000, 1000), 0.001)
+        log = LoggedData(actions, rewards, np.full(2000, 0.001), target, reward_range=(-50, 50))
+        found = evaluate(log, estimators=("snips",))["snips"]
+        assert found.high - found.low < 0.02
+        held += found.low <= 0.5 <= found.high
+    assert held >= 34
+
+
+def test_actions_that_were_drawn_once_and_are_all_alike_leave_the_rest_open():
+    rng = np.random.default_rng(1)
+    actions = np.concatenate([np.repeat([0, 1], 300), np.arange(2, 42)])
+    rewards = np.concatenate([rng.random(600), np.ones(40)])
+    propensities = np.concatenate([np.full(600, 300 / 640), np.full(40, 1 / 640)])
+    target = np.tile(np.concatenate([[0.3, 0.3], np.full(40, 0.01)]), (640, 1))
+    found = evaluate(LoggedData(actions, rewards, propensities, target), estimators=("snips",))
+    one = found["snips"]
+    assert one.low is None or one.value - one.low > 0.4 * 0.05

@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.ope import LoggedData, evaluate, never_drawn
+from steersman.ope import (
+    LoggedData,
+    LoggedSequences,
+    drawn_or_another,
+    evaluate,
+    evaluate_sequences,
+    never_drawn,
+    requests_needed,
+)
+from steersman.stats import welch_test
 
 GOOD = {
     "actions": [0, 1, 1],
@@ -110,3 +119,44 @@ def test_no_estimators_are_refused_in_words():
     log = LoggedData([0, 1], [1.0, 0.0], [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]])
     with pytest.raises(InputError, match="allowed are ips"):
         evaluate(log, estimators=None)
+
+
+def test_masked_numbers_are_refused_wherever_they_are_given():
+    rewards = np.ma.masked_array([0.0, 1.0, -999.0], [False, False, True])
+    for masked in ({"rewards": rewards}, {"propensities": rewards}, {"actions": rewards}):
+        columns = {"actions": [0, 1, 0], "rewards": [0.0, 1.0, 1.0], "propensities": [0.5] * 3}
+        with pytest.raises(InputError, match="masked"):
+            LoggedData(**{**columns, **masked}, target=np.full((3, 2), 0.5))
+    with pytest.raises(InputError, match="masked"):
+        LoggedSequences([[0.5]] * 3, [[0.5]] * 3, rewards[:, None], [1] * 3)
+    with pytest.raises(InputError, match="masked"):
+        welch_test(rewards, [0.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("wrong", [[1.5], [-0.1], ["a"], [[0.5]], [np.nan]])
+def test_masses_that_are_no_probabilities_are_refused(wrong):
+    with pytest.raises(InputError, match="masses"):
+        drawn_or_another(wrong)
+
+
+@pytest.mark.parametrize(
+    ("actions", "target"), [([5], [[0.5, 0.5]]), ([0, 1], [[0.5, 0.5]]), ([0], [0.5, 0.5])]
+)
+def test_actions_that_are_no_columns_are_refused(actions, target):
+    with pytest.raises(InputError, match="no columns"):
+        never_drawn(actions, target)
+
+
+def test_what_is_no_log_seed_or_name_is_told_so():
+    log = LoggedData([0, 1], [0.0, 1.0], [0.5, 0.5], np.full((2, 2), 0.5))
+    for call, said in (
+        (lambda: requests_needed(None, 0.1), "allowed is a log"),
+        (lambda: requests_needed(log, 0.1, seed=-1), "seed"),
+        (lambda: requests_needed(log, 0.1, estimator=["dr"]), "estimator"),
+        (lambda: evaluate(log, interval=["wald"]), "interval"),
+        (lambda: evaluate(log, estimators=5), "estimators"),
+        (lambda: evaluate_sequences(None), "log of selections"),
+        (lambda: evaluate_sequences(log), "log of selections"),
+    ):
+        with pytest.raises(InputError, match=said):
+            call()

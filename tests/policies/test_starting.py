@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from steersman import spec
+from steersman.errors import ActionError, InputError
 from steersman.policies import BetaThompson, LinTS, LinUCB, build, warm_start
 
 DOCUMENT = """
@@ -103,3 +104,15 @@ def test_build_makes_what_is_declared(declared, algorithm):
     policy = build(point.policy, point.actions.names, dim=point.context.dim, floor=point.floor)
     assert policy.algorithm == algorithm
     assert policy.floor == 0.1
+
+
+@pytest.mark.parametrize("limit", [None, 3.0])
+def test_a_warm_start_from_nothing_or_from_no_rows_is_refused(limit):
+    policy = LinUCB(["a"], dim=2)
+    for rows, actions in ((np.zeros((0, 2)), []), ([[1.0, 0.0]], None), ([[1.0, 0.0]], 7)):
+        with pytest.raises(InputError, match=r"no rows|actions must be"):
+            warm_start(policy, rows, actions, [1.0] * len(rows), limit=limit)
+    for names in ([["a"]], [3]):
+        with pytest.raises(ActionError, match="unknown action"):
+            warm_start(policy, [[1.0, 0.0]], names, [1.0], limit=limit)
+    assert policy.updates == 0

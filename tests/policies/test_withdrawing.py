@@ -140,3 +140,16 @@ def test_what_a_far_larger_row_left_behind_refuses_nothing():
     for x in ([9e5, 1.0], [1.0, 3.0], [0.5, 0.5]):
         withdraw(policy, x, "a", 1.0)
     assert policy.updates == 0
+
+
+def test_a_row_without_weight_is_taken_back_after_all_others():
+    """Rounding leaves -1e-17 of what they taught, which is less than nothing."""
+    for seed in range(100):
+        first, second = np.random.default_rng(seed).normal(size=(2, 2))
+        policy = LinUCB(NAMES, 2)
+        rows = [(first, "a", 1.0, 0.3), (second, "a", 1.0, 0.7), (first, "a", 0.0, 0.0)]
+        for *row, weight in rows:
+            policy.learn(*row, weight=weight)
+        for *row, weight in rows:
+            withdraw(policy, *row, weight=weight)
+        assert policy.updates == 0

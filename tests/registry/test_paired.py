@@ -169,3 +169,35 @@ def test_a_model_alone_and_other_rows_are_refused():
             off_policy_delta(first, replace(second, **change))
     with pytest.raises(InputError, match="the two logs differ"):
         off_policy_delta(first, replace(second, clusters=np.arange(400) // 2))
+
+
+def test_an_arm_that_never_failed_widens_the_difference_whatever_others_show():
+    """It takes over most of what is done; another that fails now and then, a little."""
+    logging, means = np.array([0.9, 0.06, 0.04]), np.array([0.99, 0.99, 0.5])
+    targets, rows, held, runs = ([1.0, 0.0, 0.0], [0.0, 0.99, 0.01]), 2000, 0, 0
+    truth = float((np.array(targets[1]) - targets[0]) @ means)
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        actions = rng.choice(3, rows, p=logging)
+        rewards = (rng.random(rows) < means[actions]).astype(float)
+        if rewards[actions == 1].min() == 0.0:
+            continue  # it failed, and shows its noise
+        logs = [
+            LoggedData(actions, rewards, logging[actions], np.tile(target, (rows, 1)))
+            for target in targets
+        ]
+        for estimator in ("snips", "dr"):
+            found = off_policy_delta(*logs, estimator=estimator, adaptive=False)
+            if not found.refused:
+                runs += 1
+                held += found.low <= truth <= found.high
+                assert found.low <= 0.0
+    assert runs > 50
+    assert held >= 0.95 * runs  # it was none of a hundred
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "log"])
+def test_what_is_no_log_is_refused(wrong):
+    log = _logs(np.random.default_rng(0), 400)[0]
+    with pytest.raises(InputError, match="allowed is a log"):
+        off_policy_delta(log, wrong)

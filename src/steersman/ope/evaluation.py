@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.ope.arguments import check_log_and_seed, check_whole
 from steersman.ope.bootstrap import bootstrap
 from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse
 from steersman.ope.estimators import ESTIMATORS, Log
@@ -19,12 +21,12 @@ from steersman.ope.intervals import (
     wald,
     widened,
 )
-from steersman.ope.logged_data import LoggedData
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steersman.ope.estimators import Estimator
+    from steersman.ope.logged_data import LoggedData
     from steersman.ope.rounds import Rounds
     from steersman.stats import Interval
 
@@ -209,7 +211,8 @@ def _estimate(terms: Rounds, data: LoggedData, ends: Interval | None) -> Estimat
 
 def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     """Return estimators by name, in the caller's order."""
-    named = (estimators,) if isinstance(estimators, str) else tuple(estimators or ())
+    alone = isinstance(estimators, str) or not isinstance(estimators, Iterable)
+    named: tuple[Any, ...] = (estimators,) if alone else tuple(estimators)
     unknown = [
         one
         for one in named
@@ -229,22 +232,16 @@ def _estimates(one: object) -> bool:
     return hasattr(one, "rounds") and isinstance(getattr(one, "name", None), str)
 
 
-def _check(data: object, interval: str, level: object, resamples: object, seed: object) -> None:
-    if not isinstance(data, LoggedData):
-        message = (
-            f"data is {type(data).__name__}; allowed is a log: pass "
-            "LoggedData(actions, rewards, propensities, target)"
-        )
-        raise InputError(message)
-    if interval not in {"wald", "bootstrap", "bernstein"}:
+def _check(data: LoggedData, interval: str, level: object, resamples: object, seed: object) -> None:
+    check_log_and_seed(data, seed)
+    if interval not in ("wald", "bootstrap", "bernstein"):  # a list has no hash
         message = f"interval is {interval!r}; allowed are 'wald', 'bootstrap' and 'bernstein'"
         raise InputError(message)
     if not (isinstance(level, float | np.floating) and 0.0 < level < 1.0):
         message = f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95"
         raise InputError(message)
-    _whole("seed", seed, 0)
     if interval == "bootstrap":
-        _whole("resamples", resamples, 100)
+        check_whole("resamples", resamples, 100)
     undeclared = interval == "bernstein" and data.reward_range is None
     if undeclared and (data.rewards.min() < 0.0 or data.rewards.max() > 1.0):
         message = (
@@ -252,10 +249,4 @@ def _check(data: object, interval: str, level: object, resamples: object, seed: 
             "declared; a Bernstein interval rests on the range that rewards can never leave: pass "
             "LoggedData(..., reward_range=(low, high))"
         )
-        raise InputError(message)
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    if not (isinstance(value, int | np.integer) and value >= least):
-        message = f"{name} is {value!r}; allowed is a whole number of at least {least}"
         raise InputError(message)

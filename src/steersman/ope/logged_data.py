@@ -141,7 +141,9 @@ def drawn_or_another(masses: ArrayLike) -> Floats:
     Source:
         Horvitz, Thompson (1952): the weight of a draw depends on its own two probabilities alone.
     """
-    drawn = np.asarray(masses, dtype=np.float64)
+    drawn = _floats(masses, "masses", (None,))
+    if not ((drawn >= 0.0) & (drawn <= 1.0 + _SUM_TOLERANCE)).all():
+        raise InputError("masses leave [0, 1]; give what the target gives to each logged action")
     return np.stack([drawn, 1.0 - drawn], axis=1)
 
 
@@ -171,14 +173,24 @@ def never_drawn(actions: ArrayLike, target: ArrayLike) -> Floats | None:
         Positivity: Horvitz, Thompson (1952). Five: of a log that draws an action as often as the
         target does, one in 150 shows none where five are expected.
     """
-    masses = np.asarray(target, dtype=np.float64)
-    drawn = np.bincount(np.asarray(actions, dtype=np.int64), minlength=masses.shape[1])
+    masses, named = _array(target, "target"), np.asarray(actions, dtype=np.int64)
+    if masses.ndim != 2 or not (named.shape == masses.shape[:1] and _are_columns(named, masses)):
+        message = f"actions are no columns of a target of shape {masses.shape}, one for each row"
+        raise InputError(message)
+    drawn = np.bincount(named, minlength=masses.shape[1])
     lost = (drawn == 0) & (masses.sum(axis=0) >= _EXPECTED)
     return np.asarray(masses[:, lost].sum(axis=1)) if lost.any() else None
 
 
+def _are_columns(places: NDArray[np.int64], table: NDArray[Any]) -> bool:
+    return bool(((places >= 0) & (places < table.shape[1])).all())
+
+
 def _array(values: ArrayLike, name: str) -> NDArray[Any]:
     """Return an array, without a copy where it is one."""
+    if isinstance(values, np.ma.MaskedArray):
+        message = f"{name} is a masked array; what is masked is no number: drop these rows"
+        raise InputError(message)
     try:
         return np.asarray(values)
     except ValueError as error:

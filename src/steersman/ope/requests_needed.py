@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
+from steersman.ope.arguments import check_log_and_seed
 from steersman.ope.diagnostics import (
     MAX_UNSUPPORTED,
     MAX_WEIGHT_SHARE,
@@ -98,7 +99,8 @@ def requests_needed(
         pilot's linearised sd. Against simulated power: ``tests/ope/test_requests_needed.py``.
     """
     quantiles = _quantiles(effect, power, level)
-    if estimator not in {"ips", "snips", "dr"}:
+    check_log_and_seed(pilot, seed)
+    if estimator not in ("ips", "snips", "dr"):  # a list has no hash
         message = f"estimator is {estimator!r}; allowed are 'ips', 'snips' and 'dr'"
         raise InputError(message)
     found = _diagnosed(pilot)

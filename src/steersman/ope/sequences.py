@@ -116,6 +116,8 @@ class LoggedSequences:
 
 
 def _numbers(values: object, name: str) -> Floats:
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array; what is masked is no number: drop these rows")
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
@@ -182,8 +184,12 @@ def evaluate_sequences(
     Evaluation (2016), equation 10; in the form of a sum: Thomas & Brunskill (2016), equation 6.
     Known answers: ``tests/ope/test_sequences.py`` enumerates every sequence; coverage likewise.
     """
+    log: object = data
+    if not isinstance(log, LoggedSequences):
+        message = f"data is {type(data).__name__}; allowed is a log of selections: LoggedSequences"
+        raise InputError(message)
     named = (estimators,) if isinstance(estimators, str) else tuple(estimators or ())
-    if not named or not set(named) <= set(ESTIMATORS):
+    if not named or not all(name in tuple(ESTIMATORS) for name in named):
         raise InputError(f"estimators are {estimators!r}; allowed are {', '.join(ESTIMATORS)}")
     said: object = level
     if not (isinstance(said, float | np.floating) and 0.0 < said < 1.0):

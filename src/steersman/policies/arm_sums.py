@@ -182,8 +182,11 @@ class ArmSums:
         """Raise InputError if arm ``arm`` cannot have learned the row ``x`` with that weight.
 
         Nothing changes, decay included. Rounding of what was learned passes, and so does what is
-        left of rows of a far larger norm that were taken back before.
+        left of rows of a far larger norm that were taken back before. A row without weight taught
+        nothing.
         """
+        if weight == 0.0:
+            return
         self._add_waiting(arm)
         factor = float(self.forget ** (self.clock - int(self._stamp[arm])))
         known = self._gram[arm, self._upper[0] == self._upper[1]] * factor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,13 +164,13 @@ def warm_start(
     (2.0, 1.0)
     """
     share = inputs.parameter("trust", trust, 0.0, 1.0, open_low=True)
-    weights = np.full(len(actions), share)
+    rows = inputs.count("actions", actions)
+    if rows == 0:
+        raise InputError("warm_start got no rows; nothing was learned")
+    weights = np.full(rows, share)
     if limit is not None:
         most = inputs.parameter("limit", limit, 0.0, inputs.LARGEST_WEIGHT, open_low=True)
-        names, place, counts = np.unique(
-            np.asarray(actions, dtype=str), return_inverse=True, return_counts=True
-        )
-        if len(names) == 0:
-            raise InputError("warm_start got no rows; nothing was learned")
-        weights *= np.minimum(1.0, most / (counts * share))[place]
+        # Names that are none are told by the policy.
+        counts = Counter(map(str, actions))
+        weights *= [min(1.0, most / (counts[str(name)] * share)) for name in actions]
     policy.learn_batch(X, actions, rewards, weights=weights)

@@ -16,6 +16,7 @@ from scipy.special import ndtri, stdtrit
 
 from steersman.errors import InputError
 from steersman.ope import ESTIMATORS, Log, LoggedData, evaluate
+from steersman.ope.arguments import check_log_and_seed
 from steersman.ope.intervals import left_open_between, widened
 from steersman.ope.stabilise import drift_share
 from steersman.stats import Interval, all_alike_interval
@@ -147,6 +148,8 @@ def off_policy_delta(
 
 
 def _check(first: LoggedData, second: LoggedData, estimator: str) -> None:
+    for data in (first, second):
+        check_log_and_seed(data, 0)
     rows = ("actions", "rewards", "propensities")
     alike = all(np.array_equal(getattr(first, name), getattr(second, name)) for name in rows)
     ours, theirs = first.units, second.units

@@ -171,6 +171,9 @@ def numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
         >>> numbers([[1, 2], [3, 4]], "table").shape
         (2, 2)
     """
+    if isinstance(values, np.ma.MaskedArray):
+        message = f"{name} is a masked array; what is masked is no number: drop these"
+        raise InputError(message)
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
