@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import signal
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -19,10 +22,13 @@ from steersman.store import (
     log_decisions,
     log_events,
     migrate,
+    programs,
     record,
     restore,
     verify_chain,
 )
+from tests.forked import call
+from tests.learn.processes import until
 from tests.store.rows import connected, decision, event
 from tests.store.schema import fill as one_row_each
 from tests.store.test_points import DOCUMENT
@@ -47,6 +53,8 @@ SELECT 'trigger', tgrelid::regclass::text, tgname, tgenabled::text, tgfoid::regp
 FROM pg_trigger WHERE NOT tgisinternal AND tgparentid = 0
 ORDER BY 1, 2, 3
 """
+
+OF_PSQL = "FROM pg_stat_activity WHERE application_name = 'psql' AND datname = current_database()"
 
 
 def on(database, name, user=None):
@@ -198,6 +206,115 @@ async def test_an_interrupted_restore_can_be_done_again(database, tenant, empty,
     await execute(empty, "ALTER SCHEMA steersman RENAME TO steersman_before_restore")
     await restore(empty, file)
     assert await contents(empty) == await contents(database)
+
+
+@pytest.mark.parametrize(
+    "left",
+    ["", "CREATE SCHEMA steersman", "CREATE SCHEMA steersman; CREATE TABLE steersman.tenant ()"],
+)
+async def test_what_earlier_versions_left_aside_is_the_original(
+    database, tenant, empty, tmp_path, left
+):
+    """They renamed first: then a kill left it aside, beside nothing or half of a database."""
+    await fill(database, tenant)
+    file = (await backup(database, tmp_path / "all.backup")).file
+    await migrate(empty)
+    await create_tenant(empty, "theirs", actor="me")
+    await execute(empty, f"ALTER SCHEMA steersman RENAME TO steersman_before_restore; {left}")
+    damaged = tmp_path / "damaged.backup"
+    damaged.write_bytes(file.read_bytes()[:-2000])
+    with pytest.raises(StoreError, match="pg_restore failed"):
+        await restore(empty, damaged, replace=True)
+    assert await fetch(empty, "SELECT name FROM tenant") == [("theirs",)]
+    with pytest.raises(StoreError, match="has 1 tenants"):
+        await restore(empty, file)
+    await restore(empty, file, replace=True)
+    assert await contents(empty) == await contents(database)
+
+
+async def schemas(database):
+    return await fetch(database, "SELECT nspname FROM pg_namespace WHERE nspname ~ '^steersman'")
+
+
+def _restore_and_die(url, file, share):
+    """Restore, and be killed when so large a share of the script has been handed over."""
+
+    async def stop(source, sink):
+        script = await programs._stdout(source).read()
+        whole = bytearray(script)
+        while more := await programs._stdout(source).read(1 << 20):
+            whole += more
+        target = programs._stdin(sink)
+        target.write(whole[: int(share * len(whole))])
+        await target.drain()
+        await asyncio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    programs._copy = stop
+    asyncio.run(restore(Database(url), file, replace=True))
+
+
+@pytest.mark.parametrize("share", [0.02, 0.4, 0.6, 0.8, 0.9, 0.97, 1.0])
+async def test_a_restore_that_is_killed_anywhere_changes_nothing(
+    database, tenant, empty, tmp_path, share
+):
+    await fill(database, tenant)
+    file = (await backup(database, tmp_path / "all.backup")).file
+    await migrate(empty)
+    await create_tenant(empty, "theirs", actor="me")
+    before = await contents(empty)
+    killed = call(_restore_and_die, empty.url, file, share)
+    assert await asyncio.to_thread(killed.wait, 60.0) == -signal.SIGKILL
+
+    async def ended():
+        return await fetch(empty, f"SELECT count(*) {OF_PSQL}") == [(0,)]
+
+    await until(ended)
+    assert await schemas(empty) == [("steersman",)]
+    assert await contents(empty) == before
+    await restore(empty, file, replace=True)
+    assert await contents(empty) == await contents(database)
+
+
+async def test_a_restore_whose_session_is_ended_says_so_and_changes_nothing(
+    database, tenant, empty, tmp_path, monkeypatch
+):
+    await fill(database, tenant)
+    file = (await backup(database, tmp_path / "all.backup")).file
+    await migrate(empty)
+    await create_tenant(empty, "theirs", actor="me")
+    monkeypatch.setattr(programs, "_CHUNK", 1 << 12)  # what is read ahead is less than the script
+    connection = await empty.connect(None)
+    restoring = asyncio.create_task(restore(empty, file, replace=True))
+    end = f"SELECT count(pg_terminate_backend(pid)) {OF_PSQL}"
+    await until(lambda: connection.fetchval(end), every_s=0.001)
+    with pytest.raises(StoreError, match="psql failed"):
+        await asyncio.wait_for(restoring, 30.0)
+    await connection.close()
+    assert await schemas(empty) == [("steersman",)]
+    assert await fetch(empty, "SELECT name FROM tenant") == [("theirs",)]
+
+
+async def test_two_restores_at_once_are_told_of_each_other(database, empty, tmp_path):
+    file = (await backup(database, tmp_path / "all.backup")).file
+    ended = await asyncio.gather(*[restore(empty, file) for _ in range(2)], return_exceptions=True)
+    refused = [one for one in ended if isinstance(one, StoreError)]
+    assert len(refused) == 1
+    assert "another restore" in str(refused[0])
+    assert await contents(empty) == await contents(database)
+
+
+async def test_what_a_killed_backup_left_is_removed_by_the_next(database, tmp_path):
+    left = tmp_path / ".all.backup.0123abcd"
+    left.write_bytes(b"everybody's data")
+    others = [tmp_path / name for name in (".all.backup.note", ".of-all.backup.0123abcd")]
+    for other in others:
+        other.write_bytes(b"kept")
+    with (tmp_path / ".all.backup.ffff0000").open("wb") as written:
+        fcntl.flock(written, fcntl.LOCK_EX)  # another backup is under way
+        made = await backup(database, tmp_path / "all.backup")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {made.file.name, ".all.backup.ffff0000", *(other.name for other in others)}
 
 
 async def test_who_does_not_see_all_rows_is_told_what_to_do(database, empty, tmp_path):

@@ -6,6 +6,8 @@ is the user of DATABASE_URL itself, who must be a superuser or have BYPASSRLS. N
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import os
 import secrets
 from contextlib import asynccontextmanager
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 _ASIDE = "steersman_before_restore"
+_DRAFT = "[0-9a-f]" * 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,13 @@ async def backup(database: Database, file: Path) -> Backup:
         pass
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
-        draft.touch(mode=0o600, exist_ok=False)
+        _remove_left(file)
+        held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         message = f"{file} cannot be written: {error.strerror}; name another place"
         raise StoreError(message) from error
     try:
+        fcntl.flock(held, fcntl.LOCK_EX)
         await run(
             "pg_dump",
             "--format=custom",
@@ -83,8 +88,22 @@ async def backup(database: Database, file: Path) -> Backup:
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
+        os.close(held)
     tables = sum(" TABLE DATA " in line for line in listed.splitlines())
     return Backup(file, size, tables)
+
+
+def _remove_left(file: Path) -> None:
+    """Remove drafts of this backup whose process was killed: they hold everybody's data."""
+    for left in file.parent.glob(f".{glob.escape(file.name)}.{_DRAFT}"):
+        held = os.open(left, os.O_RDWR)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink(missing_ok=True)
+        except BlockingIOError:
+            continue  # another backup is writing it
+        finally:
+            os.close(held)
 
 
 async def restore(database: Database, file: Path, *, replace: bool = False) -> list[str]:
@@ -112,14 +131,13 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
         message = f"{file} is no backup that can be read: {error}; name a file that `backup` wrote"
         raise StoreError(message) from error
     async with _all_seeing(database, "restore") as connection:
+        if not await connection.fetchval("SELECT pg_try_advisory_lock(hashtext($1))", _ASIDE):
+            raise StoreError("another restore is under way in this database; wait for its end")
+        await _settle_earlier(connection)
         await _refuse_tenants(connection, replace=replace)
         await ensure_roles(connection)
-        await _put_aside(connection)
-        try:
-            await replay(file, database.url)
-        except BaseException:
-            await _put_back(connection)
-            raise
+        # Renamed, not dropped, in the transaction of the restore: dropping locks every table.
+        await replay(file, database.url, first=f"ALTER SCHEMA steersman RENAME TO {_ASIDE};")
         await connection.execute(f"DROP SCHEMA IF EXISTS {_ASIDE} CASCADE")
     return await migrate(database)
 
@@ -157,19 +175,22 @@ async def _refuse_tenants(connection: Any, *, replace: bool) -> None:
         raise StoreError(message)
 
 
-async def _put_aside(connection: Any) -> None:
-    """Move what is there out of the way; after an interrupted restore it is there already."""
-    there, aside = await connection.fetchrow(
-        "SELECT to_regnamespace('steersman') IS NOT NULL, to_regnamespace($1) IS NOT NULL", _ASIDE
+async def _settle_earlier(connection: Any) -> None:
+    """Finish what a killed restore left: drop what was replaced, or bring it back.
+
+    A restore renames and fills in one transaction, so both schemas are there only when it is
+    through. Earlier versions renamed first, and could end with nothing or half of a database in
+    place: then the one aside is the original. Rights are the last thing that a dump brings.
+    """
+    if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", _ASIDE):
+        return
+    whole = await connection.fetchval(
+        "SELECT to_regclass('steersman.tenant') IS NOT NULL "
+        "AND has_schema_privilege('steersman_app', 'steersman', 'usage')"
     )
-    if there and aside:
-        # A restore brings all or nothing: this is what was restored, the other was to be dropped.
+    if whole:
         await connection.execute(f"DROP SCHEMA {_ASIDE} CASCADE")
-    if there:
-        await connection.execute(f"ALTER SCHEMA steersman RENAME TO {_ASIDE}")
-
-
-async def _put_back(connection: Any) -> None:
-    if await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", _ASIDE):
+        return
+    async with connection.transaction():
         await connection.execute("DROP SCHEMA IF EXISTS steersman CASCADE")
         await connection.execute(f"ALTER SCHEMA {_ASIDE} RENAME TO steersman")

@@ -55,12 +55,13 @@ async def run(program: str, *arguments: str, url: str | None = None) -> str:
     return output.decode(errors="replace")
 
 
-async def replay(file: Path, url: str) -> None:
+async def replay(file: Path, url: str, *, first: str = "") -> None:
     """Run the SQL of a dump in one transaction: all of it or, whatever happens, nothing.
 
     Args:
         file: of pg_dump, in its custom format.
         url: of the database.
+        first: SQL to run before it in the same transaction.
 
     Raises:
         StoreError: the file is damaged, or its SQL failed.
@@ -70,19 +71,25 @@ async def replay(file: Path, url: str) -> None:
     source = await _start("pg_restore", "--file=-", str(file))
     sink = await _start(
         *("psql", "--no-psqlrc", "--quiet", "--output=/dev/null", "--set=ON_ERROR_STOP=1"),
-        *("--single-transaction", "--file=-"),
+        "--file=-",
         url=url,
         stdin=PIPE,
     )
     said = asyncio.gather(_read(source.stderr), _read(sink.stderr))
+    target = _stdin(sink)
     try:
+        # The end of the input alone commits nothing: it comes too if this process is killed.
+        target.write(f"BEGIN;\n{first}\n".encode())
         if await _copy(source, sink) and await source.wait() == 0:
-            # Only now: at the end of its input psql commits.
-            _stdin(sink).close()
+            target.write(b"\nCOMMIT;\n")
+            target.close()
             await sink.wait()
     finally:
         await _kill(source)
         await _kill(sink)
+        target.close()
+        with suppress(OSError):
+            await target.wait_closed()
         source_said, sink_said = await said
     if sink.returncode != -SIGKILL:  # else the dump was at fault
         _check("psql", sink, sink_said)
@@ -168,7 +175,10 @@ async def _kill(process: Process) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+    # It has ended when its output has been read: what nobody reads would be waited for for ever.
+    while process.stdout is not None and await process.stdout.read(_CHUNK):
+        pass
+    await process.wait()
 
 
 def _check(program: str, process: Process, said: bytes) -> None:
