@@ -50,6 +50,18 @@ def test_a_wrong_file_is_told_by_its_name_and_none_is_stored(command, name, tmp_
     assert command.json("tenant", "declare", name, marked)[0]["decision"] == "cache"
 
 
+def test_a_point_that_cannot_be_served_lets_none_be_stored(command, name, tmp_path):
+    file = tmp_path / "unfitted.yaml"
+    file.write_text(
+        "format: 1\nskill: search\ndecision: depth\ncontext: {fields: {words: {type: number}}}\n"
+        "actions: {kind: choice, names: [a, b]}\npolicy: {algorithm: lin_ts}\nfloor: 0.1\n"
+        "reward: {terms: {clicked: {weight: 1}}, window_s: 60}\nfallback: {otherwise: a}\n"
+    )
+    said = command("tenant", "declare", name, CONFIGS[0], file, status=1)
+    assert "no statistics" in said
+    assert command.json("tenant", "points", name) == []
+
+
 def test_an_unknown_tenant_is_told_with_those_there_are(command):
     said = command("tenant", "points", "nobody", status=1)
     assert "there is no tenant 'nobody'" in said

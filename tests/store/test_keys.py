@@ -122,6 +122,22 @@ async def test_a_rotated_key_is_good_for_its_grace_and_then_refused(database, te
         await rotate_key(database, tenant.id, new.id, secret=SECRET, actor="me")
 
 
+async def test_a_key_is_rotated_once(database, tenant):
+    """Of two at once, or a command that is given again, the other would be a key nobody knows."""
+    old, _ = await create_key(database, tenant.id, secret=SECRET, name="k", actor="me")
+    both = await asyncio.gather(
+        *[rotate_key(database, tenant.id, old.id, secret=SECRET, actor="me") for _ in range(2)],
+        return_exceptions=True,
+    )
+    refused = [one for one in both if isinstance(one, StoreError)]
+    assert len(refused) == 1
+    assert "was rotated already" in str(refused[0])
+    with pytest.raises(StoreError, match="rotate the key that replaced it"):
+        await rotate_key(database, tenant.id, old.id, secret=SECRET, actor="me")
+    keys = await list_keys(database, tenant.id)
+    assert [row.revoked_at is None for row in keys] == [False, True]
+
+
 async def test_revoking_ends_a_grace(database, tenant):
     old, text = await create_key(database, tenant.id, secret=SECRET, name="k", actor="me")
     await rotate_key(database, tenant.id, old.id, secret=SECRET, grace_s=60, actor="me")

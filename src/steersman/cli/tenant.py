@@ -12,6 +12,7 @@ from steersman.cli.showing import show, show_rows
 from steersman.spec import load
 from steersman.store import (
     as_tenant,
+    check_declaration,
     create_tenant,
     declare,
     erase,
@@ -69,9 +70,11 @@ def declare_command(name: str, files: tuple[Path, ...], home: Path, *, as_json: 
     Declaring the same again changes nothing. Where context, actions, policy or floor change, a new
     snapshot begins that has learned nothing: `steersman learn rebuild` relearns it from the log.
     """
-    for file in files:
-        load(file)  # all are looked at, and told by their names, before one is stored
-    documents = [file.read_text(encoding="utf-8-sig") for file in files]
+    documents = []
+    for file in files:  # all are looked at, and told by their names, before one is stored
+        load(file)
+        documents.append(file.read_text(encoding="utf-8-sig"))
+        check_declaration(documents[-1])
 
     async def work(database: Database, tenant: Tenant) -> list[PointRow]:
         return [await declare(database, tenant.id, text, actor=actor()) for text in documents]

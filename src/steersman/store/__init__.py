@@ -67,7 +67,7 @@ from steersman.store.crediting import (
 )
 from steersman.store.database import AWAY, Database, as_tenant, set_tenant
 from steersman.store.decisions import DecisionRow, Taken, find_decision, log_decisions
-from steersman.store.declaring import declare
+from steersman.store.declaring import check_declaration, declare
 from steersman.store.encoding import NO_KEY, as_stored, encode, encode_rows, reads_vector, rounded
 from steersman.store.erasure import Erased, count_erased, erase, export
 from steersman.store.events import EventRow, Verdict, log_events
@@ -263,6 +263,7 @@ __all__ = [
     "backup",
     "base_state",
     "build_hnsw",
+    "check_declaration",
     "check_settled",
     "check_tenant_name",
     "claim",

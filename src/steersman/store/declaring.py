@@ -60,9 +60,7 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
 
     No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
-    spec = loads(document, source="declaration")
-    check_scrubbers(spec)
-    policy = _servable(spec)
+    spec, policy = _checked(document)
     connection = await database.connect("owner")
     try:
         async with as_tenant(connection, tenant):
@@ -77,6 +75,27 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
             return await _store(connection, tenant, document, spec, policy, old, actor)
     finally:
         await connection.close()
+
+
+def check_declaration(document: str) -> DecisionPoint:
+    """Return what a text declares, if `declare` would take it, as far as the text alone tells.
+
+    Args:
+        document: YAML, as ``steersman.spec.loads`` takes it.
+
+    Raises:
+        SpecError: it is wrong.
+        InputError: numbers without statistics, or a scrubber that is not installed.
+
+    No doctest: a whole declaration is long; ``tests/cli/test_tenant.py`` shows it.
+    """
+    return _checked(document)[0]
+
+
+def _checked(document: str) -> tuple[DecisionPoint, ChoicePolicy]:
+    spec = loads(document, source="declaration")
+    check_scrubbers(spec)
+    return spec, _servable(spec)
 
 
 def _servable(spec: DecisionPoint) -> ChoicePolicy:

@@ -145,7 +145,8 @@ async def rotate_key(
 
     Raises:
         InputError: a grace out of range.
-        StoreError: no such key, it is revoked or expired, or the server does not answer.
+        StoreError: no such key, it is revoked, expired or rotated already, or the server does not
+            answer.
 
     No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
     """
@@ -153,10 +154,19 @@ async def rotate_key(
         message = f"grace_s is {grace_s!r}; allowed is 0 to 2,592,000 (30 days); give a shorter one"
         raise InputError(message)
     async with _administer(database, tenant) as connection:
+        # Who rotates it at the same moment waits here, and then sees that it was.
+        await connection.execute("SELECT FROM api_key WHERE id = $1 FOR UPDATE", identifier)
         old = await _get(connection, identifier)
         now = await connection.fetchval("SELECT now()")
         if not old.active(now):
             message = f"key {old.prefix}… is revoked or expired; make a new one instead"
+            raise StoreError(message)
+        if old.revoked_at is not None:
+            message = (
+                f"key {old.prefix}… was rotated already and is refused from "
+                f"{old.revoked_at.isoformat(timespec='seconds')} on; rotate the key that replaced "
+                "it (`steersman key list` shows it), or make a new one"
+            )
             raise StoreError(message)
         row, text = await _insert(
             connection,

@@ -363,7 +363,7 @@ async def test_files_that_cannot_be_read_are_told(logs, tmp_path):
     await logs.declare()
     (tmp_path / "log.parquet").write_bytes(b"PAR1 not really")
     (tmp_path / "twice.csv").write_text("id,id\n1,2\n")
-    (tmp_path / "latin.csv").write_bytes(b"id,at\n\xe9,1\n")
+    (tmp_path / "latin.csv").write_bytes(b"id,\xe9t\n1,1\n")
     (tmp_path / "head.csv").write_text('"id" x,at\n1,2\n')
     (tmp_path / "log.txt").write_text("")
     for name, match in (
@@ -391,3 +391,69 @@ def test_what_is_no_row_of_csv_is_told_where_it_begins(tmp_path):
     ]
     assert "field larger than" in found[1].problem
     assert "up to line 6; is a quote not closed?" in found[3].problem
+
+
+async def test_a_row_that_is_not_utf8_is_told_by_its_line_and_the_others_are_stored(logs, tmp_path):
+    await logs.declare()
+    rows = [logs.row(n) for n in range(1200)]
+    lines = [",".join(rows[0])] + [",".join(map(str, row.values())) for row in rows]
+    encoded = [line.encode() for line in lines]
+    encoded[900] = encoded[900].replace(b"en", b"\xe9n")
+    (tmp_path / "log.csv").write_bytes(b"\n".join(encoded))
+    report = await logs.load(tmp_path / "log.csv")
+    assert (report.stored, report.refused) == (1199, 1)
+    (refusal,) = report.refusals
+    assert refusal.number == 901
+    assert "not UTF-8" in refusal.reason
+
+
+async def test_times_of_parquet_are_read_as_they_are_written(logs, tmp_path):
+    await logs.declare()
+    at = datetime(2026, 3, 1, 12, 30, 15, 250_000, tzinfo=UTC)
+    rows = [
+        {**logs.row(n), "at": at, "took": timedelta(seconds=n), "day": at.date(), "in": {"t": [at]}}
+        for n in range(3)
+    ]
+    fine = pa.timestamp("ns", "UTC")
+    columns = {"at": fine, "took": pa.duration("ns"), "in": pa.struct({"t": pa.list_(fine)})}
+    table = pa.Table.from_pylist(rows)
+    fields = [field.with_type(columns.get(field.name, field.type)) for field in table.schema]
+    pq.write_table(table.cast(pa.schema(fields)), tmp_path / "fine.parquet")
+    mapping = logs.mapping(time="{field: at, format: iso}")
+    assert (await logs.load(tmp_path / "fine.parquet", mapping)).stored == 3
+    assert {row["at"] for row in await logs.rows(DECISIONS)} == {at}
+    again = logs.mapping(time="{field: day, format: iso}", source="by_day")
+    assert (await logs.load(tmp_path / "fine.parquet", again)).stored == 3
+    assert at.replace(hour=0, minute=0, second=0, microsecond=0) in {
+        row["at"] for row in await logs.rows(DECISIONS)
+    }
+
+
+async def test_a_time_that_no_calendar_has_is_told_by_its_row(logs, tmp_path):
+    await logs.declare()
+    table = pa.Table.from_pylist([logs.row(n) for n in range(5)])
+    seconds = pa.array([1_770_000_000 + n for n in range(4)] + [10**14], pa.int64())
+    place = table.schema.get_field_index("at")
+    table = table.set_column(place, "at", seconds.cast(pa.timestamp("s", "UTC")))
+    pq.write_table(table, tmp_path / "far.parquet", coerce_timestamps=None)
+    report = await logs.load(
+        tmp_path / "far.parquet", logs.mapping(time="{field: at, format: iso}")
+    )
+    assert (report.stored, report.refused) == (4, 1)
+    assert "cannot be read" in report.refusals[0].reason
+
+
+async def test_two_imports_at_once_tell_what_became_of_each_row(logs):
+    await logs.declare()
+    same = [logs.row(n) for n in range(1500)]
+    others = [{**row, "chosen": "shallow"} for row in same]
+    files = [logs.lines(*rows, name=f"{n}.jsonl") for n, rows in enumerate((same, same, others))]
+    mapping = logs.mapping()
+    reports = await asyncio.gather(*(logs.load(file, mapping) for file in files))
+    stored = len(await logs.rows(DECISIONS))
+    assert stored == sum(report.stored for report in reports) == 1500
+    # Row by row: what the first two say is there already or stored, or the third came first.
+    first, second, third = reports
+    assert first.stored + second.stored == first.already + second.already
+    assert first.refused == second.refused == third.stored
+    assert third.refused == first.stored + second.stored

@@ -176,17 +176,25 @@ async def _store(
     reward = point.spec.reward
     settles = reward.missing != "drop" or reward.scope == "episode"  # as where it is served
     async with as_tenant(connection, point.tenant):
+        # Another import of this tenant at the same time: what it stored is seen here, or waits.
+        await connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"import/{point.tenant}"
+        )
         chunk = await _Chunk.of(connection, rows)
         for row in rows:
             chunk.add(row, report)
         settled = await _settle(connection, point.tenant, chunk.again) if settles else 0
         # Both set the tenant of every slice themselves, within this transaction.
         settling = [decision.id for decision in chunk.decisions if settles and decision.weight]
-        await log_decisions(connection, chunk.decisions, settling=settling)
-        refused = await log_events(connection, chunk.events)
-    report.stored += len(chunk.decisions)
+        taken = await log_decisions(connection, chunk.decisions, settling=settling)
+        events = [event for event in chunk.events if event.decision not in taken]
+        refused = await log_events(connection, events)
+    report.stored += len(chunk.decisions) - len(taken)
+    for row in rows if taken else ():
+        if row.decision.id in taken:  # a client sent it meanwhile, as a decision of its own
+            report.refuse(row.number, _OTHER.format("says something else"))
     report.settled += settled
-    report.events += len(chunk.events) - len(refused)
+    report.events += len(events) - len(refused)
     for (_, event), verdict in refused.items():
         number = next(r.number for r in rows if r.event is not None and r.event.id == event)
         report.refuse(number, f"its outcomes were not stored: {verdict}; an event has the same id")

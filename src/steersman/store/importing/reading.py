@@ -10,7 +10,7 @@ from steersman.store.extras import extra
 from steersman.wire import Refused, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 Kind = Literal["jsonl", "csv", "parquet"]
@@ -83,19 +83,20 @@ def _json_line(number: int, line: bytes) -> Raw:
 
 
 def _csv(path: Path) -> Iterator[Raw]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    # Bytes that are not UTF-8 come as lone surrogates, so that they are told by their row.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         try:
             lines = csv.DictReader(file, strict=True, restkey="", restval=None)
             names = lines.fieldnames or []
+            if not _is_utf8(names):
+                message = f"{path}:1: the header is not UTF-8; save the file as UTF-8"
+                raise DataError(message)
             if len(set(names)) < len(names) or not all(names):
                 message = f"{path}:1: the header names a column twice or not at all; correct it"
                 raise DataError(message)
             yield from _csv_rows(lines)
         except csv.Error as error:
             message = f"{path}:1: the header is no row of CSV: {error}; correct it"
-            raise DataError(message) from error
-        except UnicodeDecodeError as error:
-            message = f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8"
             raise DataError(message) from error
 
 
@@ -118,7 +119,18 @@ def _csv_rows(lines: csv.DictReader[str]) -> Iterator[Raw]:
             columns = len(lines.fieldnames or [])
             yield Raw(lines.line_num, {}, f"{what} values for {columns} columns; quote commas")
             continue
-        yield Raw(lines.line_num, row)
+        if _is_utf8(row.values()):
+            yield Raw(lines.line_num, row)
+        else:
+            yield Raw(lines.line_num, {}, "not UTF-8; save the file as UTF-8")
+
+
+def _is_utf8(texts: Iterable[str]) -> bool:
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parquet(path: Path) -> Iterator[Raw]:
@@ -127,9 +139,45 @@ def _parquet(path: Path) -> Iterator[Raw]:
         with parquet.ParquetFile(path) as file:
             number = 0
             for batch in file.iter_batches(1_000):
-                for row in batch.to_pylist(maps_as_pydicts="lossy"):
+                for row, problem in _plain_rows(_in_microseconds(pa, batch)):
                     number += 1
-                    yield Raw(number, row)
+                    yield Raw(number, row, problem)
     except pa.ArrowException as error:
         message = f"{path}: no Parquet file that can be read: {error}; check it"
         raise DataError(message) from error
+
+
+def _plain_rows(batch: Any) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """Yield the rows of a batch as plain values; one that Python cannot hold with its problem."""
+    try:
+        for row in batch.to_pylist(maps_as_pydicts="lossy"):
+            yield row, None
+    except (ValueError, OverflowError) as error:
+        if len(batch) == 1:
+            yield {}, f"a value cannot be read: {error}; correct it, or leave its column out"
+            return
+        for place in range(len(batch)):
+            yield from _plain_rows(batch.slice(place, 1))
+
+
+def _in_microseconds(pa: Any, batch: Any) -> Any:
+    """Return a batch whose times are no finer than Python's; pandas writes nanoseconds."""
+    fields = [field.with_type(_coarser(pa, field.type)) for field in batch.schema]
+    return batch.cast(pa.schema(fields), safe=False)
+
+
+def _coarser(pa: Any, kind: Any) -> Any:
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    if pa.types.is_time64(kind) and kind.unit == "ns":
+        return pa.time64("us")
+    if pa.types.is_struct(kind):
+        inner = [kind.field(place) for place in range(kind.num_fields)]
+        return pa.struct([field.with_type(_coarser(pa, field.type)) for field in inner])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_coarser(pa, kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_coarser(pa, kind.value_type)))
+    return kind

@@ -7,7 +7,8 @@ number is declared, and times of several forms become moments.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock_time
 from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -151,6 +152,8 @@ def as_moment(value: Any, time: Time, latest: datetime) -> datetime:
 def _parsed(value: Any, time: Time) -> datetime:
     if isinstance(value, datetime):
         moment = value
+    elif isinstance(value, date):
+        moment = datetime.combine(value, clock_time())
     elif time.format in _UNITS:
         if isinstance(value, bool):
             raise TypeError
