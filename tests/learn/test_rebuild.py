@@ -1,7 +1,7 @@
 """Relearning gives the bits of a state that never saw what was left out."""
 
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -110,6 +110,20 @@ async def test_until_leaves_out_what_was_learned_later(database, tenant):
     (act,) = await rows(database, tenant.id, query)
     assert act["actor"] == "ann"
     assert act["detail"]["kept"] == 9
+
+
+async def test_a_moment_before_all_that_was_learned_is_refused(database, tenant):
+    """An hour too early would unlearn all, and no other rebuild brings it back."""
+    row = await declared(database, tenant.id, policy="lin_ts")
+    await rebuild(database, row, until=datetime.now(UTC), actor="ann")  # there is nothing yet
+    row = await point_of(database, tenant.id)
+    await mixed_traffic(database, row, time.time() - _DAY_S, poisoned=False, n=9)
+    await learn_all(database)
+    (first,) = (await rows(database, tenant.id, "SELECT min(at) FROM update"))[0]
+    with pytest.raises(InputError, match=r"nothing was learned up to .* give a later moment"):
+        await rebuild(database, row, until=first - timedelta(hours=1), actor="ann")
+    replica = await replica_of(database, tenant.id)
+    assert (replica.snapshot, replica.seq) == (row.snapshot, 9)
 
 
 async def test_a_declaration_that_changed_is_relearned_from_contexts(database, tenant):

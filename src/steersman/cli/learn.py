@@ -136,7 +136,7 @@ def rebuild_command(
     """Relearn POINT of SKILL from its log, without poisoned or erased decisions; let it serve.
 
     The result has the same bytes as if what is left out had never been. The point goes on serving
-    meanwhile.
+    meanwhile. What is left out no later rebuild brings back: it reads the log of the last one.
     """
 
     async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
@@ -177,8 +177,9 @@ def verify_command(
         return [await _verified(database, row) for row in rows]
 
     rows = for_tenant(home, tenant_name, work)
-    columns = ("skill", "decision", "holds", "decisions", "updates", "pending")
-    show_rows(rows, (*columns, "wrong_rewards", "state"), as_json=as_json, none="nothing declared")
+    columns = ("skill", "decision", "holds", "decisions", "updates", "pending", "not_learned")
+    shown = rows if as_json else [_with_counts(row) for row in rows]
+    show_rows(shown, (*columns, "wrong_rewards", "state"), as_json=as_json, none="nothing declared")
     problems = [row["problem"] for row in rows if "problem" in row]
     wrong = [
         f"{row['skill']}/{row['decision']}"
@@ -191,6 +192,11 @@ def verify_command(
         )
     if problems:
         raise StateError("\n".join(problems))
+
+
+def _with_counts(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what a table shows: of decisions that were not learned, how many."""
+    return {**row, "not_learned": len(row["not_learned"])} if "not_learned" in row else row
 
 
 async def _verified(database: Database, row: PointRow | UnreadablePoint) -> dict[str, Any]:

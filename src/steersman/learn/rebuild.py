@@ -17,6 +17,7 @@ from steersman.store import (
     add_snapshot,
     check_settled,
     exclude_decisions,
+    first_update_at,
     hold_point,
     initial_policy,
     lineage,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.policies import ChoicePolicy
-    from steersman.store import Database, PointRow, Segment
+    from steersman.store import Database, Point, PointRow, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,9 @@ async def rebuild(
 ) -> Rebuilt:
     """Relearn a decision point from its log, and let the result serve.
 
-    Erased decisions are left out always, and those that an earlier rebuild excluded stay out. While
-    it runs the point goes on serving; its learner waits, and goes on from the new state.
+    Erased decisions are left out always, and those that an earlier rebuild excluded stay out. It
+    reads the log of the last rebuild: what that one left out, this one cannot bring back. While it
+    runs the point goes on serving; its learner waits, and goes on from the new state.
 
     Args:
         database: migrated.
@@ -104,8 +106,8 @@ async def rebuild(
 
     Raises:
         InputError: a condition that is not one expression, does not work, or cannot see all that
-            was learned; an id that this point never had; or a point whose policy is trees, which
-            are grown and not relearned.
+            was learned; a moment, and nothing else, before all that was learned; an id that this
+            point never had; or a point whose policy is trees, which are grown and not relearned.
         StateError: there is no such point.
         RolloutError: a rollout of it is under way; roll it back first, it learned the same.
         StoreError: the server does not answer.
@@ -122,6 +124,8 @@ async def rebuild(
             await check_settled(connection, point)
             _check_relearnable(row)
             made, policy = await _relearned(connection, row, unwanted)
+            if until is not None and exclude is None:
+                await _check_until(connection, point, made, until)
             await _serve(connection, row, made, policy)
             detail = {
                 "from": row.snapshot,
@@ -139,6 +143,19 @@ async def rebuild(
     finally:
         await connection.close()
     return made
+
+
+async def _check_until(connection: Any, point: Point, made: Rebuilt, until: datetime) -> None:
+    """Refuse a moment before all that was learned: an hour too early would unlearn it for good."""
+    if made.kept or made.excluded or made.lost:
+        return
+    first = await first_update_at(connection, point)
+    if first is not None:
+        raise InputError(
+            f"nothing was learned up to {until.isoformat()}, the first update is of "
+            f"{first.isoformat(timespec='seconds')}; nothing was changed, since what a rebuild "
+            "leaves out no other brings back; give a later moment (one without a zone is UTC)"
+        )
 
 
 def _check_relearnable(row: PointRow) -> None:

@@ -83,6 +83,9 @@ def check_declaration(document: str) -> DecisionPoint:
     Args:
         document: YAML, as ``steersman.spec.loads`` takes it.
 
+    Returns:
+        The decision point.
+
     Raises:
         SpecError: it is wrong.
         InputError: numbers without statistics, or a scrubber that is not installed.

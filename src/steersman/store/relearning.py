@@ -174,6 +174,25 @@ async def last_update(connection: Any, point: Point) -> int:
     return seq
 
 
+async def first_update_at(connection: Any, point: Point) -> datetime | None:
+    """Return when the first update of a point was written, of those that are still kept.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: tenant, skill and decision point.
+
+    Returns:
+        The time; None where there is none.
+
+    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
+    """
+    at: datetime | None = await connection.fetchval(
+        f"SELECT min(at) FROM update WHERE {_THIS}",  # noqa: S608 (a constant)
+        *point,
+    )
+    return at
+
+
 async def lineage(
     connection: Any, point: Point, snapshot: str, *, until: int | None = None
 ) -> list[Segment]:
