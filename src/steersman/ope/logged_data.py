@@ -134,6 +134,9 @@ def drawn_or_another(masses: ArrayLike) -> Floats:
     Returns:
         Shape (n, 2).
 
+    Raises:
+        InputError: Masses that are no probabilities.
+
     Example:
         >>> drawn_or_another([0.25]).tolist()
         [[0.25, 0.75]]
@@ -161,6 +164,9 @@ def never_drawn(actions: ArrayLike, target: ArrayLike) -> Floats | None:
 
     Returns:
         Shape (n,); None where there is no such action.
+
+    Raises:
+        InputError: Actions that are no columns of the target, or not one for each of its rows.
 
     Example:
         >>> target = np.tile([0.5, 0.3, 0.2], (100, 1))
