@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import linalg
@@ -12,6 +12,8 @@ from scipy.special import ndtri, stdtrit
 from steersman.stats import Interval, all_alike_interval
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from steersman.ope.logged_data import LoggedData
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Units = NDArray[np.int64] | None
+    # The shares of columns in rows, each given by places.
+    _Taken = Callable[[Any, Any], Floats]
 
 _ROUNDING = 1e-12  # of the range of rewards: sums of the same terms differ by less, and are alike
 _SMALL = 0.01  # of a target: one action of which it takes no more decides little by itself
@@ -132,11 +136,11 @@ def left_open(data: LoggedData, span: tuple[float, float], level: float) -> tupl
     rewards = data.rewards[data.weights > 0.0]
     if rewards.max() - rewards.min() <= _slack(rewards, span):
         return 0.0, 0.0
-    return _left_open(data, data.target, span, level)
+    return _left_open(data, lambda rows, places: data.target[rows, places], span, level)
 
 
 def left_open_between(
-    data: LoggedData, moved: Floats, span: tuple[float, float], level: float
+    first: LoggedData, second: LoggedData, span: tuple[float, float], level: float
 ) -> tuple[float, float]:
     """Return how much a difference of two targets' values may be off, as `left_open` does of one.
 
@@ -144,45 +148,56 @@ def left_open_between(
     that never failed hide failures, which one of the targets would meet more often.
 
     Args:
-        data: The log.
-        moved: What the second target takes of each action more than the first, shape (n, k).
+        first: The log with one target.
+        second: The same log with another.
         span: Smallest and largest possible reward.
         level: Confidence level, in (0, 1).
 
     Returns:
         Below and above, at least 0.
     """
-    gained = _left_open(data, moved.clip(0.0), span, level)
-    lost = _left_open(data, (-moved).clip(0.0), span, level)
+
+    def moved(sign: float) -> _Taken:
+        return lambda rows, places: np.maximum(
+            sign * (second.target[rows, places] - first.target[rows, places]), 0.0
+        )
+
+    gained = _left_open(first, moved(1.0), span, level)
+    lost = _left_open(first, moved(-1.0), span, level)
     return math.hypot(gained[0], lost[1]), math.hypot(gained[1], lost[0])
 
 
 def _left_open(
-    data: LoggedData, taken: Floats, span: tuple[float, float], level: float
+    data: LoggedData, taken: _Taken, span: tuple[float, float], level: float
 ) -> tuple[float, float]:
-    """Return what actions leave open of which a share ``taken`` (n, k) counts."""
-    weights = taken[np.arange(len(data)), data.actions] / data.propensities
+    """Return what actions leave open whose shares ``taken(rows, columns)`` count.
+
+    Of the columns those alone are asked for that showed no noise: a log may have thousands.
+    """
+    weights = taken(np.arange(len(data)), data.actions) / data.propensities
     seen = weights > 0.0
     if not seen.any():
         return 0.0, 0.0
     actions, rewards = data.actions[seen], data.rewards[seen]
     slack = _slack(rewards, span)
     span = min(span[0], float(rewards.min())), max(span[1], float(rewards.max()))
-    shares = taken.mean(axis=0)
-    least = np.full(taken.shape[1], math.inf)
+    least = np.full(data.target.shape[1], math.inf)
     most = -least
     np.minimum.at(least, actions, rewards)
     np.maximum.at(most, actions, rewards)
-    quiet = np.isfinite(least) & (most - least <= slack)
-    once = quiet & (np.bincount(actions, minlength=len(quiet)) == 1) & (shares <= _SMALL)
-    if once.any() and float(np.ptp(least[once])) > slack:
-        quiet &= ~once
-    found = np.flatnonzero(quiet)
-    found = found[np.argsort(least[found])]
+    quiet = np.flatnonzero(np.isfinite(least) & (most - least <= slack))
+    shares = np.array([float(taken(slice(None), place).mean()) for place in quiet])
+    once = np.bincount(actions, minlength=len(least))[quiet] == 1
+    once &= shares <= _SMALL
+    if once.any() and float(np.ptp(least[quiet[once]])) > slack:
+        quiet, shares = quiet[~once], shares[~once]
+    order = np.argsort(least[quiet])
+    quiet, shares = quiet[order], shares[order]
+    edges = np.flatnonzero(np.diff(least[quiet]) > slack) + 1
     down, up = 0.0, 0.0
-    for group in np.split(found, np.flatnonzero(np.diff(least[found]) > slack) + 1):
+    for group, held in zip(np.split(quiet, edges), np.split(shares, edges), strict=True):
         if len(group):
-            value, mass = float(least[group[0]]), float(shares[group].sum())
+            value, mass = float(least[group[0]]), float(held.sum())
             rows = seen & np.isin(data.actions, group)
             units = None if data.units is None else data.units[rows]
             low, high = all_alike_interval(

@@ -213,8 +213,7 @@ def _no_narrower(ends: Interval, first: LoggedData, second: LoggedData, level: f
     mass = max(float(moved.clip(0.0).mean()), float((-moved).clip(0.0).mean()))
     more, less = (_alike(first, np.maximum(sign * moved, 0.0), level) for sign in (1.0, -1.0))
     if more is None or less is None:
-        taken = second.target - first.target
-        opened = left_open_between(first, taken, Log(first).reward_range, level)
+        opened = left_open_between(first, second, Log(first).reward_range, level)
         return widened(ends, (ends.low + ends.high) / 2.0, opened)
     low, high = mass * (more.low - less.high), mass * (more.high - less.low)
     return Interval(min(ends.low, low), max(ends.high, high))
