@@ -245,7 +245,8 @@ def _restore_and_die(url, file, share):
         while more := await programs._stdout(source).read(1 << 20):
             whole += more
         target = programs._stdin(sink)
-        target.write(whole[: int(share * len(whole))])
+        script = whole.replace(programs._UNKNOWN, b"")  # noqa: SLF001
+        target.write(script[: int(share * len(script))])
         await target.drain()
         await asyncio.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
