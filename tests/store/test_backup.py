@@ -245,7 +245,7 @@ def _restore_and_die(url, file, share):
         while more := await programs._stdout(source).read(1 << 20):
             whole += more
         target = programs._stdin(sink)
-        script = whole.replace(programs._UNKNOWN, b"")  # noqa: SLF001
+        script = whole.replace(programs._UNKNOWN, b"")
         target.write(script[: int(share * len(script))])
         await target.drain()
         await asyncio.sleep(0.05)
