@@ -110,7 +110,7 @@ def off_policy_delta(
     ... ]
     >>> found = off_policy_delta(*logs)
     >>> round(found.delta, 3), round(found.low, 3), round(found.high, 3)
-    (0.092, 0.083, 0.101)
+    (0.093, 0.084, 0.102)
 
     Source:
         Paired differences of estimates: Thomas, Theocharous, Ghavamzadeh (2015), "High confidence

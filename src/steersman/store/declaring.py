@@ -90,7 +90,7 @@ def check_declaration(document: str) -> DecisionPoint:
         SpecError: it is wrong.
         InputError: numbers without statistics, or a scrubber that is not installed.
 
-    No doctest: a whole declaration is long; ``tests/cli/test_tenant.py`` shows it.
+    No doctest: a whole declaration is long; ``tests/cli/test_administering.py`` shows it.
     """
     return _checked(document)[0]
 
