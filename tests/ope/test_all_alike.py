@@ -237,6 +237,8 @@ def test_actions_that_were_drawn_once_and_are_all_alike_leave_the_rest_open():
     rewards = np.concatenate([rng.random(600), np.ones(40)])
     propensities = np.concatenate([np.full(600, 300 / 640), np.full(40, 1 / 640)])
     target = np.tile(np.concatenate([[0.3, 0.3], np.full(40, 0.01)]), (640, 1))
-    found = evaluate(LoggedData(actions, rewards, propensities, target), estimators=("snips",))
-    one = found["snips"]
-    assert one.low is None or one.value - one.low > 0.4 * 0.05
+    log = LoggedData(actions, rewards, propensities, target)
+    one = evaluate(log, estimators=("snips",))["snips"]
+    seen = 1.96 * one.standard_error
+    alone = 1.0 - all_alike_interval(1.0, 40, low=0.0, high=1.0).low  # what forty that are all alike leave open
+    assert one.value - one.low == pytest.approx(np.hypot(seen, 0.4 * alone), rel=0.01)

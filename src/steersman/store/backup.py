@@ -74,6 +74,8 @@ async def backup(database: Database, file: Path) -> Backup:
         raise StoreError(message) from error
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
+        if not draft.exists():  # taken for one that was left, between its making and its lock
+            raise StoreError(f"another backup of {file} began at this moment; run this one again")
         await run(
             "pg_dump",
             "--format=custom",
@@ -96,7 +98,10 @@ async def backup(database: Database, file: Path) -> Backup:
 def _remove_left(file: Path) -> None:
     """Remove drafts of this backup whose process was killed: they hold everybody's data."""
     for left in file.parent.glob(f".{glob.escape(file.name)}.{_DRAFT}"):
-        held = os.open(left, os.O_RDWR)
+        try:
+            held = os.open(left, os.O_RDWR)
+        except FileNotFoundError:
+            continue  # another backup has just ended
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink(missing_ok=True)

@@ -163,7 +163,8 @@ def _plain_rows(batch: Any) -> Iterator[tuple[dict[str, Any], str | None]]:
 def _in_microseconds(pa: Any, batch: Any) -> Any:
     """Return a batch whose times are no finer than Python's; pandas writes nanoseconds."""
     fields = [field.with_type(_coarser(pa, field.type)) for field in batch.schema]
-    return batch.cast(pa.schema(fields), safe=False)
+    schema = pa.schema(fields)
+    return batch if schema.equals(batch.schema) else batch.cast(schema, safe=False)
 
 
 def _coarser(pa: Any, kind: Any) -> Any:
