@@ -240,5 +240,6 @@ def test_actions_that_were_drawn_once_and_are_all_alike_leave_the_rest_open():
     log = LoggedData(actions, rewards, propensities, target)
     one = evaluate(log, estimators=("snips",))["snips"]
     seen = 1.96 * one.standard_error
-    alone = 1.0 - all_alike_interval(1.0, 40, low=0.0, high=1.0).low  # what forty that are all alike leave open
+    forty = all_alike_interval(1.0, 40, low=0.0, high=1.0)  # as many as are all alike
+    alone = 1.0 - forty.low
     assert one.value - one.low == pytest.approx(np.hypot(seen, 0.4 * alone), rel=0.01)
