@@ -340,6 +340,28 @@ def test_beta_is_always_a_distribution(arms):
     assert p.sum() == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([0.001, 1.001], [0.001, 0.001]),
+        ([0.001, 0.001, 0.001], [0.001, 1.001, 0.001]),
+        ([0.002, 0.03, 0.04, 2.0], [0.01, 0.001, 0.05, 0.004]),
+        ([0.001, 0.01], [1e3, 0.005]),
+    ],
+)
+def test_beta_counts_near_0_lie_nearer_to_0_and_1_than_numbers_can(a, b):
+    """Against draws of their logits: the logarithm of a gamma variable is drawn without it."""
+    rng, draws = np.random.default_rng(0), 400_000
+
+    def log_gamma(shape):
+        return np.log(rng.gamma(shape + 1.0, size=draws)) + np.log(rng.random(draws)) / shape
+
+    logits = [log_gamma(one) - log_gamma(other) for one, other in zip(a, b, strict=True)]
+    drawn = np.bincount(np.argmax(logits, axis=0), minlength=len(a)) / draws
+    exact = beta_choice_probabilities(np.array(a), np.array(b))
+    assert (np.abs(exact - drawn) < 4.0 * np.sqrt(exact * (1.0 - exact) / draws) + 1e-5).all()
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("count", [4, 9, 100])
 def test_what_is_no_number_is_not_taken_for_an_arm_that_cannot_win(wrong, count):

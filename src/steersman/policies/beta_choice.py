@@ -3,7 +3,9 @@
     P_a = ∫ f_a(t) ∏_{j≠a} F_j(t) dt,   t in (0, 1)
 
 is integrated over s = logit(t), where the density t^a (1-t)^b / B(a, b) is smooth and bounded for
-every a, b > 0, also where f itself has a pole. Arms with the same counts are integrated once.
+every a, b > 0, also where f itself has a pole. Of counts near 0 much lies nearer to 0 and 1 than a
+float64 can: out there F and 1 - F are powers, e^(as) / (a B(a, b)) and e^(-bs) / (b B(a, b)). Arms
+with the same counts are integrated once.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 _LEVELS = np.array([1e-14, 1e-6, 1e-2, 0.2, 0.5])
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _SMALLEST = 1e-300
-_END = 690.0  # |logit| of the smallest normal float64; a pole's tail beyond it is cut
-_WIDEST = 4.0  # logits per panel
+_END = 690.0  # |logit| up to which t and 1 - t are normal numbers
+_WIDEST = 4.0  # logits per panel; beyond _END over the largest count that still reaches there
 
 
 def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
@@ -69,35 +71,62 @@ def _log_cdf(a: Floats, b: Floats, nodes: Floats) -> Floats:
     """Return log F at the logits ``nodes`` (N, 1), from the smaller tail on either side."""
     left = nodes[:, 0] <= 0.0
     logs = np.empty((len(nodes), len(a)))
-    logs[left] = np.log(np.maximum(betainc(a, b, expit(nodes[left])), _SMALLEST))
-    above = np.minimum(betainc(b, a, expit(-nodes[~left])), 1.0)
+    logs[left] = np.log(np.maximum(_lower_tail(a, b, nodes[left]), _SMALLEST))
+    above = np.minimum(_lower_tail(b, a, -nodes[~left]), 1.0)
     logs[~left] = np.log(np.maximum(1.0 - above, _SMALLEST))
+    return logs
+
+
+def _lower_tail(a: Floats, b: Floats, nodes: Floats) -> Floats:
+    """Return F (N, K) at logits (N, 1) of at most 0."""
+    tail: Floats = betainc(a, b, expit(nodes))
+    far = nodes[:, 0] < -_END
+    if far.any():
+        tail[far] = np.exp(a * nodes[far] - _log_pole(a, b))
+    return tail
+
+
+def _log_pole(a: Floats, b: Floats) -> Floats:
+    """Return log(a B(a, b)): far below 0, log F is ``a s`` less this."""
+    logs: Floats = np.log(a) + betaln(a, b)
     return logs
 
 
 def _borders(a: Floats, b: Floats) -> Floats:
     """Return sorted panel borders in logits: every arm's quantiles, from where one F is 1e-14."""
-    lower = _logits(betaincinv(a[:, None], b[:, None], _LEVELS))
-    upper = -_logits(betaincinv(b[:, None], a[:, None], _LEVELS))
+    lower, upper = _quantiles(a, b), -_quantiles(b, a)
     lowest, highest = lower[:, 0].max(), upper[:, 0].max()
-    points = np.unique(np.concatenate((lower, upper), axis=None))
+    points = np.unique(np.concatenate((lower, upper, np.array([-_END, _END])), axis=None))
     inner = points[(points > lowest) & (points < highest)]
     ends = np.concatenate(([lowest], inner, [highest]))
-    return _split_wide(ends)
+    # Only small counts reach so far out, and there all changes as slowly as they do.
+    widest = np.where(ends[:-1] < -_END, _far_panel(a), _WIDEST)
+    widest[ends[:-1] >= _END] = _far_panel(b)
+    return _split_wide(ends, widest)
 
 
-def _logits(quantiles: Floats) -> Floats:
-    """Return log(q / (1 - q)), cut at what a float64 can hold."""
+def _quantiles(a: Floats, b: Floats) -> Floats:
+    """Return the logits (K, levels) below which ``_LEVELS`` lie."""
+    a, b = a[:, None], b[:, None]
+    quantiles = betaincinv(a, b, _LEVELS)
+    far = (np.log(_LEVELS) + _log_pole(a, b)) / a
     with np.errstate(divide="ignore"):
-        logits: Floats = np.clip(np.log(quantiles) - np.log1p(-quantiles), -_END, _END)
+        near = np.log(quantiles) - np.log1p(-quantiles)
+    logits: Floats = np.where(far < -_END, far, np.clip(near, -_END, _END))
     return logits
 
 
-def _split_wide(borders: Floats) -> Floats:
-    """Return the borders with further ones between those more than ``_WIDEST`` apart."""
+def _far_panel(counts: Floats) -> float:
+    """Return how wide a panel may be where only these counts that lie below .05 still matter."""
+    reaching = counts[counts < -np.log(_LEVELS[0]) / _END]
+    return _WIDEST / float(reaching.max()) if reaching.size else _WIDEST
+
+
+def _split_wide(borders: Floats, widest: Floats) -> Floats:
+    """Return the borders with further ones between those more than ``widest`` apart."""
     pieces = [
-        np.linspace(left, right, int(np.ceil((right - left) / _WIDEST)) + 1)[:-1]
-        for left, right in pairwise(borders)
+        np.linspace(left, right, int(np.ceil((right - left) / wide)) + 1)[:-1]
+        for (left, right), wide in zip(pairwise(borders), widest, strict=True)
         if right > left
     ]
     return np.concatenate([*pieces, borders[-1:]])
