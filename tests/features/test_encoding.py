@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman.features import LAYOUT_VERSION, FeatureMap
+from steersman.features import LAYOUT_VERSION, FeatureMap, fold_text
 from steersman.spec import Context
 
 
@@ -150,6 +150,26 @@ def test_case_and_composition_do_not_matter_and_words_do():
     same = features.encode({"text": "STRASSE Malmö"})
     np.testing.assert_array_equal(same, features.encode({"text": "straße, malmo\u0308!"}))
     assert not np.allclose(same, features.encode({"text": "strasse lund"}))
+
+
+@given(
+    st.lists(st.sampled_from("aΑﬁ가  -٣\u0301\u0315\u0316\u0f73\u3099\uff76\uff9e"), max_size=30)
+)
+def test_what_any_language_writes_is_folded_as_unicode_has_it(signs):
+    text = "".join(signs)
+    assert fold_text(text) == unicodedata.normalize("NFKC", text).casefold()
+
+
+@pytest.mark.parametrize("marks", ["\u0315\u0316", "\u0f73", "\u0315\uff9e", "-\u0316", "\u0316"])
+def test_many_marks_on_one_letter_are_folded_in_rows_of_some_thirty(marks):
+    """Sorted all at once, their time would grow with the square of their number."""
+    longest, row = 0, 0
+    for sign in unicodedata.normalize("NFKD", fold_text("a" + marks * 3000)):
+        row = row + 1 if unicodedata.combining(sign) else 0
+        longest = max(longest, row)
+    assert longest <= 60
+    plain = "".join(fold_text("é" + marks * 3000).split("\u034f"))
+    assert sorted(plain) == sorted(unicodedata.normalize("NFKC", "é" + marks * 3000))
 
 
 def test_likeness_of_texts_survives_hashing():

@@ -125,6 +125,13 @@ def test_wrong_values_are_refused_by_name(name, value, message):
         features.encode_batch([{}, {name: value}])
 
 
+def test_numbers_that_cancel_are_refused_one_by_one():
+    fields = {name: {"type": "number", "mean": 0, "sd": 1} for name in "ab"}
+    two = FeatureMap(Context.model_validate({"dim": 16, "fields": fields}))
+    with pytest.raises(InputError, match=r"^row 0: .*'a' is not finite"):
+        two.encode_batch([{"a": 10**400, "b": -(10**400)}])
+
+
 def test_of_many_fields_a_few_are_listed(monkeypatch):
     fields = {f"n{i:04}": {"type": "number", "mean": 0, "sd": 1} for i in range(1200)}
     many = FeatureMap(Context.model_validate({"dim": 4096, "fields": fields}))

@@ -336,7 +336,7 @@ def _are_plain(values: Sequence[object]) -> bool:
     if not kinds <= _PLAIN:
         return False
     try:
-        return isfinite(sum(values))  # type: ignore[arg-type]  # of the kinds above
+        return all(map(isfinite, values))  # type: ignore[arg-type]  # of the kinds above
     except OverflowError:
         return False
 

@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from math import sqrt
 from typing import TYPE_CHECKING, Protocol
-from unicodedata import normalize
 
 import numpy as np
 
+from steersman.features.folding import fold_text
 from steersman.features.hashing import unit
 from steersman.features.values import as_category, as_text, as_vector, refuse_missing
 
@@ -80,7 +80,7 @@ class HashedText:
             return ""
         truncate = field.too_long == "truncate"
         text = as_text(self._name, value, field.max_chars, truncate=truncate)
-        return text.lower() if text.isascii() else normalize("NFKC", text).casefold()
+        return text.lower() if text.isascii() else fold_text(text)
 
     def _word(self, word: str) -> Placed:
         known = self._remembered.get(word)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from steersman.errors import InputError
+from steersman.features import fold_text
 from steersman.llm.detectors.flags import Flag
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Instability:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return _WORD.findall(fold_text(text))
 
 
 def _overlap(one: Counter[str], other: Counter[str]) -> float:

@@ -13,7 +13,6 @@ test_duplicates.py` measures the share of misses.
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.features import fold_text
 from steersman.retrieval.bm25 import words
 from steersman.retrieval.documents.passage import passage_text
 
@@ -124,7 +124,7 @@ def _without_repeated_ids(passages: Iterable[Passage]) -> Iterator[Passage]:
 
 def _said(passage: Passage) -> list[str]:
     for text in (passage.text, passage_text(passage)):
-        found = words(unicodedata.normalize("NFKC", text).casefold())
+        found = words(fold_text(text))
         if found:
             return found
     # Signs alone: they say what they are.

@@ -33,13 +33,13 @@ parameters; ``same_numbers`` does a little of that (wrong .97 where they differ,
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.features import fold_text
 from steersman.systems.assistant.lexical import hashed_vector
 from steersman.systems.assistant.recent_texts import RecentTexts
 
@@ -65,7 +65,7 @@ def normalise(text: str) -> str:
     >>> normalise("  What's the\tWEATHER? ")
     "what's the weather?"
     """
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(fold_text(text).split())
 
 
 @dataclass(frozen=True, slots=True)

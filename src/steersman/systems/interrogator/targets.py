@@ -6,11 +6,11 @@ import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
-from unicodedata import normalize
 
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.features import fold_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -123,7 +123,7 @@ def normalised(text: str) -> str:
     >>> normalised("What's  up?") == normalised("what s up")
     True
     """
-    folded = normalize("NFKC", text).casefold()
+    folded = fold_text(text)
     # A text without any word is still told from every other such text.
     return " ".join(_WORD.findall(folded) or folded.split())
 
