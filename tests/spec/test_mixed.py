@@ -87,6 +87,22 @@ def test_a_policy_of_mixed_actions_is_for_no_others():
         loads(text)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "points"), [(-0.1, 0.2, 4), (-0.15, 0.6, 16), (-1e-9, 2e-9, 4)]
+)
+def test_a_grid_across_nothing_holds_nothing_itself(low, high, points):
+    part = RealPart(type="real", low=low, high=high, points=points)
+    (least,) = [value for value in part.grid if abs(value) < (high - low) / points / 2]
+    assert least == 0.0
+    assert part.holds(0)
+    assert part.exact(0) == 0.0
+
+
+def test_small_values_of_a_logarithmic_grid_stay():
+    grid = RealPart(type="real", low=1e-15, high=1.0, points=6, scale="log").grid
+    assert grid == (1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+
+
 def test_what_is_served_must_be_on_the_grid():
     fixed = "fixed, action: {variant: bm25, k: 3, rerank: true, weight: 0.05}"
     assert loads(TUNER.replace("factored_ts", fixed)).policy.action["weight"] == 0.05

@@ -178,6 +178,8 @@ class RealPart(Declared):
             inner = [exp((1 - t) * log(self.low) + t * log(self.high)) for t in shares]
         else:
             inner = [(1 - t) * self.low + t * self.high for t in shares]
+            nothing = 10.0**-_DIGITS * max(abs(self.low), abs(self.high))  # what is left of a 0
+            inner = [0.0 if abs(value) < nothing else value for value in inner]
         rounded = [float(f"{value:.{_DIGITS}g}") for value in inner[1:-1]]
         return (self.low, *rounded, self.high)
 

@@ -123,7 +123,7 @@ class EpsilonGreedyPolicy(Declared):
     decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Factor on epsilon per learned reward."""
     min_epsilon: Fraction = 0.01
-    """What epsilon never falls below."""
+    """What `decay` never takes epsilon below; an epsilon below it stays."""
     contextual: bool = False
     """Whether the best action depends on the context (ridge regression) or not (means)."""
 
