@@ -252,8 +252,9 @@ def test_rewards_that_leave_the_finite_numbers_change_nothing():
     acting.learn(steps(acting))
     kept, told = acting.state(), steps(acting, seed=1)
     huge = np.where(np.arange(len(told.rewards)) % 2, 1e308, -1e308)
-    with pytest.raises(InputError, match="nothing was learned"):
-        acting.learn(replace(told, rewards=huge))
+    for wrong in ({"rewards": huge}, {"beyond": huge}):
+        with pytest.raises(InputError, match="nothing was learned"):
+            acting.learn(replace(told, **wrong))
     assert all(np.array_equal(kept[name], value) for name, value in acting.state().items())
     assert acting.learn(told).divergence >= 0.0
     hasty = agent(learning_rate=1e308)
@@ -267,12 +268,38 @@ def test_what_is_not_finite_is_neither_restored_nor_started_from():
     acting = agent()
     state = acting.state()
     name = next(one for one in state if one.startswith("network."))
-    with pytest.raises(StateError, match="not finite; restore an older"):
+    with pytest.raises(StateError, match="not finite numbers; restore an older"):
         acting.restore({**state, name: np.full_like(state[name], np.nan)})
     guess = [(np.zeros((part.outputs, 2)), np.zeros(part.outputs)) for part in PARTS]
     guess[0][0][0, 0] = np.inf
     with pytest.raises(InputError, match="not finite"):
         acting.start_from(guess)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"adam.0.exp_avg": None}, "allowed are step, exp_avg"),
+        ({"adam.x.step": np.array(1.0)}, "allowed are step, exp_avg"),
+        ({"adam.0": np.array(1.0)}, "allowed are step, exp_avg"),
+        ({"adam.0.exp_avg": np.zeros(3)}, "not the shapes"),
+        ({"adam.0.step": np.array("1")}, "not finite numbers"),
+        ({"learning_rate": np.array(-1.0)}, "learning_rate is -1"),
+        ({"updates": np.array(0.5)}, "updates 0.5"),
+        ({"updates": None}, "updates do not fit"),
+    ],
+)
+def test_a_damaged_state_changes_nothing(changed, said):
+    learned = agent()
+    learned.learn(steps(learned))
+    damaged = {**learned.state(), **changed}
+    damaged = {name: array for name, array in damaged.items() if array is not None}
+    other = agent(seed=1)
+    before = other.state()
+    with pytest.raises(StateError, match=said):
+        other.restore(damaged)
+    assert all(np.array_equal(before[name], array) for name, array in other.state().items())
+    assert other.learn(steps(other)).divergence >= 0.0
 
 
 def test_whole_numbers_end_episodes_as_truths_do():

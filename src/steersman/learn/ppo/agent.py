@@ -10,6 +10,7 @@ import torch
 
 from steersman.errors import InputError, StateError
 from steersman.learn.ppo.advantages import advantages
+from steersman.learn.ppo.kept import check_state
 from steersman.learn.ppo.network import Network
 from steersman.learn.ppo.pace import following
 from steersman.learn.ppo.parts import Drawn, Part, draw, draw_each
@@ -308,9 +309,10 @@ class PPO:
             if not count or np.shape(array) != shape or not np.isfinite(array).all():
                 message = f"{name} is {np.shape(array)}; allowed is {shape} of finite numbers"
                 raise InputError(f"{message}, for one or more steps")
-        if (largest := float(np.abs(steps.rewards).max())) > _LARGEST:
-            message = f"a reward is {largest:g} from 0, allowed is {_LARGEST:g}; "
-            raise InputError(message + "nothing was learned. Scale rewards to about 1")
+        for name, numbers in (("reward", steps.rewards), ("worth beyond", steps.beyond)):
+            if numbers is not None and (largest := float(np.abs(numbers).max())) > _LARGEST:
+                message = f"a {name} is {largest:g} from 0, allowed is {_LARGEST:g}; "
+                raise InputError(message + "nothing was learned. Scale rewards to about 1")
         if not ((steps.propensities > 0) & (steps.propensities <= 1 + 1e-12)).all():
             raise InputError("a propensity is not in (0, 1]; give what `act` said")
         if (steps.actions < 0).any() or (steps.actions >= [p.size for p in self.parts]).any():
@@ -338,22 +340,12 @@ class PPO:
             state: From `state` of one with the same parts, features and width.
 
         Raises:
-            StateError: It is of another one.
+            StateError: It is of another one, or damaged; nothing has changed then.
         """
-        own = self.state()
-        weights = {name for name in own if not name.startswith("adam.")}
-        odd = [n for n in weights if n not in state or np.shape(state[n]) != np.shape(own[n])]
-        if odd:
-            message = (
-                f"{', '.join(sorted(odd)[:3])} do not fit; restore a state of the same parts, "
-            )
-            raise StateError(message + "features and width")
-        if wrong := [name for name, value in state.items() if not np.isfinite(value).all()]:
-            message = f"{', '.join(sorted(wrong)[:3])} are not finite; restore an older state"
-            raise StateError(message)
+        check_state(state, self.state(), [tuple(one.shape) for one in self._network.parameters()])
         self._network.load_state_dict(
             {n.removeprefix("network."): torch.from_numpy(np.array(state[n]))
-             for n in weights if n.startswith("network.")}
+             for n in state if n.startswith("network.")}
         )  # fmt: skip
         adam: dict[int, dict[str, torch.Tensor]] = {}
         for name, value in state.items():

@@ -380,7 +380,7 @@ def _rewards(log: Sequence[Walk], gamma: float) -> tuple[Floats, NDArray[np.bool
 def _logs(scores: torch.Tensor, there: torch.Tensor, rule: StepRule) -> torch.Tensor:
     """Return logarithms of the very probabilities that `step_distribution` forms."""
     masses = torch.softmax(scores / rule.temperature, dim=1)
-    floor = rule.floor / there.sum(dim=1, keepdim=True)
+    floor = rule.floor / there.sum(dim=1, keepdim=True).to(scores.dtype)
     mixed = (1.0 - rule.floor) * masses + floor
     return torch.log(mixed.clamp_min(1e-300)).masked_fill(~there, 0.0)
 
