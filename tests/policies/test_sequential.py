@@ -106,6 +106,16 @@ def test_what_is_picked_brings_in_what_it_leads_to_and_the_columns_tell():
         progress.place("c1")
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-170, 1e-310, 1e170])
+def test_novelty_does_not_depend_on_how_long_vectors_are(scale):
+    form = SequenceForm(("score",), 2, 2, True)
+    rows = np.array([[0.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, 1.0, -1.0]])
+    progress = Progress(Offered.of(["a", "b", "c"], None, rows * [1.0, scale, scale]), form)
+    progress.take(0)
+    novelty = progress.rows[:2, form.columns.index("novelty")]
+    assert novelty == pytest.approx([0.0, 1.0], abs=1e-12)
+
+
 def test_a_policy_gives_nothing_to_what_it_would_not_have_done():
     policy, request = linear(stop=False), offered(5)
     names = list(request.names)

@@ -5,14 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from steersman.errors import InputError, MergeError, StateError
+from steersman.errors import ActionError, InputError, MergeError, StateError
 from steersman.policies import (
     BetaThompson,
     EpsilonGreedy,
+    FactoredTS,
+    JointLinTS,
     JointSquareCB,
     LinTS,
     LinUCB,
+    NetworkScorer,
     Rules,
+    SequenceLinear,
+    SequenceTrees,
+    TreeScorer,
     load_policy,
 )
 
@@ -44,6 +50,8 @@ def edited(policy, **changes):
         {"version": True},
         {"merged": "abc"},
         {"merged": [1, "a"]},
+        {"merged": ["\ud800"]},
+        {"emitted": [["a", "\ud800"]]},
         {"reserved": {"a": [5, -0.3]}},
         {"reserved": {"a": [5.0, float("nan")]}},
         {"reserved": {"z": [5.0, 0.1]}},
@@ -97,6 +105,15 @@ def test_negative_counts_are_a_state_error():
     for name in ("plays", "count"):
         with pytest.raises(StateError, match="negative"):
             EpsilonGreedy.from_state({**policy.state(), name: np.array([-1.0, 0.0])})
+
+
+def test_negative_sums_of_squares_are_a_state_error():
+    policy = LinTS(NAMES, 2)
+    policy.learn([1.0, 1.0], "a", 1.0)
+    for packed in ([-1e93, 0.0, 1.0], [1.0, 0.0, -1e93]):
+        gram = np.array([packed, [1.0, 0.0, 1.0]])
+        with pytest.raises(StateError, match="negative sums of squares"):
+            LinTS.from_state({**policy.state(), "gram": gram})
 
 
 @pytest.mark.parametrize("kind", [LinUCB, LinTS, JointSquareCB])
@@ -279,6 +296,74 @@ def test_eligible_is_a_sequence_of_different_names():
         for eligible in (5, "ab", ["a", "a"], (name for name in NAMES)):
             with pytest.raises(InputError):
                 policy.decide([1.0, 0.0], rng=rng, eligible=eligible, **more)
+
+
+def test_a_name_may_begin_with_a_brace():
+    policy, rng = LinUCB(["{template}", "plain"], 1), np.random.default_rng(0)
+    assert policy.decide([1.0], rng=rng, eligible=["plain"]).action == "plain"
+    with pytest.raises(ActionError, match="unknown action 'other'"):
+        policy.decide([1.0], rng=rng, eligible=["other"])
+    policy.add_action('{"k":1}')
+    with pytest.raises(ActionError, match="unknown action"):
+        policy.decide([1.0], rng=rng, eligible=['{"k": 1}'])
+    for name in ("{template}", "plain"):
+        policy.remove_action(name)
+    assert policy.decide([1.0], rng=rng, eligible=['{"k": 1}']).action == '{"k":1}'
+    mixed = LinUCB(['{"k":1}', '{"j":2}'], 1)
+    with pytest.raises(ActionError, match="unknown action"):
+        mixed.decide([1.0], rng=rng, eligible=['{"j": 2}'])
+
+
+def test_candidates_that_are_alike_share_on_every_scale():
+    rng = np.random.default_rng(0)
+    for scale in (1.0, 1e4):
+        policy = JointLinTS((), 30, draws=50)
+        for _ in range(5):
+            policy.learn(rng.normal(size=30) * scale, "z", float(rng.normal()) * 10 * scale)
+        names = [f"c{place}" for place in range(21)]
+        alike = np.tile(rng.normal(size=30) * scale, (21, 1))
+        found = policy.distribution(None, eligible=names, features=alike)
+        assert found == pytest.approx(np.full(21, 1 / 21), rel=1e-12)
+
+
+@pytest.mark.parametrize("grid", [[1, 10**400], [-1e308, 1e308], [2**53, 2**53 + 1]])
+def test_values_that_floats_cannot_tell_apart_are_on_no_scale(grid):
+    with pytest.raises(InputError, match="on the scale"):
+        FactoredTS(parts={"k": grid}, scales={"k": "linear"})
+    policy = FactoredTS(parts={"k": [1, 2]}, scales={"k": "linear"})
+    with pytest.raises(StateError, match="parts"):
+        load_policy(edited(policy, config_parts={"k": grid}))
+
+
+def test_a_temperature_beyond_all_floats_is_refused():
+    with pytest.raises(InputError, match="temperature"):
+        SequenceLinear(features=["s"], max_steps=1, temperature=10**400)
+    with pytest.raises(InputError, match="temperature"):
+        SequenceTrees(features=["s"], max_steps=1, temperature=10**400)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("mean", np.array(0.0)),
+        ("mean", np.zeros((2, 2))),
+        ("biases.0", np.array(1.0)),
+        ("biases.0", np.array([[1.0, 2.0, 3.0]])),
+    ],
+)
+def test_a_network_of_other_dimensions_is_a_state_error(name, array):
+    state = NetworkScorer.linear(np.array([2.0, 1.0])).state()
+    with pytest.raises(StateError, match="dimensions"):
+        NetworkScorer.from_state({**state, name: array})
+
+
+def test_trees_of_other_dimensions_or_parts_of_columns_are_a_state_error():
+    state = TreeScorer.of_stumps(2, [(1, 0.5, -1.0, 2.0)]).state()
+    with pytest.raises(StateError, match="shapes"):
+        TreeScorer.from_state({**state, "values": np.array(1.0)})
+    for name in ("places", "kept"):
+        with pytest.raises(StateError, match=f"{name}.*whole"):
+            TreeScorer.from_state({**state, name: state[name] + 0.5})
 
 
 def test_a_subnormal_context_still_gets_an_answer():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -148,7 +149,7 @@ class ChoicePolicy(Mergeable):
         if isinstance(eligible, str) or not isinstance(eligible, (Sequence, np.ndarray)):
             raise InputError(f"eligible must be a sequence of names; got {inputs.brief(eligible)}")
         mask = np.zeros(len(self.actions), dtype=np.bool_)
-        configurations = are_configurations(self.actions)
+        configurations = self._are_configurations
         name: Any  # of a caller who does not check types, anything
         for name in eligible:
             if configurations and not (isinstance(name, str) and name in self._index):
@@ -161,6 +162,10 @@ class ChoicePolicy(Mergeable):
         if (len(set(eligible)) if configurations else count) < len(eligible):
             raise InputError("eligible names an action twice; every name may stand once")
         return mask
+
+    @cached_property
+    def _are_configurations(self) -> bool:
+        return are_configurations(self.actions)
 
     def _with_values(self, name: str) -> Mask:
         """Return which configurations have the values that a name gives."""
@@ -361,6 +366,7 @@ class ChoicePolicy(Mergeable):
         self.actions = actions
         self._index = {name: i for i, name in enumerate(actions)}
         self._by_parts = None
+        self.__dict__.pop("_are_configurations", None)
         self._install(meta, self._reordered(sums, order))
 
     def _reordered(self, sums: Sums, order: list[int]) -> Sums:

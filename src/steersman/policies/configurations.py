@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,12 +27,22 @@ def are_configurations(names: Sequence[str]) -> bool:
         names: of all actions.
 
     Returns:
-        Whether the first one is a JSON object; of one decision point all are, or none.
+        Whether all are JSON objects of the same parts: other names may begin with a brace, too.
 
-    >>> are_configurations(['{"k":3}']), are_configurations(["small", "large"])
+    >>> are_configurations(['{"k":3}', '{"k":4}']), are_configurations(["{template}", "large"])
     (True, False)
     """
-    return bool(names) and names[0].startswith("{")
+    return bool(names) and names[0].startswith("{") and _have_the_same_parts(tuple(names))
+
+
+@lru_cache(maxsize=32)
+def _have_the_same_parts(names: tuple[str, ...]) -> bool:
+    try:
+        parsed = [json.loads(name) for name in names]
+    except (ValueError, RecursionError):
+        return False
+    parts = parsed[0].keys()
+    return bool(parts) and all(isinstance(one, dict) and one.keys() == parts for one in parsed)
 
 
 class Configurations:

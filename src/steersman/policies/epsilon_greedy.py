@@ -27,14 +27,15 @@ class EpsilonGreedy(LinearPolicy):
 
     With ``dim`` the estimate is a ridge regression per action; without it, the ridge regression on
     a constant, which is the mean reward shrunk by one observation of zero. Epsilon decays with
-    every reward learned, never with a decision: max(min_epsilon, epsilon * decay**updates).
+    every reward learned, never with a decision: epsilon * decay**updates, or min_epsilon if that is
+    more, but never above what it was at the start.
 
     Args:
         actions: K different names.
         dim: number of features; ``None``: no context (``x`` is then ignored).
         epsilon: in [0, 1], total mass spread evenly over the eligible actions.
         decay: in (0, 1], per update. Trap: .99 leaves 1 % of epsilon after 459 updates.
-        min_epsilon: in [0, 1], the smallest epsilon; applies only where ``decay`` is below 1.
+        min_epsilon: in [0, 1], what ``decay`` never takes epsilon below; an epsilon below it stays.
         floor: further total mass in [0, 1), for evidence; it never decays.
 
     Raises:

@@ -250,7 +250,8 @@ class JointLinTS(JointPolicy):
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         sampled = features @ self._weights()
-        tied = sampled >= sampled.max(axis=0) - 1e-12
+        best = sampled.max(axis=0)
+        tied = sampled >= best - 1e-12 * np.maximum(1.0, np.abs(best))
         distribution: Floats = (tied / tied.sum(axis=0)).mean(axis=1)
         return features @ self._arms.theta[0], distribution
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _ROUNDING = 1e-6  # what a delta takes back may leave that much below zero
+_GRAM_ROUNDING = 1e20  # likewise of the largest sums of squares, 1e33
 _FEW = 4  # fewer decisions are made faster one by one
 
 
@@ -218,6 +219,10 @@ class LinearPolicy(ChoicePolicy):
             if max(array.max(initial=0.0), -array.min(initial=0.0)) > largest:
                 message = f"the state's {name!r} goes beyond {largest:g}; use an older state"
                 raise StateError(message)
+        columns = np.arange(self.dim)
+        squares = sums["gram"][:, columns * (columns + 3) // 2]  # of the packed upper triangle
+        if (squares < -_GRAM_ROUNDING).any():
+            raise StateError("the state's 'gram' has negative sums of squares; use an older state")
         count = np.where(count < 0.0, 0.0, count)
         self._arms.load({**sums, "count": count}, states.whole(meta, "clock"))
 

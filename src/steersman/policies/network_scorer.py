@@ -40,13 +40,19 @@ class NetworkScorer:
     def __init__(
         self, mean: Floats, scale: Floats, layers: Sequence[tuple[Floats, Floats]]
     ) -> None:
+        arrays = [mean, scale, *(array for layer in layers for array in layer)]
+        ranks = [np.ndim(array) for array in arrays]
+        if ranks != [1, 1, *([2, 1] * len(layers))]:
+            raise InputError(
+                f"arrays have {ranks} dimensions; allowed are 1 for mean, scale and biases, and 2 "
+                "for weights"
+            )
         width = len(mean)
         self.columns = width
         for weights, biases in layers:
             if weights.shape != (len(biases), width):
                 raise InputError(f"a layer is {weights.shape}; {(len(biases), width)} fits")
             width = len(biases)
-        arrays = [mean, scale, *(array for layer in layers for array in layer)]
         sound = all(np.isfinite(array).all() for array in arrays) and (scale > 0).all()
         if not layers or width != 1 or len(scale) != self.columns or not sound:
             raise InputError(

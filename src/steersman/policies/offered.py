@@ -248,6 +248,9 @@ class Progress:
 
 def _unit(vectors: Floats) -> Floats:
     """Return vectors of length 1; a vector of zeros stays one, and is like nothing."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    found: Floats = vectors / np.where(lengths > 0.0, lengths, 1.0)[:, None]
+    # By powers of two, which change no digit, to where squares neither vanish nor overflow.
+    _, exponents = np.frexp(np.abs(vectors).max(axis=1, initial=0.0))
+    scaled = np.ldexp(vectors, -exponents[:, None])
+    lengths = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    found: Floats = scaled / np.where(lengths > 0.0, lengths, 1.0)[:, None]
     return found

@@ -87,7 +87,11 @@ class SequenceLinear(SequencePolicy, LinearPolicy):
             forget=forget,
             shared=True,
         )
-        self._declare(form, StepRule(leading, float(temperature), self.floor), start or {})
+        self._declare(
+            form,
+            StepRule(leading, inputs.parameter("temperature", temperature, 0.0, 100.0), self.floor),
+            start or {},
+        )
 
     def scores(self, rows: Floats) -> Floats:
         """Return what each action is worth: wᵀφ.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from steersman.errors import MergeError, StateError
-from steersman.policies import states
+from steersman.policies import inputs, states
 from steersman.policies.fixed import UnlearningPolicy
 from steersman.policies.sequence import StepRule
 from steersman.policies.sequential import SequencePolicy, form_of
@@ -67,7 +67,11 @@ class SequenceTrees(SequencePolicy, UnlearningPolicy):
     ) -> None:
         form = form_of(actions, features, max_steps, vector, stop=stop)
         super().__init__((), floor=floor)
-        self._declare(form, StepRule(leading, float(temperature), self.floor), start or {})
+        self._declare(
+            form,
+            StepRule(leading, inputs.parameter("temperature", temperature, 0.0, 100.0), self.floor),
+            start or {},
+        )
         self.trees: TreeScorer | None = None
 
     def holding(self, trees: TreeScorer) -> Self:

@@ -130,14 +130,23 @@ def _grid(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
 def _scale(name: str, scale: str, grid: Sequence[Any]) -> str:
     if not scale:
         return ""
-    numbers = all(isinstance(value, int | float) and isfinite(value) for value in grid)
-    rising = numbers and all(a < b for a, b in pairwise(grid))
-    if scale not in _SCALES or not rising or (scale == "log" and grid[0] <= 0):
+    if scale not in _SCALES or not _rises(grid) or (scale == "log" and grid[0] <= 0):
         raise InputError(
             f"{name!r:.80} is on the scale {scale!r:.80} with values {list(grid)!r:.80}; allowed "
             "are linear and log, of ascending numbers, for log above 0"
         )
     return scale
+
+
+def _rises(grid: Sequence[Any]) -> bool:
+    """Return whether these are numbers whose floats rise, over a range that is a float, too."""
+    if not all(isinstance(value, int | float) for value in grid):
+        return False
+    try:
+        floats = [float(value) for value in grid]
+    except OverflowError:  # an integer beyond all floats
+        return False
+    return isfinite(floats[-1] - floats[0]) and all(a < b for a, b in pairwise(floats))
 
 
 def _bar(

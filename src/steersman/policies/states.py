@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import StateError
+from steersman.policies import inputs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -142,19 +143,23 @@ def emitted(meta: Mapping[str, Any]) -> dict[str, str]:
     value = meta.get("emitted", [])
     if isinstance(value, list) and all(_is_pair_of_texts(pair) for pair in value):
         return dict(value)
-    raise StateError("the header's 'emitted' must be a list of pairs of texts")
+    raise StateError("the header's 'emitted' must be a list of pairs of texts of Unicode")
 
 
 def _is_pair_of_texts(pair: object) -> bool:
-    return isinstance(pair, list) and [type(item) for item in pair] == [str, str]
+    return isinstance(pair, list) and len(pair) == 2 and all(map(_is_writable, pair))
+
+
+def _is_writable(item: object) -> bool:
+    return item == "" or inputs.is_text(item)
 
 
 def texts(meta: Mapping[str, Any], name: str) -> set[str]:
     """Return a list of different strings of a header as a set."""
     value = meta.get(name)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+    if isinstance(value, list) and all(map(_is_writable, value)):
         return set(value)
-    raise StateError(f"the header's {name!r} must be a list of strings")
+    raise StateError(f"the header's {name!r} must be a list of strings of Unicode")
 
 
 def reservations(meta: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

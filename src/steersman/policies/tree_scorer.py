@@ -65,7 +65,7 @@ class TreeScorer:
         kept: NDArray[np.uint16],
         values: Floats,
     ) -> None:
-        trees = len(values)
+        trees = values.shape[0] if values.ndim else 0
         shapes = {(trees, LEAVES - 1)} == {places.shape, thresholds.shape, kept.shape}
         if not shapes or values.shape != (trees, LEAVES) or not trees or columns < 1:
             raise InputError(
@@ -152,6 +152,8 @@ class TreeScorer:
         columns = meta["config"].get("columns")
         if missing or type(columns) is not int:
             raise StateError(f"the state lacks {sorted(missing) or ['columns']}; use an older one")
+        if odd := [name for name in ("places", "kept") if (sums[name] % 1 != 0).any()]:
+            raise StateError(f"the state's {odd[0]!r} are no whole numbers; use an older one")
         bits = sums["kept"]
         if bits.size and not (0 <= bits.min() <= bits.max() <= _ALL):
             raise StateError("the state's 'kept' are no sets of 16 leaves; use an older one")

@@ -76,6 +76,17 @@ def test_nothing_is_recommended_when_everything_breaks_a_gate(name):
         strategy.recommend()
 
 
+def test_where_all_broke_a_gate_none_is_the_likeliest():
+    limits = TUNED.thresholds.model_copy(update={"p95_latency_ms": 1.0})
+    policy = TUNED.model_copy(update={"thresholds": limits}).among(TUNED.space.all[:4])
+    strategy = strategy_of("factored", policy)
+    for one in policy.space.all:
+        batch = WORLD.evaluate(one, EVERY[:32])
+        strategy.tell(batch, reward_of(batch, policy))
+    found = strategy.distribution(np.random.default_rng(0))
+    assert found == pytest.approx(policy.space.draw_probabilities)
+
+
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_what_nobody_asked_for_may_be_told(name):
     """The baseline is evaluated beside the others, though it is not in the space."""

@@ -70,10 +70,13 @@ class Factored:
         Returns:
             (configurations,) in the order of `Space.all`, summing to 1.
         """
-        draws = self._belief.draws(_DRAWS, rng)
-        draws[self._broken()] = -np.inf
-        counts = np.bincount(draws.argmax(axis=0), minlength=len(draws))
         even = self._space.draw_probabilities
+        broken = self._broken()
+        if len(broken) == len(even):
+            return even.copy()  # none is left that could be the best
+        draws = self._belief.draws(_DRAWS, rng)
+        draws[broken] = -np.inf
+        counts = np.bincount(draws.argmax(axis=0), minlength=len(draws))
         return np.asarray((1 - self._floor) * counts / _DRAWS + self._floor * even)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
