@@ -2,7 +2,10 @@
 
 import json
 import logging
+import socketserver
+import threading
 import time
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -11,6 +14,26 @@ from steersman.errors import InputError, UnavailableError
 
 NOBODY = "http://127.0.0.1:9"
 PARENT = "01a1ff23-5a81-7ec1-9682-123a4fba965d"
+
+
+@contextmanager
+def dripping(begun, drop):
+    """Run a server that says ``begun``, and then for ten seconds a drop every 20 ms."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(1 << 16)
+            with suppress(OSError):
+                self.request.sendall(begun)
+                for _ in range(500):
+                    self.request.sendall(drop)
+                    time.sleep(0.02)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads, server.block_on_close = True, False
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 def test_the_default_is_a_decision_like_any_other(make):
@@ -41,6 +64,23 @@ def test_a_circuit_that_is_open_answers_at_once(make, server):
         assert client.decide("mail", "tone", {}, default="plain").degraded
     assert time.monotonic() - began < 0.9
     assert len(server.of("/v1/decide")) == tried
+
+
+@pytest.mark.parametrize("piece", ["head", "status", "more to come", "chunk", "body"])
+def test_an_answer_that_drips_is_given_up_in_time(make, piece):
+    """A socket's own timeout is for each read, and here something can always be read."""
+    begun = {
+        "head": b"HTTP/1.1 200 OK\r\nX-A: ",
+        "chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "body": b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+    }
+    drop = {"more to come": b"HTTP/1.1 100 Continue\r\n\r\n", "status": b"H", "chunk": b"0"}
+    with dripping(begun.get(piece, b""), drop.get(piece, b" ")) as url:
+        client = make(url)
+        begin = time.monotonic()
+        decision = client.decide("mail", "tone", {}, default="plain", timeout_ms=300)
+        assert time.monotonic() - begin < 1.5
+    assert (decision.action, decision.degraded) == ("plain", True)
 
 
 def test_an_open_circuit_closes_when_the_server_is_back(make, server, eventually):

@@ -7,12 +7,12 @@ import asyncio
 # Python looks this codec up for every address, and would import it in the thread that sends first:
 # a child forked in the middle of that would have half of it, and could never connect.
 import encodings.idna  # noqa: F401
-import time
 from typing import TYPE_CHECKING
 
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from steersman.client.deadlines import pool_manager
 from steersman.client.exchange import MAX_ANSWER_BYTES, Answer, Failure
 from steersman.client.forking import Forkable, track
 
@@ -45,7 +45,7 @@ class Urllib3Transport(Forkable):
 
     def send(self, step: Send) -> Heard:
         """Send a request and return what came of it."""
-        request, until = step.request, time.monotonic() + step.timeout_s
+        request = step.request
         try:
             response = self._pool.urlopen(
                 request.method,
@@ -58,7 +58,7 @@ class Urllib3Transport(Forkable):
                 preload_content=False,
             )
             try:
-                return _read_answer(response, until)
+                return _read_answer(response)
             finally:
                 response.release_conn()
         except (HTTPError, OSError) as error:
@@ -74,7 +74,7 @@ class Urllib3Transport(Forkable):
         self._connect()
 
     def _connect(self) -> None:
-        self._manager = urllib3.PoolManager(num_pools=1, maxsize=_POOL)
+        self._manager = pool_manager(_POOL)
         self._pool = self._manager.connection_from_url(self._base_url)
         self._prefix = urllib3.util.parse_url(self._base_url).path or ""
 
@@ -166,8 +166,8 @@ def _with(headers: dict[str, str], more: Mapping[str, str] | None) -> dict[str, 
     return {**headers, **more} if more else headers
 
 
-def _read_answer(response: urllib3.BaseHTTPResponse, until: float) -> Heard:
-    """Read the body piece by piece: the timeout of a socket is for each piece, ours is for all."""
+def _read_answer(response: urllib3.BaseHTTPResponse) -> Heard:
+    """Read the body piece by piece, so that no more of it is held than an answer may have."""
     pieces: list[bytes] = []
     size = 0
     while piece := response.read1(_CHUNK):
@@ -175,9 +175,6 @@ def _read_answer(response: urllib3.BaseHTTPResponse, until: float) -> Heard:
         size += len(piece)
         if size > MAX_ANSWER_BYTES:
             return _too_long()
-        if time.monotonic() > until:
-            response.close()
-            return Failure("the answer came too slowly")
     return Answer(response.status, response.headers.get("Retry-After", ""), b"".join(pieces))
 
 

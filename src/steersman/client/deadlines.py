@@ -1,0 +1,90 @@
+"""Connections of urllib3 whose answers come in time as a whole, not piece by piece."""
+
+from __future__ import annotations
+
+import io
+import time
+from functools import partial
+from http.client import HTTPResponse
+from typing import TYPE_CHECKING
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from _typeshed import WriteableBuffer
+
+
+class _Until(io.RawIOBase):
+    """Reads from a socket until a moment on the monotonic clock.
+
+    A socket's own timeout is for each read: a server that sends a byte now and then, in a head or
+    as one ``100 Continue`` after another, is never late by it.
+    """
+
+    def __init__(self, sock: socket, until: float) -> None:
+        self._sock, self._until = sock, until
+        self._raw = sock.makefile("rb", buffering=0)  # keeps the socket open until it is closed
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        left = self._until - time.monotonic()
+        if left <= 0.0:
+            raise TimeoutError("the answer came too slowly")
+        self._sock.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(HTTPResponse):
+    """An answer that is read until a moment."""
+
+    def __init__(self, sock: socket, *, until: float, method: str | None = None) -> None:
+        super().__init__(sock, method=method)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Until(sock, until))
+
+
+class _InTime:
+    """Lets all of an answer take what is left of the time when somebody begins to read it."""
+
+    timeout: float
+
+    def getresponse(self) -> urllib3.HTTPResponse:
+        self.response_class = partial(_Answer, until=time.monotonic() + self.timeout)
+        answer: urllib3.HTTPResponse = super().getresponse()  # type: ignore[misc]
+        return answer
+
+
+class _Plain(_InTime, HTTPConnection):  # type: ignore[misc]  # of urllib3's own is any timeout
+    """Over TCP."""
+
+
+class _Secure(_InTime, HTTPSConnection):  # type: ignore[misc]
+    """Over TLS."""
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Plain  # type: ignore[assignment]
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Secure  # type: ignore[assignment]
+
+
+def pool_manager(connections: int) -> urllib3.PoolManager:
+    """Return connections to one service, each of whose requests must be given a timeout.
+
+    Args:
+        connections: the most that are kept open.
+    """
+    manager = urllib3.PoolManager(num_pools=1, maxsize=connections)
+    manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+    return manager
