@@ -2,6 +2,8 @@
 
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -10,6 +12,7 @@ from steersman.client.disk_queue import DiskQueue
 from steersman.client.items import Item, Settlement
 from steersman.client.lease import Lease
 from steersman.errors import QueueError, QueueFullError
+from tests.sqlite_neighbour import keeps_its_journal
 
 ROOM = 1 << 20
 
@@ -163,6 +166,30 @@ def test_many_threads_and_connections_lose_nothing(path, queue):
         thread.join()
     assert len(set(ids(queue.take(500, ROOM)))) == 200
     other.close()
+
+
+def test_a_second_queue_of_this_process_leaves_the_locks_of_the_first(path, queue):
+    queue.put([event(1)])
+    other = DiskQueue(path, 2 * ROOM, drop="oldest")
+    assert keeps_its_journal(path)
+    other.put([event(2)])
+    other.close()
+    assert keeps_its_journal(path)
+    queue.put([event(3)])
+    assert ids(DiskQueue(path, ROOM).take(500, ROOM)) == ["e1", "e2", "e3"]
+
+
+def test_a_second_lease_of_this_process_leaves_the_lock_of_the_first(tmp_path):
+    path = tmp_path / "a.sender"
+    first, second = Lease(path), Lease(path)
+    assert first.take()
+    assert not second.take()
+    tried = "import pathlib, sys; from steersman.client.lease import Lease; "
+    tried += "sys.exit(Lease(pathlib.Path(sys.argv[1])).take())"
+    assert subprocess.run([sys.executable, "-c", tried, str(path)], check=False).returncode == 0
+    first.release()
+    assert second.take()
+    second.release()
 
 
 def test_only_this_user_can_read_it(path, queue):

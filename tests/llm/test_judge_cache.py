@@ -16,6 +16,7 @@ from steersman.llm import Case, Faithfulness, JudgeCache, Relevancy
 from steersman.llm.judge_cache import key_of
 from steersman.llm.scored import Tally
 from tests.llm.scripted import Script, judge_at
+from tests.sqlite_neighbour import keeps_its_journal
 
 ANSWER, PARTS = "Tea is hot.", ["Tea is hot."]
 CASE = Case("Is tea hot?", ANSWER, ("Tea is hot.",))
@@ -90,6 +91,14 @@ def test_the_first_answer_counts(file):
 def test_any_answer_comes_back_as_it_was(file, text):
     JudgeCache(file).put(KEY, text)
     assert JudgeCache(file).get(KEY) == text
+
+
+def test_a_second_cache_of_this_process_leaves_the_locks_of_the_first(file):
+    first = JudgeCache(file)
+    with first._using() as connection:
+        connection.execute("SELECT count(*) FROM answer").fetchall()
+        JudgeCache(file)
+        assert keeps_its_journal(file)
 
 
 def test_the_file_is_for_this_user_alone(file):

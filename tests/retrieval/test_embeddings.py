@@ -20,6 +20,7 @@ from steersman.errors import DataError, InputError
 from steersman.retrieval import CachedEmbedder, MiniLM
 from tests.faults.harness import small_disk
 from tests.retrieval.hashed_words import HashedWords
+from tests.sqlite_neighbour import keeps_its_journal
 
 TEXTS = ["a flight to Paris", "a table for two", "서울 날씨 ✨", "", "\x00", "half a pair \ud83d"]
 
@@ -61,6 +62,13 @@ def test_another_process_later_finds_what_was_computed(file):
     with CachedEmbedder(other, file) as embedder:
         assert embedder.encode(TEXTS).tobytes() == first.tobytes()
     assert other.asked == []
+
+
+def test_a_second_cache_of_this_process_leaves_the_locks_of_the_first(file):
+    first = CachedEmbedder(HashedWords(), file)
+    first.encode(TEXTS[:2])
+    CachedEmbedder(HashedWords(), file).encode(TEXTS[:2])
+    assert keeps_its_journal(file)
 
 
 def test_a_text_that_is_there_twice_is_embedded_once(file):

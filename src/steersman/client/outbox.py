@@ -145,7 +145,7 @@ class _Shared:
 
 
 def _key(settings: Settings) -> tuple[object, ...]:
-    return (settings.queue_path.absolute(), settings.queue_bytes, settings.drop)
+    return (settings.queue_path.resolve(), settings.queue_bytes, settings.drop)
 
 
 _shared = _Shared()

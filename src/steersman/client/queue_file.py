@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from steersman.errors import QueueError, QueueFullError
@@ -55,8 +56,11 @@ def connect_to(path: Path, timeout_s: float) -> sqlite3.Connection:
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite gives its journals the mode of the file.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        # SQLite gives its journals the mode of the file. One that is there must not be opened here:
+        # to close any descriptor of a file gives up all locks that this process has on it, SQLite's
+        # too, and another process would then take the journal away from under its connections.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError as error:
         raise queue_error(path, error) from error
     return sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)

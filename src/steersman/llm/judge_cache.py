@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -63,8 +63,10 @@ class JudgeCache:
         self._lock = threading.Lock()
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # For this user alone; SQLite gives its journals the mode of the file.
-            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+            # For this user alone; SQLite gives its journals the mode of the file. To open and close
+            # one that is there would give up the locks of this process's other connections.
+            with suppress(FileExistsError):
+                os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             with self._using() as connection:
                 _write_ahead(connection)
                 connection.execute(_SCHEMA)

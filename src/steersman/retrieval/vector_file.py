@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -170,8 +170,10 @@ class VectorFile:
 
 def _connected(path: Path, max_pages: int) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # For this user alone; SQLite gives its journals the mode of the file.
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    # For this user alone; SQLite gives its journals the mode of the file. To open and close one
+    # that is there would give up the locks of this process's other connections.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = sqlite3.connect(
         path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
     )
