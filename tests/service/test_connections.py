@@ -136,6 +136,19 @@ async def test_http_1_0_and_chunks_and_continue(serving) -> None:
         assert b"HTTP/1.1 200 " in said
 
 
+async def test_what_follows_a_body_in_chunks_is_no_header(serving) -> None:
+    async with serving(QUICK) as s:
+        head = post(s, b"", b"connection: close\r\n")
+        head = head.replace(b"content-length: 0", b"transfer-encoding: chunked")
+        body = b"%x\r\n%b\r\n0\r\n" % (len(DECIDE), DECIDE)
+        for trailer in (b"authorization: Bearer x", b"content-type: text/plain", b"x-a: b"):
+            said = await s.raw(head + body + trailer + b"\r\n\r\n")
+            assert said.startswith(b"HTTP/1.1 200 "), said
+        for endless in (b"0\r\nx-a: " + b"y" * 200_000, b"1;a=" + b"y" * 200_000):
+            said = await s.raw(head + endless)
+            assert said.startswith(b"HTTP/1.1 431 ") or said == b"", said[:100]
+
+
 async def test_an_upgrade_is_not_taken(serving) -> None:
     async with serving() as s:
         upgrade = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AA\r\n"

@@ -123,6 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._seen = 0  # and in this piece: what a complete head has at most
         self._too_large = False
         self._messages = 0
+        self._bodiless = 0  # bytes since the head, or the last of the body
         self._stuck_since: float | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -140,7 +141,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._seen = self._raw + len(data)
         message = self._messages
         begun = self._waits is _Waits.FOR_HEAD
+        self._bodiless += len(data)
         super().data_received(data)
+        if self._waits is _Waits.FOR_BODY and self._bodiless > self.limits.head_bytes:
+            self._end_body(self._head_problem())
+            return
         if begun and self._waits is _Waits.FOR_HEAD and self._messages == message:
             self._raw += len(data)
             if self._raw > self.limits.head_bytes and not self.transport.is_closing():
@@ -158,9 +163,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._too_large = True
             raise HeadTooLargeError
         self._wait(_Waits.FOR_BODY)
+        self._bodiless = 0
         super().on_headers_complete()
+        # What comes after a body in pieces is read like headers, and must not be taken for some.
+        self.headers = []
         # uvicorn has no seam for its cycle; its task looks `send` up when it begins.
         self.cycle.__class__ = OneWrite
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body; what stands between pieces and after them is bounded."""
+        self._bodiless = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Note that the request is complete."""
@@ -199,11 +212,8 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle  # None until the first request
         answering = cycle is not None and not cycle.response_complete
         if self._waits is _Waits.FOR_BODY and now - self._since > self.limits.body_s:
-            if answering and not cycle.response_started:
-                detail = f"the body was not complete after {self.limits.body_s:g} s; send it faster"
-                self.end_with(Problem.of("timeout", detail))
-            else:
-                self.transport.close()
+            detail = f"the body was not complete after {self.limits.body_s:g} s; send it faster"
+            self._end_body(Problem.of("timeout", detail))
         late = self._waits is _Waits.FOR_HEAD and now - self._since > self.limits.head_s
         if late and not answering:
             detail = f"no complete request head after {self.limits.head_s:g} s; send it at once"
@@ -222,6 +232,14 @@ class BoundedProtocol(HttpToolsProtocol):
         ]
         self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", body]))
         self.transport.close()
+
+    def _end_body(self, problem: Problem) -> None:
+        if self.transport.is_closing():
+            return
+        if self.cycle.response_started:
+            self.transport.close()
+        else:
+            self.end_with(problem)
 
     def _wait(self, what: _Waits) -> None:
         self._waits = what
