@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
+from steersman.learn import verify
 from steersman.store import (
     create_tenant,
     declare,
@@ -348,6 +349,49 @@ async def test_keys_are_forgotten_after_their_time(days):
     async with connected(days.database, "app", days.tenant.id) as connection:
         left = [row["key"] for row in await connection.fetch("SELECT key FROM idempotency")]
     assert left == ["new"]
+
+
+async def test_an_event_whose_day_is_over_is_answered_as_before(days):
+    made = await days.write(happens=None)
+    at = days.at(0)
+    stored = event(days.tenant.id, made.id, at=at, received_at=at)
+    async with connected(days.database) as connection:
+        assert await log_events(connection, [stored]) == {}
+    await days.learn()
+    await days.compact()
+    assert (await days.keep()).dropped
+    new = event(days.tenant.id, made.id, at=at, received_at=at)
+    other = stored._replace(body_hash=bytes(range(16)))
+    for rows, said in (([stored, new], ["replayed", "unknown"]), ([other], ["conflict"])):
+        async with connected(days.database) as connection:
+            assert list((await log_events(connection, rows)).values()) == said
+
+
+async def test_a_decision_that_comes_back_after_its_day_is_not_learned_again(
+    database_alone, tmp_path
+):
+    """A client may bring its record again after any time: its rewards and events have left."""
+    tenant = await create_tenant(database_alone, f"t-{uuid4().hex}", actor="test")
+    row = await declared(database_alone, tenant.id, reward="missing: {value: 0.0}")
+    now = datetime.now(UTC)
+    async with connected(database_alone, "owner") as connection:
+        await connection.execute("SELECT make_partitions($1, 16)", now.date() - timedelta(days=14))
+    made = decided(row, np.random.default_rng(0), at=(now - timedelta(days=12)).timestamp())
+    await write_rows(database_alone, [made], [happened(made, {"success": 1.0})])
+    await learn_all(database_alone)
+    await compact(database_alone, Directory(tmp_path / "cold"), tenants=[tenant.id])
+    await keep(database_alone, days=7, now=now)
+    assert (await counts(database_alone, tenant.id)).get("decision", 0) == 0
+    async with connected(database_alone) as connection:
+        await log_decisions(connection, [made], settling=[made.id])
+    await learn_all(database_alone)
+    found = await counts(database_alone, tenant.id)
+    assert (found["decision"], found["update"], found.get("reward", 0)) == (1, 1, 0)
+    assert found.get("work", 0) == 0
+    async with connected(database_alone, "worker", tenant.id) as connection:
+        learned = await connection.fetchval("SELECT sum(reward_change) FROM update")
+    assert learned == 1.0
+    assert (await verify(database_alone, row)).holds
 
 
 async def test_days_that_a_rollout_is_judged_from_stay_until_it_ends(days):

@@ -68,6 +68,8 @@ def draft(
     for decision, cause in causes.items():
         known = evidence.learned.get(decision)
         decided = evidence.decisions.get(decision)
+        if decided is not None and evidence.came_back(decided):
+            continue
         if decided is not None:
             credit = _credit(evidence, decided, now, drafted)
             revision = _revise(drafted, decided, credit, cause)

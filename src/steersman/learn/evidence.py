@@ -57,6 +57,23 @@ class Evidence:
             raise found
         return found
 
+    def came_back(self, decided: Decided) -> bool:
+        """Return whether a decision was learned, left the store with its day, and came once more.
+
+        A client may bring its record again after any time; the rewards and events that it had are
+        in the cold store alone, so without new ones nothing can be said of it.
+
+        Args:
+            decided: the decision.
+
+        No doctest: it needs a server; ``tests/store/test_retention.py`` shows it.
+        """
+        return (
+            decided.status is None
+            and decided.id in self.learned
+            and not any(one.outcomes or one.action_taken for one in self.about(decided))
+        )
+
     def about(self, decided: Decided) -> list[Happened]:
         """Return the events that may credit a decision, in the order in which they happened.
 
