@@ -1,12 +1,15 @@
 """From rows of events to a credit: pure, and on nobody's clock."""
 
+import math
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.learn.crediting import Credit, credit_of, is_learnable
+from steersman.learn.crediting import Course, Credit, credit_of, is_learnable
 from steersman.spec import loads
 from steersman.store import Decided, Happened
 from tests.learn.world import document
@@ -105,3 +108,31 @@ def test_outcomes_that_are_no_numbers_are_refused():
 )
 def test_what_a_policy_may_learn_from(changes, learnable):
     assert is_learnable(made(**changes)) == learnable
+
+
+def test_of_a_long_episode_only_what_counts_is_looked_at():
+    """A walk through all of it for each of its decisions would hold up everybody's learning."""
+    names = {f"outcome {place}": 0.0 for place in range(64)}
+    course = Course(event(place % 500, names | {"success": place / 1000}) for place in range(1000))
+    looked_at = []
+    for place in range(500):
+        one = made(id=UUID(int=place), at=AT - timedelta(seconds=place))
+        credit = credit_of(SPEC, one, course, now=START - 1000)
+        closes = min(499, 600 - place)
+        wanted = (500 + closes) / 1000 if closes >= 0 else None
+        looked_at.append(credit.value == wanted)
+    assert all(looked_at)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["success", "other"]))), st.data())
+def test_a_course_finds_what_a_walk_finds(told, data):
+    events = [event(at, {name: place}) for place, (at, name) in enumerate(told)]
+    closes = START + data.draw(st.integers(-1, 41))
+    walk = {}
+    for one in sorted(events, key=lambda one: one.at):
+        if one.at.timestamp() <= closes:
+            walk.update(one.outcomes)
+    found = Course(events).latest(["success", "other", "none"], closes)
+    assert {one.name: one.value for one in found} == walk
+    newest = [one.at.timestamp() for one in events if one.at.timestamp() <= closes]
+    assert Course(events).newest(closes) == max(newest, default=-math.inf)

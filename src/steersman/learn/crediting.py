@@ -7,12 +7,16 @@ ahead; and a window that was found closed stays closed, also when the clock step
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from steersman.rewards import Outcome, evaluate_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from uuid import UUID
 
     from steersman.spec import DecisionPoint
     from steersman.store import Decided, Happened
@@ -39,6 +43,70 @@ class Credit(NamedTuple):
     final: bool
 
 
+class Course(list["Happened"]):
+    """What happened to a decision, or in an episode, found by name and time without a walk.
+
+    Of an episode every decision is credited with all that happened in it: walked through for each
+    of them, long ones would hold up everybody else's learning.
+    """
+
+    @cached_property
+    def _times(self) -> list[float]:
+        return sorted(event.at.timestamp() for event in self if event.outcomes)
+
+    @cached_property
+    def _by_name(self) -> dict[str, tuple[list[float], list[float]]]:
+        found: dict[str, tuple[list[float], list[float]]] = {}
+        for event in sorted(self, key=lambda one: one.at):  # those of one time stay in their order
+            at = event.at.timestamp()
+            for name, value in (event.outcomes or {}).items():
+                times, values = found.setdefault(name, ([], []))
+                times.append(at)
+                values.append(value)
+        return found
+
+    @cached_property
+    def _elsewhere(self) -> set[UUID | None]:
+        return {event.decision for event in self if event.action_taken is not None}
+
+    def latest(self, names: Iterable[str], closes: float) -> list[Outcome]:
+        """Return the latest outcome of each name, of two at one time the last.
+
+        Args:
+            names: those that count.
+            closes: seconds since 1970; later ones do not count.
+
+        Raises:
+            InputError: one that is no finite number.
+        """
+        found = []
+        for name in names:
+            times, values = self._by_name.get(name, ([], []))
+            if place := bisect_right(times, closes):
+                found.append(Outcome(name, values[place - 1], times[place - 1]))
+        return found
+
+    def newest(self, closes: float) -> float:
+        """Return when the latest outcome of any name was, up to a moment.
+
+        Args:
+            closes: seconds since 1970.
+
+        Returns:
+            Seconds since 1970; minus infinity where there was none.
+        """
+        place = bisect_right(self._times, closes)
+        return self._times[place - 1] if place else -inf
+
+    def did_something_else(self, decision: UUID) -> bool:
+        """Return whether the application told that it took another action than was decided.
+
+        Args:
+            decision: its id.
+        """
+        return decision in self._elsewhere
+
+
 def credit_of(
     spec: DecisionPoint, decided: Decided, happened: Iterable[Happened], *, now: float
 ) -> Credit:
@@ -54,23 +122,19 @@ def credit_of(
         Its reward, or that it was withdrawn.
 
     Raises:
-        InputError: an outcome that is no finite number.
+        InputError: an outcome that counts is no finite number.
 
     No doctest: it needs rows; ``tests/learn/test_crediting.py`` shows it.
     """
-    events = list(happened)
-    outcomes = [
-        Outcome(name, value, event.at.timestamp())
-        for event in events
-        for name, value in (event.outcomes or {}).items()
-    ]
+    course = happened if isinstance(happened, Course) else Course(happened)
     start = decided.at.timestamp()
     closes = start + spec.reward.window_s
-    moment = max([now, *(outcome.at for outcome in outcomes if outcome.at <= closes)])
+    outcomes = course.latest(spec.reward.terms, closes)
+    moment = max(now, course.newest(closes))
     if decided.final or now >= decided.window_ends.timestamp():
         moment = max(moment, closes)
     earned = evaluate_window(spec.reward, outcomes, decided_at=start, now=moment)
-    if any(event.action_taken is not None and event.decision == decided.id for event in events):
+    if course.did_something_else(decided.id):
         return Credit(None, "withdrawn", dict(earned.terms), earned.final)
     return Credit(earned.value, earned.status, dict(earned.terms), earned.final)
 

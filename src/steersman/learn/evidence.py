@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import SteersmanError
+from steersman.learn.crediting import Course
 from steersman.store import (
     decisions_to_credit,
     erased_among,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.spec import DecisionPoint
-    from steersman.store import Decided, Happened, Learned, PointRow
+    from steersman.store import Decided, Learned, PointRow
 
 
 @dataclass(slots=True)
@@ -38,8 +39,8 @@ class Evidence:
     learned: dict[UUID, Learned]
     erased: set[UUID]
     specs: dict[bytes, DecisionPoint | SteersmanError]
-    _own: dict[UUID | None, list[Happened]]
-    _of_episode: dict[str | None, list[Happened]]
+    _own: dict[UUID | None, Course]
+    _of_episode: dict[str | None, Course]
 
     def spec(self, decided: Decided) -> DecisionPoint:
         """Return the declaration that a decision was made under.
@@ -74,7 +75,7 @@ class Evidence:
             and not any(one.outcomes or one.action_taken for one in self.about(decided))
         )
 
-    def about(self, decided: Decided) -> list[Happened]:
+    def about(self, decided: Decided) -> Course:
         """Return the events that may credit a decision, in the order in which they happened.
 
         Args:
@@ -113,8 +114,8 @@ async def read_evidence(
         for decided in decisions.values()
         if decided.episode is not None and _by_episode(specs[decided.spec_hash])
     }
-    own: dict[UUID | None, list[Happened]] = defaultdict(list)
-    of_episode: dict[str | None, list[Happened]] = defaultdict(list)
+    own: dict[UUID | None, Course] = defaultdict(Course)
+    of_episode: dict[str | None, Course] = defaultdict(Course)
     for event in await events_about(connection, row.tenant, ids, sorted(episodes)):
         own[event.decision].append(event)
         of_episode[event.episode].append(event)
