@@ -153,6 +153,19 @@ async def test_partitions_are_there_for_the_days_to_come(fresh):
     assert await make_partitions(fresh, days=16) == 4
 
 
+async def test_partitions_wait_for_no_reader_and_nobody_waits_for_them(fresh):
+    await migrate(fresh)
+    tenant = await create_tenant(fresh, "t", actor="me")
+    async with connected(fresh, "app", tenant.id) as reader:
+        await reader.fetchval("SELECT count(*) FROM decision")  # as a backup does, for long
+        with pytest.raises(StoreError, match="when it has ended"):
+            await make_partitions(fresh, days=16)
+        async with connected(fresh) as connection, asyncio.timeout(5):
+            await log_decisions(connection, [decision(tenant.id)])
+        assert await migrate(fresh) == []
+    assert await make_partitions(fresh, days=16) == 4
+
+
 async def test_a_day_whose_rows_came_first_stays_where_they_are(fresh):
     await migrate(fresh)
     tenant = await create_tenant(fresh, "t", actor="me")

@@ -26,7 +26,7 @@ from steersman.cli.options import (
 from steersman.cli.showing import as_fields, show, show_rows
 from steersman.cli.stack import can_compact
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
-from steersman.errors import DataError, StoreError
+from steersman.errors import DataError, SteersmanError, StoreError
 from steersman.store import (
     AWAY,
     Database,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _ROOM_EVERY_S = 3_600.0
+_ROOM_AGAIN_S = 30.0  # after what was in the way; partitions are made two weeks ahead
 cold_option = click.option(
     "--cold",
     envvar="STEERSMAN_COLD",
@@ -262,11 +263,17 @@ def keep_command(home: Path, cold: str | None, at: str, *, supervised: bool) -> 
 async def _keep(database: Database, cold: str, at: str) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
-    jobs = [_make_room(database, stop)]
+    # Room is made whatever becomes of the cold store: without it rows have no days of their own.
+    jobs = [asyncio.create_task(_make_room(database, stop))]
     if can_compact():
         from steersman.store.cold import open_destination, run_daily  # noqa: PLC0415 (an extra)
 
-        jobs.append(run_daily(database, open_destination(cold), at=at, stop=stop))
+        try:
+            destination = open_destination(cold)
+        except SteersmanError as error:
+            _log.error("no compaction: %s", error)
+        else:
+            jobs.append(asyncio.create_task(run_daily(database, destination, at=at, stop=stop)))
     else:
         _log.warning('no compaction: pip install "steersman[data]"')
     await asyncio.gather(*jobs)
@@ -274,14 +281,16 @@ async def _keep(database: Database, cold: str, at: str) -> None:
 
 async def _make_room(database: Database, stop: asyncio.Event) -> None:
     while not stop.is_set():
+        wait_s = _ROOM_EVERY_S
         try:
             made = await make_partitions(database)
             removed = await trim_all_answers(database)
         except (StoreError, *AWAY) as error:
             _log.warning("partitions are made and old answers removed later: %s", error)
+            wait_s = _ROOM_AGAIN_S
         else:
             if made or removed:
                 _log.info("%d partitions made, %d cached answers removed", made, removed)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_ROOM_EVERY_S):
+            async with asyncio.timeout(wait_s):
                 await stop.wait()

@@ -6,6 +6,7 @@ that migrate at once take turns (advisory lock).
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from importlib.resources import files
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
 _LOCK = 7_365_365
 _AHEAD_DAYS = 14
+_DAYS_WITHOUT = """
+SELECT day FROM (SELECT $1::date + i AS day FROM generate_series(0, $2::integer) AS i) AS days
+WHERE to_regclass('steersman.decision_' || to_char(day, 'YYYYMMDD')) IS NULL
+   OR to_regclass('steersman.event_' || to_char(day, 'YYYYMMDD')) IS NULL
+ORDER BY day
+"""
+_log = logging.getLogger(__name__)
 
 
 async def migrate(database: Database) -> list[str]:
@@ -52,7 +60,10 @@ async def migrate(database: Database) -> list[str]:
             await _apply(connection, name, sql)
     finally:
         await connection.close()
-    await make_partitions(database)
+    try:
+        await make_partitions(database)
+    except StoreError as error:
+        _log.warning("partitions are made later: %s", error)
     return [name for name, _ in missing]
 
 
@@ -78,15 +89,27 @@ async def make_partitions(database: Database, *, days: int = _AHEAD_DAYS) -> int
     Returns:
         How many were made.
 
+    Raises:
+        StoreError: a long transaction reads the table. To wait for its end would hold up every
+            decision and event behind us; what comes meanwhile for a day without a partition is kept
+            in the default one.
+
     No doctest: it needs a server; ``tests/store/test_migrations.py`` shows it.
     """
     connection = await database.connect("owner")
     try:
         first = datetime.now(UTC).date() - timedelta(days=1)
-        made: int = await connection.fetchval("SELECT make_partitions($1, $2)", first, days + 2)
-        return made
+        made = 0
+        for day in await connection.fetch(_DAYS_WITHOUT, first, days + 1):
+            async with connection.transaction():
+                await connection.execute("SET LOCAL lock_timeout = '250ms'")
+                made += await connection.fetchval("SELECT make_partitions($1, 1)", day[0])
+    except asyncpg.LockNotAvailableError as error:
+        message = "a long transaction reads decisions or events, such as a backup; days without "
+        raise StoreError(message + "a partition get theirs when it has ended") from error
     finally:
         await connection.close()
+    return made
 
 
 async def _applied(connection: Connection[Any]) -> dict[str, bytes]:
