@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -156,3 +157,13 @@ def test_a_server_that_no_command_started_is_left_alone(home):
     assert runs(home)
     close(database)  # none of `open_store`
     assert runs(home)
+
+
+def test_a_port_where_somebody_listens_is_not_shared(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        asked = ["serve", "--home", str(tmp_path), "--port", str(taken.getsockname()[1])]
+        ran = CliRunner().invoke(main, asked)
+    assert ran.exit_code == 1
+    assert "cannot listen on" in ran.output
+    assert "choose another" in ran.output

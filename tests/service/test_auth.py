@@ -104,6 +104,26 @@ async def test_unknown_keys_share_queries_and_are_remembered_for_a_moment(databa
     assert store.asked == asked + 1
 
 
+async def test_who_asks_while_a_look_up_breaks_is_answered_too(database) -> None:
+    asked = asyncio.Event()
+    answers = [KeyError("no such column"), {}]
+
+    async def look_up(hashes: Sequence[bytes]) -> Any:
+        asked.set()
+        await asyncio.sleep(0.05)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    keys = Authenticator(look_up, SECRET)
+    first = asyncio.create_task(status_of(keys, f"sk_{1:043d}"))
+    await asked.wait()
+    async with asyncio.timeout(5):
+        second = await status_of(keys, f"sk_{2:043d}")
+    assert (await first, second) == (503, 401)
+
+
 async def test_too_many_unknown_keys_at_once_are_put_off(database) -> None:
     keys = Authenticator(Store(database).look_up, SECRET, most_pending=10)
     texts = [f"sk_{i:043d}" for i in range(30)]

@@ -41,6 +41,14 @@ def test_a_short_peak_changes_nothing() -> None:
     assert world.run(0.2, depth=9_000) == "NORMAL"
 
 
+def test_a_moment_of_a_higher_level_does_not_count_as_long() -> None:
+    world = World()
+    world.run(0.4, depth=2_000)
+    assert world.run(0.1, depth=10_000) == "BROWNOUT"
+    assert world.run(0.2, depth=10_000) == "BROWNOUT"
+    assert world.run(1.0, depth=10_000) == "LOCKDOWN"
+
+
 @pytest.mark.parametrize(
     ("depth", "latency_s", "state"),
     [

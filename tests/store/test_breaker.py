@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from steersman.errors import StoreError
-from steersman.store import Breaker, store_is_away
-from steersman.wire import Refused
+from steersman.store import Breaker, GivenUp, store_is_away
+from steersman.wire import Problem, Refused
 
 
 class Clock:
@@ -129,3 +129,19 @@ def test_what_counts_as_away() -> None:
         assert store_is_away(error)
     for error in (StoreError("no such key"), asyncpg.exceptions.UniqueViolationError("two")):
         assert not store_is_away(error)
+
+
+async def test_what_was_given_up_neither_opens_nor_closes() -> None:
+    async def given_up() -> None:
+        raise GivenUp(Problem.of("unavailable", "it took too long; wait", retry_after_s=5.0))
+
+    clock = Clock()
+    breaker = Breaker("store", clock, failures=2)
+    for make in (fails, given_up, fails):
+        assert await refused(breaker, make)
+    assert breaker.state == "open", "two failed in a row, and what was given up says nothing of it"
+    clock.now = 10.0
+    assert await refused(breaker, given_up)
+    assert breaker.state == "open"
+    assert await breaker.call(works) == 7
+    assert breaker.state == "closed"

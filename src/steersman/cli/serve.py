@@ -8,6 +8,7 @@ import click
 
 from steersman.cli.opening import close, open_store
 from steersman.cli.options import home_option, host_option, port_option, url_of
+from steersman.cli.stack import check_port
 from steersman.cli.supervising import stop_with_parent
 from steersman.errors import StoreError
 
@@ -37,6 +38,8 @@ def command(home: Path, host: str, port: int, processes: int, *, supervised: boo
     from steersman.service import configure_logging, serve  # noqa: PLC0415
 
     configure_logging()
+    if port and not supervised:  # its supervisor has looked, and may start it beside the last one
+        check_port(host, port)
     database = open_store(home)
     if supervised:
         stop_with_parent()

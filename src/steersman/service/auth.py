@@ -190,12 +190,15 @@ class Authenticator:
             now = self._clock()
             try:
                 rows = await self._look_up(list(asked))
-            except BaseException as error:
-                # Whoever waits is told, whatever happened; nobody may wait for ever.
+            # Whoever waits is told, whatever happened; nobody may wait for ever.
+            except asyncio.CancelledError:
+                self._fail(dict(self._pending))
+                raise
+            except Exception as error:  # noqa: BLE001 (all of them, and it goes on)
                 self._fail(asked)
-                if not isinstance(error, Refused) and not store_is_away(error):
-                    raise
-                _log.warning("keys cannot be verified now: %r", error)
+                expected = isinstance(error, Refused) or store_is_away(error)
+                told = _log.warning if expected else _log.exception
+                told("keys cannot be verified now: %r", error)
             else:
                 for digest, future in asked.items():
                     self._settle(digest, future, rows.get(digest), now)

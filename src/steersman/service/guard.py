@@ -103,6 +103,7 @@ class Guard:
         self._latest: deque[tuple[float, float, int]] = deque()  # of each tick in the window
         self._latency_ms = 0.0
         self._above_since: float | None = None
+        self._least_above = GuardianState.NORMAL
         self._below_since: float | None = None
 
     @property
@@ -139,10 +140,11 @@ class Guard:
         self._latency_ms = self._mean_ms(now)
         wanted = self._level(depth, 1.0)
         bearable = self._level(depth, self._limits.calm)
+        self._least_above = wanted if self._above_since is None else min(wanted, self._least_above)
         self._above_since = _since(self._above_since, now, holds=wanted > self.state)
         self._below_since = _since(self._below_since, now, holds=bearable < self.state)
         if self._above_since is not None and now - self._above_since >= self._limits.rise_s:
-            self._change(wanted)
+            self._change(self._least_above)  # a moment at a higher one is no reason for that
         elif self._below_since is not None and now - self._below_since >= self._limits.fall_s:
             self._change(GuardianState(self.state - 1))
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from steersman.wire import Refused
+from steersman.store import GivenUp
+from steersman.wire import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ READ_S = 4.0
 
 
 async def in_time(make: Callable[[], Awaitable[T]], seconds: float, what: str) -> T:
-    """Return what a call makes, or refuse when it takes too long; that opens no breaker.
+    """Return what a call makes, or refuse when it takes too long, which tells a breaker nothing.
 
     Args:
         make: makes it; cancelled when the time is over.
@@ -28,7 +29,7 @@ async def in_time(make: Callable[[], Awaitable[T]], seconds: float, what: str) -
         what: was not done in time, and what to do instead.
 
     Raises:
-        Refused: it took too long.
+        GivenUp: it took too long.
 
     >>> asyncio.run(in_time(lambda: asyncio.sleep(0, "made"), 5.0, "nothing was made; wait"))
     'made'
@@ -40,4 +41,4 @@ async def in_time(make: Callable[[], Awaitable[T]], seconds: float, what: str) -
         if not limit.expired():
             raise  # it was the store's
         detail = f"{what} within {seconds:g} s; try again later"
-        raise Refused.of("unavailable", detail, retry_after_s=5.0) from None
+        raise GivenUp(Problem.of("unavailable", detail, retry_after_s=5.0)) from None

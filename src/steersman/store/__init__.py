@@ -8,7 +8,7 @@ from steersman.store.audit import AuditRow, count_acts, history, record
 from steersman.store.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.store.backup import Backup, backup, restore
 from steersman.store.batches import Expired
-from steersman.store.breaker import Breaker, store_is_away
+from steersman.store.breaker import Breaker, GivenUp, store_is_away
 from steersman.store.corpora import (
     CorpusRow,
     CorpusSize,
@@ -221,6 +221,7 @@ __all__ = [
     "Expired",
     "Fence",
     "Frozen",
+    "GivenUp",
     "GroupCommit",
     "Happened",
     "HeldOut",

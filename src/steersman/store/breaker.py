@@ -43,6 +43,10 @@ def store_is_away(error: BaseException) -> bool:
     return isinstance(error, AWAY)
 
 
+class GivenUp(Refused):
+    """A call that somebody gave up before it was answered: that proves nothing of who was asked."""
+
+
 class Breaker:
     """Guards one thing that can hang.
 
@@ -131,7 +135,7 @@ class Breaker:
         try:
             async with asyncio.timeout(self._timeout_s):
                 result = await make()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GivenUp):
             self._abandoned()
             raise
         except Exception as error:

@@ -59,7 +59,14 @@ def valued(row: Mapping[str, Any], value: Value) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a name as a text; true and false as JSON writes them."""
+    """Return a name as a text; true and false as JSON writes them.
+
+    Raises:
+        InputError: a list or a mapping, which is no name.
+    """
+    if isinstance(value, list | tuple | dict):
+        message = f"{value!r:.60} is no name; allowed are texts, numbers and truths; "
+        raise InputError(message + "correct the row or the mapping")
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else str(value)
@@ -74,6 +81,8 @@ def as_float(what: str, value: Any) -> float:
     try:
         text = value.strip().lower() if isinstance(value, str) else value
         number = _TRUTHS[text] if text in _TRUTHS else float(text)
+        if isinstance(text, str) and "_" in text:  # Python's own way to write digits
+            number = float("nan")
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if isfinite(number):
