@@ -1,8 +1,11 @@
 """Every policy that ships passes the checks that ship."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from steersman.errors import InputError
 from steersman.policies import (
     BetaThompson,
     BoundedLinUCB,
@@ -62,6 +65,49 @@ def test_no_class_is_left_out():
     elsewhere = {"factored_ts"}  # test_factored.py
     selecting = {name for name in CLASSES if name.startswith("sequence_")}
     assert checked | elsewhere | selecting == set(CLASSES)
+
+
+class Restricted(LinUCB):
+    """One that does something wrong only where fewer actions are allowed."""
+
+    algorithm = "restricted"
+    wrong = "propensity"
+
+    def decide(self, x, *, rng, eligible=None, features=None):
+        if eligible is None:
+            return super().decide(x, rng=rng)
+        if self.wrong == "eligible":
+            return super().decide(x, rng=rng)
+        choice = super().decide(x, rng=rng, eligible=eligible)
+        if self.wrong == "uniforms":
+            rng.random()
+        if self.wrong == "propensity":
+            choice = replace(choice, propensity=choice.propensity / 2)
+        if self.wrong == "action":
+            choice = replace(choice, action=next(n for n in self.actions if n not in eligible))
+        if self.wrong == "u":
+            choice = replace(choice, u=(choice.u + 0.5) % 1.0)
+        return choice
+
+
+@pytest.mark.parametrize("wrong", ["propensity", "eligible", "uniforms", "action", "u"])
+def test_what_is_wrong_where_fewer_are_allowed_is_caught(wrong):
+    kind = type("Wrong", (Restricted,), {"wrong": wrong})
+    with pytest.raises(AssertionError):
+        check_policy(kind(NAMES, 3, floor=0.9))
+
+
+def test_the_checks_do_not_cry_wolf():
+    check_policy(Fixed(NAMES, "planner"))
+    check_policy(LinUCB([f"a{place}" for place in range(30)], 3, floor=0.6))
+    for seed in range(12):
+        check_policy(LinUCB(NAMES, 3, forget=0.9), seed=seed)
+
+
+@pytest.mark.parametrize("asked", [{"policy": None}, {"policy": "x"}, {"contexts": [[0.0]] * 9}])
+def test_what_is_checked_is_a_policy_on_so_many_contexts(asked):
+    with pytest.raises(InputError, match="check_policy"):
+        check_policy(**({"policy": LinUCB(NAMES, 1)} | asked))
 
 
 def test_a_policy_that_lies_about_its_propensity_is_caught():

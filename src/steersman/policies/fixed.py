@@ -97,6 +97,7 @@ class Fixed(UnlearningPolicy):
     """
 
     algorithm = "fixed"
+    contextual = False  # whatever the context is, it is not looked at
 
     def __init__(self, actions: Sequence[str], action: str, *, floor: float = 0.0) -> None:
         super().__init__(actions, floor=floor)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 from steersman.errors import ActionError, InputError, StateError
+from steersman.policies.choice import draw
 from steersman.testing.learning_checks import (
     check_batch,
     check_merge,
@@ -18,14 +19,14 @@ from steersman.testing.learning_checks import (
     check_revision,
     check_withdrawal,
 )
-from steersman.testing.made_up_log import TOLERANCE, Log, copied, state_bytes
+from steersman.testing.made_up_log import ROWS, TOLERANCE, Log, copied, state_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from steersman.policies import ChoicePolicy
+    from steersman.policies import Choice, ChoicePolicy
 
     Floats = NDArray[np.float64]
 
@@ -50,13 +51,19 @@ def check_policy(
 
     Raises:
         AssertionError: the first contract that is broken, in words.
+        InputError: no policy, one that has learned, or another number of contexts.
 
     >>> from steersman.policies import LinUCB
     >>> check_policy(LinUCB(["a", "b", "c"], dim=4, floor=0.1))
     """
     made: ChoicePolicy = policy() if callable(policy) else policy
+    if not hasattr(made, "updates"):
+        message = f"check_policy got {type(made).__name__}; pass a policy, or what makes one"
+        raise InputError(message)
     if made.updates:
         raise InputError(f"check_policy wants a new policy; this one learned {made.updates} rows")
+    if contexts is not None and len(contexts) != ROWS:
+        raise InputError(f"check_policy got {len(contexts)} contexts; it wants {ROWS}")
     for check in CHECKS:
         check(copied(made), Log(made, contexts, seed))
 
@@ -67,14 +74,35 @@ def check_distribution(policy: ChoicePolicy, log: Log) -> None:
         log.teach(policy, rows)
         for eligible in (None, log.names[:2], log.names[-1:]):
             request = log.request(3, eligible)
-            choice = policy.decide(log.contexts[3], rng=np.random.default_rng(1), **request)
+            rng, beside = np.random.default_rng(1), np.random.default_rng(1)
+            choice = policy.decide(log.contexts[3], rng=rng, **request)
+            beside.random()
+            assert rng.random() == beside.random(), "decide must take exactly one uniform from rng"
             p = choice.distribution
+            _check_eligible(policy, log, eligible, choice)
+            same = np.array_equal(p, policy.distribution(log.contexts[3], **request))
+            assert same, "decide draws from another distribution than distribution tells"
             assert p.dtype == np.float64, "the distribution must be float64"
             assert (p >= 0.0).all(), "negative mass"
             assert abs(p.sum() - 1.0) < TOLERANCE, f"the mass sums to {p.sum()}"
             assert not p[~choice.eligible].any(), "mass on an action that is not eligible"
             least = policy.floor / choice.eligible.sum()
             assert (p[choice.eligible] >= least - TOLERANCE).all(), "an action is below the floor"
+
+
+def _check_eligible(
+    policy: ChoicePolicy, log: Log, eligible: Sequence[str] | None, choice: Choice
+) -> None:
+    """What is drawn is eligible, by the request's own word, and has the mass it is said to have."""
+    names = list(policy.actions or (log.names if eligible is None else eligible))
+    wanted = [eligible is None or name in eligible for name in names]
+    assert choice.eligible.tolist() == wanted, "the choice tells others than those eligible"
+    assert eligible is None or choice.action in eligible, "an action was drawn that is not eligible"
+    place = names.index(choice.action)
+    assert choice.propensity == choice.distribution[place], (
+        "propensity differs from the distribution"
+    )
+    assert draw(choice.distribution, choice.u) == place, "the uniform that is told draws another"
 
 
 def check_propensity(policy: ChoicePolicy, log: Log) -> None:
@@ -245,14 +273,16 @@ def check_actions_change(policy: ChoicePolicy, log: Log) -> None:
     log.names = policy.actions
     x = log.contexts[0]
     share = policy.distribution(x, **log.request(0))[-1]
-    assert share >= 0.25 - TOLERANCE, f"a new action got {share}, less than its reserved share"
+    # Of what the floor leaves, new actions take half at most.
+    least = min(0.25, policy.floor / len(policy.actions) + 0.5 * (1.0 - policy.floor))
+    assert share >= least - TOLERANCE, f"a new action got {share}, less than its reserved share"
     policy.learn(x, "newcomer", 0.0)
     policy.learn(x, "newcomer", 0.0)
     assert policy.distribution(x, **log.request(0)).sum() > 1.0 - TOLERANCE
     policy.remove_action("newcomer")
     log.names = policy.actions
-    if policy.algorithm.startswith("joint"):
-        return
+    if policy.algorithm.startswith("joint") or getattr(policy, "forget", 1.0) != 1.0:
+        return  # what the newcomer taught is shared, or has let the others fade
     close = np.allclose(log.distributions(policy), before, atol=0.05)
     assert close, "an action that came and went left its mark on the others"
 
