@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from steersman.ope import DM, DR, IPS, SNIPS, Log, LoggedData
+from steersman.ope import DM, DR, IPS, SNIPS, Log, LoggedData, evaluate
 from steersman.ope.intervals import bernstein, standard_error, wald
 from steersman.stats import empirical_bernstein
 
@@ -142,3 +142,24 @@ def test_bernstein_of_a_ratio_inverts_the_bound(seed):
     low = optimize.brentq(excess, -50, rounds.value, xtol=1e-12)
     high = optimize.brentq(excess, rounds.value, 50, xtol=1e-12)
     assert tuple(ours) == pytest.approx((low, high), abs=1e-9)
+
+
+@pytest.mark.parametrize("estimator", [SNIPS(), DR()])
+@pytest.mark.parametrize("offset", [-1e9, 1e7, 1e9])
+def test_bernstein_does_not_depend_on_where_rewards_begin(estimator, offset):
+    rng = np.random.default_rng(0)
+    rewards = rng.random(2000)
+
+    def told(by):
+        data = LoggedData(
+            actions=np.arange(2000) % 2,
+            rewards=rewards + by,
+            propensities=np.full(2000, 0.5),
+            target=np.tile([0.3, 0.7], (2000, 1)),
+            q_hat=np.full((2000, 2), 0.5 + by),
+            reward_range=(by, by + 1.0),
+        )
+        found = evaluate(data, estimators=[estimator], interval="bernstein")[estimator.name]
+        return np.array([found.low, found.value, found.high]) - by
+
+    assert told(offset) == pytest.approx(told(0.0), abs=1e-5)

@@ -15,6 +15,7 @@ from steersman.ope import (
     never_drawn,
     requests_needed,
 )
+from steersman.ope.logged_data import unit_labels
 from steersman.stats import welch_test
 
 GOOD = {
@@ -160,3 +161,27 @@ def test_what_is_no_log_seed_or_name_is_told_so():
     ):
         with pytest.raises(InputError, match=said):
             call()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["a", float("nan")] * 2, object),
+        np.array([1.0, float("nan")] * 2, object),
+        np.array(["2026-01-01", "NaT"] * 2, "datetime64[D]"),
+        np.array([1 + 1j, complex(float("nan"), 0)] * 2),
+    ],
+)
+def test_what_names_no_unit_is_refused_in_every_type(labels):
+    with pytest.raises(InputError, match="clusters holds"):
+        unit_labels(labels, 4)
+
+
+def test_a_mass_that_is_1_up_to_rounding_leaves_nothing_below_0():
+    assert drawn_or_another([1.0 + 1e-7]).tolist() == [[1.0, 0.0]]
+
+
+@pytest.mark.parametrize("actions", [["a", "b"], [0.5, 1.2], [None, 1], [True, False]])
+def test_actions_that_are_no_whole_numbers_are_refused(actions):
+    with pytest.raises(InputError, match="no columns"):
+        never_drawn(actions, [[0.5, 0.5]] * 2)

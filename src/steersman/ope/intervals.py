@@ -257,7 +257,12 @@ def bernstein(rounds: Rounds, units: Units, level: float) -> Interval:
     Source:
         Maurer and Pontil (2009), Theorem 4, inverted. Coverage: ``tests/ope/test_coverage.py``.
     """
-    numerator, denominator, span = rounds.numerator, rounds.denominator, rounds.span
+    denominator, span = rounds.denominator, rounds.span
+    if not denominator.sum():
+        return Interval(-math.inf, math.inf)
+    value = rounds.value
+    # Around the value, which changes nothing of the rule: far from 0 its squares would cancel.
+    numerator = rounds.numerator - value * denominator
     if units is not None:
         numerator = np.bincount(units, weights=numerator).astype(np.float64)
         denominator = np.bincount(units, weights=denominator).astype(np.float64)
@@ -270,7 +275,8 @@ def bernstein(rounds: Rounds, units: Units, level: float) -> Interval:
     slack = 7.0 * span * log_term / (3.0 * (count - 1))
     noise = 2.0 * log_term / count * np.cov(numerator, denominator)
     means = float(numerator.mean()), float(denominator.mean())
-    return Interval(_end(means, noise, slack, side=-1.0), _end(means, noise, slack, side=1.0))
+    low, high = (_end(means, noise, slack, side=side) for side in (-1.0, 1.0))
+    return Interval(value + low, value + high)
 
 
 def _end(means: tuple[float, float], noise: Floats, slack: float, *, side: float) -> float:

@@ -147,6 +147,7 @@ def drawn_or_another(masses: ArrayLike) -> Floats:
     drawn = _floats(masses, "masses", (None,))
     if not ((drawn >= 0.0) & (drawn <= 1.0 + _SUM_TOLERANCE)).all():
         raise InputError("masses leave [0, 1]; give what the target gives to each logged action")
+    drawn = np.minimum(drawn, 1.0)
     return np.stack([drawn, 1.0 - drawn], axis=1)
 
 
@@ -179,8 +180,9 @@ def never_drawn(actions: ArrayLike, target: ArrayLike) -> Floats | None:
         Positivity: Horvitz, Thompson (1952). Five: of a log that draws an action as often as the
         target does, one in 150 shows none where five are expected.
     """
-    masses, named = _array(target, "target"), np.asarray(actions, dtype=np.int64)
-    if masses.ndim != 2 or not (named.shape == masses.shape[:1] and _are_columns(named, masses)):
+    masses, named = _array(target, "target"), _array(actions, "actions")
+    fit = named.dtype.kind in "iu" and masses.ndim == 2 and named.shape == masses.shape[:1]
+    if not (fit and masses.dtype.kind in "biuf" and _are_columns(named, masses)):
         message = f"actions are no columns of a target of shape {masses.shape}, one for each row"
         raise InputError(message)
     drawn = np.bincount(named, minlength=masses.shape[1])
@@ -322,7 +324,13 @@ def unit_labels(values: ArrayLike, rows: int) -> NDArray[Any]:
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         message = "clusters holds NaN or infinity; allowed are labels that name a unit"
         raise InputError(message)
+    if labels.dtype.kind == "c" and np.isnan(labels).any():
+        raise InputError("clusters holds NaN; allowed are labels that name a unit")
+    if labels.dtype.kind in "mM" and np.isnat(labels).any():
+        raise InputError("clusters holds NaT; allowed are labels that name a unit")
     if labels.dtype.kind == "O":
+        if any(label != label for label in labels.tolist()):  # noqa: PLR0124 (NaN of any kind)
+            raise InputError("clusters holds NaN; give every row the label of its unit")
         try:
             np.unique(labels)
         except TypeError as error:
