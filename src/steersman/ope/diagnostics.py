@@ -64,7 +64,7 @@ def diagnose(data: LoggedData) -> Diagnostics:
     largest = float(data.weights.max())
     # Against the largest one, since squares of weights such as 1e200 leave float64.
     weights = data.weights / largest if largest > 0.0 else data.weights
-    totals = _unit_totals(data, weights)
+    totals = unit_totals(data, weights)
     total = float(totals.sum())
     forced = data.propensities == 1.0
     missing = 0.0 if data.missing is None else data.missing
@@ -132,8 +132,13 @@ def _distance(found: Diagnostics) -> str:
     return f"{errors:.1f} standard errors from 1, above {MAX_MEAN_WEIGHT_ERRORS:.0f}"
 
 
-def _unit_totals(data: LoggedData, values: Floats) -> Floats:
-    """Return the sum of a column over each unit."""
+def unit_totals(data: LoggedData, values: Floats) -> Floats:
+    """Return the sum of a column over each unit; the column itself where rows are units.
+
+    Args:
+        data: A log.
+        values: Shape (n,).
+    """
     if data.units is None:
         return values
     return np.bincount(data.units, weights=values).astype(np.float64)
@@ -141,7 +146,7 @@ def _unit_totals(data: LoggedData, values: Floats) -> Floats:
 
 def _mean_error(data: LoggedData, weights: Floats) -> float:
     """Return the standard error of the mean weight."""
-    totals = _unit_totals(data, weights - weights.mean())
+    totals = unit_totals(data, weights - weights.mean())
     count = len(totals)
     if count < 2:
         return 0.0

@@ -18,6 +18,7 @@ from steersman.ope.diagnostics import (
     MIN_EFFECTIVE_SAMPLE_SIZE,
     diagnose,
     mean_weight_is_off,
+    unit_totals,
 )
 from steersman.ope.estimators import ESTIMATORS, Log
 from steersman.ope.intervals import standard_error
@@ -37,7 +38,8 @@ class RequestsNeeded:
     Args:
         rows: Requests to log, of the pilot's kind; None when no number of them would do.
         by_power: Requests that show the effect with the wanted power.
-        by_effective_sample_size: Requests whose weights are worth 100 of the target's.
+        by_effective_sample_size: Requests whose weights are worth 100 of the target's, with the
+            wanted power: of as many as reach that on average half would be refused.
         by_weight_share: Requests among which no weight seen so far exceeds 5 % of the sum; where
             the pilot names units, both count their added weights.
     """
@@ -114,7 +116,7 @@ def requests_needed(
     rounds = ESTIMATORS[estimator].rounds(Log(pilot, adaptive=adaptive, seed=seed))
     row_sd = standard_error(rounds, pilot.units) * math.sqrt(len(pilot))
     by_power = _rows_by_power(quantiles, row_sd, effect)
-    by_size = math.ceil(MIN_EFFECTIVE_SAMPLE_SIZE * len(pilot) / found.ess)
+    by_size = _rows_by_size(pilot, power)
     by_share = math.ceil(found.max_weight_share * len(pilot) / MAX_WEIGHT_SHARE)
     hopeless = mean_weight_is_off(found) or found.unsupported > MAX_UNSUPPORTED
     rows = None if hopeless else max(2, by_power, by_size, by_share)
@@ -130,6 +132,20 @@ def _diagnosed(pilot: LoggedData) -> Diagnostics:
         )
         raise InputError(message)
     return found
+
+
+def _rows_by_size(pilot: LoggedData, power: float) -> int:
+    """Return how many rows have an effective sample size of 100 with a probability.
+
+    That of G units is G (mean w)^2 / mean w^2; its spread is that of what each adds, linearised.
+    """
+    totals = unit_totals(pilot, pilot.weights / pilot.weights.max())
+    mean, square = float(totals.mean()), float((totals * totals).mean())
+    worth = mean * mean / square
+    adds = 2.0 * (mean / square) * totals - (mean / square * totals) ** 2
+    slack = max(0.0, float(ndtri(power))) * float(adds.std())
+    root = (slack + math.sqrt(slack**2 + 4.0 * worth * MIN_EFFECTIVE_SAMPLE_SIZE)) / (2.0 * worth)
+    return math.ceil(root * root * len(pilot) / len(totals) - 1e-9)  # but for rounding
 
 
 def _rows_by_power(quantiles: float, row_sd: float, effect: float) -> int:
