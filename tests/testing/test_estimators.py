@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from steersman.ope import ESTIMATORS, IPS, Rounds
+from steersman.ope import ESTIMATORS, IPS
 from steersman.testing import check_estimator
 
 
@@ -15,42 +15,45 @@ def test_ours_keep_it(name, seed):
     check_estimator(ESTIMATORS[name], seed=seed)
 
 
+def writes_into_the_log(terms, data):
+    data.rewards[0] += 1e-12
+    return terms
+
+
+def draws_numbers(terms, data):
+    return terms + np.random.default_rng().normal(scale=1e-7, size=len(data))
+
+
+FAULTS = {
+    "shifts": lambda terms, _: terms + 0.01,
+    "ignores weights": lambda _, data: data.rewards,
+    "depends on order": lambda terms, data: terms * np.linspace(0.9, 1.1, len(data)),
+    "draws numbers": draws_numbers,
+    "writes into the log": writes_into_the_log,
+    "squares": lambda terms, _: terms**2,
+    "says it is surer than it is": lambda terms, _: terms.mean() + 0.7 * (terms - terms.mean()),
+    "says it is certain": lambda terms, _: np.full(len(terms), terms.mean()),
+    "says it is less sure than it is": lambda terms, _: terms + np.resize([1.0, -1.0], len(terms)),
+    "is off where weights differ": lambda terms, data: (
+        terms * (1.05 if np.ptp(data.weights) else 1)
+    ),
+    "clips weights": lambda _, data: np.minimum(data.weights, 2.0) * data.rewards,
+}
+
+
 @dataclass(frozen=True)
 class Broken:
-    """IPS with one fault."""
+    """IPS with one fault in its terms."""
 
     fault: str
     name: str = "broken"
 
     def rounds(self, log):
-        data = log.data
         right = IPS().rounds(log)
-        if self.fault == "shifts":
-            return replace(right, numerator=right.numerator + 0.01)
-        if self.fault == "ignores weights":
-            return replace(right, numerator=data.rewards)
-        if self.fault == "depends on order":
-            return replace(right, numerator=right.numerator * np.linspace(0.9, 1.1, len(data)))
-        if self.fault == "draws numbers":
-            noise = np.random.default_rng().normal(scale=1e-7, size=len(data))
-            return replace(right, numerator=right.numerator + noise)
-        if self.fault == "writes into the log":
-            data.rewards[0] += 1e-12
-            return right
-        return Rounds(right.numerator**2, right.denominator, right.span)
+        return replace(right, numerator=FAULTS[self.fault](right.numerator, log.data))
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "shifts",
-        "ignores weights",
-        "depends on order",
-        "draws numbers",
-        "writes into the log",
-        "squares",
-    ],
-)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_caught(fault):
     with pytest.raises(AssertionError):
         check_estimator(Broken(fault))

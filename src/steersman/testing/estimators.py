@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-9
 _ROWS = 2000
 _MEANS = np.array([0.2, 0.5, 0.8])
+_LOGGED = np.array([0.5, 0.3, 0.2])
 _RESAMPLES = 400
+_LOGS = 200
+_LEAST_HELD = 0.88  # of 200 logs: 4.5 standard errors below .95
+_WIDER = 1.3
 
 
 def check_estimator(estimator: Estimator, *, seed: int = 0) -> None:
@@ -43,6 +47,7 @@ def check_estimator(estimator: Estimator, *, seed: int = 0) -> None:
         check_constant_reward,
         check_logged_policy,
         check_known_world,
+        check_coverage,
         check_order_of_rows,
         check_scale_of_rewards,
         check_duplicated_units,
@@ -76,12 +81,37 @@ def check_known_world(estimator: Estimator, rng: np.random.Generator) -> None:
     """The truth of a simulated world is found, also when rows are read as an adaptive log."""
     data = _log(rng, rows=20_000)
     truth = float(data.target[0] @ _MEANS)
+    second = float((data.target[0] ** 2 / _LOGGED) @ _MEANS)  # of a weighted reward of 0 or 1
+    allowed = 4.5 * np.sqrt((second - truth**2) / len(data))
     for adaptive in (False, True):
         value = _value(estimator, data, adaptive=adaptive)
         _require(
-            abs(value - truth) < 0.05,
-            f"value {value:.4f} (adaptive={adaptive}); the truth is {truth:.4f}, allowed +- 0.05",
+            abs(value - truth) < allowed,
+            f"value {value:.4f} (adaptive={adaptive}); the truth is {truth:.4f}, allowed "
+            f"+- {allowed:.4f}",
         )
+
+
+def check_coverage(estimator: Estimator, rng: np.random.Generator) -> None:
+    """Intervals hold the truth as often as they say, and are as wide as values are spread."""
+    found = [_estimate(estimator, _log(rng, rows=500)) for _ in range(_LOGS)]
+    values = np.array([one.value for one in found])
+    ends = np.array([(one.low, one.high) for one in found if one.low is not None])
+    if not len(ends):
+        return  # it has none, and says so
+    truth = float(np.array([0.2, 0.3, 0.5]) @ _MEANS)
+    held = float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
+    _require(
+        held >= _LEAST_HELD,
+        f"{held:.3f} of {len(ends)} intervals of level .95 hold the truth; allowed are "
+        f"{_LEAST_HELD:g} and more",
+    )
+    ratio = float((ends[:, 1] - ends[:, 0]).mean() / (2 * 1.96 * values.std()))
+    _require(
+        1 / _WIDER < ratio < _WIDER,
+        f"intervals are {ratio:.2f} times as wide as the spread of the values tells; allowed is up "
+        f"to {_WIDER:g} either way",
+    )
 
 
 def check_order_of_rows(estimator: Estimator, rng: np.random.Generator) -> None:
@@ -171,18 +201,17 @@ def check_refusal(estimator: Estimator, rng: np.random.Generator) -> None:
 
 def _log(rng: np.random.Generator, rows: int = _ROWS) -> LoggedData:
     """Return a log of three arms with known means, and a target that differs from its policy."""
-    logged = np.array([0.5, 0.3, 0.2])
-    actions = rng.choice(len(_MEANS), size=rows, p=logged)
+    actions = rng.choice(len(_MEANS), size=rows, p=_LOGGED)
     return LoggedData(
         actions=actions,
         rewards=(rng.random(rows) < _MEANS[actions]).astype(float),
-        propensities=logged[actions],
+        propensities=_LOGGED[actions],
         target=np.tile([0.2, 0.3, 0.5], (rows, 1)),
     )
 
 
 def _on_policy(data: LoggedData) -> LoggedData:
-    return replace(data, target=np.tile([0.5, 0.3, 0.2], (len(data), 1)))
+    return replace(data, target=np.tile(_LOGGED, (len(data), 1)))
 
 
 def _with_predictions(data: LoggedData, rng: np.random.Generator) -> LoggedData:
