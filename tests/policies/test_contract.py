@@ -97,6 +97,27 @@ def test_what_is_wrong_where_fewer_are_allowed_is_caught(wrong):
         check_policy(kind(NAMES, 3, floor=0.9))
 
 
+def test_bad_contexts_are_tried_in_deciding_and_in_batches():
+    class DecidesAnything(LinUCB):
+        algorithm = "decides_anything"
+
+        def decide(self, x, **keywords):
+            if isinstance(x, np.ndarray) and x.shape == (3,):
+                x = np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
+            return super().decide(x, **keywords)
+
+    class LearnsHalf(LinUCB):
+        algorithm = "learns_half"
+
+        def learn_batch(self, xs, actions, rewards, **keywords):
+            for row in zip(xs, actions, rewards, strict=True):
+                self.learn(*row)
+
+    for kind in (DecidesAnything, LearnsHalf):
+        with pytest.raises(AssertionError, match="bad input"):
+            check_policy(kind(NAMES, 3, floor=0.1))
+
+
 def test_the_checks_do_not_cry_wolf():
     check_policy(Fixed(NAMES, "planner"))
     check_policy(LinUCB([f"a{place}" for place in range(30)], 3, floor=0.6))

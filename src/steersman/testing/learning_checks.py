@@ -61,10 +61,12 @@ def check_withdrawal(policy: ChoicePolicy, log: Log) -> None:
     other.learn(x, action, 0.75, bucket=bucket)
     for one in (policy, other):
         log.teach(one, slice(30, 40), bucket=later)
+    before = state_bytes(other)
     try:
         withdraw(other, x, action, 0.75, bucket=bucket)
-    except InputError:
-        return  # it takes nothing back, and says so
+    except InputError:  # it takes nothing back, and says so
+        assert state_bytes(other) == before, "a refused withdrawal changed the state"
+        return
     assert_close(policy, other, log, "what was taken back has left its mark")
 
 

@@ -162,7 +162,7 @@ def check_bad_input(policy: ChoicePolicy, log: Log) -> None:
     """Bad input is a clear error and leaves the state as it was."""
     log.teach(policy)
     x = log.contexts[0]
-    before = state_bytes(policy)
+    before, distributions = state_bytes(policy), log.distributions(policy)
     rng = np.random.default_rng(0)
     one = {**log.request(0), "eligible": ["no such action"]}
     nothing = {**log.request(0), "eligible": []}
@@ -174,6 +174,7 @@ def check_bad_input(policy: ChoicePolicy, log: Log) -> None:
         lambda: policy.learn(x, log.names[0], 0.5, weight=float("nan")),
         lambda: policy.learn_batch([x, x], [log.names[0]] * 2, [0.5, float("nan")]),
         lambda: policy.learn_batch([x, x], [log.names[0]] * 2, [0.5]),
+        lambda: policy.learn_batch([x, x], [log.names[0]] * 2, [0.5] * 2, weights=[1.0, -1.0]),
         lambda: policy.merge([{}]),
     ]
     if policy.actions:
@@ -192,6 +193,8 @@ def check_bad_input(policy: ChoicePolicy, log: Log) -> None:
             message = "bad input was accepted"
             raise AssertionError(message)
         assert state_bytes(policy) == before, "bad input changed the state"
+    after = log.distributions(policy)
+    assert np.array_equal(after, distributions), "bad input changed later decisions"
 
 
 def _bad_contexts(policy: ChoicePolicy, log: Log) -> list[Callable[[], Any]]:
@@ -201,10 +204,22 @@ def _bad_contexts(policy: ChoicePolicy, log: Log) -> list[Callable[[], Any]]:
     x = log.contexts[0]
     bad: list[Any] = [x * np.nan, x + np.inf, x[:0], np.append(x, 1.0), [x.tolist()], x * 1e300]
 
-    def learn(context: Any) -> Callable[[], Any]:
-        return lambda: policy.learn(context, log.names[0], 0.5)
+    name, request, rng = log.names[0], log.request(0), np.random.default_rng(0)
 
-    return [learn(context) for context in [*bad, "text", None, {"a": 1.0}]]
+    def calls(context: Any) -> list[Callable[[], Any]]:
+        made: list[Callable[[], Any]] = [
+            lambda: policy.learn(context, name, 0.5),
+            lambda: policy.learn_batch([x, context], [name] * 2, [0.5, 0.5]),
+        ]
+        if not log.joint:  # which look at what is offered, not at the context
+            made += [
+                lambda: policy.decide(context, rng=rng, **request),
+                lambda: policy.distribution(context, **request),
+            ]
+        return made
+
+    every = [calls(context) for context in [*bad, "text", None, {"a": 1.0}]]
+    return [call for some in every for call in some]
 
 
 def check_state(policy: ChoicePolicy, log: Log) -> None:
