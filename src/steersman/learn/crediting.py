@@ -79,11 +79,20 @@ class Course(list["Happened"]):
         Raises:
             InputError: one that is no finite number.
         """
-        found = []
+        return [Outcome(name, *told) for name, told in self.told(names, closes).items()]
+
+    def told(self, names: Iterable[str], closes: float) -> dict[str, tuple[float, float]]:
+        """Return what was told last of each name, finite or not, and when.
+
+        Args:
+            names: those that count.
+            closes: as for `latest`.
+        """
+        found = {}
         for name in names:
             times, values = self._by_name.get(name, ([], []))
             if place := bisect_right(times, closes):
-                found.append(Outcome(name, values[place - 1], times[place - 1]))
+                found[name] = values[place - 1], times[place - 1]
         return found
 
     def newest(self, closes: float) -> float:

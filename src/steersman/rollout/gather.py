@@ -200,7 +200,7 @@ async def _credited(
             misplaced += 1
             continue
         fallen = placed.arm == "candidate" and one["arm"] == "control"
-        seen = _observed(point, evidence, decided, one["unit"], placed.arm)
+        seen = _observed(point, evidence, decided, one["unit"], placed.arm, arms.outcomes)
         if seen is not None:
             observed.append(seen._replace(failed=decided.degraded or fallen))
     return observed, misplaced
@@ -254,6 +254,8 @@ class _Arms:
         self._salt = row.salt
         self._holdback = plan.holdback
         self._shares = {stage.name: stage.share for stage in plan.stages}  # the largest of a name
+        named = {one.outcome for one in plan.guardrails if one.outcome is not None}
+        self.outcomes = ["error", *sorted(named - {"error"})]
 
     def of(self, unit: str, stage: Any) -> Placed:
         share = min(self._shares.get(stage, 0.0), 0.5)  # at live it is the holdback that counts
@@ -261,9 +263,14 @@ class _Arms:
 
 
 def _observed(
-    point: PointRow, evidence: Evidence, decided: Decided, unit: str, arm: Arm
+    point: PointRow,
+    evidence: Evidence,
+    decided: Decided,
+    unit: str,
+    arm: Arm,
+    read: Sequence[str],
 ) -> Observed | None:
-    """Return what came of a decision; None if the application did something else."""
+    """Return what came of a decision, as far as it is read; None for what was done otherwise."""
     events = evidence.about(decided)
     closes = decided.window_ends
     try:
@@ -275,10 +282,8 @@ def _observed(
         if credit.status == "withdrawn":
             return None
         reward = credit.value
-    outcomes: dict[str, float] = {}
-    for event in events:
-        if event.at <= closes:
-            outcomes |= event.outcomes or {}
+    told = events.told(read, closes.timestamp())
+    outcomes = {name: value for name, (value, _) in told.items()}
     return Observed(unit, arm, decided.at.timestamp(), reward, outcomes)
 
 

@@ -35,7 +35,7 @@ class Observed(NamedTuple):
         arm: the one that its place among the units says, whoever answered.
         at: when it was made, in seconds since 1970.
         reward: 0 to 1; None if it has none.
-        outcomes: raw numbers by name.
+        outcomes: raw numbers by name, of those that a guardrail reads.
         failed: whether the arm could not answer, so that something else did.
 
     No doctest: a value; ``tests/rollout/test_units.py`` shows where it is made.
