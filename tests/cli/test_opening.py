@@ -160,8 +160,10 @@ def test_a_server_that_no_command_started_is_left_alone(home):
 
 
 def test_a_port_where_somebody_listens_is_not_shared(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with socket.socket() as taken:  # as a service of another home has it
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
         asked = ["serve", "--home", str(tmp_path), "--port", str(taken.getsockname()[1])]
         ran = CliRunner().invoke(main, asked)
     assert ran.exit_code == 1
