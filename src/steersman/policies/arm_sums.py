@@ -90,7 +90,7 @@ class ArmSums:
         if self._changed:
             self._copy_changed()
         variances = self._copies.variances(x)
-        if self._copies.narrow:
+        if self._copies.has_narrow:
             self._correct_small(variances, x)
         np.maximum(variances, 0.0, out=variances)
         return np.dot(self._theta, x), variances
@@ -105,7 +105,7 @@ class ArmSums:
         for row, mean, variance in zip(rows, means, variances, strict=True):
             copies.variances(row, variance)
             np.dot(theta, row, out=mean)
-        if copies.narrow:
+        if copies.has_narrow:
             for row, variance in zip(rows, variances, strict=True):
                 self._correct_small(variance, row)
         np.maximum(variances, 0.0, out=variances)

@@ -115,6 +115,11 @@ class WorkingCopies:
         return self._slot_of[arm] < 0
 
     @property
+    def has_narrow(self) -> bool:
+        """Whether an arm's variances come from a float32 triangle."""
+        return self.narrow and self._slots > 0
+
+    @property
     def dense_arms(self) -> NDArray[np.intp]:
         """The arms that are kept as triangles, in no order."""
         return self._arm_at[: self._slots]
