@@ -38,6 +38,39 @@ def test_an_estimator_of_ones_own(data):
     assert report["clipped"].low < report["clipped"].value < report["clipped"].high
 
 
+@dataclass(frozen=True)
+class _Own:
+    terms: object
+    name: str = "own"
+
+    def rounds(self, log):
+        return self.terms(len(log.data))
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        (np.ones, "'own' returned ndarray; allowed are Rounds"),
+        (lambda n: Rounds(np.ones(n - 1), np.ones(n), 1.0), r"numerator of shape \(499,\)"),
+        (lambda n: Rounds(np.ones(n), 1.0, 1.0), r"denominator of shape \(\)"),
+        (lambda n: Rounds(np.full(n, np.nan), np.ones(n), 1.0), "numerator of nan in round 0"),
+        (lambda n: Rounds(np.ones(n), np.zeros(n), 1.0), "denominators that sum to 0.0"),
+        (lambda n: Rounds(np.ones(n), np.ones(n), float("nan")), "a span of nan"),
+    ],
+)
+@pytest.mark.parametrize("interval", ["wald", "bootstrap", "bernstein"])
+def test_what_no_estimate_can_be_made_of_is_said(data, terms, said, interval):
+    with pytest.raises(InputError, match=said):
+        evaluate(data, estimators=(_Own(terms),), interval=interval, resamples=200)
+
+
+def test_two_estimators_of_one_name_are_refused(data):
+    first, second = _Own(lambda n: Rounds(np.ones(n), np.ones(n), 1.0)), _Own(None)
+    with pytest.raises(InputError, match="two estimators are called 'own'"):
+        evaluate(data, estimators=(first, second))
+    assert list(evaluate(data, estimators=("ips", "ips", first, first)).estimates) == ["ips", "own"]
+
+
 def test_as_dict_is_json(data):
     told = json.loads(json.dumps(evaluate(data).as_dict()))
     assert told["refused"] is False

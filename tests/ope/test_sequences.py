@@ -1,5 +1,6 @@
 """Estimates of sequences against every sequence written out, coverage, and refusal."""
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -284,7 +285,12 @@ def test_what_is_no_log_of_selections_is_said():
         ({"clusters": [0.0, np.nan]}, "clusters holds NaN"),
         ({"reward_range": (0.0, 1.0, 2.0)}, "reward_range is"),
         ({"reward_range": "wide"}, "reward_range is 'wide'"),
-        ({"rewards": [["a"], ["b"]]}, "rewards holds no numbers"),
+        ({"rewards": [["a"], ["b"]]}, "rewards has type <U1"),
+        ({"rewards": [["1"], ["0"]]}, "rewards has type <U1; allowed are real numbers"),
+        ({"rewards": [[1.0], [1.0, 2.0]]}, "rewards is no array"),
+        ({"rewards": [[1e300], [0.0]]}, r"rewards\[0, 0\] is 1e\+300; allowed is up to 1e\+100"),
+        ({"rewards": [[0.0], [math.nan]]}, r"rewards\[1, 0\] is nan"),
+        ({"rewards": [[2.0], [0.0]], "reward_range": (0.0, 1.0)}, r"rewards span \[0.0, 2.0\]"),
     ]:
         fields = {"rewards": zeros, **further}
         with pytest.raises(InputError, match=said):
@@ -295,6 +301,17 @@ def test_what_is_no_log_of_selections_is_said():
     for wrong in (None, (), "best", ["pdis", 3]):
         with pytest.raises(InputError, match="allowed are pdis, wpdis, dr, gain"):
             evaluate_sequences(log, estimators=wrong)
+
+
+def test_weights_beyond_floats_are_the_largest_and_refused():
+    rng = np.random.default_rng(0)
+    propensities, target = np.full((400, 2), 0.5), np.full((400, 2), 0.5)
+    propensities[7] = 1e-200
+    log = LoggedSequences(propensities, target, rng.random((400, 2)) / 2, np.full(400, 2))
+    assert log.weights.max() == np.finfo(np.float64).max
+    found = evaluate_sequences(log)
+    assert found.refused
+    assert found.ess == pytest.approx(1.0)
 
 
 def test_selections_without_a_step_earn_nothing():

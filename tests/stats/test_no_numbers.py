@@ -51,3 +51,9 @@ def test_none_is_no_number():
 def test_a_statistic_gives_one_number(given):
     with pytest.raises(InputError, match=r"statistic gave .*one finite number"):
         stats.bca_interval([1.0, 2.0, 3.0], lambda _rows: given, resamples=100)
+
+
+def test_numbers_of_any_real_type_are_taken():
+    for kind in (bool, np.int8, np.uint64, np.float32, object):
+        given = np.array([0, 1, 1, 0], dtype=kind)
+        assert stats.welch_test(given, given).p_value == 1.0

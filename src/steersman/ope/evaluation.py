@@ -21,6 +21,7 @@ from steersman.ope.intervals import (
     wald,
     widened,
 )
+from steersman.ope.rounds import check_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -172,7 +173,10 @@ def evaluate(
         estimates = dict.fromkeys(chosen, Estimate())
     else:
         log = Log(data, adaptive=adaptive, seed=seed)
-        rounds = {name: estimator.rounds(log) for name, estimator in chosen.items()}
+        rounds = {
+            name: check_rounds(name, estimator.rounds(log), len(data))
+            for name, estimator in chosen.items()
+        }
         rng = np.random.default_rng([seed, 1])
         if interval == "bootstrap":
             intervals = bootstrap(rounds, data, level=level, resamples=resamples, rng=rng)
@@ -224,8 +228,13 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
             "with a name and rounds(log)"
         )
         raise InputError(message)
-    objects = [ESTIMATORS[name] if isinstance(name, str) else name for name in named]
-    return {estimator.name: estimator for estimator in objects}
+    chosen: dict[str, Estimator] = {}
+    for one in named:
+        estimator = ESTIMATORS[one] if isinstance(one, str) else one
+        if chosen.setdefault(estimator.name, estimator) is not estimator:
+            message = f"two estimators are called {estimator.name!r}; give one another name"
+            raise InputError(message)
+    return chosen
 
 
 def _estimates(one: object) -> bool:

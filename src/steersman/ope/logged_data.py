@@ -22,9 +22,9 @@ _SUM_TOLERANCE = 1e-6
 _EXPECTED = 5.0  # draws of an action, of which a log that draws it hardly shows none
 
 # Largest absolute values with whose sums of squares and products every estimator can still work.
-_LARGEST_REWARD = 1e100
+LARGEST_REWARD = 1e100
 _LARGEST_CONTEXT = 1e6
-_LARGEST_WEIGHT = float(np.finfo(np.float64).max)
+LARGEST_WEIGHT = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class LoggedData:
 
     def __post_init__(self) -> None:
         """Convert and check every field, in an order in which later checks may rely on earlier."""
-        rewards = _floats(self.rewards, "rewards", (None,), _LARGEST_REWARD)
+        rewards = _floats(self.rewards, "rewards", (None,), LARGEST_REWARD)
         rows = rewards.shape[0]
         target = _floats(self.target, "target", (rows, None))
         checked = {
@@ -84,9 +84,9 @@ class LoggedData:
             "target": _distributions(target),
             "propensities": _propensities(_floats(self.propensities, "propensities", (rows,))),
             "actions": _actions(self.actions, rows, target.shape[1]),
-            "q_hat": _optional(self.q_hat, "q_hat", target.shape, _LARGEST_REWARD),
+            "q_hat": _optional(self.q_hat, "q_hat", target.shape, LARGEST_REWARD),
             "contexts": _optional(self.contexts, "contexts", (rows, None), _LARGEST_CONTEXT),
-            "missing": _optional(self.missing, "missing", (rows,), _LARGEST_WEIGHT),
+            "missing": _optional(self.missing, "missing", (rows,), LARGEST_WEIGHT),
             "clusters": None if self.clusters is None else unit_labels(self.clusters, rows),
         }
         for name, value in checked.items():
@@ -94,7 +94,7 @@ class LoggedData:
         if self.missing is not None and (self.missing < 0.0).any():
             raise InputError("missing holds a mass below 0; allowed are numbers of at least 0")
         if self.reward_range is not None:
-            _within(rewards, self.reward_range)
+            within_range(rewards, self.reward_range)
 
     def __len__(self) -> int:
         return int(self.rewards.shape[0])
@@ -111,7 +111,7 @@ class LoggedData:
         Those beyond float64 (propensities near 1e-308) are its largest number.
         """
         with np.errstate(over="ignore"):
-            return np.minimum(self.chosen_target / self.propensities, _LARGEST_WEIGHT)
+            return np.minimum(self.chosen_target / self.propensities, LARGEST_WEIGHT)
 
     @cached_property
     def units(self) -> NDArray[np.int64] | None:
@@ -206,13 +206,20 @@ def _array(values: ArrayLike, name: str) -> NDArray[Any]:
         raise InputError(message) from error
 
 
-def _floats(
-    values: ArrayLike,
-    name: str,
-    shape: tuple[int | None, ...],
-    largest: float = math.inf,
-) -> Floats:
-    """Return finite float64 numbers of the given shape, where None stands for any size >= 1."""
+def real_numbers(values: ArrayLike, name: str) -> Floats:
+    """Return float64 numbers, which need not be finite, of any shape.
+
+    Args:
+        values: Anything that numpy can read as an array.
+        name: What they are called, for the error.
+
+    Raises:
+        InputError: Rows of several lengths, a masked array, or anything but real numbers.
+
+    Example:
+        >>> real_numbers([1, 0], "rewards")
+        array([1., 0.])
+    """
     given = _array(values, name)
     if given.dtype.kind not in "biuf":
         message = (
@@ -221,15 +228,23 @@ def _floats(
         )
         raise InputError(message)
     with np.errstate(over="ignore"):
-        array = given.astype(np.float64, copy=False)
-    fits = array.ndim == len(shape) and all(
-        size == wanted if wanted is not None else size >= 1
-        for size, wanted in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        wanted_text = ", ".join("any >= 1" if size is None else str(size) for size in shape)
-        message = f"{name} has shape {array.shape}; allowed is ({wanted_text}); one row a decision"
-        raise InputError(message)
+        return given.astype(np.float64, copy=False)
+
+
+def check_finite(array: Floats, name: str, largest: float = LARGEST_REWARD) -> None:
+    """Refuse numbers that no estimator can work with.
+
+    Args:
+        array: Numbers of any shape.
+        name: What they are called, for the error.
+        largest: Absolute value that is allowed.
+
+    Raises:
+        InputError: One is not finite, or larger.
+
+    Example:
+        >>> check_finite(np.array([1.0, -1e99]), "rewards")
+    """
     if not np.isfinite(array).all():
         where = np.argwhere(~np.isfinite(array))[0].tolist()
         message = (
@@ -245,6 +260,25 @@ def _floats(
             "value; rescale the column or drop the row"
         )
         raise InputError(message)
+
+
+def _floats(
+    values: ArrayLike,
+    name: str,
+    shape: tuple[int | None, ...],
+    largest: float = math.inf,
+) -> Floats:
+    """Return finite float64 numbers of the given shape, where None stands for any size >= 1."""
+    array = real_numbers(values, name)
+    fits = array.ndim == len(shape) and all(
+        size == wanted if wanted is not None else size >= 1
+        for size, wanted in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        wanted_text = ", ".join("any >= 1" if size is None else str(size) for size in shape)
+        message = f"{name} has shape {array.shape}; allowed is ({wanted_text}); one row a decision"
+        raise InputError(message)
+    check_finite(array, name, largest)
     return array
 
 
@@ -357,18 +391,32 @@ def possible_rewards(declared: tuple[float, float]) -> tuple[float, float]:
     """
     pair = _array(declared, "reward_range")
     usable = pair.shape == (2,) and pair.dtype.kind in "iuf"
-    if not (usable and pair[0] < pair[1] and (np.abs(pair) <= _LARGEST_REWARD).all()):
+    if not (usable and pair[0] < pair[1] and (np.abs(pair) <= LARGEST_REWARD).all()):
         message = (
             f"reward_range is {declared!r}; allowed are two numbers, low < high, up to "
-            f"{_LARGEST_REWARD:g} in absolute value"
+            f"{LARGEST_REWARD:g} in absolute value"
         )
         raise InputError(message)
     return float(pair[0]), float(pair[1])
 
 
-def _within(rewards: Floats, declared: tuple[float, float]) -> None:
+def within_range(rewards: Floats, declared: tuple[float, float], *, rounding: float = 0.0) -> None:
+    """Refuse rewards that a declared range says cannot occur.
+
+    Args:
+        rewards: At least one.
+        declared: The least and the greatest.
+        rounding: How far they may lie outside, in parts of the larger end.
+
+    Raises:
+        InputError: One lies outside, or the range is none.
+
+    Example:
+        >>> within_range(np.array([0.0, 2.0]), (0.0, 2.0))
+    """
     low, high = possible_rewards(declared)
-    if rewards.min() < low or rewards.max() > high:
+    beyond = rounding * max(abs(low), abs(high))
+    if rewards.min() < low - beyond or rewards.max() > high + beyond:
         message = (
             f"rewards span [{rewards.min()}, {rewards.max()}]; allowed is the declared "
             f"reward_range [{low}, {high}]; declare what can ever occur"

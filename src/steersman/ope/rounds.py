@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from steersman.errors import InputError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -63,3 +65,47 @@ class Rounds:
             from_model=self.from_model,
             refit=self.refit,
         )
+
+
+def check_rounds(name: str, rounds: object, count: int) -> Rounds:
+    """Return what an estimator made of a log, if it is what every estimate is made of.
+
+    Args:
+        name: The estimator's.
+        rounds: What it returned.
+        count: Rounds of the log, n.
+
+    Raises:
+        InputError: No `Rounds`, terms of another length, terms that are not finite, or denominators
+            that sum to nothing.
+
+    Example:
+        >>> check_rounds("mine", None, 3)
+        Traceback (most recent call last):
+        steersman.errors.InputError: estimator 'mine' returned NoneType; allowed are Rounds
+    """
+    if not isinstance(rounds, Rounds):
+        message = f"estimator {name!r} returned {type(rounds).__name__}; allowed are Rounds"
+        raise InputError(message)
+    for field in ("numerator", "denominator"):
+        terms = np.asarray(getattr(rounds, field))
+        if terms.shape != (count,) or terms.dtype.kind not in "biuf":
+            message = (
+                f"estimator {name!r} has a {field} of shape {terms.shape} and type {terms.dtype}; "
+                f"allowed is one number for each of {count} rounds"
+            )
+            raise InputError(message)
+        if not np.isfinite(terms).all():
+            place = int(np.argmin(np.isfinite(terms)))
+            message = (
+                f"estimator {name!r} has a {field} of {terms[place]} in round {place}; allowed "
+                "are finite numbers"
+            )
+            raise InputError(message)
+    if not (rounds.denominator.sum() != 0.0 and rounds.span >= 0.0):
+        message = (
+            f"estimator {name!r} has denominators that sum to {rounds.denominator.sum()} and a "
+            f"span of {rounds.span}; allowed are a sum other than 0 and a span of at least 0"
+        )
+        raise InputError(message)
+    return rounds

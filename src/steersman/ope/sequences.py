@@ -18,7 +18,13 @@ from steersman.errors import InputError
 from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse
 from steersman.ope.evaluation import Estimate, Report
 from steersman.ope.intervals import no_narrower
-from steersman.ope.logged_data import possible_rewards, unit_labels
+from steersman.ope.logged_data import (
+    LARGEST_WEIGHT,
+    check_finite,
+    real_numbers,
+    unit_labels,
+    within_range,
+)
 from steersman.stats import Interval
 
 if TYPE_CHECKING:
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 ESTIMATORS = ("pdis", "wpdis", "dr", "gain")
+_USUAL_RANGE = (0.0, 1.0)  # of the rewards of decision points
+_ROUNDING = 1e-9  # of a sum of steps' rewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +56,12 @@ class LoggedSequences:
         missing: (n, T) the target's mass at each step on actions that the log could not have drawn
             there, in [0, 1]; 0 after the end. None: there are none, but for forced steps.
         clusters: (n,) what selections belong together, such as the question; None: none do.
-        reward_range: least and greatest sum of a selection's rewards that there can be.
+        reward_range: least and greatest sum of a selection's rewards that there can be; (0, 1)
+            when not declared, as rewards of decision points are.
 
     Raises:
-        InputError: shapes that do not fit, or numbers out of their range.
+        InputError: shapes that do not fit, numbers out of their range, rewards and predictions
+            beyond 1e100, or selections that earned what a declared range says cannot be.
     """
 
     propensities: Floats
@@ -62,13 +72,13 @@ class LoggedSequences:
     v_hat: Floats | None = None
     clusters: NDArray[np.int64] | None = None
     missing: Floats | None = None
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    reward_range: tuple[float, float] | None = None
     _there: NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("propensities", "target", "rewards", "q_hat", "v_hat", "missing"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _numbers(getattr(self, name), name))
+                object.__setattr__(self, name, real_numbers(getattr(self, name), name))
         lengths = np.asarray(self.lengths)
         shape = self.propensities.shape
         if len(shape) != 2 or not shape[0] or lengths.shape != shape[:1]:
@@ -80,7 +90,8 @@ class LoggedSequences:
             raise InputError(f"lengths must be whole numbers from 0 to {shape[1]}")
         object.__setattr__(self, "_there", np.arange(shape[1]) < lengths[:, None])
         self._check(shape)
-        object.__setattr__(self, "reward_range", possible_rewards(self.reward_range))
+        if self.reward_range is not None:
+            within_range(self.rewards.sum(axis=1), self.reward_range, rounding=_ROUNDING)
         if self.clusters is not None:
             object.__setattr__(self, "clusters", unit_labels(self.clusters, len(self)))
 
@@ -89,8 +100,10 @@ class LoggedSequences:
             raise InputError("q_hat and v_hat come together; give both or neither")
         for name in ("target", "rewards", "q_hat", "v_hat", "missing"):
             array = getattr(self, name)
-            if array is not None and (array.shape != shape or not np.isfinite(array).all()):
-                raise InputError(f"{name} is {array.shape}; allowed is {shape} of finite numbers")
+            if array is not None and array.shape != shape:
+                raise InputError(f"{name} is {array.shape}; allowed is {shape}, as propensities")
+            if array is not None:
+                check_finite(array, name)
         p, chosen = self.propensities[self._there], self.target[self._there]
         # Written so that NaN is refused as well.
         if not ((p > 0.0) & (p <= 1.0 + 1e-12)).all():
@@ -109,20 +122,15 @@ class LoggedSequences:
 
     @property
     def weights(self) -> Floats:
-        """(n, T) the product of the steps' weights up to each step; it stays after the end."""
+        """(n, T) the product of the steps' weights up to each step; it stays after the end.
+
+        Those beyond float64 are its largest number.
+        """
         ratios = np.ones(self.target.shape)
-        np.divide(self.target, self.propensities, out=ratios, where=self._there)
-        return np.multiply.accumulate(ratios, axis=1)
-
-
-def _numbers(values: object, name: str) -> Floats:
-    if isinstance(values, np.ma.MaskedArray):
-        raise InputError(f"{name} is a masked array; what is masked is no number: drop these rows")
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        message = f"{name} holds no numbers ({error}); allowed are rows of equal length"
-        raise InputError(message) from error
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.divide(self.target, self.propensities, out=ratios, where=self._there)
+            products = np.multiply.accumulate(np.minimum(ratios, LARGEST_WEIGHT), axis=1)
+        return np.minimum(products, LARGEST_WEIGHT)
 
 
 def evaluate_sequences(
@@ -212,7 +220,7 @@ def _estimate(data: LoggedSequences, name: str, level: float, ess: float) -> Est
     half = float(-ndtri((1.0 - level) / 2.0)) * error
     # A gain is what is earned less a mean: so is what its selections could have earned.
     less = float(data.rewards.sum(axis=1).mean()) if name == "gain" else 0.0
-    low, high = (end - less for end in data.reward_range)
+    low, high = (end - less for end in data.reward_range or _USUAL_RANGE)
     seen = _earned_with_weight(data) - less
     ends = no_narrower(Interval(value - half, value + half), seen, ess, (low, high), level)
     if ends is None:

@@ -46,6 +46,7 @@ class _Memory(local):
 
 _memory = _Memory()
 
+
 def _load() -> Callable[..., int] | None:
     """Return the compiled function, or None where it was not built."""
     try:

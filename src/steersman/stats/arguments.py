@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 
@@ -175,10 +175,18 @@ def numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
         message = f"{name} is a masked array; what is masked is no number: drop these"
         raise InputError(message)
     try:
-        return np.asarray(values, dtype=np.float64)
+        given = np.asarray(values)
+        if given.dtype.kind not in "biufO" or _holds_text(given):
+            message = f"{name} has type {given.dtype}; allowed are numbers; convert the column"
+            raise InputError(message)
+        return given.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         message = f"{name} is no array of numbers ({error}); allowed is one number per unit"
         raise InputError(message) from error
+
+
+def _holds_text(given: NDArray[Any]) -> bool:
+    return given.dtype.kind == "O" and any(isinstance(one, str | bytes) for one in given.flat)
 
 
 def as_number(value: SupportsFloat | str) -> float:

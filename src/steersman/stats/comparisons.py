@@ -205,9 +205,6 @@ def sample_ratio_test(
     if total == 0.0:
         message = "observed is 0 in every arm; allowed are counts with a sum above 0; wait"
         raise InputError(message)
-    if total > _LARGEST_TOTAL or np.any(counts != np.floor(counts)):
-        message = f"observed is {counts.tolist()}; allowed are whole numbers with a sum up to 2^53"
-        raise InputError(f"{message}; count units")
     expected = total * plan
     statistic = float(((counts - expected) ** 2 / expected).sum())
     # Both counts of two arms are one and the same.
@@ -228,7 +225,7 @@ def split(
         shares: Planned shares, positive, in any common scale; equal if None.
 
     Raises:
-        InputError: Negative counts, shares not positive, shapes that differ.
+        InputError: Negative counts or fractions, shares not positive, shapes that differ.
 
     Example:
         >>> split([3, 1], None)
@@ -242,6 +239,9 @@ def split(
     if np.any(counts < 0.0):
         message = f"observed is {counts.tolist()}; allowed are counts of units >= 0"
         raise InputError(message)
+    if counts.sum() > _LARGEST_TOTAL or np.any(counts != np.floor(counts)):
+        message = f"observed is {counts.tolist()}; allowed are whole numbers with a sum up to 2^53"
+        raise InputError(f"{message}; count units")
     return counts, plan / plan.sum()
 
 

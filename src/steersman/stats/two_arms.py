@@ -18,6 +18,8 @@ from steersman.stats.sequential import tuned_rho_squared
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+_MOST_CONCENTRATION = 1e12
+
 
 @dataclass(frozen=True, slots=True)
 class Moments:
@@ -144,14 +146,15 @@ def sequential_sample_ratio_test(
         observed: Units per arm so far, shape (arms,), at least two arms; all may be 0.
         shares: Planned shares, positive, in any common scale, shape (arms,); equal by default.
         level: A mismatch is called at p <= 1 - ``level``, in (0, 1).
-        concentration: How near to the plan the mixture lies, above 0: for two equal arms its
-            standard deviation is 1 / (2 sqrt(concentration + 1)), .035 by default.
+        concentration: How near to the plan the mixture lies, above 0 and up to 1e12: for two equal
+            arms its standard deviation is 1 / (2 sqrt(concentration + 1)), .035 by default.
 
     Returns:
         Counts, expected counts, the log of the martingale as ``statistic``, p-value and the call.
 
     Raises:
-        InputError: Negative counts, shares not positive, shapes that differ.
+        InputError: Negative counts or fractions, shares not positive, shapes that differ, or a
+            concentration that is none.
 
     Example:
         >>> sequential_sample_ratio_test([10_000, 10_400]).p_value.__round__(4)
@@ -166,7 +169,11 @@ def sequential_sample_ratio_test(
     """
     counts, plan = split(observed, shares)
     expected = counts.sum() * plan
-    prior = positive(concentration, "concentration") * plan
+    if positive(concentration, "concentration") > _MOST_CONCENTRATION:
+        # Beyond it the logarithms cancel to their last digits, which would be a call.
+        message = f"concentration is {concentration!r}; allowed is up to {_MOST_CONCENTRATION:g}"
+        raise InputError(f"{message}: a mixture that tells no mismatch from the plan")
+    prior = concentration * plan
     log_ratio = float(
         gammaln(prior.sum())
         - gammaln(prior.sum() + counts.sum())
