@@ -191,9 +191,57 @@ class ForgetsReserved(LinUCB):
         return {**super()._meta(), "reserved": {}}
 
 
+class LearnsBatchesUnweighted(LinUCB):
+    algorithm = "learns_batches_unweighted"
+
+    def learn_batch(self, xs, actions, rewards, *, weights=None, buckets=None):
+        whole = None if weights is None else np.ceil(weights)
+        super().learn_batch(xs, actions, rewards, weights=whole, buckets=buckets)
+
+
+class SinceTheBeginning(LinUCB):
+    algorithm = "since_the_beginning"
+
+    def delta(self, since=None, *, id=None):  # noqa: A002
+        return super().delta(id=id)
+
+
+class OneId(LinUCB):
+    algorithm = "one_id"
+
+    def delta(self, since=None, *, id=None):  # noqa: A002
+        return super().delta(since, id=id or "mine")
+
+
+class ForgetsMerged(LinUCB):
+    algorithm = "forgets_merged"
+
+    def _meta(self):
+        return {**super()._meta(), "merged": []}
+
+
+class ForgetsTheFloor(LinUCB):
+    """Where the first feature is negative and large."""
+
+    algorithm = "forgets_the_floor"
+
+    def _mixed(self, mask, distribution):
+        mixed = super()._mixed(mask, distribution)
+        return distribution if self.below else mixed
+
+    def _score(self, x, mask, features):
+        self.below = x[0] < -0.5
+        return super()._score(x, mask, features)
+
+
 @pytest.mark.parametrize(
     ("kind", "more", "said"),
     [
+        (LearnsBatchesUnweighted, {}, "a batch differs from its rows"),
+        (SinceTheBeginning, {}, "a delta since a state differs"),
+        (OneId, {}, "deltas of two policies, which got no id"),
+        (ForgetsMerged, {}, "forgets which deltas were merged"),
+        (ForgetsTheFloor, {"floor": 0.3}, "an action is below the floor"),
         (RevisesAsNew, {"forget": 0.9}, "weighs as if it were new"),
         (KeepsAll, {}, "taken back has left its mark"),
         (DecidesOnce, {}, "deciding many at once"),
@@ -204,4 +252,4 @@ class ForgetsReserved(LinUCB):
 )
 def test_a_policy_with_one_thing_broken_is_caught(kind, more, said):
     with pytest.raises(AssertionError, match=said):
-        check_policy(kind(NAMES, 4, floor=0.1, **more))
+        check_policy(kind(NAMES, 4, **{"floor": 0.1, **more}))

@@ -37,6 +37,13 @@ FAULTS = {
     "is off where weights differ": lambda terms, data: (
         terms * (1.05 if np.ptp(data.weights) else 1)
     ),
+    "weighs by the mean propensity": lambda _, data: (
+        data.chosen_target
+        / np.bincount(data.actions, data.propensities)[data.actions]
+        * np.bincount(data.actions)[data.actions]
+        * data.rewards
+    ),
+    "rounds rewards": lambda _, data: data.weights * data.rewards.round(),
     "clips weights": lambda _, data: np.minimum(data.weights, 2.0) * data.rewards,
 }
 

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-9
 _ROWS = 2000
 _MEANS = np.array([0.2, 0.5, 0.8])
-_LOGGED = np.array([0.5, 0.3, 0.2])
-_TARGET = np.array([0.2, 0.3, 0.5])
-_TRUTH = float(_TARGET @ _MEANS)
+_NOISE = 0.2  # rewards are uniform that far around their mean
+_LOGGED = np.array([[0.5, 0.3, 0.2], [0.25, 0.35, 0.4]])  # in the two kinds of contexts
+_TARGET = np.array([[0.2, 0.3, 0.5], [0.3, 0.5, 0.2]])
+_TRUTH = float((_TARGET @ _MEANS).mean())
 _RESAMPLES = 400
 _LOGS = 200
 _LEAST_HELD = 0.88  # of 200 logs: 4.5 standard errors below .95
@@ -82,7 +83,8 @@ def check_logged_policy(estimator: Estimator, rng: np.random.Generator) -> None:
 def check_known_world(estimator: Estimator, rng: np.random.Generator) -> None:
     """The truth of a simulated world is found, also when rows are read as an adaptive log."""
     data = _log(rng, rows=20_000)
-    second = float((_TARGET**2 / _LOGGED) @ _MEANS)  # of a weighted reward of 0 or 1
+    squares = _MEANS**2 + _NOISE**2 / 3.0
+    second = float((_TARGET**2 / _LOGGED @ squares).mean())  # of a weighted reward
     allowed = 4.5 * np.sqrt((second - _TRUTH**2) / len(data))
     for adaptive in (False, True):
         value = _value(estimator, data, adaptive=adaptive)
@@ -200,18 +202,26 @@ def check_refusal(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def _log(rng: np.random.Generator, rows: int = _ROWS) -> LoggedData:
-    """Return a log of three arms with known means, and a target that differs from its policy."""
-    actions = rng.choice(len(_MEANS), size=rows, p=_LOGGED)
+    """Return a log of three arms with known means, and a target that differs from its policy.
+
+    What both do depends on which of two kinds a context is; what an arm earns does not, so that a
+    model that knows no contexts is right too.
+    """
+    kinds = rng.integers(len(_LOGGED), size=rows)
+    logged = _LOGGED[kinds]
+    actions = (rng.random((rows, 1)) > logged.cumsum(axis=1)[:, :-1]).sum(axis=1)
     return LoggedData(
         actions=actions,
-        rewards=(rng.random(rows) < _MEANS[actions]).astype(float),
-        propensities=_LOGGED[actions],
-        target=np.tile(_TARGET, (rows, 1)),
+        rewards=_MEANS[actions] + rng.uniform(-_NOISE, _NOISE, rows),
+        propensities=np.take_along_axis(logged, actions[:, None], axis=1)[:, 0],
+        target=_TARGET[kinds],
     )
 
 
 def _on_policy(data: LoggedData) -> LoggedData:
-    return replace(data, target=np.tile(_LOGGED, (len(data), 1)))
+    """Return the log with the policy for a target that logged it."""
+    kinds = (data.target == _TARGET[1]).all(axis=1).astype(int)
+    return replace(data, target=_LOGGED[kinds])
 
 
 def _with_predictions(data: LoggedData, rng: np.random.Generator) -> LoggedData:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def check_batch(policy: ChoicePolicy, log: Log) -> None:
-    """Learning a batch equals learning its rows one by one."""
+    """Learning a batch equals learning its rows one by one, each with its weight."""
     batch = copied(policy)
     log.teach(policy)
-    batch.learn_batch(log.contexts, log.actions, log.rewards)
+    batch.learn_batch(log.contexts, log.actions, log.rewards, weights=log.weights)
     assert_close(policy, batch, log, "a batch differs from its rows")
 
 
@@ -108,6 +108,34 @@ def check_merge(policy: ChoicePolicy, log: Log) -> None:
             assert state_bytes(forwards) == before, "a refused merge changed the state"
             continue
         message = "a delta was merged twice"
+        raise AssertionError(message)
+
+
+def check_since(policy: ChoicePolicy, log: Log) -> None:
+    """Deltas since a state hold what came after it; a state remembers what was merged."""
+    log.teach(policy, slice(0, 20))
+    base = policy.state()
+    other, merged = type(policy).from_state(base), type(policy).from_state(base)
+    log.teach(other, slice(40, 60))
+    log.teach(policy, slice(20, 40))
+    deltas = [policy.delta(since=base), other.delta(since=base)]
+    for delta in deltas:
+        try:
+            merged.merge([delta])
+        except MergeError as error:
+            message = f"deltas of two policies, which got no id, do not merge: {error}"
+            raise AssertionError(message) from error
+    if getattr(policy, "forget", 1.0) == 1.0:
+        log.teach(policy, slice(40, 60))
+        assert_close(policy, merged, log, "a delta since a state differs from what came after it")
+    again, before = copied(merged), state_bytes(merged)
+    for delta in deltas:
+        try:
+            again.merge([delta])
+        except MergeError:
+            assert state_bytes(again) == before, "a state differs in its copy"
+            continue
+        message = "a state forgets which deltas were merged into it"
         raise AssertionError(message)
 
 

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-9
 ROWS = 60
+_WEIGHTS = (1.0, 1.0, 0.5, 2.0, 0.0)
 
 
 class Log:
-    """A seeded log of (context, action, reward), and what a decision needs beside the context."""
+    """A seeded log of (context, action, reward, weight), and what a decision needs besides."""
 
     def __init__(self, policy: ChoicePolicy, contexts: Sequence[Any] | None, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -30,6 +31,7 @@ class Log:
         chosen = self.rng.integers(len(self.names), size=len(self.contexts))
         self.actions = [self.names[i] for i in chosen]
         self.rewards = self.rng.random(len(self.contexts)).round(3)
+        self.weights = self.rng.choice(_WEIGHTS, size=len(self.contexts))
 
     def _contexts(self, policy: ChoicePolicy) -> list[Any]:
         if policy.algorithm == "beta_thompson":
@@ -49,10 +51,11 @@ class Log:
         self, policy: ChoicePolicy, rows: slice = slice(None), *, bucket: int | None = None
     ) -> None:
         """Let a policy learn some rows one by one, all in one time bucket if there is one."""
-        for x, action, reward in zip(
-            self.contexts[rows], self.actions[rows], self.rewards[rows], strict=True
+        for x, action, reward, weight in zip(
+            *(self.contexts[rows], self.actions[rows], self.rewards[rows], self.weights[rows]),
+            strict=True,
         ):
-            policy.learn(x, action, float(reward), bucket=bucket)
+            policy.learn(x, action, float(reward), weight=float(weight), bucket=bucket)
 
     def distributions(self, policy: ChoicePolicy) -> Floats:
         """Return the distributions of the first ten contexts."""

@@ -5,6 +5,7 @@ Each ``check_*`` function raises AssertionError with what was broken. They use p
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from steersman.testing.learning_checks import (
     check_merge,
     check_replay,
     check_revision,
+    check_since,
     check_withdrawal,
 )
 from steersman.testing.made_up_log import ROWS, TOLERANCE, Log, copied, state_bytes
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from steersman.policies import Choice, ChoicePolicy
 
     Floats = NDArray[np.float64]
+
+_LOOKED_AT = (3, 0, 11, 26, 45)  # rows of the log whose decisions are looked at one by one
 
 
 def check_policy(
@@ -69,17 +73,17 @@ def check_policy(
 
 def check_distribution(policy: ChoicePolicy, log: Log) -> None:
     """Mass is non-negative, sums to 1, keeps the floor, and is nil where not eligible."""
-    for rows in (slice(0, 0), slice(0, 40)):
+    for rows, asked in ((slice(0, 0), _LOOKED_AT[:1]), (slice(0, 40), _LOOKED_AT)):
         log.teach(policy, rows)
-        for eligible in (None, log.names[:2], log.names[-1:]):
-            request = log.request(3, eligible)
-            rng, beside = np.random.default_rng(1), np.random.default_rng(1)
-            choice = policy.decide(log.contexts[3], rng=rng, **request)
+        for row, eligible in product(asked, (None, log.names[:2], log.names[-1:])):
+            request = log.request(row, eligible)
+            rng, beside = np.random.default_rng(row), np.random.default_rng(row)
+            choice = policy.decide(log.contexts[row], rng=rng, **request)
             beside.random()
             assert rng.random() == beside.random(), "decide must take exactly one uniform from rng"
             p = choice.distribution
             _check_eligible(policy, log, eligible, choice)
-            same = np.array_equal(p, policy.distribution(log.contexts[3], **request))
+            same = np.array_equal(p, policy.distribution(log.contexts[row], **request))
             assert same, "decide draws from another distribution than distribution tells"
             assert p.dtype == np.float64, "the distribution must be float64"
             assert (p >= 0.0).all(), "negative mass"
@@ -345,6 +349,7 @@ CHECKS = (
     check_revision,
     check_withdrawal,
     check_merge,
+    check_since,
     check_actions_change,
     check_reserved,
     check_unknown_action,
