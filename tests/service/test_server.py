@@ -109,6 +109,7 @@ def served(database, tenant):
                 stdout=subprocess.PIPE,
                 stderr=said,
                 text=True,
+                start_new_session=True,
             )
         try:
             yield Served(process, key, log)
@@ -161,13 +162,26 @@ def test_sigterm_drains_and_nothing_answered_is_lost(served, database, tenant, p
 
 
 @pytest.mark.slow
-def test_a_stop_while_processes_are_starting_is_no_failure(served) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_stop_while_processes_are_starting_is_no_failure(served, number) -> None:
     with served(2) as s:
         until = time.monotonic() + 30
         while len(s.children()) < 2:
             assert time.monotonic() < until
-        s.process.send_signal(signal.SIGTERM)
+        if number == signal.SIGTERM:
+            s.process.send_signal(number)
+        else:  # a terminal sends it to all of its group
+            os.killpg(s.process.pid, number)
         assert s.process.wait(40) == 0
+        assert "Traceback" not in s.log.read_text()
+
+
+def test_a_terminal_that_is_gone_lets_it_drain(served) -> None:
+    with served(1) as s:
+        asyncio.run(s.ready())
+        os.killpg(s.process.pid, signal.SIGHUP)
+        assert s.process.wait(40) == 0
+        assert "Traceback" not in s.log.read_text()
 
 
 async def stored(database, tenant) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -109,6 +110,24 @@ def test_spans_reach_a_collector_as_children_of_the_caller() -> None:
 @pytest.mark.slow
 def test_a_collector_that_does_not_answer_holds_nothing_up() -> None:
     run_program({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
+
+
+def test_a_silent_collector_holds_up_no_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and says nothing
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        ending = "print(finish_tracing(provider, within_s=0.2))"
+        program = PROGRAM.replace(
+            "Tracing, configure_tracing", "Tracing, configure_tracing, finish_tracing"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program.replace("provider.shutdown()", ending), GOOD],
+            env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint},
+            check=True,
+            timeout=4.5,  # the exporter alone waits for 5 s
+            capture_output=True,
+            text=True,
+        )
+    assert done.stdout == "False\n"
 
 
 def run_program(environment: dict[str, str]) -> None:

@@ -73,6 +73,7 @@ def run_command(home: Path, *, supervised: bool) -> None:
         Verified,
         configure_logging,
         configure_tracing,
+        finish_tracing,
     )
 
     configure_logging()
@@ -92,8 +93,7 @@ def run_command(home: Path, *, supervised: bool) -> None:
     finally:
         bases.close()
         close(database)
-        if provider is not None:
-            provider.shutdown()
+        finish_tracing(provider)
 
 
 @command.command("rebuild")

@@ -13,7 +13,7 @@ from steersman.service.guard import Guard, GuardianState, GuardLimits
 from steersman.service.logs import JsonFormatter, configure_logging
 from steersman.service.metrics import Metrics
 from steersman.service.server import HttpServer, serve
-from steersman.service.tracing import configure_tracing
+from steersman.service.tracing import configure_tracing, finish_tracing
 from steersman.service.verified import Verified
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "assemble",
     "configure_logging",
     "configure_tracing",
+    "finish_tracing",
     "serve",
 ]

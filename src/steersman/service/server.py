@@ -16,7 +16,8 @@ import signal
 import socket
 import tempfile
 import time
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ import uvloop
 from steersman.service.assembly import Settings, assemble
 from steersman.service.connections import BoundedProtocol, Limits, bounded
 from steersman.service.logs import configure_logging
-from steersman.service.tracing import configure_tracing
+from steersman.service.tracing import configure_tracing, finish_tracing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from steersman.store import Database
 
 _log = logging.getLogger(__name__)
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_OF_A_TERMINAL = {signal.SIGINT, signal.SIGHUP}  # which reach every process of ours at once
 _BACKLOG = 2048
 _FILES = 16_384
 _STOP_S = 25.0
@@ -171,7 +173,13 @@ def serve(
                 args=(database, home, host, number, limits, settings),
                 name=f"steersman-{index}",
             )
-            process.start()
+            # One that is still importing would end with a traceback; it is told to end by us.
+            resource_tracker.ensure_running()  # which, when it begins, lets these signals through
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_A_TERMINAL)
+            try:
+                process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return process
 
         ready(number)
@@ -181,7 +189,7 @@ def serve(
 def _supervise(start: Callable[[int], SpawnProcess], count: int) -> int:
     """Keep processes running until a signal; then let them drain."""
     stopping: list[int] = []
-    before = {s: signal.signal(s, lambda number, _: stopping.append(number)) for s in _SIGNALS}
+    before = {s: signal.signal(s, lambda number, _: stopping.append(number)) for s in _heard()}
     running = {index: start(index) for index in range(count)}
     try:
         while not stopping:
@@ -215,6 +223,9 @@ def _drain(processes: list[SpawnProcess]) -> int:
 def _child(
     database: Database, home: Path, host: str, port: int, limits: Limits, settings: Settings
 ) -> None:
+    for number in _OF_A_TERMINAL:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_A_TERMINAL)
     configure_logging()
     _allow_files()
     uvloop.run(_serve_one(database, home, _bind(host, port), limits, settings))
@@ -229,7 +240,7 @@ async def _serve_one(
         async with AsyncExitStack() as stack:
             service = await assemble(stack, database, home, settings)
             server = HttpServer(service.app, limits)
-            for number in _SIGNALS:
+            for number in _heard():
                 loop.add_signal_handler(number, _stop, service, server)
             _collect_rarely()
             listener.listen(_BACKLOG)
@@ -237,10 +248,7 @@ async def _serve_one(
             await server.serve(sockets=[listener])
             watching.cancel()
     finally:
-        if provider is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(6.0):
-                    await asyncio.to_thread(provider.shutdown)
+        finish_tracing(provider)
 
 
 async def _outlive_nobody(service: Service, server: HttpServer) -> None:
@@ -252,6 +260,11 @@ async def _outlive_nobody(service: Service, server: HttpServer) -> None:
             _log.error("the supervisor is gone; this process stops")
             _stop(service, server)
             return
+
+
+def _heard() -> list[signal.Signals]:
+    """Return the signals that end us: those that whoever started us does not want ignored."""
+    return [one for one in _SIGNALS if signal.getsignal(one) != signal.SIG_IGN]
 
 
 def _stop(service: Service, server: HttpServer) -> None:

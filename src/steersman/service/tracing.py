@@ -10,6 +10,7 @@ import os
 import re
 from contextlib import contextmanager
 from importlib.util import find_spec
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
@@ -20,6 +21,7 @@ from steersman.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_FINISH_S = 3.0  # less than who stops us waits
 _TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
@@ -94,7 +96,7 @@ def configure_tracing(service: str = "steersman") -> Any:
         service: the name under which they appear; `OTEL_SERVICE_NAME` overrides it.
 
     Returns:
-        The provider, to be shut down at the end; None if no endpoint is set.
+        The provider, for `finish_tracing` at the end; None if no endpoint is set.
 
     Raises:
         StoreError: an endpoint is set, but the extra ``otel`` is not installed.
@@ -115,12 +117,34 @@ def configure_tracing(service: str = "steersman") -> Any:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
     name = os.environ.get("OTEL_SERVICE_NAME", service)
-    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    resource = Resource.create({"service.name": name})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # see finish_tracing
     # What does not fit into the queue is dropped; a hanging collector costs a thread 5 s at most.
     processor = BatchSpanProcessor(OTLPSpanExporter(timeout=5), max_queue_size=4096)
     provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
     return provider
+
+
+def finish_tracing(provider: Any, *, within_s: float = _FINISH_S) -> bool:
+    """Send what is left, for so long and no longer: a collector that is silent holds up no end.
+
+    Args:
+        provider: as `configure_tracing` returned it; None: there is nothing to do.
+        within_s: seconds; what is not sent by then is dropped.
+
+    Returns:
+        Whether all was sent or given up in time.
+
+    >>> finish_tracing(None)
+    True
+    """
+    if provider is None:
+        return True
+    sending = Thread(target=provider.shutdown, name="spans", daemon=True)
+    sending.start()
+    sending.join(within_s)
+    return not sending.is_alive()
 
 
 def _context(traceparent: str | None) -> SpanContext:
