@@ -22,7 +22,7 @@ from steersman.store import (
     log_events,
     migrate,
 )
-from steersman.store.cold import Directory, compact
+from steersman.store.cold import Directory, compact, query
 from steersman.wire import new_id
 from tests.learn.world import decided, declared, document, happened, learn_all
 from tests.learn.world import write as write_rows
@@ -96,7 +96,9 @@ class Days:
         )
 
     async def keep(self, days=30, **options):
-        return await keep(self.database, days=days, now=self.now, **options)
+        return await keep(
+            *(self.database,), days=days, now=self.now, destination=self.destination, **options
+        )
 
     def names(self, *days):
         return [
@@ -124,10 +126,16 @@ def apart(database):
     asyncio.run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
+@pytest.fixture(scope="module")
+def cold_folder(tmp_path_factory):
+    """Return one for all: a database has one cold store, and every tenant's files are looked at."""
+    return tmp_path_factory.mktemp("cold")
+
+
 @pytest.fixture
-def days(apart, tmp_path):
+def days(apart, cold_folder):
     tenant = asyncio.run(create_tenant(apart, f"t-{uuid4().hex}", actor="test"))
-    made = Days(apart, tenant, tmp_path / "cold")
+    made = Days(apart, tenant, cold_folder)
     asyncio.run(made.make())
     return made
 
@@ -171,6 +179,53 @@ async def test_a_row_that_came_after_the_export_keeps_its_day(days):
     await days.compact()
     await days.keep()
     assert await days.existing() == []
+
+
+@pytest.mark.parametrize("day", [0, 5])  # with a partition of its own, and without
+@pytest.mark.parametrize("dataset", ["decision", "event", "reward"])
+@pytest.mark.parametrize("harm", ["gone", "damaged"])
+async def test_what_no_whole_file_has_stays(days, dataset, day, harm):
+    await days.write(day=day)
+    await days.compact()
+    (file,) = (days.destination.root / dataset / f"tenant={days.tenant.id}").rglob("*.parquet")
+    content = file.read_bytes()
+    if harm == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(content[:-1])
+    before = await counts(days.database, days.tenant.id)
+    kept = await days.keep()
+    assert any(f"{file.name} is {harm}" in why for why in kept.waiting.values())
+    after = await counts(days.database, days.tenant.id)
+    kind = "event" if dataset == "event" else "decision"
+    assert after[kind] == before[kind]
+    file.write_bytes(content)
+    kept = await days.keep()
+    assert not [name for name in kept.waiting if str(days.tenant.id) in name]
+    assert "decision" not in await counts(days.database, days.tenant.id)
+
+
+@pytest.mark.parametrize("day", [0, 5])
+async def test_a_reward_on_its_way_keeps_its_day(days, day):
+    row = await days.write(day=day)
+    await days.compact()
+    async with connected(days.database, "worker", days.tenant.id) as connection:
+        await connection.execute(
+            "INSERT INTO reward (tenant, decision, revision, spec_hash, value, status, terms, "
+            "final) VALUES ($1, $2, 2, $3, 0, 'scored', '{}', true)",
+            *(days.tenant.id, row.id, bytes(32)),
+        )
+        kept = await days.keep()
+        name = f"decision_default of tenant {days.tenant.id}" if day else days.names(0)[1]
+        assert kept.waiting[name] == "somebody uses it"
+        assert kept.deleted <= 1  # the event
+    kept = await days.keep()
+    assert any("rows of reward that the cold store" in why for why in kept.waiting.values())
+    await days.compact()
+    await days.keep()
+    assert "decision" not in await counts(days.database, days.tenant.id)
+    stored = await query(days.database, days.destination, days.tenant.id, "FROM reward")
+    assert sorted(stored["revision"].to_pylist()) == [1, 2]
 
 
 async def test_every_tenant_has_to_be_exported(days):

@@ -232,11 +232,23 @@ def restore_command(file: Path, home: Path, *, replace: bool, as_json: bool) -> 
     type=click.IntRange(1, 36_500),
     help="How long keys and event ids are remembered; clients must not resend later.",
 )
+@cold_option
 @administers
-def retain_command(days: int, idempotency_days: int, home: Path, *, as_json: bool) -> None:
-    """Drop decisions and events older than DAYS days, if the cold store has them."""
+def retain_command(
+    days: int, idempotency_days: int, cold: str | None, home: Path, *, as_json: bool
+) -> None:
+    """Drop decisions and events older than DAYS days, if the cold store has them.
+
+    The files that have them are read before: one that is gone or damaged keeps its rows here.
+    """
+    from steersman.store.cold import open_destination  # noqa: PLC0415 (for one command)
+
+    destination = open_destination(cold_place(home, cold))
     done = in_store(
-        home, lambda database: keep(database, days=days, idempotency_days=idempotency_days)
+        home,
+        lambda database: keep(
+            database, days=days, destination=destination, idempotency_days=idempotency_days
+        ),
     )
     show(as_fields(done), as_json=as_json)
 

@@ -106,6 +106,7 @@ from steersman.store.lines import (
 from steersman.store.logged_distribution import LoggedDistribution
 from steersman.store.migrate import make_partitions, migrate
 from steersman.store.newest import newest_rows
+from steersman.store.old_days import exported
 from steersman.store.packed_events import EventPacker, PackedEvent, log_packed_events, pack_event
 from steersman.store.points import (
     PointRow,
@@ -143,7 +144,7 @@ from steersman.store.relearning import (
     logged_after,
     switch_snapshot,
 )
-from steersman.store.retention import Kept, exported, keep
+from steersman.store.retention import Kept, keep
 from steersman.store.review import (
     ReviewRow,
     file_for_review,

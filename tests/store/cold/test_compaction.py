@@ -6,13 +6,14 @@ import asyncio
 import hashlib
 from contextlib import suppress
 from datetime import timedelta
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
 
-from steersman.errors import StoreError
+from steersman.errors import DataError, StoreError
 from steersman.store import as_tenant, create_tenant, log_decisions
-from steersman.store.cold import compact, query
+from steersman.store.cold import Directory, compact, query
 
 
 def files(cold):
@@ -205,6 +206,59 @@ async def test_a_lost_file_is_told_and_hinders_nobody_else(past, cold, days):
     with pytest.raises(StoreError) as caught:
         await run(past, cold, days[-1])
     assert "1 days" in str(caught.value)  # and all others are done
+
+
+async def test_a_lost_file_is_written_again_while_its_rows_are_here(past, cold, days):
+    await past.add(days[0], 4)
+    done = await run(past, cold, days[-1])
+    for export in done.written:
+        (cold.root / export.path).unlink()
+    again = await run(past, cold, days[-1])
+    assert [(e.dataset, e.rows, e.generation) for e in again.written] == [
+        (e.dataset, e.rows, 2) for e in done.written
+    ]
+    assert await stored_keys(past, cold) == past.keys()
+    once_more = await run(past, cold, days[-1])
+    assert (once_more.written, once_more.unchanged) == ((), len(done.written))
+
+
+async def test_a_lost_file_that_alone_had_the_rows_is_told_every_time(past, cold, days):
+    await past.add(days[0], 4)
+    done = await run(past, cold, days[-1])
+    await past.forget(days[0])
+    assert (await run(past, cold, days[-1])).unchanged == len(done.written)
+    (cold.root / done.written[0].path).unlink()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="1 days were not written") as caught:
+            await run(past, cold, days[-1])
+        assert f"{done.written[0].path} is gone from the cold store" in str(caught.value)
+
+
+class KeepsAll(Directory):
+    """As a bucket whose credentials may not delete."""
+
+    def remove(self, path):
+        raise DataError(f"the bucket of the cold store failed at {path}: access denied")
+
+
+async def test_a_file_that_cannot_be_removed_hinders_nobody_else(past, past_of, cold, days):
+    other = await create_tenant(past.database, f"t-{uuid4().hex}", actor="test")
+    await past.add(days[0], 4)
+    await run(past, cold, days[-1])
+    await past.add(days[0], 1)
+    keeps = KeepsAll(cold.root)
+    theirs = past_of(other.id)
+    await theirs.add(days[0], 2)
+    both = sorted([past.tenant, other.id])
+    for _ in range(2):
+        with pytest.raises(StoreError, match="files that count no more were not removed") as caught:
+            await compact(past.database, keeps, tenants=both, until=days[-1])
+        assert "access denied" in str(caught.value)
+        assert "days were not written" not in str(caught.value)
+        assert await stored_keys(past, cold) == past.keys()
+        assert await stored_keys(theirs, cold) == theirs.keys()
+    done = await compact(past.database, cold, tenants=both, until=days[-1])
+    assert done.removed > 0
 
 
 async def test_days_are_those_of_utc(past, cold, days):

@@ -77,7 +77,8 @@ async def compact(
 
     Late rows and erasures of a day that was written before give it a new generation, which
     replaces the older one. Rows that retention dropped from PostgreSQL are kept. So are those of
-    files that the database does not know, as after a restore of an older backup.
+    files that the database does not know, as after a restore of an older backup. A file that is
+    gone is written again while PostgreSQL has all of its rows.
 
     Args:
         database: migrated.
@@ -90,7 +91,8 @@ async def compact(
 
     Raises:
         DataError: pyarrow is not installed.
-        StoreError: some days could not be written (each with its reason); all others were.
+        StoreError: some days could not be written, or files not removed (each with its reason);
+            all others were.
 
     No doctest: it needs a server; ``tests/store/cold/test_compaction.py`` shows it.
     """
@@ -120,38 +122,51 @@ class _Run:
         self._written: list[Export] = []
         self._unchanged = self._removed = 0
         self._failed: list[str] = []
+        self._left: list[str] = []
 
     async def dataset(self, tenant: UUID, dataset: Dataset) -> None:
         async with as_tenant(self._connection, tenant):
             current = await ledger.exports(self._connection, tenant, dataset)
-        ahead = await self._sweep(tenant, dataset, current)
+        there, ahead = await self._sweep(tenant, dataset, current)
         async with as_tenant(self._connection, tenant):
             days = current.keys() | ahead.keys()
             found = await ledger.sources(self._connection, dataset, days, None, self._last)
         for day, source in found.items():
             export, unnamed = current.get(day), ahead.get(day, [])
-            if not unnamed and export is not None and export.source == str(source):
+            lies_there = export is not None and export.path in there
+            if not unnamed and export is not None and lies_there and export.source == str(source):
                 self._unchanged += 1
             elif unnamed or export is not None or source.hot != ledger.NOTHING:
                 await self._try_day(tenant, dataset, day, export, unnamed)
 
     def result(self) -> Compacted:
-        if self._failed:
-            listed = "\n".join(self._failed[:20])
-            message = f"{len(self._failed)} days were not written to the cold store:\n{listed}"
-            raise StoreError(f"{message}\ncorrect this and run again; all other days are done")
+        told = [
+            f"{len(failed)} {what}:\n" + "\n".join(failed[:20])
+            for what, failed in (
+                ("days were not written to the cold store", self._failed),
+                ("files that count no more were not removed", self._left),
+            )
+            if failed
+        ]
+        if told:
+            told.append("correct this and run again; all other days are done")
+            raise StoreError("\n".join(told))
         return Compacted(tuple(self._written), self._unchanged, self._removed)
 
     async def _sweep(
         self, tenant: UUID, dataset: Dataset, current: dict[date, Export]
-    ) -> dict[date, list[Unnamed]]:
-        """Remove files that were replaced; return those that rows are to be taken in from."""
+    ) -> tuple[set[str], dict[date, list[Unnamed]]]:
+        """Remove files that were replaced.
+
+        Returns:
+            The paths of all files, and by day those that rows are to be taken in from.
+        """
         folder = ledger.folder_of(dataset, tenant)
         paths = await asyncio.to_thread(lambda: list(self._destination.paths(folder)))
         replaced, ahead = sorted_out(folder, paths, current)
         for path in replaced:
             await self._remove(tenant, path)
-        return ahead
+        return set(paths), ahead
 
     async def _remove(self, tenant: UUID, path: str) -> None:
         """Remove a file that no longer counts; while somebody reads, leave it to the next run."""
@@ -160,8 +175,15 @@ class _Run:
             f"SELECT pg_try_advisory_lock({ledger.READING})", lock
         ):
             return
-        await asyncio.to_thread(self._destination.remove, path)
-        await self._connection.execute(f"SELECT pg_advisory_unlock({ledger.READING})", lock)
+        try:
+            await asyncio.to_thread(self._destination.remove, path)
+        except (DataError, OSError) as error:
+            # It counts for nothing any more; other tenants' rows are still to be written.
+            _log.exception("%s was not removed", path)
+            self._left.append(f"{path}: {error}")
+            return
+        finally:
+            await self._connection.execute(f"SELECT pg_advisory_unlock({ledger.READING})", lock)
         self._removed += 1
 
     async def _try_day(
@@ -205,6 +227,9 @@ class _Run:
             found = await ledger.sources(self._connection, dataset, [day], day, day)
             erased = await ledger.erasures(self._connection)
             there = old is not None and old.path in files
+            if old is not None and not there and not unnamed and not old.is_in(found[day]):
+                message = f"{old.path} is gone from the cold store; restore it from a backup, or "
+                raise DataError(message + "give the destination that it was written to")
             if old is not None and there and not unnamed:
                 no_news = found[day].hot in (ledger.NOTHING, old.source.partition("/")[0])
                 path = files[old.path]
@@ -260,10 +285,10 @@ class _Run:
             try:
                 fetched[place] = self._destination.fetch(place, self._scratch)
             except FileNotFoundError as error:
-                if old is not None and place == old.path and unnamed:
-                    continue  # as after a restore: a later generation has replaced it
-                message = f"{place} is gone from the cold store; restore it from a backup, or "
-                raise DataError(message + "give the destination that it was written to") from error
+                if old is not None and place == old.path:
+                    continue  # a later generation has replaced it, or PostgreSQL has its rows
+                message = f"{place} went while it was to be taken in; run again"
+                raise DataError(message) from error
         for file in unnamed:
             check_whole(fetched[file.path], dataset, file.path)
             _log.warning("%s is not named in cold_export; its rows are taken in", file.path)

@@ -48,6 +48,15 @@ class Export:
     sha256: bytes
     source: str
 
+    def is_in(self, source: Source) -> bool:
+        """Return whether PostgreSQL has all rows of the file.
+
+        Args:
+            source: what there is of the day now.
+        """
+        made_from = self.source.partition("/")[0]
+        return source.hot == made_from and source.hot.partition(":")[0] == str(self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
