@@ -203,3 +203,17 @@ async def test_the_same_query_twice_at_once(past, cold, days):
         *(ask(past, cold, "SELECT count(*) AS n FROM decision") for _ in range(4))
     )
     assert answers == [[{"n": 5}]] * 4
+
+
+async def test_what_the_views_are_made_of_cannot_be_named(past, cold, days):
+    rows = await past.add(days[0], 6)
+    await compact(past.database, cold, tenants=[past.tenant], until=days[-1])
+    await past.erase(rows[:2])  # still in the file, until the next compaction
+    assert [row["n"] for row in await ask(past, cold, "SELECT count(*) AS n FROM decision")] == [4]
+    for name in ("cold_decision", "hot_decision", "erased_decision_decision"):
+        with pytest.raises(InputError, match="does not exist"):
+            await ask(past, cold, f"SELECT * FROM {name}, decision")
+    seen = "(SELECT view_name FROM duckdb_views() WHERE view_name LIKE 'cold%')"
+    for sql in (f"SELECT * FROM query_table({seen}), decision", f"FROM decision, query({seen})"):
+        with pytest.raises(InputError):
+            await ask(past, cold, sql)

@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -205,9 +206,13 @@ def _run(loaded: Sequence[_Loaded], sql: str, memory_mb: int, timeout_s: float, 
 
 
 def _register(connection: Any, loaded: _Loaded) -> None:
-    """Make the view of one dataset: the cold rows that still hold, and the hot ones."""
+    """Make the view of one dataset: the cold rows that still hold, and the hot ones.
+
+    What it is made of has names that no query can know: in files lie rows that were erased since.
+    """
     arrow_dataset = extra("pyarrow.dataset", "data")
     name, columns = loaded.dataset.name, schema(loaded.dataset)
+    own = f"{name}_{token_hex(16)}"
     cold = [str(path) for path in loaded.cold]
     for part, paths in (("cold", cold), ("hot", [str(loaded.hot)])):
         rows = (
@@ -215,11 +220,11 @@ def _register(connection: Any, loaded: _Loaded) -> None:
             if paths
             else columns.empty_table()
         )
-        connection.register(f"{part}_{name}", rows)
-    conditions = _still_holds(connection, loaded) if loaded.overlap else "true"
+        connection.register(f"{part}_{own}", rows)
+    conditions = _still_holds(connection, loaded, own) if loaded.overlap else "true"
     connection.execute(
         f"CREATE VIEW {name} AS SELECT * REPLACE ({_times(loaded.dataset)}) "  # noqa: S608 (ours)
-        f"FROM (FROM hot_{name} UNION ALL FROM cold_{name} AS c WHERE {conditions})"
+        f"FROM (FROM hot_{own} UNION ALL FROM cold_{own} AS c WHERE {conditions})"
     )
 
 
@@ -233,26 +238,23 @@ def _times(dataset: Dataset) -> str:
     return ", ".join(f'make_timestamp(epoch_us("{name}")) AS "{name}"' for name in times)
 
 
-def _still_holds(connection: Any, loaded: _Loaded) -> str:
+def _still_holds(connection: Any, loaded: _Loaded, own: str) -> str:
     """Return the condition for cold rows that are not hot as well, nor erased since."""
     pa = extra("pyarrow", "data")
-    name = loaded.dataset.name
     for what, values in (
         ("decision", loaded.erased.decisions),
         ("episode", loaded.erased.episodes),
     ):
         table = pa.table({what: pa.array(sorted(values), pa.string())})
-        connection.register(f"erased_{what}_{name}", table)
+        connection.register(f"erased_{what}_{own}", table)
     key = loaded.dataset.columns[: loaded.dataset.key]
     same = " AND ".join(f"h.{column.name} = c.{column.name}" for column in key)
-    gone = [f"EXISTS (SELECT 1 FROM hot_{name} AS h WHERE {same})"]  # noqa: S608 (likewise)
+    gone = [f"EXISTS (SELECT 1 FROM hot_{own} AS h WHERE {same})"]  # noqa: S608 (likewise)
     gone.append(
-        f"EXISTS (SELECT 1 FROM erased_decision_{name} AS e "  # noqa: S608 (likewise)
+        f"EXISTS (SELECT 1 FROM erased_decision_{own} AS e "  # noqa: S608 (likewise)
         f"WHERE e.decision = c.{loaded.dataset.decision})"
     )
-    if name == "event":
-        gone.append(
-            "(c.decision IS NULL AND EXISTS "
-            "(SELECT 1 FROM erased_episode_event AS e WHERE e.episode = c.episode))"
-        )
+    if loaded.dataset.name == "event":
+        whole = f"EXISTS (SELECT 1 FROM erased_episode_{own} AS e WHERE e.episode = c.episode)"  # noqa: S608 (likewise)
+        gone.append(f"(c.decision IS NULL AND {whole})")
     return " AND ".join(f"NOT {condition}" for condition in gone)
