@@ -8,26 +8,26 @@ model is needed. What is sent goes into a folder as an .eml file, so nothing lea
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
+import msgspec
 
 from steersman.client import Client
-from steersman.errors import SteersmanError
+from steersman.errors import InputError, SteersmanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from steersman.wire import Decision
 
-KINDS = ("reminder", "apology", "thanks", "request")
-RECIPIENTS = ("colleague", "customer", "boss")
+Kind = Literal["reminder", "apology", "thanks", "request"]
+Recipient = Literal["colleague", "customer", "boss"]
 OPENINGS = {"concise": "$name,", "friendly": "Hi $name,", "formal": "Dear $name,"}
 BODIES = {
     "concise": {
@@ -66,8 +66,8 @@ class Task:
     """
 
     to: str
-    kind: str
-    recipient: str
+    kind: Kind
+    recipient: Recipient
     notes: str
     edit: tuple[tuple[str, str], ...] = ()
     send: bool = True
@@ -187,12 +187,19 @@ def edit_as_scripted(task: Task, draft: str) -> Verdict:
 
 
 def read_script(lines: Iterable[str]) -> list[Task]:
-    """Return the tasks of a script, one JSON object a line."""
+    """Return the tasks of a script, one JSON object a line.
+
+    Raises:
+        InputError: a line is no task; it is named.
+    """
     tasks = []
-    for line in lines:
-        fields = json.loads(line)
-        fields["edit"] = tuple((old, new) for old, new in fields.get("edit", ()))
-        tasks.append(Task(**fields))
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            tasks.append(msgspec.json.decode(line, type=Task))
+        except msgspec.MsgspecError as error:
+            raise InputError(f"line {number} of the script is no task: {error}") from error
     return tasks
 
 
@@ -200,8 +207,8 @@ def main() -> None:
     """Write one e-mail with a person at the terminal, or several as a script says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--to", help="address of the one e-mail to write")
-    parser.add_argument("--kind", choices=KINDS, default="reminder")
-    parser.add_argument("--recipient", choices=RECIPIENTS, default="colleague")
+    parser.add_argument("--kind", choices=get_args(Kind), default="reminder")
+    parser.add_argument("--recipient", choices=get_args(Recipient), default="colleague")
     parser.add_argument("--notes", default="", help="what it is to say")
     parser.add_argument("--me", default="Kim", help="the sender's first name")
     parser.add_argument(
@@ -212,14 +219,15 @@ def main() -> None:
     given = parser.parse_args()
     if (given.to is None) == (given.script is None):
         parser.error("give either --to, for one e-mail, or --script")
-    if given.script is None:
-        tasks, person = [Task(given.to, given.kind, given.recipient, given.notes)], ask_in_terminal
-    else:
-        with given.script.open(encoding="utf-8") as lines:
-            tasks, person = read_script(lines), edit_as_scripted
     try:
-        _draft(tasks, person, given)
-    except SteersmanError as refused:
+        if given.script is None:
+            alone = Task(given.to, given.kind, given.recipient, given.notes)
+            _draft([alone], ask_in_terminal, given)
+        else:
+            with given.script.open(encoding="utf-8") as lines:
+                tasks = read_script(lines)
+            _draft(tasks, edit_as_scripted, given)
+    except (SteersmanError, OSError, UnicodeDecodeError) as refused:
         parser.exit(1, f"{parser.prog}: {refused}\n")
 
 

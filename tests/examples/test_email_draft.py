@@ -4,6 +4,7 @@ import asyncio
 import email
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -135,3 +136,27 @@ def test_its_traces_are_visible_in_parquet(ran, service, home, sql):
         "WHERE d.action IN ('concise', 'friendly', 'formal') AND r.value IS NOT NULL"
     )
     assert run("data", "query", joined) == [{"n": len(ran) - 1}]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ('\n{"to": "a@b.c", "kind": "x", "recipient": "boss", "notes": "n"}\n', "line 2 .*kind"),
+        ("no JSON\n", "line 1 of the script is no task"),
+        ("\udcff\n", "can't decode byte"),
+        (None, "No such file"),
+    ],
+)
+def test_a_script_that_is_none_is_told(tmp_path, script, said):
+    file = tmp_path / "script.jsonl"
+    if script is not None:
+        file.write_text(script, encoding="utf-8", errors="surrogateescape")
+    done = subprocess.run(
+        [sys.executable, APP / "email_draft.py", "--script", file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.search(said, done.stderr)
+    assert "Traceback" not in done.stderr
