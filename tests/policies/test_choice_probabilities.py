@@ -1,5 +1,6 @@
 """Exact choice probabilities against adaptive quadrature, arm by arm."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -215,6 +216,20 @@ def test_eight_at_a_time_is_one_at_a_time(count, ratio):
     tolerance = 1e-11 if ratio < 10 else 1e-8
     if done:
         assert p == pytest.approx(gaussian_choice._choose_with_numpy(means, sds), abs=tolerance)
+
+
+def test_threads_that_decide_at_once_do_not_share_memory():
+    rng = np.random.default_rng(5)
+    arms = [(rng.normal(size=n), rng.uniform(0.5, 1.5, size=n)) for n in (4, 9, 50, 4000, 7) * 4]
+    alone = [choose_compiled(*one)[0] for one in arms]
+
+    def again(_):
+        return [choose_compiled(*one)[0] for one in arms]
+
+    with ThreadPoolExecutor(8) as threads:
+        for found in threads.map(again, range(40)):
+            for first, second in zip(alone, found, strict=True):
+                assert np.array_equal(first, second)
 
 
 def test_few_that_can_be_best_have_closed_forms():

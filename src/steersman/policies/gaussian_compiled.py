@@ -8,7 +8,6 @@ compiler numpy does the same integrals.
 from __future__ import annotations
 
 import ctypes
-from threading import local
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,28 +22,7 @@ if TYPE_CHECKING:
 LIBRARY = __file__.removesuffix("gaussian_compiled.py") + "_gaussian_choice.so"
 _DONE, _LEFT_TO_NUMPY = 0, 1  # as in gaussian_choice.c
 _ROOM, _LANES = 6, 8
-_KEPT = 1 << 15  # numbers, at most, of a thread's memory that is kept: enough for 3,000 arms
-
-
-class _Memory(local):
-    """One piece of memory for each thread: to make one and find its address takes a microsecond."""
-
-    def __init__(self) -> None:
-        self.numbers: Floats = np.empty(0)
-        self.at = 0
-
-    def of(self, size: int) -> tuple[Floats, int]:
-        """Return ``size`` numbers or more, which hold anything, and where they are."""
-        if size <= len(self.numbers):
-            return self.numbers, self.at
-        numbers: Floats = np.empty(size)
-        if size <= _KEPT:
-            self.numbers, self.at = numbers, numbers.ctypes.data
-            return numbers, self.at
-        return numbers, numbers.ctypes.data
-
-
-_memory = _Memory()
+_KEPT = 1 << 15  # numbers, at most, of memory that is kept: enough for 3,000 arms
 
 
 def _load() -> Callable[..., int] | None:
@@ -60,6 +38,8 @@ def _load() -> Callable[..., int] | None:
 
 
 _choose = _load()
+_NONE: Floats = np.empty(0)
+_spare: list[tuple[Floats, int]] = []  # memory and its address, while no thread has it
 
 
 def is_compiled() -> bool:
@@ -81,12 +61,21 @@ def choose_compiled(means: Floats, sds: Floats) -> tuple[Floats, bool] | None:
     if _choose is None:
         return None
     count = len(means)
-    # Means, spreads, answer and room in one piece, as each address costs half a microsecond.
-    memory, at = _memory.of(3 * count + _ROOM * (count + _LANES))
+    # Means, spreads, answer and room in one piece, as each address costs half a microsecond; kept
+    # from one call to the next. Whoever takes it has it alone.
+    wanted = 3 * count + _ROOM * (count + _LANES)
+    try:
+        memory, at = _spare.pop()
+    except IndexError:
+        memory, at = _NONE, 0
+    if len(memory) < wanted:
+        memory = np.empty(wanted)
+        at = memory.ctypes.data
     memory[:count] = means
     memory[count : 2 * count] = sds
     size = 8 * count
     found = _choose(count, at, at + size, at + 2 * size, at + 3 * size)
-    if found == _LEFT_TO_NUMPY:
-        return None
-    return memory[2 * count : 3 * count].copy(), found == _DONE
+    probabilities = memory[2 * count : 3 * count].copy()
+    if len(memory) <= _KEPT:
+        _spare.append((memory, at))
+    return None if found == _LEFT_TO_NUMPY else (probabilities, found == _DONE)
