@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, date, datetime, timedelta
-from itertools import count
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import numpy as np
@@ -20,124 +18,12 @@ from steersman.store import (
     keep,
     log_decisions,
     log_events,
-    migrate,
 )
-from steersman.store.cold import Directory, compact, query
+from steersman.store.cold import Directory, compact
 from steersman.wire import new_id
 from tests.learn.world import decided, declared, document, happened, learn_all
 from tests.learn.world import write as write_rows
 from tests.store.rows import connected, counts, decision, event
-from tests.store.test_backup import execute, on
-
-LONG_AGO = date(1980, 1, 1)  # keeping as of then leaves the days of other tests alone
-_PLACES = count()
-
-
-class Days:
-    """Three partitions nobody else uses, and a cold store."""
-
-    def __init__(self, database, tenant, folder):
-        self.database, self.tenant = database, tenant
-        self.destination = Directory(folder)
-        self.first = LONG_AGO + timedelta(days=100 * next(_PLACES))
-        self.now = datetime(
-            self.first.year, self.first.month, self.first.day, 12, tzinfo=UTC
-        ) + timedelta(days=40)
-
-    async def make(self):
-        async with connected(self.database, "owner") as connection:
-            await connection.execute("SELECT make_partitions($1, 3)", self.first)
-
-    def at(self, day, hour=12):
-        begun = datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC)
-        return begun + timedelta(days=day, hours=hour)
-
-    async def write(self, tenant=None, day=0, *, happens=0.0, **changes):
-        """Write a decision that was learned, and an event so many days after it; None: no event."""
-        tenant, at = tenant or self.tenant, self.at(day)
-        row = decision(tenant.id, id=new_id(at.timestamp()), **changes)
-        async with connected(self.database) as connection:
-            await log_decisions(connection, [row])
-        if happens is not None:
-            await self.happen(row.id, day + happens, tenant=tenant)
-        async with connected(self.database, "worker", tenant.id) as connection:
-            await connection.execute(
-                "INSERT INTO reward (tenant, decision, revision, spec_hash, value, status, terms, "
-                "final) VALUES ($1, $2, 1, $3, 1, 'scored', '{}', true)",
-                *(tenant.id, row.id, bytes(32)),
-            )
-        await self.learn(tenant)
-        return row
-
-    async def happen(self, about, day, *, tenant=None, **changes):
-        at = self.at(day)
-        row = event((tenant or self.tenant).id, about, at=at, received_at=at, **changes)
-        async with connected(self.database) as connection:
-            assert await log_events(connection, [row]) == {}
-
-    async def learn(self, tenant=None):
-        """Do what a learner has to; most points here are not declared, so it never would."""
-        owner = (tenant or self.tenant).id
-        async with connected(self.database, "worker", owner) as connection:
-            await connection.execute("DELETE FROM work WHERE tenant = $1", owner)
-
-    async def queue(self, row, due):
-        async with connected(self.database, "worker", row.tenant) as connection:
-            await connection.execute(
-                "INSERT INTO work (tenant, skill, point, decision, due_at) "
-                "VALUES ($1, $2, $3, $4, $5)",
-                *(row.tenant, row.skill, row.point, row.id, due),
-            )
-
-    async def compact(self, *tenants):
-        chosen = [tenant.id for tenant in tenants or (self.tenant,)]
-        await compact(
-            self.database, self.destination, tenants=chosen, until=self.first + timedelta(days=9)
-        )
-
-    async def keep(self, days=30, **options):
-        return await keep(
-            *(self.database,), days=days, now=self.now, destination=self.destination, **options
-        )
-
-    def names(self, *days):
-        return [
-            f"{table}_{self.first + timedelta(days=day):%Y%m%d}"
-            for table in ("event", "decision")
-            for day in days
-        ]
-
-    async def existing(self):
-        async with connected(self.database, "owner") as connection:
-            return [
-                name
-                for name in self.names(0, 1, 2)
-                if await connection.fetchval("SELECT to_regclass($1)", name)
-            ]
-
-
-@pytest.fixture(scope="module")
-def apart(database):
-    """Return a database of these tests' own: they drop days of whoever has rows there."""
-    name = f"retention_{uuid4().hex[:12]}"
-    asyncio.run(execute(database, f"CREATE DATABASE {name}"))
-    asyncio.run(migrate(on(database, name)))
-    yield on(database, name)
-    asyncio.run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
-
-
-@pytest.fixture(scope="module")
-def cold_folder(tmp_path_factory):
-    """Return one for all: a database has one cold store, and every tenant's files are looked at."""
-    return tmp_path_factory.mktemp("cold")
-
-
-@pytest.fixture
-def days(apart, cold_folder):
-    tenant = asyncio.run(create_tenant(apart, f"t-{uuid4().hex}", actor="test"))
-    made = Days(apart, tenant, cold_folder)
-    asyncio.run(made.make())
-    return made
 
 
 async def test_old_days_go_once_the_cold_store_has_them(days):
@@ -179,53 +65,6 @@ async def test_a_row_that_came_after_the_export_keeps_its_day(days):
     await days.compact()
     await days.keep()
     assert await days.existing() == []
-
-
-@pytest.mark.parametrize("day", [0, 5])  # with a partition of its own, and without
-@pytest.mark.parametrize("dataset", ["decision", "event", "reward"])
-@pytest.mark.parametrize("harm", ["gone", "damaged"])
-async def test_what_no_whole_file_has_stays(days, dataset, day, harm):
-    await days.write(day=day)
-    await days.compact()
-    (file,) = (days.destination.root / dataset / f"tenant={days.tenant.id}").rglob("*.parquet")
-    content = file.read_bytes()
-    if harm == "gone":
-        file.unlink()
-    else:
-        file.write_bytes(content[:-1])
-    before = await counts(days.database, days.tenant.id)
-    kept = await days.keep()
-    assert any(f"{file.name} is {harm}" in why for why in kept.waiting.values())
-    after = await counts(days.database, days.tenant.id)
-    kind = "event" if dataset == "event" else "decision"
-    assert after[kind] == before[kind]
-    file.write_bytes(content)
-    kept = await days.keep()
-    assert not [name for name in kept.waiting if str(days.tenant.id) in name]
-    assert "decision" not in await counts(days.database, days.tenant.id)
-
-
-@pytest.mark.parametrize("day", [0, 5])
-async def test_a_reward_on_its_way_keeps_its_day(days, day):
-    row = await days.write(day=day)
-    await days.compact()
-    async with connected(days.database, "worker", days.tenant.id) as connection:
-        await connection.execute(
-            "INSERT INTO reward (tenant, decision, revision, spec_hash, value, status, terms, "
-            "final) VALUES ($1, $2, 2, $3, 0, 'scored', '{}', true)",
-            *(days.tenant.id, row.id, bytes(32)),
-        )
-        kept = await days.keep()
-        name = f"decision_default of tenant {days.tenant.id}" if day else days.names(0)[1]
-        assert kept.waiting[name] == "somebody uses it"
-        assert kept.deleted <= 1  # the event
-    kept = await days.keep()
-    assert any("rows of reward that the cold store" in why for why in kept.waiting.values())
-    await days.compact()
-    await days.keep()
-    assert "decision" not in await counts(days.database, days.tenant.id)
-    stored = await query(days.database, days.destination, days.tenant.id, "FROM reward")
-    assert sorted(stored["revision"].to_pylist()) == [1, 2]
 
 
 async def test_every_tenant_has_to_be_exported(days):
@@ -496,18 +335,6 @@ async def test_what_was_erased_and_came_back_is_erased_again(days):
         await log_decisions(connection, [row])
     await keep(days.database, days=36_500)
     assert (await counts(days.database, days.tenant.id)).get("decision", 0) == 0
-
-
-async def test_an_erasure_after_the_export_keeps_the_day_until_its_file_is_made_anew(days):
-    row = await days.write()
-    await days.write()
-    await days.compact()
-    await erase(days.database, days.tenant.id, decisions=[row.id], reason="r", actor="me")
-    await days.keep()
-    assert await days.existing() == days.names(0)
-    await days.compact()
-    await days.keep()
-    assert await days.existing() == []
 
 
 @pytest.mark.parametrize(
