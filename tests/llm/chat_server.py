@@ -139,6 +139,9 @@ class _Handler(socketserver.StreamRequestHandler):
         said = f"no such key: {headers.get('authorization', '')} " * 20
         self.say(401, json.dumps({"error": {"message": "x" * 120 + said}}).encode())
 
+    def do_too_long(self, headers, body):
+        self.say(413, json.dumps({"error": {"message": "the prompt is too long"}}).encode())
+
     def do_moved(self, headers, body):
         self.say(302, b"", "Location: http://127.0.0.1:1/elsewhere")
 

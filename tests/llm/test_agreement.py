@@ -102,3 +102,27 @@ def test_nothing_to_count_is_nan_and_no_number():
 def test_verdicts_of_no_answer_are_refused(wrong):
     with pytest.raises(InputError, match="allowed are 0, 1 and 2"):
         Verdicts(**({"human": 1, "orig": 1, "swapped": 1, "lengths": (1, 2)} | wrong))
+
+
+def test_each_verdict_counts_once_for_what_was_shown_first():
+    """Two verdicts of three; the interval is that of the ratio, worked out by hand."""
+    found = agreement([Verdicts(1, 1, 1, LONG_FIRST), Verdicts(1, 1, 0, LONG_FIRST)])
+    assert found.first_shown == pytest.approx(2 / 3)
+    # Residuals hits − R · verdicts are ∓ 1/3; by 1.5 verdicts a pair, the error is 2/9.
+    half = 1.959963984540054 * 2 / 9
+    assert tuple(found.position_bias) == pytest.approx((1 / 6 - half, 1 / 6 + half))
+
+
+def test_the_interval_of_the_share_of_verdicts_covers_it():
+    """A judge that calls ties after a win of what was first makes pairs weigh unlike."""
+    rng = np.random.default_rng(5)
+    held = 0
+    for _ in range(300):
+        rows = []
+        for first, again, tie in rng.random((120, 3)) < (0.7, 0.7, 0.6):
+            orig = 1 if first else 2
+            swapped = 0 if first and tie else (2 if again else 1)
+            rows.append(Verdicts(1, orig, swapped, LONG_FIRST))
+        held += 0.2 in agreement(rows).position_bias
+    # Verdicts are for the first with .7 whether a tie beside them or not: .7 · (1 + .58) of 1.58.
+    assert held / 300 == pytest.approx(0.95, abs=0.04)

@@ -19,6 +19,7 @@ from steersman.errors import (
     BackendError,
     BackendUnavailableError,
     InputError,
+    RefusedRequestError,
     SteersmanError,
 )
 from steersman.llm import Backend, ChatBackend
@@ -88,6 +89,20 @@ def test_what_goes_wrong_is_one_clear_error(server, mode, kind, words):
     assert settled_threads("steersman-llm") == 0
 
 
+@pytest.mark.parametrize(("mode", "status"), [("unauthorized", 401), ("too_long", 413)])
+def test_a_refusal_tells_its_status_and_whether_it_is_of_the_prompt(server, mode, status):
+    with pytest.raises(RefusedRequestError) as caught:
+        _backend(server, mode).complete("x", timeout_s=20)
+    assert (caught.value.status, caught.value.is_of_prompt) == (status, status == 413)
+
+
+def test_an_answer_with_a_character_that_is_not_taken_is_told_as_that(server):
+    server.answer = "a\x00b"
+    with pytest.raises(BackendAnswerError, match=r"JSON that is not taken: .*U\+0000") as caught:
+        _backend(server).complete("x", timeout_s=20)
+    assert "no JSON" not in str(caught.value)
+
+
 def test_when_to_try_again_is_known(server):
     with pytest.raises(BackendUnavailableError) as caught:
         _backend(server, "busy").complete("x", timeout_s=20)
@@ -146,12 +161,47 @@ def test_a_slow_failure_pauses_for_as_long_as_it_took():
     now = [0.0]
     breaker = Breaker(lambda: now[0])
     for _ in range(FAILURES):
-        breaker.failed(took_s=20.0)
-    assert breaker.wait_s() == 20.0
+        breaker.failed(breaker.turn(), took_s=20.0)
+    assert breaker.turn().wait_s == 20.0
     now[0] += 20.0
-    assert breaker.wait_s() == 0.0
-    breaker.failed(took_s=20.0)  # the probe: twice the pause
-    assert breaker.wait_s() == 40.0
+    probe = breaker.turn()
+    assert probe.wait_s == 0.0
+    breaker.failed(probe, took_s=20.0)  # the probe: twice the pause
+    assert breaker.turn().wait_s == 40.0
+
+
+@pytest.mark.parametrize("ends", ["failed", "succeeded", "abandoned"])
+def test_what_began_before_the_pause_is_not_taken_for_the_probe(ends):
+    now = [0.0]
+    breaker = Breaker(lambda: now[0])
+    begun = [breaker.turn() for _ in range(FAILURES + 1)]
+    for turn in begun[:-1]:
+        breaker.failed(turn)
+    now[0] = 1.5
+    probe = breaker.turn()
+    assert probe.wait_s == 0.0
+    getattr(breaker, ends)(begun[-1])
+    now[0] = 9.5
+    assert breaker.turn().wait_s == 1.0  # one probe is out, and no second one
+    breaker.failed(probe)
+    assert breaker.turn().wait_s == 2.0
+    now[0] = 11.5
+    probe = breaker.turn()
+    breaker.succeeded(probe)
+    assert breaker.turn().wait_s == 0.0
+
+
+def test_a_time_that_a_late_answer_names_is_kept():
+    now = [0.0]
+    breaker = Breaker(lambda: now[0])
+    begun = [breaker.turn() for _ in range(FAILURES + 1)]
+    for turn in begun[:-1]:
+        breaker.failed(turn)
+    breaker.failed(begun[-1], retry_after_s=9.0)
+    now[0] = 8.0
+    assert breaker.turn().wait_s == 1.0
+    now[0] = 9.0
+    assert breaker.turn().wait_s == 0.0
 
 
 def test_a_silent_server_is_left_alone_for_as_long_as_it_was_waited_for(server):
@@ -273,6 +323,27 @@ def test_no_connection_in_time_is_told_from_a_busy_server():
 def test_no_address(url):
     with pytest.raises(InputError, match="base_url"):
         ChatBackend(url, "small")
+
+
+@pytest.mark.parametrize(
+    ("path", "way"),
+    [
+        ("/modèles/v1", "/mod%C3%A8les/v1"),
+        ("/v1 ", "/v1"),
+        ("/a b/v1", "/a%20b/v1"),
+        ("/v1\n", "/v1"),
+        ("/\ud800", "percent signs"),
+    ],
+)
+def test_a_path_that_cannot_be_sent_is_told_with_what_to_write(path, way):
+    with pytest.raises(InputError, match=f"base_url has a path .*write .*{way}"):
+        ChatBackend(f"http://host{path}", "small")
+    assert ChatBackend("http://host/a%20b/v1/", "small").name == "http://host/a%20b/v1#small"
+
+
+def test_a_host_that_no_name_server_knows_how_to_write_is_refused():
+    with pytest.raises(InputError, match="base_url is no URL"):
+        ChatBackend(f"http://{'é' * 70}.example", "small")
 
 
 def test_a_password_in_the_address_is_refused_unseen():

@@ -129,7 +129,10 @@ def test_one_malformed_answer_costs_a_call_and_no_score(chat):
     assert (found.value, found.calls) == (1.0, 3)
 
 
-@pytest.mark.parametrize("fence", ["```json\n{}\n```", "\n```\n{}\n```  \n"])
+@pytest.mark.parametrize(
+    "fence",
+    ["```json\n{}\n```", "\n```\n{}\n```  \n", "```json\r\n{}\r\n```", "```JSON\n{}\n```"],
+)
 def test_a_fence_around_the_whole_answer_is_forgiven(chat, fence):
     script = Script({ANSWER: PARTS}, supported=PARTS)
     chat.answer = lambda prompt: fence.replace("{}", script(prompt))

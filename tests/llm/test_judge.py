@@ -8,7 +8,16 @@ from steersman.errors import (
     BudgetError,
     InputError,
 )
-from steersman.llm import Budget, ChatBackend, Judge, MeteredBackend, Prices, Rate, Retry
+from steersman.llm import (
+    Budget,
+    ChatBackend,
+    Judge,
+    JudgeCache,
+    MeteredBackend,
+    Prices,
+    Rate,
+    Retry,
+)
 from steersman.llm.scored import Tally
 from tests.llm.scripted import Clock, judge_at
 
@@ -100,6 +109,18 @@ def test_without_them_it_is_estimated_or_counted_by_the_call(chat, usage):
     assert judge.budget.cost_usd == 0.25
 
 
+def test_a_price_by_the_call_alone_holds_where_the_server_tells_its_tokens(chat):
+    chat.usage = {"prompt_tokens": 900, "completion_tokens": 300}
+    budget = Budget(max_cost_usd=0.05, prices=Prices(call_usd=0.01))
+    judge = judge_at(chat, budget=budget)
+    for _ in range(5):
+        _ask(judge)
+    assert budget.cost_usd == pytest.approx(0.05)
+    with pytest.raises(BudgetError, match="raise max_cost_usd"):
+        _ask(judge)
+    assert len(chat.asked) == 5
+
+
 def test_a_call_that_may_not_fit_is_not_begun(chat):
     chat.usage = {"prompt_tokens": 100, "completion_tokens": 10}
     judge = judge_at(chat, budget=Budget(max_cost_usd=1.0, prices=PRICES))
@@ -144,6 +165,50 @@ def test_a_prompt_that_the_backend_does_not_take_leaves_no_reservation(chat):
     with pytest.raises(InputError):
         _ask(judge, "x" * 200_001)
     assert judge.budget._in_flight == 0
+
+
+@pytest.mark.parametrize("prompt", ["x" * 200_001, "half \ud83d"])
+def test_a_prompt_that_was_never_sent_costs_nothing(chat, prompt, tmp_path):
+    budget, tally = Budget(prices=Prices(call_usd=1.0)), Tally()
+    for cache in (None, JudgeCache(tmp_path / "judgements.sqlite")):
+        judge = judge_at(chat, cache=cache, budget=budget)
+        with pytest.raises(InputError, match="the prompt"):
+            judge.ask(prompt, max_tokens=5, version="v", tally=tally)
+    assert (budget.calls, budget.cost_usd, tally.calls, chat.asked) == (0, 0.0, 0, [])
+
+
+def test_who_waits_for_a_turn_when_it_is_stopped_asks_nothing(chat):
+    clock, budget = Clock(), Budget(prices=Prices(call_usd=1.0))
+
+    def sleep(seconds):
+        clock.sleep(seconds)
+        budget.close()
+
+    backend = ChatBackend(chat.url(), "judge", clock=clock)
+    judge = Judge(backend, budget=budget, rate=Rate(2.0, clock=clock, sleep=sleep))
+    _ask(judge)
+    with pytest.raises(BudgetError, match="judging was stopped"):
+        _ask(judge)
+    assert clock.slept == [0.5]
+    assert (len(chat.asked), budget.calls, budget.cost_usd, budget._in_flight) == (1, 1, 1.0, 0)
+
+
+def test_waiting_for_a_turn_that_never_comes_ends_as_well():
+    class Taken(Engaged):
+        times = 0
+
+        def complete(self, prompt, *, max_tokens, timeout_s):
+            self.times += 1
+            clock.now += timeout_s
+            return super().complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+
+    clock, taken = Clock(), Taken()
+    rate = Rate(clock=clock, sleep=clock.sleep)
+    judge = Judge(taken, rate=rate, retry=Retry(tries=3, longest_s=60.0), timeout_s=60.0)
+    with pytest.raises(BackendUnavailableError, match="other prompts"):
+        _ask(judge)
+    assert taken.times == 3  # of 60 s each: 180 s are all that may be waited
+    assert clock.now < 190.0
 
 
 class Recovering:

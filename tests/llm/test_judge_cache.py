@@ -186,3 +186,28 @@ def test_a_killed_process_paid_for_what_it_stored(chat, file):
         (0.0, 0, 1),
         (0.0, 1, 0),
     ]
+
+
+def test_one_that_was_deleted_does_not_come_back_for_everybody_to_read(file):
+    cache = JudgeCache(file)
+    cache.put(KEY, "secret")
+    file.unlink()
+    with pytest.raises(DataError, match="cannot be read"):
+        cache.get(KEY)
+    with pytest.raises(DataError, match="cannot be written"):
+        cache.put(KEY, "secret")
+    assert not file.exists()
+
+
+def test_a_file_that_others_may_read_is_closed_to_them(file):
+    JudgeCache(file).put(KEY, "secret")
+    file.chmod(0o644)
+    assert JudgeCache(file).get(KEY) == "secret"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_folder_may_have_any_name(tmp_path):
+    cache = JudgeCache(tmp_path / "a b?c=1#é%20" / "judgements.sqlite")
+    cache.put(KEY, "there")
+    assert cache.get(KEY) == "there"
+    assert cache.file.exists()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.llm import Case, Relevancy
+from steersman.llm import Case, Relevancy, judge_all
 from tests.llm.scripted import Script, judge_at, told
 from tests.retrieval.hashed_words import HashedWords
 
@@ -94,3 +94,22 @@ def test_an_embedder_that_fails_leaves_the_score_undefined(chat, embedder):
 def test_how_many_questions_has_bounds(chat, questions):
     with pytest.raises(InputError, match="1 to 10"):
         Relevancy(judge_at(chat), Angles({}), questions=questions)
+
+
+class Strict(HashedWords):
+    """Takes no half characters, as the tokenizers of real models do not."""
+
+    def encode(self, texts):
+        for text in texts:
+            text.encode()
+        return super().encode(texts)
+
+
+def test_half_a_character_in_a_question_is_unreadable_and_nothing_else_is_lost(chat):
+    chat.answer = Script(questions={ANSWER: [CASE.question]})
+    judge = judge_at(chat)
+    measure = Relevancy(judge, Strict(), questions=1)
+    found = judge_all(judge, [measure], [CASE, Case("why \ud83d?", ANSWER)], workers=1)
+    whole, half = found.scores["relevancy"]
+    assert whole.value == pytest.approx(1.0)
+    assert (half.value, half.reason, half.calls) == (None, "unreadable", 0)

@@ -1,10 +1,13 @@
 """What a tenant may spend in a day: taken out beforehand, put back, and filled at midnight."""
 
-from contextlib import suppress
+import sqlite3
+import time
+from contextlib import closing, suppress
 from uuid import uuid4
 
 import pytest
 
+from steersman.service import tuner_spending
 from steersman.service.tuner_spending import Daily
 from steersman.wire import Refused
 
@@ -75,3 +78,75 @@ def test_what_cannot_be_written_down_is_not_spent(tmp_path):
     daily = Daily(tmp_path / "spent.sqlite", usd=8.0, calls=150)
     with pytest.raises(Refused, match="cannot be written down"):
         spend(daily, ONE, 0.0, 0)
+
+
+def test_what_could_not_be_committed_is_told_and_written_the_next_time(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(tuner_spending, "_WAIT_S", 0.05)
+    file = tmp_path / "spent.sqlite"
+    daily = Daily(file, usd=8.0, calls=150, clock=lambda: NOON)
+    with daily.purse(ONE, 5.0, 100) as purse:
+        purse.spent_usd, purse.spent_calls = 3.0, 40
+        with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM spent").fetchall()
+            with pytest.raises(Refused, match="cannot be written down"):
+                daily.save(purse)
+    assert f"$3.000000 and 40 calls that tenant {ONE} spent are not written down" in caplog.text
+    with daily.purse(ONE, 8.0, 150) as left:
+        assert (left.usd, left.calls) == (5.0, 110)
+
+
+def test_what_is_told_keeps_the_rest_held(tmp_path):
+    now = [NOON]
+    daily = Daily(tmp_path / "spent.sqlite", usd=8.0, calls=150, lease_s=60.0, clock=lambda: now[0])
+    with daily.purse(ONE, 8.0, 150) as purse:
+        now[0] += 50
+        purse.spent_usd, purse.spent_calls = 2.0, 10
+        daily.save(purse)
+        now[0] += 50
+        assert spend(daily, ONE, 0.0, 0).usd == 0.0
+        now[0] += 50  # stopped for too long: another has it, and it is held again all the same
+        assert spend(daily, ONE, 0.0, 0).usd == 5.0
+        daily.save(purse)
+        assert spend(daily, ONE, 0.0, 0).usd == 0.0
+    assert spend(daily, ONE, 0.0, 0, asked=(8.0, 150)).usd == 6.0
+
+
+def test_money_stays_held_while_one_question_lasts_and_nothing_is_told(tmp_path):
+    now, file = [NOON], tmp_path / "spent.sqlite"
+    daily = Daily(file, usd=8.0, calls=150, lease_s=0.2, clock=lambda: now[0])
+    with daily.purse(ONE, 8.0, 150):
+        now[0] += 0.15
+        with closing(sqlite3.connect(file, timeout=30.0)) as reader:
+            ends = time.monotonic() + 30.0
+            while reader.execute("SELECT until FROM held").fetchone()[0] < now[0] + 0.1:
+                assert time.monotonic() < ends, "nothing holds it for longer"
+                time.sleep(0.01)
+        now[0] += 0.15
+        assert spend(daily, ONE, 0.0, 0).usd == 0.0
+    assert spend(daily, ONE, 0.0, 0).usd == 5.0
+
+
+def test_a_purse_that_was_away_too_long_frees_nobody_elses(tmp_path):
+    now = [NOON]
+    daily = Daily(tmp_path / "spent.sqlite", usd=8.0, calls=150, lease_s=60.0, clock=lambda: now[0])
+    away = daily.purse(ONE, 8.0, 150)
+    away.__enter__()
+    now[0] += 61
+    with daily.purse(ONE, 8.0, 150):
+        away.__exit__(None, None, None)
+        assert spend(daily, ONE, 0.0, 0).usd == 0.0
+
+
+def test_what_is_spent_after_midnight_is_of_the_new_day(tmp_path):
+    now = [NOON + 43_190.0]
+    daily = Daily(tmp_path / "spent.sqlite", usd=8.0, calls=150, clock=lambda: now[0])
+    with daily.purse(ONE, 8.0, 150) as purse:
+        purse.spent_usd, purse.spent_calls = 1.0, 5
+        daily.save(purse)
+        now[0] += 20.0
+        purse.spent_usd, purse.spent_calls = 7.0, 50
+    with daily.purse(ONE, 8.0, 150) as left:
+        assert (left.usd, left.calls) == (2.0, 105)

@@ -72,8 +72,11 @@ class Agreement:
         agree_interval: Wilson's, 95 %, of as many pairs as those are worth that share prompts.
         kappa: Cohen's, over the judged: agreement beyond what their shares alone would give.
         consistent: share of pairs with the same verdict in both orders, among those with two.
-        first_shown: share of verdicts (ties left out) for the answer shown first. People's is one
-            half by construction, since every pair is shown in both orders.
+        first_shown: share of verdicts (ties left out) for the answer shown first, of pairs with a
+            verdict in both orders. People's is one half by construction, since every pair is shown
+            in both orders. Each verdict counts once: a mean of the pairs' shares would count a pair
+            with one tie, whose share is 0 or 1 whatever the judge does, as much as one with two
+            verdicts.
         position_bias: `first_shown` − ½, with its 95 % interval over prompts.
         longer_judge: share of the pairs that both decided, in which the judge takes the longer.
         longer_human: share of the same pairs in which people take the longer.
@@ -113,7 +116,7 @@ def agreement(verdicts: Sequence[Verdicts]) -> Agreement:
 
     Source: Zheng et al., Judging LLM-as-a-Judge (2023), section 3.3 (position and length bias);
     Wilson (1927) for the interval of a share; Cochran, Sampling Techniques (1977), section 9A.4,
-    for variances over clusters.
+    for variances over clusters, and chapter 6 for that of a ratio, which `first_shown` is.
     """
     if not verdicts:
         raise InputError("there is no pair to compare judge and people on; give at least one")
@@ -125,8 +128,8 @@ def agreement(verdicts: Sequence[Verdicts]) -> Agreement:
     ]
     of_judge = np.array([_longer(one, one.judged) for one in decided])
     of_human = np.array([_longer(one, one.human) for one in decided])
-    shown = [(one, value) for one in both if (value := _first_shown(one)) is not None]
-    first = np.array([value for _, value in shown])
+    shown = [one for one in both if one.orig or one.swapped]
+    first = _first_shown(shown)
     return Agreement(
         pairs=len(verdicts),
         judged=len(judged),
@@ -136,7 +139,7 @@ def agreement(verdicts: Sequence[Verdicts]) -> Agreement:
         kappa=_kappa(judged),
         consistent=len(judged) / len(both) if both else nan,
         first_shown=float(first.mean()) if len(first) else nan,
-        position_bias=_mean_interval(first - 0.5, _clusters([one for one, _ in shown]), -0.5, 0.5),
+        position_bias=_mean_interval(first - 0.5, _clusters(shown), -0.5, 0.5),
         longer_judge=float(of_judge.mean()) if decided else nan,
         longer_human=float(of_human.mean()) if decided else nan,
         length_bias=_mean_interval(of_judge - of_human, _clusters(decided), -1.0, 1.0),
@@ -147,10 +150,18 @@ def _longer(one: Verdicts, chosen: int | None) -> float:
     return float((chosen == 1) == (one.lengths[0] > one.lengths[1]))
 
 
-def _first_shown(one: Verdicts) -> float | None:
-    """Return the share of a pair's verdicts for what was shown first; None where both are ties."""
-    told = [float(won == first) for won, first in ((one.orig, 1), (one.swapped, 2)) if won]
-    return sum(told) / len(told) if told else None
+def _first_shown(pairs: Sequence[Verdicts]) -> Floats:
+    """Return (n,) values whose mean is the share of verdicts for what was shown first.
+
+    They are the terms of the ratio's expansion, so that their variance is that of the share.
+    """
+    if not pairs:
+        return np.empty(0)
+    told = np.array([bool(one.orig) + bool(one.swapped) for one in pairs], np.float64)
+    hits = np.array([(one.orig == 1) + (one.swapped == 2) for one in pairs], np.float64)
+    share = hits.sum() / told.sum()
+    result: Floats = share + (hits - share * told) / told.mean()
+    return result
 
 
 def _kappa(judged: Sequence[Verdicts]) -> float:

@@ -6,13 +6,16 @@ import math
 import re
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+
+import msgspec
 
 from steersman.errors import (
     BackendAnswerError,
     BackendError,
     BackendUnavailableError,
     InputError,
+    RefusedRequestError,
 )
 from steersman.llm.asked import check_asked, encoded
 from steersman.llm.backend import Completion
@@ -30,6 +33,7 @@ MAX_ANSWER_BYTES = 1 << 20
 _KEY = re.compile(r"[\x21-\x7e]{1,4096}")
 _MODEL = re.compile(r"[^\x00-\x1f]{1,200}")
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+_PATH = re.compile(r"[\x21-\x7e]*")
 _QUOTED = 200
 
 
@@ -42,7 +46,8 @@ class ChatBackend:
     May be used from several threads.
 
     Args:
-        base_url: http(s)://host[:port][/prefix], such as ``http://127.0.0.1:8080/v1``.
+        base_url: http(s)://host[:port][/prefix], such as ``http://127.0.0.1:8080/v1``; the prefix
+            as it is sent, with %20 for a space.
         model: as the server names it, 1 to 200 characters.
         api_key: sent as bearer token; None: none is sent. Never logged or shown; if the server
             repeats it in an error, it is blotted out.
@@ -102,7 +107,8 @@ class ChatBackend:
         Raises:
             BackendUnavailableError: no answer in time, no connection, or the server is busy or
                 broken; ``retry_after_s`` says when to try again, where it is known.
-            BackendAnswerError: the server refused the request, or what it sent is no completion.
+            BackendAnswerError: the server refused the request, which is a `RefusedRequestError`, or
+                what it sent is no completion.
             InputError: an argument out of range; nothing was asked.
 
         No doctest: it needs a server; ``tests/llm/test_chat.py`` shows it.
@@ -131,23 +137,24 @@ class ChatBackend:
         """
         check_asked(prompt, max_tokens, timeout_s)
         body = self._body(prompt, max_tokens)
-        if wait_s := self._breaker.wait_s():
-            message = f"not asked, since it failed just now; it is tried again in {wait_s:.0f} s"
-            message = f"{self!r}: {message}"
-            raise BackendUnavailableError(message, retry_after_s=wait_s, asked=False)
+        turn = self._breaker.turn()
+        if turn.wait_s:
+            message = f"{self!r}: not asked, since it failed just now; it is tried again in "
+            message += f"{turn.wait_s:.0f} s"
+            raise BackendUnavailableError(message, retry_after_s=turn.wait_s, asked=False)
         begun = self._clock()
         try:
             said = self._ask(body, timeout_s)
         except BackendUnavailableError as error:
-            self._breaker.failed(error.retry_after_s, took_s=self._clock() - begun)
+            self._breaker.failed(turn, error.retry_after_s, took_s=self._clock() - begun)
             raise
         except BackendAnswerError:
-            self._breaker.succeeded()
+            self._breaker.succeeded(turn)
             raise
         except BaseException:
-            self._breaker.abandoned()
+            self._breaker.abandoned(turn)
             raise
-        self._breaker.succeeded()
+        self._breaker.succeeded(turn)
         return said
 
     def _body(self, prompt: str, max_tokens: int) -> bytes:
@@ -176,6 +183,9 @@ class ChatBackend:
             raise BackendUnavailableError(
                 self._hidden(f"{self!r}: {error}"), retry_after_s=error.retry_after_s
             ) from None
+        except RefusedRequestError as error:
+            message = self._hidden(f"{self!r}: {error}")
+            raise RefusedRequestError(message, status=error.status) from None
         except BackendError as error:
             raise BackendAnswerError(self._hidden(f"{self!r}: {error}")) from None
 
@@ -197,8 +207,7 @@ class ChatBackend:
             value = read(reply.body, max_bytes=MAX_ANSWER_BYTES)
             return Completion(_content(value), *_usage(value))
         except Refused as error:
-            message = f"the answer is no JSON ({len(reply.body)} bytes): {error}"
-            raise BackendAnswerError(f"{message}; is this a server of chat completions?") from None
+            raise BackendAnswerError(_unread(reply.body, error)) from None
 
     def _hidden(self, text: str) -> str:
         # Before anything is cut or quoted, so that no half of it stays.
@@ -209,6 +218,7 @@ def _server(url: str, ca_file: str | None) -> Server:
     try:
         parts = urlsplit(url)
         scheme, host = parts.scheme, parts.hostname
+        (host or "").encode("idna")
         port = parts.port or (443 if scheme == "https" else 80)
     except ValueError:
         raise InputError("base_url is no URL; give one such as http://127.0.0.1:8080/v1") from None
@@ -217,7 +227,18 @@ def _server(url: str, ca_file: str | None) -> Server:
     if scheme not in {"http", "https"} or not host or parts.query or parts.fragment:
         wanted = "http(s)://host[:port][/prefix] without query or fragment"
         raise InputError(f"base_url must be {wanted}, got {url!r:.200}")
+    if not _PATH.fullmatch(url.partition("://")[2].partition("/")[2]):
+        raise InputError(
+            f"base_url has a path that cannot be sent, {parts.path!r:.200}; {_way(parts.path)}"
+        )
     return Server(scheme, host, port, parts.path.rstrip("/"), ca_file)
+
+
+def _way(path: str) -> str:
+    try:
+        return f"write it as {quote(path.strip(), safe='/%'):.200}"
+    except UnicodeEncodeError:
+        return "write letters outside of ASCII with percent signs"
 
 
 def _refusal(reply: Reply, said: str) -> BackendError:
@@ -233,7 +254,19 @@ def _refusal(reply: Reply, said: str) -> BackendError:
         403: "check what the API key allows",
         404: "check base_url (it often ends in /v1) and model",
     }
-    return BackendAnswerError(f"{message}; {advice.get(reply.status, 'check base_url and model')}")
+    message += f"; {advice.get(reply.status, 'check base_url and model')}"
+    return RefusedRequestError(message, status=reply.status)
+
+
+def _unread(body: bytes, why: Refused) -> str:
+    """Return what to say of an answer that cannot be read."""
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        message = f"the answer is no JSON ({len(body)} bytes): {why}"
+        return f"{message}; is this a server of chat completions?"
+    told = str(why).partition(";")[0]
+    return f"the answer is JSON that is not taken: {told}; ask in other words, or another model"
 
 
 def _complaint(body: bytes) -> str:

@@ -24,8 +24,8 @@ class Retry:
 
     Args:
         tries: of one call, the first among them, 1 to 20. One that the backend did not make, since
-            the server failed just now, is none; all pauses together last `tries` × `longest_s` at
-            most.
+            the server failed just now or another prompt had the turn, is none; all pauses, and
+            what was waited for such calls, last `tries` × `longest_s` together at most.
         first_s: the pause after the first, doubled after each, where the server names none; > 0.
         longest_s: the longest pause, ≥ `first_s`; a server that wants a longer one is not waited
             for.
@@ -143,14 +143,16 @@ class Judge:
     def _ask_patiently(self, prompt: str, max_tokens: int, tally: Tally) -> str:
         tries, left_s = 0, self._retry.tries * self._retry.longest_s
         while True:
+            estimate = self._begun(prompt, max_tokens)
+            begun_at = self._rate.now()
             try:
-                return self._ask_once(prompt, max_tokens, tally)
+                return self._ended(prompt, max_tokens, estimate, tally)
             except BackendUnavailableError as error:
                 # While another thread tries whether the server is back, this one only waits.
                 tries += error.asked
                 named_s = error.retry_after_s
                 pause_s = self._retry.pause_s(max(tries, 1)) if named_s is None else named_s
-                left_s -= pause_s
+                left_s -= pause_s + (0.0 if error.asked else self._rate.now() - begun_at)
                 if tries >= self._retry.tries or pause_s > self._retry.longest_s or left_s < 0.0:
                     raise
                 if named_s is None:
@@ -158,17 +160,30 @@ class Judge:
                 else:
                     self._rate.hold(pause_s)
 
-    def _ask_once(self, prompt: str, max_tokens: int, tally: Tally) -> str:
+    def _begun(self, prompt: str, max_tokens: int) -> float:
+        """Return the estimate of a call when it is its turn."""
         estimate = self.budget.reserve(prompt, max_tokens=max_tokens)
-        cost, asked = estimate, True
         try:
             self._rate.wait()
+            self.budget.check_open()
+        except BaseException:
+            self.budget.settle(estimate, 0.0, asked=False)
+            raise
+        return estimate
+
+    def _ended(self, prompt: str, max_tokens: int, estimate: float, tally: Tally) -> str:
+        """Make a call that was begun, and settle what it cost."""
+        cost, asked = estimate, True
+        try:
             said = self._complete(prompt, max_tokens)
             cost = self.budget.prices.cost(said, estimate)
         except BackendUnavailableError as error:
             # A server that names a time to come back has not worked on it, nor has one unasked.
             asked = error.asked
             cost = estimate if asked and error.retry_after_s is None else 0.0
+            raise
+        except InputError:  # the backend does not take the prompt, and sent nothing
+            cost, asked = 0.0, False
             raise
         finally:
             tally.calls += asked

@@ -70,6 +70,7 @@ class JudgeCache:
             with self._using() as connection:
                 _write_ahead(connection)
                 connection.execute(_SCHEMA)
+            self._close_to_others()
         except (OSError, sqlite3.Error) as error:
             message = f"the cache of judgements {file} cannot be used: {error}"
             raise DataError(f"{message}; give this user the folder, or name another") from error
@@ -131,7 +132,9 @@ class JudgeCache:
     def _using(self) -> Iterator[sqlite3.Connection]:
         # One connection a use: beside the wait for a model it costs nothing, and there is none that
         # threads or forked children would have to share.
-        connection = sqlite3.connect(self.file, timeout=_BUSY_S, isolation_level=None)
+        # Never made anew: one that was deleted meanwhile would come back readable for everybody.
+        there = f"{self.file.absolute().as_uri()}?mode=rw"
+        connection = sqlite3.connect(there, timeout=_BUSY_S, isolation_level=None, uri=True)
         try:
             connection.execute(f"PRAGMA max_page_count = {self._max_pages}")
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -142,6 +145,15 @@ class JudgeCache:
             raise
         finally:
             connection.close()
+
+    def _close_to_others(self) -> None:
+        """Take from others what a file of this user, made by another program, lets them read."""
+        for end in ("", "-wal", "-shm"):
+            beside = self.file.with_name(self.file.name + end)
+            with suppress(FileNotFoundError):
+                about = beside.stat()
+                if about.st_mode & 0o077 and about.st_uid == os.geteuid():
+                    beside.chmod(0o600)
 
     def _damaged(self, why: str) -> DataError:
         # Not removed here: a wrong path in a setting must not cost somebody another file.
@@ -178,7 +190,9 @@ def key_of(backend: str, prompt: str, max_tokens: int, version: str) -> bytes:
     '9eea9b372dbdf55a'
     """
     parts = msgspec.json.encode([version, max_tokens, len(backend.encode())])
-    return hashlib.sha256(parts + b"\n" + backend.encode() + prompt.encode()).digest()
+    # Half a character is the backend's to refuse, as it does without a cache.
+    asked = prompt.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(parts + b"\n" + backend.encode() + asked).digest()
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

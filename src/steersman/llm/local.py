@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -14,6 +15,7 @@ from steersman.errors import (
     BackendUnavailableError,
     DataError,
     InputError,
+    RefusedRequestError,
 )
 from steersman.llm.asked import check_asked, encoded
 from steersman.llm.backend import Completion
@@ -52,6 +54,7 @@ class LocalBackend:
     Raises:
         DataError: there is no such file, it is no model, it is not loaded within two minutes, or
             the extra ``local`` is not installed.
+        BackendUnavailableError: no process can be started.
         InputError: `context_tokens` out of range.
 
     No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
@@ -81,6 +84,9 @@ class LocalBackend:
             self._drop()
             message = f"{model} was not loaded within {_START_S:g} s; give a smaller model, one on "
             raise DataError(message + "a quicker disk, or fewer context_tokens") from None
+        except BaseException:
+            self._drop()
+            raise
 
     def __repr__(self) -> str:
         return f"LocalBackend({self._model.name!r})"
@@ -102,9 +108,10 @@ class LocalBackend:
             The text as it came.
 
         Raises:
-            BackendUnavailableError: no answer in time, or the process died; the next call has a
-                new one.
-            BackendAnswerError: the model does not take the prompt, for its length for instance.
+            BackendUnavailableError: no answer in time, or the process died or cannot be started;
+                the next call has a new one.
+            RefusedRequestError: the model does not take the prompt, for its length for instance.
+            BackendAnswerError: what went wrong in its process is no matter of the prompt.
             InputError: an argument out of range; nothing was asked.
 
         No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
@@ -126,6 +133,7 @@ class LocalBackend:
 
         Raises:
             BackendUnavailableError: as `complete` does.
+            RefusedRequestError: as `complete` does.
             BackendAnswerError: as `complete` does.
             InputError: as `complete` does.
 
@@ -143,7 +151,10 @@ class LocalBackend:
             self._turn.release()
         if "error" in said:
             advice = "shorten the prompt or max_tokens, or give a larger context_tokens"
-            raise BackendAnswerError(f"{self!r}: {str(said['error'])[:_QUOTED]}; {advice}")
+            message = f"{self!r}: {str(said['error'])[:_QUOTED]}; {advice}"
+            if isinstance(status := said.get("status"), int):
+                raise RefusedRequestError(message, status=status)
+            raise BackendAnswerError(message)
         return Completion(str(said["text"]), said["prompt_tokens"], said["answer_tokens"])
 
     def close(self) -> None:
@@ -166,7 +177,8 @@ class LocalBackend:
         except TimeoutError:
             if process.asked:  # it cannot be interrupted while it reads a prompt
                 self._drop()
-                self._process = self._started()
+                with suppress(BackendUnavailableError):  # the next call tries it again
+                    self._process = self._started()
             message = f"{self!r}: no answer within {timeout_s:g} s; give it more, or less to say"
             raise BackendUnavailableError(message) from None
         except (EOFError, OSError, DataError) as error:
@@ -184,7 +196,11 @@ class LocalBackend:
             "context_tokens": self._context_tokens,
             "template": self._template,
         }
-        return LocalProcess(msgspec.json.encode(about).decode(), self._model)
+        try:
+            return LocalProcess(msgspec.json.encode(about).decode(), self._model)
+        except OSError as error:
+            message = f"{self!r}: no process can be started ({error}); close files or end processes"
+            raise BackendUnavailableError(f"{message}, then ask again", asked=False) from None
 
     def _drop(self) -> None:
         if self._process is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import subprocess
@@ -31,6 +32,9 @@ class LocalProcess:
         told: what it is told about the model, in JSON.
         model: the file, for messages.
 
+    Raises:
+        OSError: no process can be started.
+
     Attributes:
         asked: whether it was asked something that it has not answered.
 
@@ -43,14 +47,18 @@ class LocalProcess:
         self._runtime = ""
         self._left = bytearray()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
-        self._process = subprocess.Popen(  # noqa: S603 (a program of ours)
-            [sys.executable, "-P", "-c", _PROGRAM, told],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            bufsize=0,
-            env={**os.environ, **_ONE_THREAD},
-        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 (a program of ours)
+                [sys.executable, "-P", "-c", _PROGRAM, told, str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                bufsize=0,
+                env={**os.environ, **_ONE_THREAD},
+            )
+        except BaseException:
+            self._log.close()
+            raise
         os.set_blocking(self._number("stdin"), False)
 
     def ready(self, until: float) -> str:
@@ -119,17 +127,13 @@ class LocalProcess:
     def _write(self, line: bytes, until: float) -> None:
         left, stdin = memoryview(line), self._number("stdin")
         while left:
-            _, ready, _ = select.select([], [stdin], [], max(0.0, until - time.monotonic()))
-            if not ready:
-                raise TimeoutError
+            _wait(stdin, select.POLLOUT, until)
             left = left[os.write(stdin, left) :]
 
     def _read(self, until: float) -> dict[str, Any]:
         stdout = self._number("stdout")
         while b"\n" not in self._left:
-            ready, _, _ = select.select([stdout], [], [], max(0.0, until - time.monotonic()))
-            if not ready:
-                raise TimeoutError
+            _wait(stdout, select.POLLIN, until)
             part = os.read(stdout, 1 << 16)
             if not part or len(self._left) > _MOST_BYTES:
                 raise EOFError
@@ -138,6 +142,14 @@ class LocalProcess:
         self._left = bytearray(rest)
         said: dict[str, Any] = msgspec.json.decode(line)
         return said
+
+
+def _wait(number: int, event: int, until: float) -> None:
+    """Return when a pipe can be written or read, or is closed; whatever its number is."""
+    poll = select.poll()
+    poll.register(number, event)
+    if not poll.poll(math.ceil(1e3 * max(0.0, until - time.monotonic()))):
+        raise TimeoutError
 
 
 def _no_model(model: Path, said: dict[str, Any]) -> str:

@@ -1,7 +1,9 @@
 """The program that runs a model for `LocalBackend`: a line of JSON in, a line of JSON out.
 
-Its argument says in JSON which model, how large a context, and which template of chats. It begins
-with one line: what runs the model, or why nothing does. It ends when its parent does.
+Its first argument says in JSON which model, how large a context, and which template of chats; its
+second is the process that started it. It begins with one line: what runs the model, or why nothing
+does. It ends within seconds when its parent does, also while it loads the model or writes an answer
+that nobody reads any more.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _BATCH_TOKENS = 512
+_LOOK_S = 1.0
 
 
 def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: BinaryIO) -> None:
@@ -25,7 +30,8 @@ def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: Binar
     Args:
         ask: the server's chat completions: a request in, an answer or an error out.
         source: of lines, each ``{"prompt": …, "max_tokens": …, "stop": […]}``.
-        sink: for lines: ``text`` and the two counts, or ``error``.
+        sink: for lines: ``text`` and the two counts, or ``error``, with the ``status`` that the
+            server gave, if it did.
 
     No doctest: ``tests/llm/test_local.py`` shows it.
     """
@@ -64,7 +70,8 @@ def request(prompt: str, max_tokens: int, stop: Sequence[str] = ()) -> dict[str,
 
 def _answer(said: Any) -> dict[str, Any]:
     if "error" in said:
-        return {"error": str(said["error"].get("message", said["error"]))}
+        told = said["error"]
+        return {"error": str(told.get("message", told)), "status": told.get("code")}
     usage = said.get("usage", {})
     return {
         "text": said["choices"][0]["message"]["content"] or "",
@@ -99,8 +106,26 @@ def _opened(model: str, context_tokens: int, template: str) -> tuple[Any, str]:
     return xllamacpp.Server(told), str(xllamacpp.__version__)
 
 
+def end_with(parent: int) -> None:
+    """End this process when its parent has ended, whatever it does then.
+
+    Args:
+        parent: its process id. Its pipe alone would not do: another process may hold it open.
+
+    No doctest: it ends a process; ``tests/llm/test_local.py`` shows it.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main() -> None:
-    """Serve over the standard streams, with the model that the argument names."""
+    """Serve over the standard streams, with the model that the arguments name."""
+    end_with(int(sys.argv[2]))
     lines = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the library prints must not become an answer
     told = msgspec.json.decode(sys.argv[1])

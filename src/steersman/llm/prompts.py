@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from steersman.llm.scored import Tally
 
 MAX_ANSWER_CHARACTERS = 65_536
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
+_FENCED = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", re.DOTALL | re.IGNORECASE)
 _OF_A_TEMPLATE = re.compile(r"\[(?=/?[A-Z])")  # [INST], [/INST], [SYSTEM_PROMPT] and the like
 _ESCAPED = {
     "<": "\\u003c",
@@ -33,6 +33,7 @@ _ESCAPED = {
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
 }
+_HALF = "a text holds half a character (a lone surrogate); decode it anew"
 _WORDINGS = (
     "",
     "\nSay nothing before or after the JSON, and use the keys of the example and no others.",
@@ -115,6 +116,37 @@ def ask_for(
     raise Undefined("malformed", f"{len(_WORDINGS)} answers could not be read; the last one: {why}")
 
 
+def check_readable(text: str) -> None:
+    """Refuse a text that no model can be told.
+
+    Args:
+        text: any.
+
+    Raises:
+        Undefined: it holds half a character.
+
+    >>> check_readable("서울")
+    """
+    if not is_readable(text):
+        raise Undefined("unreadable", _HALF)
+
+
+def is_readable(text: str) -> bool:
+    r"""Return whether a text holds whole characters alone.
+
+    Args:
+        text: any.
+
+    >>> is_readable("서울"), is_readable("half \ud83d")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shaped(text: str, shape: type[Shape]) -> Shape:
     """Return an answer in JSON as what it should be.
 
@@ -154,8 +186,7 @@ def _one_line(data: Mapping[str, Any]) -> str:
     try:
         line = msgspec.json.encode(data).decode()
     except UnicodeEncodeError:
-        message = "a text holds half a character (a lone surrogate); decode it anew"
-        raise Undefined("unreadable", message) from None
+        raise Undefined("unreadable", _HALF) from None
     for mark, escape in _ESCAPED.items():
         line = line.replace(mark, escape)
     return _OF_A_TEMPLATE.sub(r"\\u005b", line)

@@ -46,6 +46,10 @@ class Rate:
         self._lock = threading.Lock()
         self._next_at = self._held_until = -math.inf
 
+    def now(self) -> float:
+        """Return the seconds of its clock."""
+        return self._clock()
+
     def wait(self) -> None:
         """Return when the next call may begin; what is held meanwhile waits for another turn."""
         while True:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from steersman.errors import InputError, SteersmanError
-from steersman.llm.prompts import MalformedAnswer, Prompt, ask_for, shaped
+from steersman.llm.prompts import MalformedAnswer, Prompt, ask_for, check_readable, shaped
 from steersman.llm.scored import Scored, Tally, Undefined
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class Relevancy:
             return Scored(0.0, detail="the answer is empty")
         tally = Tally()
         try:
+            check_readable(case.question)  # before anything is paid: no embedder takes it
             found = self._generated(case, tally)
             value = 0.0 if found.noncommittal else self._closeness(case.question, found.questions)
         except Undefined as why:

@@ -22,8 +22,9 @@ class Prices:
     Args:
         prompt_usd: for 1,000 tokens of prompts, ≥ 0.
         answer_usd: for 1,000 tokens of answers, ≥ 0.
-        call_usd: for a call whose tokens are not told, ≥ 0; None: its tokens are estimated, as one
-            for three bytes of the prompt, and all that it was allowed to answer.
+        call_usd: for a call whose tokens are not told, or for every call where tokens have no
+            price, ≥ 0; None: tokens that are not told are estimated, as one for three bytes of the
+            prompt, and all that it was allowed to answer.
 
     Raises:
         InputError: a price that is negative or no number.
@@ -60,7 +61,8 @@ class Prices:
             said: what came of it.
             estimate: of the same call.
         """
-        if said.prompt_tokens is None or said.answer_tokens is None:
+        by_call = not (self.prompt_usd or self.answer_usd)
+        if by_call or said.prompt_tokens is None or said.answer_tokens is None:
             return estimate if self.call_usd is None else self.call_usd
         tokens = said.prompt_tokens * self.prompt_usd + said.answer_tokens * self.answer_usd
         return tokens / 1000
@@ -166,9 +168,21 @@ class Budget:
             self._closed = True
             self._changed.notify_all()
 
-    def _fits(self, estimate: float) -> bool:
+    def check_open(self) -> None:
+        """Refuse a call that waited for its turn until no further one may begin.
+
+        Raises:
+            BudgetError: it was closed meanwhile; the call has to be settled as not asked.
+        """
+        with self._changed:
+            self._refuse_closed()
+
+    def _refuse_closed(self) -> None:
         if self._closed:
             raise BudgetError("judging was stopped; judge again, with a new budget, to go on")
+
+    def _fits(self, estimate: float) -> bool:
+        self._refuse_closed()
         if self._max_calls is not None and self._calls >= self._max_calls:
             # One in flight may turn out not to have been made.
             if self._in_flight:

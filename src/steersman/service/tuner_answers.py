@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import threading
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _CACHE_BYTES = 256 << 20
 _KEPT_S = 30 * 86_400.0
-_LEASE_S = 180.0
 _PREFIX = "STEERSMAN_ANSWERS_"
 _ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FILE = re.compile(rf"({_ID})-({_ID})-([0-9]+)\.sqlite(?:-wal|-shm|-journal)?")
 _NUMBERS = ("prompt_usd", "answer_usd", "call_usd", "max_usd", "day_usd", "per_s", "timeout_s")
 _COUNTS = ("max_calls", "day_calls")
+_RANGES = {"timeout_s": (0.001, 3600.0)}
 
 
 class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +51,13 @@ class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
         judge_api_key: of that server.
         prompt_usd: for 1,000 tokens of prompts, of both.
         answer_usd: for 1,000 tokens of answers.
-        call_usd: for a call whose tokens are not told; None: they are estimated.
+        call_usd: for a call whose tokens are not told or have no price; None: they are estimated.
         max_usd: the most that one request may spend, where there are prices.
         max_calls: of models, in one request.
         day_usd: the most that a tenant may spend in a day, likewise.
         day_calls: of models, of a tenant in a day.
         per_s: calls a second, of all tenants together; None: any number.
-        timeout_s: of one call.
+        timeout_s: of one call, 0.001 to 3600.
     """
 
     url: str
@@ -88,7 +89,8 @@ class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
             environment: default: of this process.
 
         Raises:
-            InputError: a variable without the one it needs, or a number that is none.
+            InputError: a variable without the one it needs, or a number that is none or out of
+                its range.
 
         >>> from_environment = AnswerSettings.from_environment
         >>> from_environment({}) is None
@@ -122,9 +124,12 @@ def _number(name: str, said: str) -> float | int:
     try:
         value = int(said) if name in _COUNTS else float(said)
     except ValueError:
-        value = -1
-    if not 0 <= value < 1e9:
-        raise InputError(f"{_PREFIX}{name.upper()} is {said!r:.40}; allowed is a number from 0 on")
+        value = math.nan
+    least, most = _RANGES.get(name, (0, 1e9))
+    if not least <= value <= most:
+        end = f"{least:g} to {most:g}" if name in _RANGES else "0 on"
+        allowed = f"a number from {end}"
+        raise InputError(f"{_PREFIX}{name.upper()} is {said!r:.40}; allowed is {allowed}")
     return value
 
 
@@ -155,19 +160,18 @@ class Models:
         if settings is None:
             return
         # A service without models does not pay for these imports.
-        from steersman.llm import ChatBackend, Prices, Rate  # noqa: PLC0415
+        from steersman.llm import ChatBackend, Judge, Prices, Rate  # noqa: PLC0415
 
         self._writer: Backend = ChatBackend(settings.url, settings.model, api_key=settings.api_key)
         self._judge: Backend = self._writer
         if settings.judge_url is not None and settings.judge_model is not None:
             key = settings.judge_api_key
             self._judge = ChatBackend(settings.judge_url, settings.judge_model, api_key=key)
+        Judge(self._judge, timeout_s=settings.timeout_s)  # or each request would be refused
         self.daily = Daily(
             self._folder / "spent.sqlite",
             usd=settings.day_usd,
             calls=settings.day_calls,
-            # No answer is waited for longer than a minute, and then its last calls are.
-            lease_s=_LEASE_S + 4.0 * settings.timeout_s,
         )
         self._prices = Prices(settings.prompt_usd, settings.answer_usd, settings.call_usd)
         self._rate = Rate(settings.per_s)
@@ -240,11 +244,13 @@ class Models:
         file = self._folder / f"{tenant}-{corpus.id}-{corpus.erasures}.sqlite"
         try:
             self.forget(tenant, {corpus.id: corpus.erasures}, others=False)
-            return JudgeCache(file, max_bytes=_CACHE_BYTES)
+            kept = JudgeCache(file, max_bytes=_CACHE_BYTES)
+            os.utime(file)  # what is only read is used as well
         except (DataError, OSError) as error:
             _log.error("%s", error)
             detail = "what was paid for cannot be kept; the log of the server says why"
             raise Refused.of("unavailable", detail) from None
+        return kept
 
     def tenants(self) -> set[UUID]:
         """Return the tenants of whom something is kept."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import sqlite3
+import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -34,6 +36,10 @@ _SPEND = (
     "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (tenant, day) DO UPDATE SET "
     "usd = usd + excluded.usd, calls = calls + excluded.calls"
 )
+_HOLD = (
+    "INSERT INTO held VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+    "usd = excluded.usd, calls = excluded.calls, until = excluded.until"
+)
 _GONE = (
     "SELECT total(usd), CAST(total(calls) AS INTEGER) FROM ("
     "SELECT usd, calls FROM spent WHERE tenant = ? AND day = ? "
@@ -48,7 +54,6 @@ class Purse:
     Attributes:
         number: of what is held for it.
         tenant: whose it is.
-        day: as ISO 8601, in UTC.
         usd: dollars that it may spend; None where nothing has a price.
         calls: of models that it may make.
         less: whether the day leaves less than was asked for, of dollars and of calls.
@@ -62,7 +67,6 @@ class Purse:
 
     number: int
     tenant: UUID
-    day: str
     usd: float | None
     calls: int
     less: tuple[bool, bool]
@@ -85,14 +89,16 @@ class Daily:
     """The purses of tenants, filled at midnight UTC; for all processes that share a folder.
 
     What a request might spend is held before it begins, and what it did not spend is free again
-    when it ends: two at once spend no more than one. Of a process that was killed meanwhile it is
-    free after `lease_s`, but for what was told to `save`.
+    when it ends: two at once spend no more than one. It stays held as long as the request lasts; of
+    a process that was killed meanwhile it is free after `lease_s`, but for what was told to `save`.
+    What is spent counts for the day in which it is written down.
 
     Args:
         file: where it is written down; made when something is.
         usd: the most of a tenant in a day.
         calls: the most calls of models of a tenant in a day.
-        lease_s: longer than any request takes.
+        lease_s: how long money stays held of which nothing more is heard; a request is heard of
+            every quarter of it.
         clock: seconds since 1970.
 
     No doctest: it writes a file; ``tests/service/test_tuner_spending.py`` shows it.
@@ -104,7 +110,7 @@ class Daily:
         *,
         usd: float,
         calls: int,
-        lease_s: float = 600.0,
+        lease_s: float = 180.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._file, self._usd, self._calls = file, usd, calls
@@ -126,16 +132,20 @@ class Daily:
         Raises:
             Refused: it cannot be written down.
         """
-        purse = self._taken(tenant, usd, calls)
+        purse, ended = self._taken(tenant, usd, calls), threading.Event()
+        keeper = threading.Thread(
+            target=self._keep, args=(purse, ended), name="steersman-purse", daemon=True
+        )
+        keeper.start()
         try:
             yield purse
         finally:
-            with self._using() as connection:
-                self._write(connection, purse)
-                connection.execute("DELETE FROM held WHERE id = ?", (purse.number,))
+            ended.set()
+            keeper.join()  # or it might hold again what is freed here
+            self._write(purse, ended=True)
 
     def save(self, purse: Purse) -> None:
-        """Write down what was spent so far.
+        """Write down what was spent so far, and hold the rest for longer.
 
         Args:
             purse: whose `spent_usd` and `spent_calls` say it.
@@ -143,21 +153,43 @@ class Daily:
         Raises:
             Refused: it cannot be written down.
         """
-        with self._using() as connection:
-            self._write(connection, purse)
+        self._write(purse)
 
-    def _write(self, connection: sqlite3.Connection, purse: Purse) -> None:
-        more = purse.spent_usd - purse.saved[0], purse.spent_calls - purse.saved[1]
-        purse.saved = purse.spent_usd, purse.spent_calls
-        connection.execute(_SPEND, (str(purse.tenant), purse.day, *more))
-        connection.execute(
-            "UPDATE held SET usd = max(0, usd - ?), calls = max(0, calls - ?) WHERE id = ?",
-            (*more, purse.number),
-        )
+    def _write(self, purse: Purse, *, ended: bool = False) -> None:
+        spent = purse.spent_usd, purse.spent_calls
+        more = spent[0] - purse.saved[0], spent[1] - purse.saved[1]
+        now = self._clock()
+        try:
+            with self._using() as connection:
+                connection.execute(_SPEND, (str(purse.tenant), _day(now), *more))
+                if ended:
+                    connection.execute("DELETE FROM held WHERE id = ?", (purse.number,))
+                else:
+                    self._hold(connection, purse, spent, now)
+        except Refused:
+            message = "$%.6f and %d calls that tenant %s spent are not written down"
+            _log.error(message, *more, purse.tenant)
+            raise
+        purse.saved = spent  # not before: what was not committed is written the next time
+
+    def _keep(self, purse: Purse, ended: threading.Event) -> None:
+        """Hold what a request may still spend until it has ended, however long that takes."""
+        while not ended.wait(self._lease_s / 4):
+            # The log says why it failed; the next time is soon enough.
+            with suppress(Refused), self._using() as connection:
+                self._hold(connection, purse, purse.saved, self._clock())
+
+    def _hold(
+        self, connection: sqlite3.Connection, purse: Purse, spent: tuple[float, int], now: float
+    ) -> None:
+        # Put in again if it ended while this process was stopped: it still may be spent.
+        left = max(0.0, (purse.usd or 0.0) - spent[0]), max(0, purse.calls - spent[1])
+        until = now + self._lease_s
+        connection.execute(_HOLD, (purse.number, str(purse.tenant), *left, until))
 
     def _taken(self, tenant: UUID, usd: float | None, calls: int) -> Purse:
         now = self._clock()
-        day = datetime.fromtimestamp(now, UTC).date().isoformat()
+        day = _day(now)
         with self._using() as connection:
             connection.execute("DELETE FROM spent WHERE day < ?", (day,))
             connection.execute("DELETE FROM held WHERE until < ?", (now,))
@@ -167,13 +199,11 @@ class Daily:
             may = None if usd is None else min(usd, left_usd)
             less = usd is not None and left_usd < usd, left_calls < calls
             may_call = min(calls, left_calls)
-            holds = str(tenant), may or 0.0, may_call, now + self._lease_s
-            held = connection.execute(
-                "INSERT INTO held (tenant, usd, calls, until) VALUES (?, ?, ?, ?)", holds
-            )
-            number = held.lastrowid or 0
-        refusal = partial(self._refused, spent, now)
-        return Purse(number, tenant, day, may, may_call, less, refusal)
+            # Drawn, so that no number is ever given twice: who was away too long frees its own.
+            number, refusal = secrets.randbits(62), partial(self._refused, spent, now)
+            purse = Purse(number, tenant, may, may_call, less, refusal)
+            self._hold(connection, purse, purse.saved, now)
+        return purse
 
     def _refused(self, before: tuple[float, int], now: float, usd: float, calls: int) -> Refused:
         detail = (
@@ -203,3 +233,7 @@ class Daily:
             _log.error("%s: %s", self._file, error)
             detail = "what is spent cannot be written down; the log of the server says why"
             raise Refused.of("unavailable", detail) from None
+
+
+def _day(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).date().isoformat()

@@ -32,6 +32,22 @@ def test_kinds_can_be_chosen_and_unknown_ones_are_refused():
         PersonalData(["name"])
 
 
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("NIR 1 86 08 74 847 513 50 it is", "NIR [fr_nir] it is"),
+        ("Steuer-ID: 83 082 016 499", "Steuer-ID: [de_idnr]"),
+        ("NHS number 665 570 0507", "NHS number [gb_nhs]"),
+        ("SSN 066-99-1803", "SSN [phone]"),
+        ("card 4111 1111 1111 1111", "card [card]"),
+    ],
+)
+def test_what_overlaps_is_masked_as_one_and_called_by_its_check_digit(text, masked):
+    personal = PersonalData()
+    assert len(personal.detect(text)) == 1
+    assert personal.masked(text) == masked
+
+
 @given(st.text(max_size=300))
 @settings(max_examples=100, deadline=None)
 def test_any_text_is_searched_and_what_is_masked_is_gone(text):

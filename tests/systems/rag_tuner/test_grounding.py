@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from steersman.errors import BackendUnavailableError, InputError
+from steersman.llm.asked import encoded
 from steersman.retrieval import JudgedCollection, Question, Searcher, SearchSettings
 from steersman.retrieval.documents import Document, Lineage, Passage
 from steersman.systems.rag_tuner import grounding, write_answers
@@ -117,3 +118,20 @@ def test_a_backend_that_never_answers_gives_no_number(collection):
 def test_an_unknown_prompt_is_refused(collection):
     with pytest.raises(InputError, match="prompt is 'fancy'; known are cited, none, plain, short"):
         asked(collection, prompt="fancy")
+
+
+class Whole(Reader):
+    """Takes no half characters, as servers do not."""
+
+    def complete(self, prompt, *, max_tokens, timeout_s):
+        encoded({"prompt": prompt})
+        return super().complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+
+
+def test_a_question_that_cannot_be_sent_is_undefined_and_loses_no_other(collection):
+    half = Question("q-half", "When does \ud83d melt?", {"tin": 1.0})
+    found = asked(replace(collection, questions=(*collection.questions, half)), backend=Whole())
+    assert found.pairs == 3
+    for answers in (found.given, found.alone):
+        assert answers[3].support is None
+        assert "half a character" in answers[3].reason

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KINDS = ("email", "phone", "card", "iban", "ip")
+_BY_SHAPE = ("phone", "us_ssn")
 
 
 class PersonalData:
@@ -48,15 +49,16 @@ class PersonalData:
             text: any.
 
         Returns:
-            Flags in the order of their places; a number that is of two kinds is flagged once.
+            Flags in the order of their places, none within another. What overlaps is one, from
+            where the first begins to where the last ends; its kind is that of what begins first,
+            but a telephone number or a US one, known by shape alone, gives way to another.
         """
         places = [(one.start, one.end, one.kind) for one in self._find(text, self._kinds)]
         if self._national:
-            for place in find_national_ids(text):
-                if not any(begin < place.end and place.start < end for begin, end, _ in places):
-                    places.append((place.start, place.end, place.kind))
-        found = sorted(places)
-        return tuple(Flag(self.name, kind, 1.0, start, end) for start, end, kind in found)
+            places += find_national_ids(text)
+        # Of two at one place the longer is first, and of two as long the scrubbers'.
+        places.sort(key=lambda one: (one[0], -one[1]))
+        return tuple(Flag(self.name, kind, 1.0, start, end) for start, end, kind in _apart(places))
 
     def masked(self, text: str) -> str:
         """Return a text with each finding replaced by its kind: what may be kept and shown.
@@ -69,7 +71,19 @@ class PersonalData:
         """
         parts, done = [], 0
         for flag in self.detect(text):
-            if flag.start >= done:
-                parts += [text[done : flag.start], f"[{flag.kind}]"]
-            done = max(done, flag.end)
+            parts += [text[done : flag.start], f"[{flag.kind}]"]
+            done = flag.end
         return "".join([*parts, text[done:]])
+
+
+def _apart(places: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Return places, sorted by where they begin, with those that overlap as one."""
+    apart: list[tuple[int, int, str]] = []
+    for start, end, kind in places:
+        if not apart or start >= apart[-1][1]:
+            apart.append((start, end, kind))
+            continue
+        begin, until, first = apart[-1]
+        called = kind if first in _BY_SHAPE and kind not in _BY_SHAPE else first
+        apart[-1] = begin, max(until, end), called
+    return apart

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import threading
 import time
@@ -11,8 +12,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from steersman.errors import BackendError, BackendUnavailableError, BudgetError, InputError
-from steersman.llm import Budget, Case, Completion, Judge, MeteredBackend, Prices, Rate
+from steersman.errors import (
+    BackendError,
+    BackendUnavailableError,
+    BudgetError,
+    InputError,
+    RefusedRequestError,
+)
+from steersman.llm import (
+    Budget,
+    Case,
+    Completion,
+    Judge,
+    MeteredBackend,
+    Prices,
+    Rate,
+)
+from steersman.llm.asked import MAX_PROMPT_CHARACTERS
+from steersman.llm.prompts import is_readable
 from steersman.llm.scored import Tally
 from steersman.systems.rag_tuner.asking import PASSING, Told
 
@@ -35,6 +52,7 @@ PROMPTS: Mapping[str, str] = {
     ),
 }
 """Templates by id, as configurations name them."""
+_log = logging.getLogger(__name__)
 _VERSION = "answer/1"
 _PLACE = re.compile(r"\{(passages|question)\}")
 
@@ -217,7 +235,7 @@ class Episode:
         self._answers, self._writer, self._meter = answers, writer, meter
         self._budget = judge.budget
         self._measures = list(answers.measures(judge))
-        self._over = threading.Event()
+        self._over, self._is_told = threading.Event(), False
 
     @property
     def cost_usd(self) -> float:
@@ -243,11 +261,12 @@ class Episode:
             prompt: Id of a template.
 
         Returns:
-            The answer, or why there is none: ``budget``; ``model``, which was away for anybody; or
-            what it said of this prompt, which it refused or took too long for.
+            The answer, or why there is none: ``budget``; ``model``, which was away for anybody, or
+            sent what is no answer; ``unreadable``, half a character in the question or a passage;
+            or what it said of this prompt, which it refused or took too long for.
 
         Raises:
-            InputError: There is no such template.
+            InputError: There is no such template, or a setting that the model does not take.
         """
         template = self._answers.prompts.get(prompt)
         if template is None:
@@ -257,6 +276,8 @@ class Episode:
         given = {"passages": listed, "question": question}
         # In one go: what stands in a passage or a question is no place to put anything.
         text = _PLACE.sub(lambda place: given[place[1]], template)
+        if not is_readable(text):
+            return Answered(None, why="unreadable")
         self._meter.begin()
         limit = self._answers.max_tokens
         try:
@@ -264,11 +285,22 @@ class Episode:
         except BudgetError:
             self._over.set()
             return Answered(None, why="budget")
+        except InputError as error:
+            if len(text) <= MAX_PROMPT_CHARACTERS:  # every prompt would be refused
+                raise
+            return Answered(None, why=f"{type(error).__name__}: {error}")
         except BackendError as error:
             # Whose turn it is while the one model of all is away is no fault of a configuration.
-            why = "model" if self._meter.away else f"{type(error).__name__}: {error}"
+            why = "model" if self._is_away(error) else f"{type(error).__name__}: {error}"
             return Answered(None, 1e3 * self._meter.seconds, self._meter.cost_usd, why)
         return Answered(said, 1e3 * self._meter.seconds, self._meter.cost_usd)
+
+    def _is_away(self, error: BackendError) -> bool:
+        """Return whether the model was away for anybody; the log says the first time why."""
+        if self._meter.away and not self._is_told:
+            self._is_told = True
+            _log.warning("the model that answers is away: %s", error)
+        return self._meter.away
 
     def judged(
         self, question: str, found: Searched, answered: Answered, others: Sequence[Answered] = ()
@@ -283,12 +315,13 @@ class Episode:
 
         Returns:
             A query whose model refused it or took too long has failed; one that the budget ended
-            before, whose model was away, or whose judge did not come to a verdict, has no quality.
+            before, whose model was away, that holds half a character, or whose judge did not come
+            to a verdict, has no quality.
         """
         took = found.told.latency_ms + answered.latency_ms
         paid = answered.cost_usd
         if answered.text is None:
-            failed = answered.why not in PASSING
+            failed = answered.why not in {*PASSING, "unreadable"}
             quality = (0.0, 0.0) if failed else (None, None)
             return Told(quality, took, failed=failed, why=answered.why, cost_usd=paid)
         case = Case(question, answered.text, tuple(found.passages))
@@ -329,7 +362,7 @@ class _Meter:
 
     @property
     def away(self) -> bool:
-        """Whether the last try found the model away, and not this prompt too long or refused."""
+        """Whether the last try says nothing of this prompt, as that it is too long or refused."""
         return bool(self._of_thread.away)
 
     @property
@@ -365,7 +398,14 @@ class _Meter:
             # As the budget has it: a server that names a time to come back has not worked on it,
             # nor has one that was not asked.
             cost = estimate if error.asked and error.retry_after_s is None else 0.0
-            self._of_thread.away = self._clock() - begun < timeout_s
+            self._of_thread.away = not error.asked or self._clock() - begun < timeout_s
+            raise
+        except BackendError as error:
+            refused = isinstance(error, RefusedRequestError) and error.is_of_prompt
+            self._of_thread.away = not refused
+            raise
+        except InputError:  # nothing was asked
+            cost = 0.0
             raise
         finally:
             self.add(self._clock() - begun)
@@ -379,6 +419,9 @@ class _Pauses(Rate):
     def __init__(self, rate: Rate, meter: _Meter) -> None:
         super().__init__()
         self._rate, self._meter = rate, meter
+
+    def now(self) -> float:
+        return self._rate.now()
 
     def wait(self) -> None:
         self._rate.wait()

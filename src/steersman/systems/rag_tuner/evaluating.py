@@ -28,6 +28,7 @@ import msgspec
 from steersman.errors import DataError, InputError
 from steersman.llm import Rate
 from steersman.llm.detectors import PersonalData
+from steersman.llm.prompts import is_readable
 from steersman.llm.turns import Turns
 from steersman.systems.rag_tuner.answering import Answered
 from steersman.systems.rag_tuner.asking import PASSING, Asking, Searched, Told, batch_of
@@ -176,8 +177,9 @@ class LiveEvaluator:
             reasons = ", ".join(f"{why} {many}" for why, many in sorted(unjudged.items()))
             raise DataError(
                 f"{sum(unjudged.values())} of {count} answers could not be judged now ({reasons}), "
-                f"so {configuration} is not judged by them; see to the judge's server, its key and "
-                "its embedder, and evaluate again: what was found is kept"
+                f"so {configuration} is not judged by them; see to the servers of the models that "
+                "answer and judge, their keys and the embedder, and evaluate again: what was found "
+                "is kept"
             )
         if unpaid or found.batch is None:
             raise DataError(
@@ -287,6 +289,8 @@ class LiveEvaluator:
             if episode is not None and episode.is_over:
                 # A search would be for nothing: it could not be answered from.
                 return Told((None, None), 0.0, why="budget"), True
+            if episode is not None and not is_readable(self._questions[place].text):
+                return Told((None, None), 0.0, why="unreadable"), True
             self._rate.wait()
             if self._stopped():
                 raise DataError(
@@ -297,7 +301,7 @@ class LiveEvaluator:
             told = found.told
             if episode is not None and not told.degraded and not told.failed:
                 told = self._answered(configuration, place, found, episode)
-            if told.is_whole:
+            if told.is_whole and self._has_all_answers(told):
                 # Another process may have been first: then it is its word that counts.
                 told = msgspec.json.decode(self._keep(key, _text(told)), type=Told)
             return told, True
@@ -314,6 +318,12 @@ class LiveEvaluator:
                 break
         question = self._questions[place].text
         return episode.judged(question, found, answers[0], answers[1:])
+
+    def _has_all_answers(self, told: Told) -> bool:
+        """Return whether a question was answered as often as is wanted, if at all."""
+        if self._answers is None or told.answer is None:
+            return True
+        return len(told.said) == self._answers.repeats
 
     def _said(
         self,

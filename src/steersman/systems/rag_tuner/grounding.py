@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from steersman.errors import BackendError, DataError, InputError
+from steersman.llm.prompts import check_readable, is_readable
+from steersman.llm.scored import Undefined
 from steersman.retrieval import sentences_of
 from steersman.retrieval.documents import passage_text
 from steersman.systems.rag_tuner.answering import PROMPTS as ASKED
@@ -154,7 +156,7 @@ def grounding(
     given: list[GroundedAnswer] = []
     alone: list[GroundedAnswer] = []
     for question in collection.questions:
-        found = [hit.passage for hit in searcher.search(question.text, settings).hits]
+        found = _found(searcher, question, settings)
         gold = [texts[name] for name in question.gains if name in texts]
         for answers, kind, passages in ((given, prompt, found), (alone, "none", [])):
             said = _answered(backend, question, kind, passages, max_tokens, timeout_s)
@@ -197,6 +199,12 @@ def _write_lines(file: Path, rows: Iterator[object]) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
+def _found(searcher: Searcher, question: Question, settings: SearchSettings) -> list[Passage]:
+    if not is_readable(question.text):
+        return []  # it is not asked either, and its answers say why
+    return [hit.passage for hit in searcher.search(question.text, settings).hits]
+
+
 def _answered(
     backend: Backend,
     question: Question,
@@ -209,8 +217,9 @@ def _answered(
     prompt = PROMPTS[kind].format(passages=shown, question=question.text)
     contexts = tuple(one.doc_id for one in passages)
     try:
+        check_readable(prompt)
         said = backend.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s).strip()
-    except BackendError as error:
+    except (BackendError, InputError, Undefined) as error:  # it cannot be sent, for instance
         return GroundedAnswer(
             question.id, question.text, kind, contexts, "", None, str(error)[:200]
         )
