@@ -28,6 +28,7 @@ from benchmarks.rollout_worlds import (
     metrics,
     rollouts,
 )
+from steersman.errors import DataError
 from steersman.rollout import forecast
 from steersman.stats import achieved_power, sequential_sample_ratio_test
 
@@ -121,6 +122,9 @@ def _effects(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
     yield _share(name, seen.share("rolled_back", 500), runs, goal=0.95, at_least=True)
     yield _own_units("worse by .08 (sd .25)", seen)
     found = forecast(plan, 0.25, 0.08, UNITS_PER_DAY).harm_units
+    if found is None:
+        message = "a loss of .08 would never be rolled back under this plan"
+        raise DataError(message)
     within = seen.share("rolled_back", found + UNITS_PER_LOOK)
     name = f"forecast: {found} units until a loss of .08 is rolled back"
     yield _share(name, within, runs, goal=0.95, at_least=True)

@@ -319,3 +319,33 @@ def test_selections_without_a_step_earn_nothing():
     log = LoggedSequences(none, none, none, np.zeros(300, np.int64), q_hat=none, v_hat=none)
     found = evaluate_sequences(log)
     assert [one.value for one in found.estimates.values()] == [0.0] * 4
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_the_policy_that_logged_gains_exactly_nothing(steps, scale):
+    """What rounding leaves of its gain usually misses 0, and half of it is above."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        count = int(rng.integers(150, 1_500))
+        lengths = rng.integers(1, steps + 1, count)
+        there = np.arange(steps) < lengths[:, None]
+        p = np.where(there, rng.uniform(0.2, 0.9, (count, steps)), 1.0)
+        rewards = np.where(np.arange(steps) == lengths[:, None] - 1, rng.random((count, 1)), 0.0)
+        log = LoggedSequences(p, p.copy(), scale * rewards, lengths)
+        found = evaluate_sequences(log, estimators="gain")["gain"]
+        assert (found.value, found.low, found.high, found.standard_error) == (0.0, 0.0, 0.0, 0.0)
+        # One that leaves it a little is weighed as ever.
+        nearby = p * rng.choice([0.999, 1.001], p.shape)
+        other = replace(log, target=np.where(there, nearby, 1.0))
+        assert evaluate_sequences(other, estimators="gain")["gain"].standard_error > 0.0
+
+
+def test_nothing_is_gained_where_all_earned_the_same_and_nobody_knows_how_much_less():
+    rng = np.random.default_rng(0)
+    p, ones = np.full((400, 1), 0.5), np.ones((400, 1))
+    target = rng.choice([0.4, 0.6], (400, 1))
+    log = LoggedSequences(p, target, ones, np.ones(400, np.int64))
+    found = evaluate_sequences(log, estimators="gain")["gain"]
+    assert found.value == 0.0
+    assert found.low < -0.005

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from scipy import stats
 
 from steersman.errors import InputError
 from steersman.rollout import PlannedGuardrail, PlannedStage, RolloutPlan, forecast
-from steersman.rollout.comparing import steadied
+from steersman.rollout.comparing import MetricEvidence, compare, steadied
 from steersman.stats import Moments, two_arm_confidence_sequence
 
 DAY = 86_400.0
@@ -85,6 +86,30 @@ def test_an_objective_that_asks_for_less_takes_fewer():
 def test_half_of_an_effect_takes_four_times_as_long_and_a_little_more():
     first, second = (forecast(PLAN, 0.25, effect, 1e3).units for effect in (0.02, 0.01))
     assert 4.0 < second / first < 5.0
+
+
+def _with_reward(**changes):
+    return replace(PLAN, guardrails=(replace(PLAN.guardrails[0], **changes), *PLAN.guardrails[1:]))
+
+
+@pytest.mark.parametrize("tolerate", [0.0, 0.01, 0.02])
+def test_a_loss_is_rolled_back_by_then_beyond_what_is_tolerated(tolerate):
+    plan = _with_reward(tolerate=tolerate)
+    n, rng, hits = forecast(plan, 0.25, 0.03, 2000).harm_units, np.random.default_rng(0), 0
+    for _ in range(300):
+        # Of a mean over n units of half and half at a distance of sd from their mean.
+        means = [m + 0.25 * (2.0 * rng.binomial(n, 0.5) / n - 1.0) for m in (0.47, 0.5)]
+        arms = [Moments(n, mean, 0.0625) for mean in means]
+        (seen, *_) = compare(plan, {"reward": MetricEvidence(*arms)})
+        hits += seen.harm_high < -tolerate
+    assert 0.91 <= hits / 300 <= 0.98
+
+
+@pytest.mark.parametrize(
+    "changes", [{"tolerate": 0.03}, {"tolerate": 0.1}, {"tolerate": 0.03 - 1e-9}, {"worse": "hold"}]
+)
+def test_what_is_tolerated_or_held_is_never_rolled_back(changes):
+    assert forecast(_with_reward(**changes), 0.25, 0.03, 2000).harm_units is None
 
 
 @pytest.mark.parametrize(

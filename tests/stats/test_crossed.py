@@ -32,6 +32,20 @@ def test_three_runs_cover_whatever_part_of_the_variance_is_theirs(share, alone_a
     assert alone <= alone_at_most  # what this is for
 
 
+@pytest.mark.parametrize(
+    ("runs", "cases", "share"), [(2, 300, 10), (2, 60, 5), (3, 300, 5), (3, 60, 10), (5, 300, 3)]
+)
+@pytest.mark.parametrize("cases_differ", [0.0, 0.3])
+def test_cases_that_differ_little_cost_no_coverage(runs, cases, share, cases_differ):
+    """``share``: variance of runs, in units of what the residual adds to a run's mean."""
+    rng, found, repeats = np.random.default_rng(5), 0, 3_000
+    for _ in range(repeats):
+        table = rng.normal(size=(runs, cases)) + cases_differ * rng.normal(size=(1, cases))
+        table += np.sqrt(share / cases) * rng.normal(size=(runs, 1))
+        found += 0.0 in crossed_mean(table).interval
+    assert 0.928 <= found / repeats <= 0.985
+
+
 def test_runs_that_do_not_differ_cost_little():
     table = np.random.default_rng(1).normal(size=(1, 300)) + np.zeros((3, 1))
     mine, alone = crossed_mean(table).interval, crossed_mean(table[:1]).interval

@@ -40,6 +40,25 @@ def test_effect_unbiased_and_variance_cut_by_the_squared_correlation():
     assert np.mean(widths) == pytest.approx(0.6, abs=0.02)
 
 
+@pytest.mark.parametrize("base", [0.0, 1e9, 1.7e18])
+def test_large_covariates_leave_the_mean_as_it_is(base):
+    """Such as nanoseconds since 1970, whose mean is rounded to 256."""
+    rng = np.random.default_rng(0)
+    moved = 1e5 * rng.normal(size=400)
+    y = rng.normal(size=400) + 3.0 * moved / 1e5
+    adjusted = cuped_adjust(y, base + np.rint(moved))
+    assert adjusted.mean() == pytest.approx(y.mean(), abs=1e-9)
+    assert adjusted.var() < 0.2 * y.var()
+
+
+def test_a_covariate_that_is_one_number_up_to_rounding_explains_nothing():
+    y = np.arange(40.0)
+    known = np.where(y < 20, 0.1 + 0.2, 0.3)
+    assert np.ptp(known) > 0.0
+    assert np.array_equal(cuped_adjust(y, known), y)
+    assert cuped_adjust(y, 1e-12 * y).var() == pytest.approx(0.0, abs=1e-9)  # small, no rounding
+
+
 def test_shapes_must_agree():
     with pytest.raises(InputError, match="covariate"):
         cuped_adjust([1, 2, 3], [1, 2])

@@ -80,7 +80,7 @@ def grow_command(
         report = judge_selections(policy, judged, level=level)
         told = {"grown_from": len(learned), "earned": _earned(judged), "look": look}
         told |= told_of(report, len(judged), row.spec)
-        low = report["gain"].low
+        low = report["gain"].low  # exactly 0 of trees that choose as what served did
         better = low is not None and low > 0.0 and not told["refused"]
         version = None
         if publisher is not None and (better or overruled):

@@ -111,10 +111,13 @@ def show_forecast(plan: RolloutPlan, found: Forecast, logged: Traffic, *, as_jso
         f"units of each arm, in {found.power:.0%} of rollouts; with what the stages wait for it "
         f"takes {found.units:,} and {found.days:.3g} days."
     )
-    click.echo(
-        f"A loss as large is rolled back after {found.harm_units:,} units of the candidate, in 95 "
-        "of 100."
-    )
+    if found.harm_units is None:
+        click.echo("A loss as large is never rolled back: the guardrail tolerates it, or holds.")
+    else:
+        click.echo(
+            f"A loss as large is rolled back after {found.harm_units:,} units of the candidate, "
+            "in 95 of 100."
+        )
     click.echo(
         f"The log has {logged.units:,} units in {_span(logged.days)}"
         + (f", mean {logged.mean:.3g}, sd {logged.sd:.3g}." if logged.sd is not None else ".")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 ESTIMATORS = ("pdis", "wpdis", "dr", "gain")
 _USUAL_RANGE = (0.0, 1.0)  # of the rewards of decision points
 _ROUNDING = 1e-9  # of a sum of steps' rewards
+_ALIKE = 1e-12  # of the largest reward: sums of the same terms in another order differ by less
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +153,8 @@ def evaluate_sequences(
       are None: the sum without one is ``pdis``, and would be no second opinion.
     - ``gain``: ``wpdis`` less the mean of what the log earned, selection by selection: what the
       target would earn beyond the policies that logged. Both ends of the difference are noisy, and
-      much of that noise is the same, so neither end's own interval tells this one.
+      much of that noise is the same, so neither end's own interval tells this one. That of the
+      policy that logged is 0 to 0: what rounding leaves of it is no gain.
 
     Refuses by the rule of `evaluate`: an effective sample size of the whole selections' weights
     below 100, one weight above 5 % of their sum, their mean more than 5 standard errors from 1, or
@@ -262,7 +264,11 @@ def _dr(data: LoggedSequences) -> tuple[float, Floats]:
 def _gain(data: LoggedSequences) -> tuple[float, Floats]:
     value, influence = _wpdis(data)
     earned = data.rewards.sum(axis=1)
-    return value - float(earned.mean()), influence - (earned - earned.mean())
+    gained, noise = value - float(earned.mean()), influence - (earned - earned.mean())
+    rounding = _ALIKE * float(np.abs(data.rewards).max(initial=0.0))
+    if max(abs(gained), float(np.abs(noise).max())) <= rounding:
+        return 0.0, np.zeros(len(data))
+    return gained, noise
 
 
 _FORMS = {"pdis": _pdis, "wpdis": _wpdis, "dr": _dr, "gain": _gain}

@@ -50,7 +50,8 @@ class Forecast:
         days: from the start until the candidate has taken over.
         power: chance that this is enough.
         harm_units: of the candidate until a loss as large as the effect is rolled back, in 95 of
-            100 rollouts.
+            100 rollouts; None where it never is: the reward's guardrail tolerates it, or only
+            holds.
         effect: that was assumed.
         sd: of one unit's number, that was assumed.
         guardrail_units: of each arm until a guardrail is shown within its margin, each by itself.
@@ -61,7 +62,7 @@ class Forecast:
     needed_units: int
     days: float
     power: float
-    harm_units: int
+    harm_units: int | None
     effect: float
     sd: float
     guardrail_units: dict[str, int]
@@ -123,8 +124,6 @@ def forecast(
     planned, early = 2 * plan.planned_units, 2 * plan.harm_units
     units = _needed([objective, *margins.values()], power, plan.alpha, planned)
     canary = _needed([_Claim(sd, max(effect, 0.0) + plan.canary_margin)], power, plan.alpha, early)
-    harm_alpha = plan.guardrails[0].alpha
-    harm = _needed([_Claim(sd, abs(effect) or loss)], _HARM_POWER, harm_alpha, early)
     stages = _stages(plan, max(units, plan.first_look_units), canary, units_per_day)
     tested = sum(stage.units for stage in stages if stage.name in {"canary", "ab"})
     return Forecast(
@@ -133,7 +132,7 @@ def forecast(
         needed_units=units,
         days=sum(stage.days for stage in stages),
         power=power,
-        harm_units=harm,
+        harm_units=_harm_units(plan, sd, abs(effect) or loss),
         effect=effect,
         sd=sd,
         guardrail_units={
@@ -175,6 +174,20 @@ def _margins(plan: RolloutPlan, spreads: Mapping[str, float]) -> dict[str, _Clai
         for each in plan.guardrails[1:]
         if each.name in spreads and each.worse == "roll_back"
     }
+
+
+def _harm_units(plan: RolloutPlan, sd: float, loss: float) -> int | None:
+    """Return units of the candidate until a loss of reward is shown to be more than is tolerated.
+
+    The judge rolls back for what is worse by more than ``tolerate``, and not at all where the
+    guardrail holds.
+    """
+    reward, early = plan.guardrails[0], 2 * plan.harm_units
+    beyond = _Claim(sd, loss - reward.tolerate)
+    most = _chance(beyond, _MOST_UNITS, reward.alpha, early)
+    if reward.worse == "hold" or most < _HARM_POWER:
+        return None
+    return _needed([beyond], _HARM_POWER, reward.alpha, early)
 
 
 def _needed(claims: Sequence[_Claim], power: float, alpha: float, n_star: int) -> int:

@@ -1,14 +1,16 @@
 """Errors per stretch of time, from the store's rows, without reading old rows again and again.
 
 Rows are counted by the database into buckets of time. New buckets are counted at every look, older
-ones less often the older they are, since errors are reported late; what was before the first look
-is read bit by bit.
+ones less often the older they are, since errors are reported late: those of the last hour at once,
+what is before it bit by bit. So is what was before the first look, or while nobody looked.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import ceil, floor
+from itertools import pairwise
+from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Any
 
 from steersman.rollout.burn import Counts
@@ -24,6 +26,8 @@ _PARTS = 10
 _AGAIN = 5
 """A tier of so many seconds is counted again after this part of them."""
 _TIERS_S = (10.0, 300.0, 3600.0)
+_WIDER = 6
+"""So many times as old as where one walk ends is where the next one does."""
 _STEP_S = 600.0
 _LONGEST_STEP_S = 86_400.0
 _FEW = 10_000
@@ -32,8 +36,30 @@ _FEW = 10_000
 _Bucket = tuple[int, int]  # errors, decisions
 
 
+@dataclass(slots=True)
+class _Walk:
+    """Old rows that are counted again bit by bit, from the young end back, over and over.
+
+    Attributes:
+        near_s: age of the youngest.
+        far_s: age of the oldest.
+        place: down to where they were counted, in seconds since 1970.
+        at: when that was.
+    """
+
+    near_s: float
+    far_s: float
+    place: float = inf
+    at: float = -inf
+
+
 class Tally:
     """Errors of one rollout's arms, by time.
+
+    A decision of the age A is counted again within about A / 5, whatever its age: outcomes may come
+    as late as they like, and a controller that took over long ago knows what one knows that does
+    so now. A look reads at most the last hour and, of each tier of older rows, as much as a look
+    back does.
 
     Args:
         row: the rollout.
@@ -48,8 +74,11 @@ class Tally:
         self._longest_s = max(stretches)
         self._candidate: dict[int, _Bucket] = {}
         self._control: dict[int, _Bucket] = {}
-        self._counted = dict.fromkeys(_TIERS_S, float("-inf"))
+        self._counted = dict.fromkeys(_TIERS_S, -inf)
+        self._walks = _walks(self._longest_s)
         self._known_from: float | None = None
+        self._looked = -inf
+        self._before = inf, -inf  # what was known when nobody looked for a while: from, to
         self._began = row.started_at.timestamp() - 60.0
         self._step_s = _STEP_S
         holdback = RolloutPlan.from_json(row.plan).holdback
@@ -63,23 +92,25 @@ class Tally:
             now: seconds since 1970.
         """
         due = [span for span in _TIERS_S if not 0 <= now - self._counted[span] < span / _AGAIN]
-        span = max([_TIERS_S[0], *due])
-        first = self._known_from is None
-        begin = now - (min(_STEP_S, self._longest_s) if first else span)
-        if self._known_from is not None:
-            begin = max(begin, self._known_from)  # what is before comes bit by bit
+        known = self._known_from
+        if known is None:
+            due, begin = list(_TIERS_S), now - min(_STEP_S, self._longest_s)
+        else:
+            begin = min(now - max([_TIERS_S[0], *due]), self._looked - _TIERS_S[0])
+        unseen = known is not None and begin < now - _TIERS_S[-1]
+        if unseen:
+            begin = now - _TIERS_S[-1]
+        elif known is not None:
+            begin = max(begin, known)  # what is before comes bit by bit
         await self._count(connection, begin, now + 1.0)
-        for known in _TIERS_S if first else due:
-            self._counted[known] = now
-        if self._known_from is None:
+        if unseen and known is not None:
+            self._before = known, self._looked - _TIERS_S[0]
+        if unseen or known is None:
             self._known_from = begin
-        oldest = max(now - self._longest_s, self._began)
-        if self._known_from > oldest:
-            earlier = max(oldest, self._known_from - self._step_s)
-            found = await self._count(connection, earlier, self._known_from)
-            self._known_from = earlier
-            longer = min(2.0 * self._step_s, _LONGEST_STEP_S)
-            self._step_s = longer if found < _FEW else _STEP_S
+        self._counted |= dict.fromkeys(due, now)
+        self._looked = now
+        await self._look_back(connection, now)
+        await self._look_again(connection, now)
         self._forget(now - self._longest_s)
 
     def counts(self, length: float, now: float) -> tuple[Counts, Counts] | None:
@@ -97,6 +128,38 @@ class Tally:
             return None
         begin = floor((now - length) / self._width_s)
         return self._sum(self._candidate, begin, length), self._sum(self._control, begin, length)
+
+    async def _look_back(self, connection: Any, now: float) -> None:
+        """Count the next bit of what was never counted, if there is any."""
+        known, oldest = self._known_from, max(now - self._longest_s, self._began)
+        if known is None or known <= oldest:
+            return
+        earlier = max(oldest, known - self._step_s)
+        await self._step(connection, earlier, known)
+        begin, end = self._before
+        self._known_from = min(earlier, begin) if earlier <= end else earlier
+
+    async def _look_again(self, connection: Any, now: float) -> None:
+        """Count again, of each tier of old rows, the bit that is due."""
+        for walk in self._walks:
+            wanted = _AGAIN * abs(now - walk.at)
+            if wanted < _STEP_S or self._known_from is None:
+                continue
+            young, old = now - walk.near_s, max(now - walk.far_s, self._known_from)
+            if old < young:
+                end = walk.place if old < walk.place < young else young
+                begin = max(old, end - min(wanted, self._step_s))
+                await self._step(connection, begin, end)
+                walk.place = begin
+            walk.at = now
+
+    async def _step(self, connection: Any, begin: float, end: float) -> None:
+        """Count a bit of old rows; the next may be longer where this one had few."""
+        found = await self._count(connection, begin, end)
+        if found >= _FEW:
+            self._step_s = _STEP_S
+        elif end - begin >= self._step_s:
+            self._step_s = min(2.0 * self._step_s, _LONGEST_STEP_S)
 
     def _sum(self, buckets: dict[int, _Bucket], begin: int, length: float) -> Counts:
         found = [bucket for place, bucket in buckets.items() if place >= begin]
@@ -139,6 +202,14 @@ class Tally:
         for buckets in (self._candidate, self._control):
             for place in [place for place in buckets if place < first]:
                 del buckets[place]
+
+
+def _walks(longest_s: float) -> tuple[_Walk, ...]:
+    """Return walks from the longest tier on to the longest stretch."""
+    ages = [_TIERS_S[-1]]
+    while ages[-1] < longest_s:
+        ages.append(min(_WIDER * ages[-1], longest_s))
+    return tuple(_Walk(near, far) for near, far in pairwise(ages))
 
 
 def _below(place: float) -> bytes:

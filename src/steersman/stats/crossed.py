@@ -34,12 +34,14 @@ def crossed_mean(
 
     The variance of the mean is that between columns, at least what the residual explains, and,
     beyond that, the one between rows. Each gets the t quantile of its own degrees of freedom, and
-    the squares of both half widths are added (Howe). Resampling both (Owen's pigeonhole bootstrap)
-    is no way out at three runs: it sees (r - 1)/r of their variance, in ten distinct means. Assumes
-    that row, column and residual effects are independent of each other and near normal, or many.
-    Coverage at three runs is at least 94 % at any proportion of the variances, at two 91 %
-    (``tests/stats/test_crossed.py``). What runs have in common, such as what was learned before
-    them, is held fixed.
+    the squares of both half widths are added (Howe). The interval is never narrower than that of t
+    over the rows alone, whose mean squares hold the residual as well: where cases differ little
+    beside the residual, what a few rows have beyond it is told too badly to be added alone.
+    Resampling both (Owen's pigeonhole bootstrap) is no way out at three runs: it sees (r - 1)/r of
+    their variance, in ten distinct means. Assumes that row, column and residual effects are
+    independent of each other and near normal, or many. Coverage with 2 to 10 runs of 20 to 300
+    cases is at least 94 % at any proportion of the variances (``tests/stats/test_crossed.py``).
+    What runs have in common, such as what was learned before them, is held fixed.
 
     A table in which all is alike shows no spread, which makes nothing certain: a run that is not
     among three may make of every case what none of them did. Tell the range of the numbers, and the
@@ -113,15 +115,20 @@ def _apart(table: Floats) -> int:
 
 
 def _squared_half(table: Floats, place: float) -> float:
-    runs, cases = table.shape
+    runs, cases = len(table), int(table.shape[1])
     by_case = table.mean(axis=0)
-    between, excess = float(by_case.var(ddof=1)) / cases, 0.0
-    if runs > 1:
-        by_run = table.mean(axis=1, keepdims=True)
-        rest = table - by_run - by_case + table.mean()
-        noise = float((rest**2).sum()) / ((runs - 1) * (cases - 1)) / table.size
-        excess = max(0.0, float(by_run.var(ddof=1)) / runs - noise)
-        # Columns hold the residual's part too, and may agree by chance, where few even wholly.
-        between = max(between, noise)
-    squared: float = float(stdtrit(cases - 1, place)) ** 2 * between
-    return squared + float(stdtrit(runs - 1, place)) ** 2 * excess if runs > 1 else squared
+    between, of_cases = float(by_case.var(ddof=1)) / cases, _squared_quantile(cases - 1, place)
+    if runs == 1:
+        return of_cases * between
+    by_run, of_runs = table.mean(axis=1, keepdims=True), _squared_quantile(runs - 1, place)
+    rest = table - by_run - by_case + table.mean()
+    noise = float((rest**2).sum()) / ((runs - 1) * (cases - 1)) / table.size
+    among = float(by_run.var(ddof=1)) / runs
+    # Columns hold the residual's part too, and may agree by chance, where few even wholly.
+    both = of_cases * max(between, noise) + of_runs * max(0.0, among - noise)
+    return max(both, of_runs * among)
+
+
+def _squared_quantile(freedom: int, place: float) -> float:
+    quantile = float(stdtrit(freedom, place))
+    return quantile * quantile

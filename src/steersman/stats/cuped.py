@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+_ROUNDING = 1e-14  # of the largest covariate: numbers that differ by less may be one
+
+
 def cuped_adjust(y: ArrayLike, covariate: ArrayLike) -> NDArray[np.float64]:
     """Return the numbers less what a pre-test covariate explains, with their mean unchanged.
 
@@ -28,7 +31,8 @@ def cuped_adjust(y: ArrayLike, covariate: ArrayLike) -> NDArray[np.float64]:
         covariate: The same quantity before the test, one per unit, shape (n,).
 
     Returns:
-        Adjusted numbers, float64 (n,); equal to ``y`` when the covariate is constant.
+        Adjusted numbers, float64 (n,); equal to ``y`` when the covariate is constant up to
+        rounding.
 
     Raises:
         InputError: Non-finite numbers, any above 1e100 in absolute value, or shapes that differ.
@@ -50,7 +54,10 @@ def cuped_adjust(y: ArrayLike, covariate: ArrayLike) -> NDArray[np.float64]:
     if numbers.shape != known.shape:
         message = f"covariate has shape {known.shape}; allowed is y's shape {numbers.shape}"
         raise InputError(message)
+    if np.ptp(known) <= _ROUNDING * np.abs(known).max():
+        return numbers.copy()
     centred = known - known.mean()
+    centred -= centred.mean()  # what rounding left of it would move the mean of the numbers
     spread = float(centred @ centred)
     if spread == 0.0:
         return numbers.copy()

@@ -181,12 +181,18 @@ def _greenwood_terms(at_risk: NDArray[np.int64], ended: NDArray[np.int64]) -> Fl
 
 
 def _log_log(survival: Floats, summed: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return both ends; at S = 0 the transformation has none, and the interval is [0, 0]."""
+    """Return both ends; at S = 0 the transformation has none.
+
+    The lower one is 0 then, and the upper one that of the time before: that all who were watched
+    have ended tells no more of how many last longer than that there were so few.
+    """
     z = float(ndtri(0.5 + level / 2))
-    low, high = np.zeros_like(survival), np.zeros_like(survival)
-    inner = survival > 0.0
+    low, inner = np.zeros_like(survival), survival > 0.0
+    before = np.concatenate([[1.0], np.zeros_like(survival)])
     logs = np.log(survival[inner])
     spread = z * np.sqrt(summed[inner]) / np.abs(logs)
     low[inner] = np.exp(logs * np.exp(spread))
-    high[inner] = np.exp(logs * np.exp(-spread))
+    before[1:][inner] = np.exp(logs * np.exp(-spread))
+    high = before[1:]
+    high[~inner] = before[:-1][~inner]  # S = 0 at the last time alone
     return low, high

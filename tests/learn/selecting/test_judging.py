@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.learn.selecting import sequences_of, walks
+from steersman.learn.selecting import (
+    StoredSelection,
+    apart,
+    grown,
+    judge_selections,
+    sequences_of,
+    walks,
+)
 from steersman.learn.selecting.task import along
 from steersman.ope import evaluate_sequences
-from steersman.policies import NetworkScorer
+from steersman.policies import NetworkScorer, Offered, SequenceTrees
 from steersman.policies.sequence import StepRule
 from steersman.systems.leadr.made_up import made_up
 
@@ -125,3 +132,24 @@ def test_of_an_adaptive_log_models_know_the_past_and_other_units_alone(truth):
     found = evaluate_sequences(one, adaptive=True)
     assert found.adaptive
     assert found["dr"].low < truth < found["dr"].high
+
+
+def test_trees_that_choose_as_what_served_did_are_not_shown_to_be_better():
+    """Candidates that cannot be told apart leave nothing to split: one leaf, and the same draws."""
+    declared = SequenceTrees(
+        features=["score"], max_steps=2, stop=False, start={"score": 1.0}, floor=0.2
+    )
+    for seed in range(5):
+        rng, log = np.random.default_rng(seed), []
+        for number in range(800):
+            names = [f"c{place}" for place in range(int(rng.integers(3, 7)))]
+            offered = Offered.of(names, {}, np.full((len(names), 1), 0.5))
+            drawn = declared.select(offered, rng=rng).steps
+            steps = [{"eligible": list(t.eligible), "action": t.action, "p": t.p} for t in drawn]
+            log.append(
+                StoredSelection(str(number), f"u{number}", offered, steps, float(rng.random()))
+            )
+        learned, judged = apart(log)
+        report = judge_selections(grown(declared, learned), judged)
+        assert not report.refused
+        assert (report["gain"].low, report["gain"].high) == (0.0, 0.0)

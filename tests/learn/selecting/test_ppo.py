@@ -15,7 +15,7 @@ from steersman.systems.leadr.made_up import BEST, COLUMNS, made_up
 torch = pytest.importorskip("torch", reason="needs the extra rl")
 
 from steersman.learn.selecting.network import NOTHING  # noqa: E402 - after torch was found
-from steersman.learn.selecting.ppo import PpoSettings, _logs, ppo  # noqa: E402
+from steersman.learn.selecting.ppo import PpoSettings, _logs, _minibatches, _normalised, ppo  # noqa: E402
 
 RULE = StepRule(20, 1.0, 0.05)
 START = NetworkScorer.linear(np.zeros(len(COLUMNS)))
@@ -93,6 +93,44 @@ def test_from_a_round_that_is_worse_it_goes_back(regression, back):
     assert (found.before, found.rounds[0].held_out) == (1.0, 0.0)
     assert np.allclose(drawn[1].scores(rows), START.scores(rows), atol=1e-9) == back
     assert np.allclose(found.scorer.scores(rows), START.scores(rows), atol=1e-9), "the best is kept"
+
+
+def test_it_learns_from_minibatches_of_one_step_too():
+    """Within itself, the advantage of one step is 0."""
+    how = replace(
+        FREE, rounds=1, each=4, minibatch=1, entropy=0.0, kl_step=1e9, epochs=1, regression=2.0
+    )
+    seen = []
+
+    def watched(tasks, scorer, rule, *, each, seed):
+        seen.append(scorer)
+        return walks(tasks, scorer, rule, each=each, seed=seed)
+
+    ppo(made_up(12, seed=1), START, how, sample=watched)
+    rows = np.random.default_rng(0).random((50, len(COLUMNS)))
+    assert np.abs(seen[-1].scores(rows) - START.scores(rows)).max() > 0.05
+
+
+def test_advantages_of_one_or_two_steps_are_those_of_the_round():
+    whole = torch.tensor([3.0, 0.01, 0.02, -1.0, 0.5], dtype=torch.float64)
+    wanted = (whole - whole.mean()) / whole.std(correction=0)
+    for count in (1, 2, 5):
+        assert torch.allclose(_normalised(whole[:count], whole), wanted[:count])
+    own = _normalised(whole[1:4], whole)
+    assert torch.allclose(own.mean(), torch.zeros(1, dtype=torch.float64), atol=1e-9)
+    assert _normalised(whole[:1], whole[:1]).item() == 3.0  # a round of one step
+
+
+@pytest.mark.parametrize(
+    ("steps", "size", "sizes"),
+    [(10, 4, [4, 6]), (9, 4, [4, 5]), (11, 4, [4, 4, 3]), (8, 4, [4, 4]), (2, 4, [2]),
+     (3, 2, [2, 1]), (3, 1, [1, 1, 1]), (257, 256, [257])],
+)  # fmt: skip
+def test_a_rest_of_one_or_two_steps_joins_the_last_minibatch(steps, size, sizes):
+    order = torch.arange(steps)
+    parts = _minibatches(order, size)
+    assert [len(part) for part in parts] == sizes
+    assert torch.equal(torch.cat(parts), order)
 
 
 def test_defaults_are_those_asked_for():

@@ -190,6 +190,19 @@ def test_a_session_that_drifted_leaves_the_next_one_alone(reference):
     assert guard.see(World(4).log(1)[0][0]) is None
 
 
+@pytest.mark.parametrize("gain", [np.nan, np.inf, -np.inf])
+def test_a_gain_that_is_no_number_fires_once_and_breaks_no_later_session(reference, gain):
+    guard, world = DriftGuard(reference), World(3)
+    guard.begin()
+    x, action, reward = next(world.session())
+    guard.hear(x, action, reward)
+    assert guard.hear(x, action, gain) is not None
+    assert guard.fired == {"gains": 1}
+    _, alarms = _watch(guard, world, FIRST_LOOK + 20)
+    assert alarms < 10
+    assert not guard.fired["world"]
+
+
 def test_nan_is_drift(reference):
     guard = DriftGuard(reference)
     guard.begin()

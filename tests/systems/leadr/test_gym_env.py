@@ -43,6 +43,15 @@ def test_a_whole_selection_earns_its_reward_and_the_shaping_cancels(env):
         assert total == pytest.approx(float(bool({"rush", "neil"} & set(info["picked"]))))
 
 
+def test_a_question_in_which_nothing_can_be_done_is_refused(collection, question):
+    """Its episode would have no action, and so no end."""
+    pool = collection.pool(question, size=2)
+    shut = EvidenceTask(pool, Environment(Limits(picks=2, tokens=1)))
+    fine = EvidenceTask(pool, Environment(Limits(picks=2)))
+    with pytest.raises(InputError, match="nothing can be done for question 'q1'"):
+        EvidenceEnv([fine, shut], most=5)
+
+
 def test_expand_and_stop_are_the_last_two(env):
     observed, _ = env.reset()
     assert observed["mask"][-2:].tolist() == [0, 1]

@@ -57,6 +57,18 @@ def test_a_judge_of_length_gives_a_model_that_is_no_better_than_length(longer):
     assert abs(found.ahead.value) < 0.05
 
 
+def test_twelve_right_answers_prove_no_model_to_be_always_right():
+    human = [
+        Preferred(Pair(f"question {n}?", "many words " * (4 + n % 3), "short"), 1)
+        for n in range(12)
+    ]
+    found = distilled_report(human, human, folds=3)
+    assert (found.model.value, found.length.value, found.ahead.value) == (1.0, 1.0, 0.0)
+    for share in (found.model, found.length, found.judge):
+        assert (round(share.low, 3), share.high) == (0.735, 1.0)
+    assert round(found.ahead.low, 3) == -round(found.ahead.high, 3) == -0.265
+
+
 def test_swapping_the_answers_turns_the_verdict_round():
     human = pairs(50)
     rows = trait_differences([one.pair for one in human])

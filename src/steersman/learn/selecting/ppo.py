@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CPU = torch.device("cpu")
+_LEAST = 3
+"""Steps that tell their spread by themselves: of two, advantages would be 1 and -1 whatever they
+were, and of one 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class PpoSettings:
         gamma: what a reward one step later is worth, in [0, 1].
         learning_rate: of Adam, > 0.
         epochs: at most, that all steps of a round are gone through, ≥ 1.
-        minibatch: steps in each update, ≥ 1.
+        minibatch: steps in each update, ≥ 1; a rest of one or two joins the last. Advantages are
+            normalised within it, of one or two steps as those of the whole round are.
         kl_step: how far one round may move the policy, in nats a step, > 0; then its epochs end.
         kl_clone: weight of the divergence from the clone in the loss, ≥ 0.
         kl_limit: how far from the clone the policy may be, in nats a step, > 0; an epoch that goes
@@ -284,7 +288,7 @@ class _Run:
         for _ in range(self.how.epochs):
             before = self._weights()
             order = torch.from_numpy(rng.permutation(len(told.ahead)))
-            for places in torch.split(order, self.how.minibatch):
+            for places in _minibatches(order, self.how.minibatch):
                 self._update(told, places)
             with torch.no_grad():
                 logs = told.logs(self.policy, self.how.rule)
@@ -301,8 +305,7 @@ class _Run:
         how, there = self.how, told.padded.there[places]
         logs = told.at(places).logs(self.policy, how.rule)
         ratio = torch.exp(logs.gather(1, told.chosen[places]).squeeze(1) - told.drawn[places])
-        ahead = told.ahead[places]
-        ahead = (ahead - ahead.mean()) / (ahead.std(correction=0) + 1e-8)
+        ahead = _normalised(told.ahead[places], told.ahead)
         gained = torch.minimum(ratio * ahead, ratio.clamp(1 - how.clip, 1 + how.clip) * ahead)
         missed = (self.value(told.states[places]) - told.returns[places]) ** 2
         spread = -(torch.exp(logs) * logs).masked_fill(~there, 0.0).sum(dim=1)
@@ -315,6 +318,22 @@ class _Run:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, how.max_norm)
         self.optimizer.step()
+
+
+def _minibatches(order: torch.Tensor, size: int) -> list[torch.Tensor]:
+    """Return the steps in parts of a size; a rest too small to tell its spread joins the last."""
+    parts = list(torch.split(order, size))
+    if size >= _LEAST and len(parts) > 1 and len(parts[-1]) < _LEAST:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts
+
+
+def _normalised(ahead: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+    """Return a minibatch's advantages with mean 0 and deviation 1; of the round if it is tiny."""
+    among = ahead if len(ahead) >= _LEAST else whole
+    if len(among) < 2:
+        return ahead
+    return (ahead - among.mean()) / (among.std(correction=0) + 1e-8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -161,9 +162,11 @@ class DriftGuard:
         """
         residual = self._reference.residual(x, action, gain)
         if self.reason is None and residual is not None:
-            self._residuals.append(residual)
-            value = excursion(np.array(self._residuals))
+            heard = [*self._residuals, residual]
+            value = excursion(np.array(heard)) if isfinite(residual) else nan
             self._check("gains", value, "gains stay below what the log lets expect")
+            if isfinite(residual):  # one that is no number has fired, and is part of no mean
+                self._residuals = heard
         return self.reason
 
     def reset(self) -> None:

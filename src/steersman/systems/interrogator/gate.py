@@ -44,6 +44,7 @@ Better = Literal["higher", "lower"]
 State = Literal["passed", "failed", "unknown", "not_measured"]
 FEWEST_SOLVED = 0.1
 """Share of sessions, of one arm at least, that must get to a level for its steps to tell much."""
+_ROUNDING = 1e-12
 WIDEST = 2.0
 """Share of the heuristic's figure up to which a loss is looked for."""
 
@@ -77,8 +78,9 @@ class Checked:
         worse_by: By which share of the heuristic's figure the policy is worse at most, by its 95 %
             interval, -2 to 2; below 0: it is shown to be better. NaN where there is no such share.
         state: ``passed``: that is within the tolerance; ``failed``: it is not, or not shown to be;
-            ``unknown``: too few sessions got there for it to tell anything, or it is 0 in all of
-            either; ``not_measured``.
+            ``unknown``: too few sessions got there for it to tell anything, it is 0 in all of
+            either, or it is good enough and the same in all, and nobody knows what it could have
+            been; ``not_measured``.
         says: Empty; or what keeps the measure from telling much.
     """
 
@@ -135,7 +137,9 @@ def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
 
     A measure passes when the policy is *shown* not to be worse than the heuristic by more than the
     tolerance: the whole 95 % interval of the loss, as a share of the heuristic's figure, over runs
-    and targets (`crossed_mean`), lies within it. That a difference could not be told is no pass.
+    and targets (`crossed_mean`), lies within it. That a difference could not be told is no pass,
+    nor are figures that are all the same: of shares and steps, whose range is known, as many may be
+    so by chance; of others nothing can be known then.
 
     Steps to a level that fewer than `FEWEST_SOLVED` of the sessions of either arm reach say
     nothing: nearly all are the limit, for both. The share that gets there is no measure of its own,
@@ -161,24 +165,39 @@ def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
 
 
 def _check(
-    name: str, better: Better, tolerance: float, control: Floats, candidate: Floats
+    name: str,
+    better: Better,
+    tolerance: float,
+    control: Floats,
+    candidate: Floats,
+    most: float | None = None,
 ) -> Checked:
+    """Hold a measure of each session, which is not below 0 where ``most`` is known, to the gate."""
     loss = (1.0 if better == "lower" else -1.0) * (candidate - control)
+    most = 1.0 if name in SHARES else most
     means = float(control.mean()), float(candidate.mean())
     if not (control.any() or candidate.any()):
         # Nothing was seen to be lost, nor anything that could be.
         return Checked(name, *means, nan, "unknown", "tells nothing: it is 0 for both")
     if means[0] <= 0.0:
         # No share of nothing can be allowed, so no loss is.
-        within = (-1.0, 1.0) if name in SHARES else None
+        within = None if most is None else (-most, most)
         end = crossed_mean(loss, within=within).interval.high
         state: State = "passed" if end <= 0.0 else "failed"
         return Checked(name, *means, nan, state, "the heuristic's mean is not above 0")
-    worst = _most_worse(loss, control)
+    rest = loss - tolerance * control
+    if most is None and rest.mean() <= 0.0 and _is_even(rest):
+        return Checked(name, *means, nan, "unknown", "tells nothing: no session differs")
+    worst = _most_worse(loss, control, better, most)
     return Checked(name, *means, worst, "passed" if worst <= tolerance else "failed")
 
 
-def _most_worse(loss: Floats, control: Floats) -> float:
+def _is_even(figures: Floats) -> bool:
+    """Return whether all figures are one, up to rounding: that shows nothing of others."""
+    return bool(np.ptp(figures) <= _ROUNDING * np.abs(figures).max())
+
+
+def _most_worse(loss: Floats, control: Floats, better: Better, most: float | None) -> float:
     """Return the largest share of the control's mean, which is above 0, that the mean loss may be.
 
     A share s may be it unless the mean of (loss - s * control) is shown to be below 0, at level
@@ -187,9 +206,17 @@ def _most_worse(loss: Floats, control: Floats) -> float:
     low, high = -WIDEST, WIDEST
     for _ in range(40):
         middle = (low + high) / 2.0
-        end = crossed_mean(loss - middle * control).interval.high
+        within = None if most is None else _range_of_rest(middle, better, most)
+        end = crossed_mean(loss - middle * control, within=within).interval.high
         low, high = (low, middle) if end <= 0.0 else (middle, high)
     return high
+
+
+def _range_of_rest(share: float, better: Better, most: float) -> tuple[float, float]:
+    """Return what (loss - share * control) can be, of two figures from 0 to ``most``."""
+    sign = 1.0 if better == "lower" else -1.0
+    ends = [sign * most, -(sign + share) * most]  # of the candidate's part and the control's
+    return sum(min(end, 0.0) for end in ends), sum(max(end, 0.0) for end in ends)
 
 
 def _figures(name: str, trial: Trial, arm: str) -> tuple[Floats, Floats]:
@@ -215,4 +242,4 @@ def _steps(name: str, better: Better, tolerance: float, trial: Trial, arm: str) 
         says = f"tells nothing: {mine.mean():.1%} and {theirs.mean():.1%} of sessions got there"
         means = float(control.mean()), float(candidate.mean())
         return Checked(name, *means, nan, "unknown", says)
-    return _check(name, better, tolerance, control, candidate)
+    return _check(name, better, tolerance, control, candidate, float(trial.limit))

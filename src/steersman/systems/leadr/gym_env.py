@@ -47,7 +47,8 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
         gamma: of the shaping, in [0, 1].
 
     Raises:
-        InputError: no question, or a number out of its range.
+        InputError: no question, one in whose first state nothing can be done, or a number out of
+            its range.
 
     No doctest: it needs a pool; ``tests/systems/leadr/test_gym_env.py`` shows it.
     """
@@ -63,6 +64,12 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
                 "1,000, and 0 to 1"
             )
         self._tasks, self._most, self._gamma = list(tasks), most, gamma
+        for task in self._tasks:
+            if not (task.begin().places < most).any():
+                raise InputError(
+                    f"nothing can be done for question {task.id!r}: no passage fits its limits; "
+                    "leave it out, or allow more tokens or stopping"
+                )
         self._turn = -1
         self.observation_space = spaces.Dict({
             "rows": spaces.Box(-np.inf, np.inf, (most + 2, len(FEATURES)), np.float64),

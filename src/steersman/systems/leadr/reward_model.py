@@ -210,10 +210,10 @@ def distilled_report(
     model, length = (_right(score, right) for score in (odds, by_length))
     judge = np.where(taught > 0, (taught == right).astype(np.float64), 0.5)
     return Distilled(
-        model=mean_of(model, of, seed=seed),
-        length=mean_of(length, of, seed=seed),
-        ahead=mean_of(model - length, of, seed=seed),
-        judge=mean_of(judge, of, seed=seed),
+        model=mean_of(model, of, within=(0.0, 1.0), seed=seed),
+        length=mean_of(length, of, within=(0.0, 1.0), seed=seed),
+        ahead=mean_of(model - length, of, within=(-1.0, 1.0), seed=seed),
+        judge=mean_of(judge, of, within=(0.0, 1.0), seed=seed),
         pairs=len(human),
     )
 
