@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from uuid import uuid4
 
@@ -86,6 +87,22 @@ def test_files_that_cannot_be_read_are_named_and_nothing_is_pruned(command, name
     assert "1 files could not be read and nothing was pruned" in ran
     assert "broken.pdf" in ran
     assert command.json("corpus", "show", "manuals", "--tenant", name)["documents"] == 4
+
+
+def test_a_name_that_is_no_unicode_is_read_or_told(command, name, folder):
+    try:
+        for file, data in ((b"gr\xf6\xdfe.txt", b"Pumps hum."), (b"b\xf6se.txt", b"\x01" * 99)):
+            with open(os.fsencode(folder) + b"/" + file, "wb") as made:  # noqa: PTH123 - bytes
+                made.write(data)
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    done = add(command, name, folder, embedder="none", status=1)
+    assert done["documents"] == 5
+    assert [Path(path).name for path in done["failed"]] == ["b\ufffdse.txt"]
+    shown = command.json(
+        *("corpus", "show", "manuals", "--document", "gr\ufffd\ufffde.txt", "--tenant", name)
+    )
+    assert shown["text"] == "Pumps hum."
 
 
 def test_a_snapshot_is_named_listed_and_dropped(command, name, folder):

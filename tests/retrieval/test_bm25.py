@@ -59,6 +59,18 @@ def test_bm25_refuses_an_empty_collection():
         Bm25([])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"k1": number} for number in (-0.1, float("nan"), float("inf"))),
+        *({"b": number} for number in (-0.1, 1.1, float("nan"))),
+    ],
+)
+def test_numbers_out_of_range_are_refused(options):
+    with pytest.raises(InputError, match="allowed are k1"):
+        Bm25(DOCUMENTS, **options)
+
+
 def test_bm25_says_which_extra_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(DataError, match=r"steersman\[rag\]"):

@@ -263,15 +263,56 @@ async def test_changes_are_written_into_the_audit(database, tenant):
     await corpus.drop("manuals", snapshot="v1")
     await corpus.remove("manuals", ["pumps.md"])
     await corpus.drop("manuals")
+    assert [row.action for row in await acts(database, tenant)] == [
+        *("corpus.create", "corpus.add", "corpus.snapshot", "corpus.drop", "corpus.remove"),
+        "corpus.drop",
+    ]
+
+
+async def acts(database, tenant):
     connection = await database.connect("app")
     async with as_tenant(connection, tenant.id):
         rows = await history(connection, limit=20)
     await connection.close()
-    acts = [row.action for row in reversed(rows) if row.action.startswith("corpus.")]
-    assert acts == [
-        *("corpus.create", "corpus.add", "corpus.snapshot", "corpus.drop", "corpus.remove"),
-        "corpus.drop",
-    ]
+    return [row for row in reversed(rows) if row.action.startswith("corpus.")]
+
+
+async def test_two_that_add_to_a_new_corpus_at_once_both_do(database, tenant):
+    async def add(number):
+        some = [Document(f"d{number}", f"Text number {number}.")]
+        return await corpora(database, tenant.id).add("manuals", some, embedder="hashed")
+
+    done = await asyncio.gather(*map(add, range(4)))
+    assert sorted(one.revision for one in done) == [1, 2, 3, 4]
+    assert (await corpora(database, tenant.id).show("manuals")).size.documents == 4
+
+
+async def test_ids_that_no_document_can_have_are_passed_over(database, tenant):
+    corpus = corpora(database, tenant.id)
+    await corpus.add("manuals", texts(), embedder="none")
+    for strange in ("pumps.md\0", "\ud83d"):
+        assert await corpus.remove("manuals", [strange]) == 1
+        assert not any((await corpus.erase("manuals", [strange], reason="asked")).values())
+        with pytest.raises(MissingCorpusError, match="no document"):
+            await corpus.document("manuals", strange)
+        with pytest.raises(MissingCorpusError, match="no snapshot"):
+            await corpus.open("manuals", snapshot=strange)
+        with pytest.raises(InputError, match="the reason holds"):
+            await corpus.erase("manuals", ["pumps.md"], reason=strange)
+    assert (await corpus.show("manuals")).size.documents == 3
+
+
+async def test_one_text_is_not_taken_for_a_list_of_letters(database, tenant):
+    corpus = corpora(database, tenant.id)
+    await corpus.add("manuals", [Document("a", "One."), Document("b", "Two.")], embedder="none")
+    for work in (
+        lambda: corpus.remove("manuals", "ab"),
+        lambda: corpus.erase("manuals", "ab", reason="asked"),
+        lambda: corpus.keep_only("manuals", "ab"),
+    ):
+        with pytest.raises(InputError, match="doc_ids is the text 'ab'"):
+            await work()
+    assert (await corpus.show("manuals")).size.documents == 2
 
 
 async def test_a_failing_document_leaves_what_was_committed(database, tenant):
@@ -286,6 +327,9 @@ async def test_a_failing_document_leaves_what_was_committed(database, tenant):
         await corpus.add("manuals", some(), embedder="hashed")
     shown = await corpus.show("manuals")
     assert (shown.corpus.revision, shown.size.documents) == (1, 200)
+    [added] = [row for row in await acts(database, tenant) if row.action == "corpus.add"]
+    assert (added.actor, added.subject) == ("test", "manuals")
+    assert added.detail == {"revision": 1, "written": 200, "passages": 200}
     done = await corpus.add("manuals", [Document(f"d{n}", f"Text number {n}.") for n in range(250)])
     assert (done.unchanged, done.written, done.embedded) == (200, 50, 50)
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from steersman.errors import DataError
+from steersman.errors import DataError, InputError
 from steersman.retrieval import MiniLM
 
 
@@ -39,6 +39,12 @@ def test_any_text_has_a_unit_vector(encoder, text):
     assert vector.shape == (384,)
     assert vector.dtype == np.float32
     assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_half_of_a_surrogate_pair_is_told(encoder):
+    with pytest.raises(InputError, match=r"text 1, .* holds half of a surrogate pair at offset 4"):
+        encoder.encode(["fine", "half\udcff"])
 
 
 @pytest.mark.slow

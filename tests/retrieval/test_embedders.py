@@ -8,7 +8,12 @@ import time
 import numpy as np
 import pytest
 
-from steersman.errors import BackendUnavailableError, DataError, InputError
+from steersman.errors import (
+    BackendAnswerError,
+    BackendUnavailableError,
+    DataError,
+    InputError,
+)
 from steersman.retrieval import Embedders, check_embedder_name
 from steersman.retrieval.embedders import CorpusEmbedder
 from tests.retrieval.hashed_words import HashedWords
@@ -103,6 +108,17 @@ def test_one_that_is_away_is_left_alone_for_a_moment():
     failing.away = False
     now[0] = 5.0
     np.testing.assert_array_equal(embedder.encode(["a"]), HashedWords().encode(["a"]))
+
+
+def test_one_refused_query_keeps_nobody_else_from_asking():
+    with embeddings_server() as server:
+        embedders = Embedders()
+        made = embedders.get(server.url)
+        embedder = CorpusEmbedder(embedders, server.url, made.name, made.size)
+        server.answers.append((400, {}, b"more than 512 tokens"))
+        with pytest.raises(BackendAnswerError, match="more than 512 tokens"):
+            embedder.encode(["long " * 500])
+        assert embedder.encode(["pumps"]).shape == (1, 8)
 
 
 def test_a_server_in_drops_does_not_hold_who_asks():

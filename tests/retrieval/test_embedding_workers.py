@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -113,6 +116,51 @@ def test_the_model_is_the_same_in_every_process():
         assert (workers.name, workers.size) == (alone.name, alone.size)
         some = TEXTS[:20]
         np.testing.assert_array_equal(workers.encode(some), alone.encode(some))
+
+
+@pytest.mark.slow
+def test_half_of_a_surrogate_pair_is_told_and_no_row_is_another_texts(workers):
+    texts = [*TEXTS[:20], "half of a \ud83d", *TEXTS[20:]]
+    with pytest.raises(InputError, match=r"text 20, 'half of a \\ud83d', holds half of a"):
+        workers.encode(texts)
+    assert workers.encode(TEXTS).shape == (100, 8)
+
+
+@pytest.mark.slow
+def test_a_process_that_cannot_be_started_is_told_and_no_row_is_left_out(workers, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")  # for the second of them
+    with pytest.raises(DataError, match="no process can be started that embeds with"):
+        workers.encode(TEXTS)
+
+
+MANY_FILES = """
+import os, resource
+import numpy as np
+from steersman.retrieval import EmbeddingWorkers
+from tests.retrieval.hashed_words import HashedWords
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+texts = [f"text {number}" for number in range(100)]
+with EmbeddingWorkers("tests.retrieval.hashed_words:HashedWords", workers=2) as workers:
+    np.testing.assert_array_equal(workers.encode(texts), HashedWords().encode(texts))
+    assert workers.deaths == 0
+"""
+
+
+@pytest.mark.slow
+def test_a_program_with_a_thousand_open_files_has_workers_too():
+    if 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:
+        pytest.skip("this machine allows fewer than 4,096 open files")
+    command = [sys.executable, "-c", MANY_FILES]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_worker_killed_while_it_starts_is_replaced_as_one_that_embeds(tmp_path):
+    with EmbeddingWorkers(SLOW, {"starts": str(tmp_path), "dies_at": 2}, workers=2) as workers:
+        np.testing.assert_array_equal(workers.encode(TEXTS), HashedWords().encode(TEXTS))
+        assert workers.deaths == 1
 
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 65}, {"timeout_s": 0}])

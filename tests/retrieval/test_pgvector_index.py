@@ -14,7 +14,7 @@ import pytest
 from steersman.errors import InputError, StoreError
 from steersman.retrieval import PgvectorIndex, SearchSettings
 from steersman.retrieval.documents import Document
-from steersman.store import create_tenant
+from steersman.store import as_tenant, create_tenant, history
 from tests.retrieval.corpora import corpora
 from tests.retrieval.hashed_words import HashedWords
 
@@ -129,6 +129,13 @@ async def test_what_is_added_is_indexed_and_near_duplicates_are_passed_over(data
     assert len(opened.loaded.passages) < 52
     await corpus.index("large", hnsw=False)
     assert not isinstance((await corpus.open("large")).loaded.vectors, PgvectorIndex)
+    await corpus.index("large", hnsw=False)  # changes nothing, and so is no act
+    connection = await database_alone.connect("app")
+    async with as_tenant(connection, tenant.id):
+        rows = await history(connection, limit=20)
+    await connection.close()
+    told = [row.detail["vectors"] for row in reversed(rows) if row.action == "corpus.index"]
+    assert told == [40, 0]
 
 
 def test_a_store_that_is_away_is_told_and_no_thread_is_left(built):

@@ -325,6 +325,7 @@ def test_settings_that_the_searcher_cannot_do_are_refused(settings, says):
         ({"k": 101}, "k is 101"),
         ({"k": True}, "k is True"),
         ({"k": 2.5}, "k is 2.5"),
+        ({"k": 5.0}, "k is 5.0"),
         ({"fusion": "max"}, "allowed are convex and rrf"),
         ({"fusion_weight": 1.5}, "fusion_weight is 1.5; allowed is 0 to 1"),
         ({"fusion_weight": float("nan")}, "fusion_weight is nan"),

@@ -104,6 +104,22 @@ def test_a_busy_server_is_asked_again(server):
     assert len(server.asked) == 6
 
 
+@pytest.mark.parametrize("after", ["\u00b2", "1.", "1e400", "-1", "soon", "9" * 400])
+def test_a_wait_that_is_no_number_of_seconds_is_the_usual_one(server, after):
+    waits = []
+    embedder = ServedEmbedder(server.url, size=8, sleep=waits.append)
+    server.answers.append((429, {"retry-after": after}, b"busy"))
+    assert embedder.encode(["a"]).shape == (1, 8)
+    assert waits == [0.5]
+
+
+def test_half_of_a_surrogate_pair_is_told_and_not_sent(server):
+    embedder = ServedEmbedder(server.url, size=8)
+    with pytest.raises(InputError, match=r"text 0, .* holds half of a surrogate pair"):
+        embedder.encode(["\ud83d"])
+    assert server.asked == []
+
+
 def test_a_refusal_is_not_tried_again(server):
     embedder = ServedEmbedder(server.url, size=8, key="secret")
     server.answers.append((401, {}, b"who are you?"))

@@ -67,6 +67,11 @@ def test_closer_sentences_count_more():
     [
         ("Valves are not stuck.", "Valves are stuck."),
         ("Pumps cannot freeze.", "Pumps can freeze."),
+        ("Pumps can't freeze.", "Pumps can freeze."),
+        ("Pumps can’t freeze.", "Pumps can freeze."),
+        ("Valves aren't stuck.", "Valves are stuck."),
+        ("Cells don't contribute.", "Cells do contribute."),
+        ("Pumps won't freeze.", "Pumps will freeze."),
         ("Higher doses help.", "Lower doses help."),
         ("Tea without sugar tires.", "Tea with sugar tires."),
         ("Tea with sugar was served.", "Tea with sugar was not served."),

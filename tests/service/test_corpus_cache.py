@@ -14,9 +14,9 @@ from steersman.service.corpus_cache import CorpusCache, Key
 TENANT = UUID(int=1)
 
 
-def place(corpus, revision, *, snapshot=None, erasures=0):
+def place(corpus, revision, *, snapshot=None, erasures=0, hnsw=None):
     row = SimpleNamespace(id=corpus, erasures=erasures)
-    return SimpleNamespace(corpus=row, revision=revision, snapshot=snapshot)
+    return SimpleNamespace(corpus=row, revision=revision, snapshot=snapshot, hnsw=hnsw)
 
 
 class Loads:
@@ -100,7 +100,71 @@ async def test_a_snapshot_and_what_was_erased_are_never_answered_by_an_older_one
     erased = await cache.get(TENANT, place(corpus, 5, erasures=1))
     assert erased.loaded.place.revision == 5
     # What holds what was erased is held no longer, and the other tenant's is.
-    assert {key[:1] + key[3:] for key in cache._held} == {(TENANT, 5), (UUID(int=2), 4)}
+    assert {(key.tenant, key.revision) for key in cache._held} == {(TENANT, 5), (UUID(int=2), 4)}
+    await cache.close()
+
+
+async def test_what_a_snapshot_named_first_serves_as_the_newest_once_it_was_asked_for_so():
+    loads = Loads()
+    cache = CorpusCache(loads)
+    corpus = uuid4()
+    named = await cache.get(TENANT, place(corpus, 1, snapshot="v1"))
+    assert await cache.get(TENANT, place(corpus, 1)) is named
+    loads.gate.clear()
+    assert await cache.get(TENANT, place(corpus, 2)) is named
+    await settled()
+    loads.gate.set()
+    await settled()
+    assert (await cache.get(TENANT, place(corpus, 2))).loaded.place.revision == 2
+    await cache.close()
+
+
+async def test_what_a_snapshot_names_stays_when_a_newer_revision_comes():
+    loads = Loads()
+    cache = CorpusCache(loads)
+    corpus = uuid4()
+    old = await cache.get(TENANT, place(corpus, 1))
+    assert await cache.get(TENANT, place(corpus, 1, snapshot="v1")) is old
+    for revision in (2, 3):
+        await cache.get(TENANT, place(corpus, revision))
+        await settled()
+    assert {key.revision for key in cache._held} == {1, 3}
+    assert await cache.get(TENANT, place(corpus, 1, snapshot="v1")) is old
+    assert len(loads.asked) == 3
+    await cache.close()
+
+
+async def test_what_is_indexed_otherwise_is_another_and_one_whose_index_is_gone_does_not_stand_in():
+    loads = Loads()
+    cache = CorpusCache(loads)
+    corpus = uuid4()
+    exact = await cache.get(TENANT, place(corpus, 1))
+    assert await cache.get(TENANT, place(corpus, 1, hnsw=7)) is exact
+    await settled()
+    indexed = await cache.get(TENANT, place(corpus, 1, hnsw=7))
+    assert (indexed.loaded.place.hnsw, len(cache)) == (7, 1)
+    again = await cache.get(TENANT, place(corpus, 2))
+    assert (again.loaded.place.hnsw, again.loaded.place.revision) == (None, 2)
+    await cache.close()
+
+
+async def test_what_is_held_of_corpora_that_are_gone_is_let_go_of():
+    now = [0.0]
+    cache = CorpusCache(Loads(), clock=lambda: now[0])
+    gone, there = uuid4(), uuid4()
+    assert not cache.wants_look(TENANT)
+    for one in (gone, there):
+        await cache.get(TENANT, place(one, 1))
+    await cache.get(UUID(int=2), place(gone, 1))
+    assert not cache.wants_look(TENANT)
+    now[0] = 60.0
+    assert cache.wants_look(TENANT)
+    cache.keep_only(TENANT, {there})
+    assert not cache.wants_look(TENANT)
+    assert [(key.tenant, key.corpus) for key in cache._held] == [
+        (TENANT, there),
+        (UUID(int=2), gone),
+    ]
     await cache.close()
 
 

@@ -32,6 +32,7 @@ from steersman.store import (
     sweep_corpora,
     write_vectors,
 )
+from steersman.store.corpus_hnsw import hnsw_id, indexed_by_hnsw
 from tests.retrieval.real_vectors import real_vectors
 from tests.store.corpora import digest, document, owned, put
 from tests.store.rows import connected
@@ -212,11 +213,19 @@ async def test_dropping_the_corpus_drops_its_index(database_alone):
 async def test_an_index_is_made_again_and_removed(database_alone):
     await ensure_pgvector(database_alone)
     tenant, corpus, _, _ = await filled(database_alone, seed=6, count=20)
+    found = []
     for _ in range(2):
         assert await indexed(database_alone, tenant, corpus) == 20
+        async with owned(database_alone, tenant.id) as connection:
+            found.append(await hnsw_id(connection, corpus.id))
+    assert len({*found, None}) == 3
     async with owned(database_alone, tenant.id) as connection:
+        hashes = [row[0] for row in await connection.fetch("SELECT hash FROM corpus_passage")]
+        at = connection, tenant.id, corpus.id
+        assert await indexed_by_hnsw(*at, [*hashes, b"of no text"]) == len(hashes) == 20
         await drop_hnsw(connection, corpus.id)
         await drop_hnsw(connection, corpus.id)
+        assert await hnsw_id(connection, corpus.id) is None
         assert await extend_hnsw(connection, tenant.id, corpus.id) == 0
 
 

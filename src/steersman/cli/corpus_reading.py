@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from steersman.errors import DataError, InputError
 from steersman.retrieval.documents import BoundedParser, files, read
+from steersman.retrieval.documents.reading import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +59,7 @@ class Reading:
                 try:
                     found = read(path, doc_id=doc_id, parser=parser)
                 except (DataError, InputError, OSError) as error:
-                    self.failed[str(path)] = str(error)
+                    self.failed[printable(str(path))] = str(error)
                     continue
                 finally:
                     self.read += 1
@@ -70,7 +71,7 @@ def _below(path: Path) -> Iterator[tuple[Path, str | None]]:
     """Yield files, with the id of the one document that is in each; None: it has lines."""
     for one in files(path) if path.is_dir() else [path]:
         inner = one.relative_to(path).as_posix() if path.is_dir() else one.name
-        yield one, None if one.name.lower().endswith(_LINES) else inner
+        yield one, None if one.name.lower().endswith(_LINES) else printable(inner)
 
 
 @contextmanager

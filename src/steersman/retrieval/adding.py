@@ -26,6 +26,7 @@ from steersman.store import (
     fingerprints_of,
     hold_vectors,
     known_vectors,
+    record,
     write_documents,
     write_vectors,
 )
@@ -78,6 +79,7 @@ class Adding:
         corpus: as it is.
         chunking: how documents are cut.
         embedder: of the corpus; None: its passages get no vectors.
+        actor: who acts, for the audit.
         on_progress: told after every batch and every few texts that were embedded.
 
     No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
@@ -91,17 +93,18 @@ class Adding:
         *,
         chunking: Chunking,
         embedder: Embedder | None,
+        actor: str,
         on_progress: Callable[[Added], None] = lambda _: None,
     ) -> None:
         self.done = Added(corpus.name, corpus.revision)
         self._connection = connection
         self._tenant, self._corpus = tenant, corpus
         self._chunking, self._embedder = chunking, embedder
-        self._tell = on_progress
+        self._actor, self._tell = actor, on_progress
         self._seen: dict[str, str] = {}
 
     async def add(self, documents: Iterable[Document]) -> None:
-        """Add documents, a revision for every batch that changes something.
+        """Add documents, a revision and a line of the audit for every batch that changes something.
 
         Args:
             documents: read one after the other; no doc_id twice.
@@ -190,6 +193,11 @@ class Adding:
                 return {key: text for key, text in texts.items() if key not in known}
         revision = await write_documents(self._connection, self._tenant, held.id, stored)
         await extend_hnsw(self._connection, self._tenant, held.id)
+        if revision is not None:
+            passages = sum(len(one.passages) for one in stored)
+            detail = {"revision": revision, "written": len(stored), "passages": passages}
+            at = self._connection, self._tenant, self._actor
+            await record(*at, "corpus.add", held.name, detail)
         self.done = replace(self.done, revision=revision or held.revision)
         return {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -43,9 +44,10 @@ class Bm25:
         b: Strength of the length normalisation, in [0, 1].
         stem: Makes a word of a document what it is indexed by; by default it stays itself.
         query_terms: Makes a query the list of what is looked up.
+        split: Takes a document's words apart; that of the query must be the same.
 
     Raises:
-        InputError: No document.
+        InputError: No document, or a number out of its range.
         DataError: The extra ``rag`` is not installed.
 
     No doctest: it needs an extra; ``tests/retrieval/test_bm25.py`` shows it.
@@ -64,9 +66,13 @@ class Bm25:
         b: float = 0.75,
         stem: Callable[[str], str] = str,
         query_terms: Callable[[str], list[str]] = words,
+        split: Callable[[str], list[str]] = words,
     ) -> None:
         if not documents:
             raise InputError("documents is empty; BM25 needs at least one text to rank")
+        # Written so that NaN is refused as well.
+        if not (0.0 <= k1 < math.inf and 0.0 <= b <= 1.0):
+            raise InputError(f"k1 is {k1!r} and b is {b!r}; allowed are k1 ≥ 0, finite, b 0 to 1")
         try:
             import bm25s  # noqa: PLC0415 - an extra: the core must import without it
         except ImportError as missing:
@@ -75,7 +81,7 @@ class Bm25:
         self._size = len(documents)
         self._query_terms = query_terms
         self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
-        self._index.index(_numbered(documents, stem), show_progress=False)
+        self._index.index(_numbered(documents, stem, split), show_progress=False)
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """Scores of all documents.
@@ -109,14 +115,14 @@ class Bm25:
 
 
 def _numbered(
-    documents: Sequence[str], stem: Callable[[str], str]
+    documents: Sequence[str], stem: Callable[[str], str], split: Callable[[str], list[str]]
 ) -> tuple[list[list[int]], dict[str, int]]:
     """The documents' words as numbers, each word stemmed once, and the numbers of the stems."""
     numbers: dict[str, int] = {"": 0}
     known: dict[str, int] = {}
     rows = []
     for text in documents:
-        found = words(text)
+        found = split(text)
         for word in found:
             if word not in known:
                 known[word] = numbers.setdefault(stem(word), len(numbers))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steersman.errors import CorpusError, InputError
 from steersman.retrieval.adding import Added, Adding
 from steersman.retrieval.corpora_reading import CorporaToRead
 from steersman.retrieval.documents import Chunking
+from steersman.retrieval.documents.decoding import is_storable
+from steersman.retrieval.documents.document import check_text
 from steersman.retrieval.embedders import check_embedder_name
 from steersman.retrieval.opening import find_place, load
 from steersman.store import (
@@ -27,6 +29,7 @@ from steersman.store import (
     erase_documents,
     find_corpus,
     fingerprints_of,
+    has_hnsw,
     record,
     snapshot_corpus,
     write_documents,
@@ -34,7 +37,7 @@ from steersman.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from steersman.retrieval.dense import Embedder
     from steersman.retrieval.documents import Document
@@ -138,6 +141,7 @@ class Corpora(CorporaToRead):
                 corpus,
                 chunking=Chunking(**corpus.chunking),
                 embedder=model,
+                actor=self._actor,
                 on_progress=on_progress,
             )
             await adding.add(documents)
@@ -145,7 +149,6 @@ class Corpora(CorporaToRead):
             await connection.close()
         if adding.done.revision > corpus.revision:
             await self._link(name)
-            await self._audit("corpus.add", name, _counts(adding.done))
         return adding.done
 
     async def keep_only(self, name: str, doc_ids: Collection[str]) -> int:
@@ -159,12 +162,14 @@ class Corpora(CorporaToRead):
             How many were removed.
 
         Raises:
+            InputError: one text instead of a list.
             MissingCorpusError: there is no such corpus.
         """
+        kept = set(_ids(doc_ids))
         async with self._reading() as connection:
             corpus = await corpus_of(connection, self._tenant, name)
             there = await fingerprints_of(connection, self._tenant, corpus.id)
-        gone = sorted(there.keys() - set(doc_ids))
+        gone = sorted(there.keys() - kept)
         if gone:
             await self.remove(name, gone)
         return len(gone)
@@ -180,13 +185,15 @@ class Corpora(CorporaToRead):
             The newest revision.
 
         Raises:
+            InputError: one text instead of a list.
             MissingCorpusError: there is no such corpus.
         """
+        gone = _ids(doc_ids)
         async with self._writing() as connection:
             corpus = await corpus_of(connection, self._tenant, name, hold=True)
-            revision = await write_documents(connection, self._tenant, corpus.id, [], doc_ids)
+            revision = await write_documents(connection, self._tenant, corpus.id, [], gone)
             if revision is not None:
-                detail = {"documents": len(doc_ids), "revision": revision}
+                detail = {"documents": len(gone), "revision": revision}
                 await record(connection, self._tenant, self._actor, "corpus.remove", name, detail)
         if revision is not None:
             await self._link(name)
@@ -206,16 +213,18 @@ class Corpora(CorporaToRead):
             How many rows were deleted, by table.
 
         Raises:
-            InputError: no reason.
+            InputError: no reason, one that cannot be stored, or one text instead of a list.
             MissingCorpusError: there is no such corpus.
         """
         if not 1 <= len(reason) <= 200:
             message = f"the reason has {len(reason)} characters; allowed are 1 to 200; say why"
             raise InputError(message)
+        check_text(reason, "the reason")
+        gone = _ids(doc_ids)
         async with self._writing() as connection:
             corpus = await corpus_of(connection, self._tenant, name, hold=True)
-            rows = await erase_documents(connection, self._tenant, corpus.id, doc_ids)
-            detail = {"corpus": name, "documents": len(doc_ids), "rows": rows}
+            rows = await erase_documents(connection, self._tenant, corpus.id, gone)
+            detail = {"corpus": name, "documents": len(gone), "rows": rows}
             await record(connection, self._tenant, self._actor, "corpus.erase", reason, detail)
         if any(rows.values()):
             await self._link(name)
@@ -301,7 +310,10 @@ class Corpora(CorporaToRead):
         if not hnsw:
             async with self._writing() as connection:
                 corpus = await corpus_of(connection, self._tenant, name, hold=True)
-                await drop_hnsw(connection, corpus.id)
+                if await has_hnsw(connection, corpus.id):
+                    await drop_hnsw(connection, corpus.id)
+                    at = connection, self._tenant, self._actor
+                    await record(*at, "corpus.index", name, {"vectors": 0})
             return 0
         if (await self.show(name)).corpus.dimension is None:
             message = f"the corpus {name!r} has no vectors, so there is nothing to index; "
@@ -326,9 +338,13 @@ class Corpora(CorporaToRead):
         async with self._reading() as connection:
             corpus = await find_corpus(connection, self._tenant, name)
         if corpus is None:
-            return await self.create(
-                name, embedder=embedder or "minilm", chunking=chunking, near=near
-            )
+            try:
+                return await self.create(
+                    name, embedder=embedder or "minilm", chunking=chunking, near=near
+                )
+            except CorpusError:  # somebody else made it meanwhile
+                async with self._reading() as connection:
+                    corpus = await corpus_of(connection, self._tenant, name)
         for what, has, wanted in (
             ("embedder", corpus.embedder or "none", embedder),
             ("chunking", corpus.chunking, None if chunking is None else asdict(chunking)),
@@ -368,10 +384,10 @@ class Corpora(CorporaToRead):
                 StoredLinks(links.starts, links.targets, links.kinds),
             )
 
-    async def _audit(self, action: str, subject: str, detail: Mapping[str, Any]) -> None:
-        async with self._writing() as connection:
-            await record(connection, self._tenant, self._actor, action, subject, detail)
 
-
-def _counts(done: Added) -> dict[str, int]:
-    return {name: value for name, value in asdict(done).items() if isinstance(value, int)}
+def _ids(doc_ids: Collection[str]) -> list[str]:
+    """Return the ids that a document can have; others are those of none that is there."""
+    if isinstance(doc_ids, str):
+        message = f"doc_ids is the text {doc_ids[:60]!r}, whose letters would be taken as ids; "
+        raise InputError(message + "put it in a list")
+    return [one for one in doc_ids if is_storable(one)]

@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import CorpusError, MissingCorpusError
+from steersman.retrieval.documents.decoding import is_storable
 from steersman.retrieval.embedders import CorpusEmbedder, Embedders
 from steersman.retrieval.opening import Loaded, find_place, load, one_view
 from steersman.retrieval.rerank import CosineReranker
+from steersman.retrieval.searched_words import searched_words
 from steersman.retrieval.searcher import Searcher
 from steersman.retrieval.vectors import MissingVectors
 from steersman.store import (
@@ -131,7 +133,7 @@ class CorporaToRead:
         async with self._reading() as connection:
             place = await find_place(connection, self._tenant, name, snapshot, now=self._clock())
             at = connection, self._tenant, place.corpus.id, place.revision
-            found = None if "\0" in doc_id else await find_document(*at, doc_id)
+            found = await find_document(*at, doc_id) if is_storable(doc_id) else None
         if found is None:
             message = f"the corpus {name!r} has no document {doc_id!r:.200} at revision "
             raise MissingCorpusError(f"{message}{place.revision}; search shows what it has")
@@ -238,5 +240,6 @@ def ready(
         vectors=loaded.vectors,
         links=loaded.links,
         rerankers=rerankers,
+        split=searched_words,
     )
     return Opened(loaded, searcher)

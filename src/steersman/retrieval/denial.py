@@ -7,7 +7,11 @@ import re
 _NOT = re.compile(
     r"\b(is|are|was|were|can|could|may|does|do|did|has|have|had|will|should|would) not\b"
 )
-_CANNOT = re.compile(r"\bcannot\b")
+_CANNOT = re.compile(r"\b(?:cannot|can['’]t)\b")
+_CONTRACTED = re.compile(
+    r"\b(is|are|was|were|could|does|do|did|has|have|had|should|would|must|need)n['’]t\b"
+)
+_WONT = re.compile(r"\bwon['’]t\b")
 _AUXILIARY = re.compile(r"\b(is|are|was|were|can|could|may|will|should|would|has|have)\b")
 _WORDS = re.compile(r"(\W+)")
 _PAIRS = """
@@ -56,7 +60,10 @@ def denial_of(statement: str) -> str:
     >>> denial_of("The museum opens at nine.")
     'It is not true that the museum opens at nine.'
     """
-    for pattern, instead in ((_NOT, r"\1"), (_CANNOT, "can")):
+    for pattern, instead in (
+        *((_NOT, r"\1"), (_CANNOT, "can")),
+        *((_CONTRACTED, r"\1"), (_WONT, "will")),
+    ):
         if pattern.search(statement):
             return pattern.sub(instead, statement, count=1)
     words = _WORDS.split(statement)

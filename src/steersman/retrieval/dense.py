@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from steersman.errors import DataError
+from steersman.errors import DataError, InputError
 from steersman.retrieval.wheels import PinnedWheel
 
 if TYPE_CHECKING:
@@ -112,7 +112,11 @@ class MiniLM:
 
         Returns:
             (texts, 384) float32, each row of length one.
+
+        Raises:
+            InputError: a text holds half of a surrogate pair.
         """
+        check_texts(texts)
         rows = [self._encode_one(text) for text in texts]
         return np.stack(rows) if rows else np.zeros((0, self.size), np.float32)
 
@@ -125,6 +129,29 @@ class MiniLM:
         }
         mean = self._session.run(None, feed)[0][0].mean(axis=0)
         return np.asarray(mean / np.linalg.norm(mean), np.float32)
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    r"""Refuse texts that UTF-8 has no bytes for, which neither models nor other processes take.
+
+    Args:
+        texts: that are to be embedded.
+
+    Raises:
+        InputError: one of them holds half of a surrogate pair; the message says which.
+
+    >>> check_texts(["Pumps hum.", "half a \ud83d"])
+    Traceback (most recent call last):
+    steersman.errors.InputError: text 1, 'half a \ud83d', holds half of a surrogate pair ...
+    """
+    for place, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"text {place}, {text[:40]!r}, holds half of a surrogate pair at offset "
+                f"{error.start}, so it cannot be embedded; put U+FFFD in its place"
+            ) from error
 
 
 def onnx_libraries(wanted: str) -> tuple[ModuleType, ModuleType]:

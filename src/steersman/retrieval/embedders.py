@@ -7,13 +7,7 @@ import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from steersman.errors import (
-    BackendError,
-    BackendUnavailableError,
-    DataError,
-    InputError,
-    SteersmanError,
-)
+from steersman.errors import BackendUnavailableError, DataError, InputError, SteersmanError
 from steersman.retrieval.dense import MiniLM
 from steersman.retrieval.served_embedder import ServedEmbedder
 
@@ -208,14 +202,15 @@ class CorpusEmbedder:
 
         Raises:
             DataError: as `check`.
-            BackendError: the server does not answer, or did not a moment ago: it is left alone for
-                five seconds, so that not every query waits for it.
+            BackendUnavailableError: the server does not answer, or did not a moment ago: it is left
+                alone for five seconds, so that not every query waits for it.
+            BackendAnswerError: the server refuses these texts; others it may take.
         """
         if self._rests is not None and self._clock() < self._rests[0]:
             raise BackendUnavailableError(self._rests[1])
         try:
             rows = self.check().encode(texts)
-        except BackendError as error:
+        except BackendUnavailableError as error:
             self._rests = self._clock() + _REST_S, str(error)
             raise
         self._rests = None

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.retrieval.dense import check_texts
 from steersman.retrieval.embedding_worker import HEAD, read_head
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 MINILM = "steersman.retrieval.dense:MiniLM"
 _CHUNK = 16
 _MOST_DEATHS = 3
+_LONGEST_WAIT_MS = 86_400_000
 _PROGRAM = "from steersman.retrieval.embedding_worker import main; main()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -89,7 +91,11 @@ class EmbeddingWorkers:
         self._timeout_s = timeout_s
         self._turn = threading.Lock()
         # The first is started now: it says what the embedder is called, or why there is none.
-        first = _Worker(*self._start, timeout_s)
+        try:
+            first = _Worker(*self._start, timeout_s)
+        except _DiedError as error:
+            message = f"the worker that should embed with {made_by} ended before it began; "
+            raise DataError(f"{message}its last words are above") from error
         self._workers: list[_Worker | None] = [first, *([None] * (workers - 1))]
         self.name, self.size = first.name, first.size
 
@@ -103,19 +109,22 @@ class EmbeddingWorkers:
             (texts, size) float32.
 
         Raises:
-            DataError: the embedder refused a text, or a worker died three times over the same.
+            InputError: a text holds half of a surrogate pair.
+            DataError: the embedder refused a text, a worker died three times over the same, or
+                none can be started.
         """
+        check_texts(texts)
         with self._turn:
             chunks = [list(texts[at : at + _CHUNK]) for at in range(0, len(texts), _CHUNK)]
             rows: list[NDArray[np.float32] | None] = [None] * len(chunks)
-            failures: list[DataError] = []
+            failures: list[BaseException] = []
             places = count()  # shared: whoever is done takes the next chunk
 
             def work(number: int) -> None:
                 while not failures and (place := next(places)) < len(chunks):
                     try:
                         rows[place] = self._embedded(number, chunks[place])
-                    except DataError as error:
+                    except BaseException as error:  # noqa: BLE001 (raised by who waits for it)
                         failures.append(error)
 
             threads = [
@@ -128,8 +137,7 @@ class EmbeddingWorkers:
                 thread.join()
         if failures:
             raise failures[0]
-        done = [row for row in rows if row is not None]
-        return np.concatenate(done) if done else np.zeros((0, self.size), np.float32)
+        return self._whole(rows)
 
     def close(self) -> None:
         """End the processes; they are started again when needed."""
@@ -150,24 +158,45 @@ class EmbeddingWorkers:
         """Ids of the processes that run now."""
         return [worker.process.pid for worker in self._workers if worker is not None]
 
+    def _whole(self, rows: list[NDArray[np.float32] | None]) -> NDArray[np.float32]:
+        """Return all rows as one array; one that is not there would shift those behind it."""
+        done = [row for row in rows if row is not None]
+        if len(done) < len(rows):
+            message = f"{len(rows) - len(done)} of {len(rows)} parts of the texts were not "
+            raise DataError(message + "embedded, and nothing says why; embed the texts again")
+        return np.concatenate(done) if done else np.zeros((0, self.size), np.float32)
+
     def _embedded(self, number: int, texts: list[str]) -> NDArray[np.float32]:
         for _ in range(_MOST_DEATHS):
-            worker = self._workers[number] or _Worker(*self._start, self._timeout_s)
-            self._workers[number] = worker
-            if (worker.name, worker.size) != (self.name, self.size):
-                message = f"a worker came back as {worker.name} ({worker.size} numbers); it was "
-                raise DataError(f"{message}{self.name} ({self.size})")
             try:
-                return worker.encode(texts)
+                return self._alive(number).encode(texts)
             except _DiedError:
-                worker.end()
-                self._workers[number] = None
+                self._bury(number)
                 self.deaths += 1
+            except DataError:
+                raise  # it answered, and what it says next is of the next texts
+            except BaseException:
+                self._bury(number)
+                raise
         raise DataError(
             f"{_MOST_DEATHS} workers died or hung over the same {len(texts)} texts, the first of "
             f"them {texts[0][:60]!r}; is there memory enough, or is timeout_s "
             f"({self._timeout_s:g}) too short?"
         )
+
+    def _alive(self, number: int) -> _Worker:
+        """Return a worker, started if it is not there."""
+        worker = self._workers[number] or _Worker(*self._start, self._timeout_s)
+        self._workers[number] = worker
+        if (worker.name, worker.size) != (self.name, self.size):
+            message = f"a worker came back as {worker.name} ({worker.size} numbers); it was "
+            raise DataError(f"{message}{self.name} ({self.size})")
+        return worker
+
+    def _bury(self, number: int) -> None:
+        worker, self._workers[number] = self._workers[number], None
+        if worker is not None:
+            worker.end()
 
 
 class _DiedError(Exception):
@@ -181,20 +210,23 @@ class _Worker:
         self, made_by: str, options: str, told: Mapping[str, str], timeout_s: float
     ) -> None:
         self._timeout_s = timeout_s
-        self.process = subprocess.Popen(  # noqa: S603 (a program of ours)
-            [sys.executable, "-P", "-c", _PROGRAM, made_by, options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            env={**os.environ, **_ONE_THREAD, **told},
-        )
-        os.set_blocking(self._stdin(), False)
         try:
+            self.process = subprocess.Popen(  # noqa: S603 (a program of ours)
+                [sys.executable, "-P", "-c", _PROGRAM, made_by, options],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                env={**os.environ, **_ONE_THREAD, **told},
+            )
+        except OSError as error:
+            message = f"no process can be started that embeds with {made_by}: {error}; end others, "
+            raise DataError(message + "or allow more processes and open files") from error
+        try:
+            os.set_blocking(self._stdin(), False)
             said = msgspec.json.decode(self._frame())
-        except _DiedError as error:
+        except BaseException:
             self.end()
-            message = f"the worker that should embed with {made_by} ended before it began; "
-            raise DataError(f"{message}its last words are above") from error
+            raise
         if "error" in said:
             self.end()
             raise DataError(f"the embedder {made_by} cannot be made: {said['error']}")
@@ -232,8 +264,7 @@ class _Worker:
         left = memoryview(data)
         while left:
             stdin = self._stdin()
-            _, ready, _ = select.select([], [stdin], [], max(0.0, until - time.monotonic()))
-            if not ready:
+            if not _ready(stdin, select.POLLOUT, until):
                 raise _DiedError
             try:
                 left = left[os.write(stdin, left) :]
@@ -254,9 +285,17 @@ class _Worker:
             raise _DiedError
         data = bytearray()
         while len(data) < size:
-            ready, _, _ = select.select([stream], [], [], max(0.0, until - time.monotonic()))
+            ready = _ready(stream.fileno(), select.POLLIN, until)
             part = os.read(stream.fileno(), min(size - len(data), 1 << 20)) if ready else b""
             if not part:
                 raise _DiedError
             data += part
         return bytes(data)
+
+
+def _ready(stream: int, what: int, until: float) -> bool:
+    """Whether a stream can be read or written before a time; unlike select, whatever its number."""
+    poll = select.poll()
+    poll.register(stream, what)
+    wait_ms = min(1e3 * max(0.0, until - time.monotonic()), _LONGEST_WAIT_MS)
+    return bool(poll.poll(wait_ms))

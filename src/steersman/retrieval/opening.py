@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import CorpusError, MissingCorpusError
 from steersman.retrieval.documents import Lineage, Passage, unique
+from steersman.retrieval.documents.decoding import is_storable
 from steersman.retrieval.entity_links import link_passages
 from steersman.retrieval.linking import Links
 from steersman.retrieval.pgvector_index import PgvectorIndex
@@ -21,12 +22,12 @@ from steersman.retrieval.vectors import ExactIndex, MissingVectors
 from steersman.store import (
     corpus_of,
     find_corpus_snapshot,
-    has_hnsw,
     read_documents,
     read_links,
     read_vectors,
     set_tenant,
 )
+from steersman.store.corpus_hnsw import hnsw_id, indexed_by_hnsw
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -40,17 +41,19 @@ _PER_PASSAGE = 1_200  # objects, postings and ids, as measured
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which revision of which corpus.
+    """Which revision of which corpus, and how it is indexed.
 
     Attributes:
         corpus: as it is now.
         revision: of it.
         snapshot: the corpus snapshot that names it; None: it was the newest.
+        hnsw: which index of pgvector the corpus has now; None: its vectors are compared exactly.
     """
 
     corpus: CorpusRow
     revision: int
     snapshot: str | None = None
+    hnsw: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +100,17 @@ async def find_place(
     No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
     corpus = await corpus_of(connection, tenant, name)
+    hnsw = await hnsw_id(connection, corpus.id)
     if snapshot is None:
-        return Place(corpus, corpus.revision)
+        return Place(corpus, corpus.revision, hnsw=hnsw)
     now = now or datetime.now(UTC)
     found = None
-    if "\0" not in snapshot:
+    if is_storable(snapshot):
         found = await find_corpus_snapshot(connection, tenant, corpus.id, snapshot, now=now)
     if found is None:
         message = f"the corpus {name!r} has no snapshot {snapshot!r:.80}, or it expired; "
         raise MissingCorpusError(message + f"`steersman corpus show {name}` lists those it has")
-    return Place(corpus, found.revision, found.name)
+    return Place(corpus, found.revision, found.name, hnsw)
 
 
 @asynccontextmanager
@@ -170,11 +174,19 @@ async def _vectors(
     corpus = place.corpus
     if corpus.embedder_name is None or corpus.dimension is None:
         return None
-    if await has_hnsw(connection, corpus.id):
-        return PgvectorIndex(
-            *(database, tenant, corpus.id, place.revision), size=corpus.dimension, hashes=hashes
-        )
     size = corpus.dimension
+    # It may have been removed since the place was found; whoever finds it again knows.
+    if place.hnsw is not None and await hnsw_id(connection, corpus.id) is not None:
+        count = await indexed_by_hnsw(connection, tenant, corpus.id, hashes)
+        if count < len(hashes):
+            why = f"the corpus {corpus.name!r}: {len(hashes) - count} of {len(hashes)} passages "
+            why += "have no vector in its index; make it anew with `steersman corpus index "
+            why += f"{corpus.name} --hnsw`, and if it still holds fewer, remove their documents "
+            why += "and add them again, which embeds what is missing"
+            return MissingVectors(size, len(hashes), why)
+        return PgvectorIndex(
+            *(database, tenant, corpus.id, place.revision), size=size, hashes=hashes
+        )
     try:
         rows = await read_vectors(connection, tenant, corpus.embedder_name, size, hashes)
     except CorpusError as error:

@@ -17,7 +17,7 @@ class SearchSettings:
 
     Args:
         variant: rank by words, by meaning, or by both.
-        k: hits wanted, 1 to 100.
+        k: hits wanted, a whole number from 1 to 100.
         fusion: how both become one ranking; `hybrid` alone has it.
         fusion_weight: of meaning, 0 to 1; `hybrid` alone has it.
         rerank: ``off``, or the name of one of the searcher's rerankers.
@@ -40,7 +40,8 @@ class SearchSettings:
     def __post_init__(self) -> None:
         if self.variant not in {"bm25", "dense", "hybrid"}:
             raise InputError(f"variant is {self.variant!r}; allowed are bm25, dense and hybrid")
-        if isinstance(self.k, bool) or self.k not in range(1, CANDIDATES + 1):
+        whole = hasattr(self.k, "__index__") and not isinstance(self.k, bool)
+        if not whole or not 1 <= self.k <= CANDIDATES:
             raise InputError(f"k is {self.k!r}; allowed are 1 to {CANDIDATES}")
         if self.fusion not in {"convex", "rrf"}:
             raise InputError(f"fusion is {self.fusion!r}; allowed are convex and rrf")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from steersman.errors import InputError
-from steersman.retrieval.bm25 import Bm25
+from steersman.retrieval.bm25 import Bm25, words
 from steersman.retrieval.documents import passage_text
 from steersman.retrieval.embeddings import unit_rows
 from steersman.retrieval.engines import Engines, Failures
@@ -49,6 +50,8 @@ class Searcher:
         links: between the passages, for searches with `expansion`.
         rerankers: by the names that `SearchSettings.rerank` may have.
         expanding: how far links are followed.
+        split: takes words apart, of passages and queries; `searched_words` finds names and scripts
+            that `words` does not, with which the published figures were made.
         clock: seconds, monotonic; for the times that are told.
 
     Attributes:
@@ -71,6 +74,7 @@ class Searcher:
         links: Links | None = None,
         rerankers: Mapping[str, Reranker] | None = None,
         expanding: Expanding | None = None,
+        split: Callable[[str], list[str]] = words,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         texts = [passage_text(passage) for passage in passages]
@@ -84,7 +88,7 @@ class Searcher:
             raise InputError("a reranker is called 'off', which means none; name it otherwise")
         self._engines = Engines(
             passages=passages,
-            words=passage_index(texts) if texts else None,
+            words=passage_index(texts, split) if texts else None,
             dense=dense,
             links=links,
             rerankers=dict(rerankers or {}),
@@ -156,11 +160,12 @@ class Searcher:
         return Scored(self._engines, query)
 
 
-def passage_index(texts: Sequence[str]) -> Bm25:
+def passage_index(texts: Sequence[str], split: Callable[[str], list[str]] = words) -> Bm25:
     """Return the index by words that a searcher has of its passages.
 
     Args:
         texts: of the passages, as `passage_text` gives them; at least one.
+        split: takes words apart, theirs and those of queries.
 
     Raises:
         InputError: no text.
@@ -168,7 +173,8 @@ def passage_index(texts: Sequence[str]) -> Bm25:
 
     No doctest: it needs an extra; ``tests/retrieval/test_searcher.py`` shows it.
     """
-    return Bm25(texts, k1=_K1, stem=stem, query_terms=query_terms)
+    terms = partial(query_terms, split=split)
+    return Bm25(texts, k1=_K1, stem=stem, query_terms=terms, split=split)
 
 
 def _dense(

@@ -13,6 +13,7 @@ import numpy as np
 import urllib3
 
 from steersman.errors import BackendAnswerError, BackendUnavailableError, InputError
+from steersman.retrieval.dense import check_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ _PART = 1 << 16
 _MAX_NUMBERS = 65_536
 _LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _KEY = re.compile(r"[\x21-\x7e]{1,4096}")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _QUOTED = 200
 
 
@@ -86,9 +88,11 @@ class ServedEmbedder:
             (texts, size) float32, each row of length one.
 
         Raises:
+            InputError: a text holds half of a surrogate pair.
             BackendUnavailableError: no answer in time, after all tries.
             BackendAnswerError: the server refused, or what it sent is no embedding of this size.
         """
+        check_texts(texts)
         rows = [
             self._ask([text or " " for text in texts[first : first + _BATCH]], self.size)
             for first in range(0, len(texts), _BATCH)
@@ -144,7 +148,7 @@ class ServedEmbedder:
         said = self._hidden(data.decode("utf-8", "replace"))[:_QUOTED]
         message = f"{self._address} answered {status}: {said!r}; "
         if status in _LATER:
-            wait = float(after) if after.replace(".", "", 1).isdigit() else None
+            wait = float(after) if _SECONDS.fullmatch(after) else None
             return BackendUnavailableError(message + "try again later", retry_after_s=wait)
         return BackendAnswerError(f"{message}check the model {self._model!r} and {KEY_VARIABLE}")
 

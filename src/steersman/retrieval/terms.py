@@ -8,8 +8,13 @@ and .780 with stems and function words left out of queries alone.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from steersman.retrieval.bm25 import words
 from steersman.retrieval.stemming import stem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SPOKEN = """
 a about after all also an and any are as at be been before between but by can could did do does
@@ -20,7 +25,7 @@ this to under was we were what when where which who whom whose why will with wou
 _FUNCTION_WORDS = frozenset(_SPOKEN.split())
 
 
-def query_terms(text: str) -> list[str]:
+def query_terms(text: str, split: Callable[[str], list[str]] = words) -> list[str]:
     """Return what is looked up for a query: its stems without words that hold sentences together.
 
     These are common in questions and tell nothing of what is asked. A query of nothing else keeps
@@ -28,6 +33,7 @@ def query_terms(text: str) -> list[str]:
 
     Args:
         text: any text.
+        split: takes its words apart, as those of the passages were.
 
     Returns:
         Stems in the order of their words, repeats kept.
@@ -35,6 +41,6 @@ def query_terms(text: str) -> list[str]:
     >>> query_terms("What lifts the wings?"), query_terms("Who?")
     (['lift', 'wing'], ['who'])
     """
-    found = words(text)
+    found = split(text)
     telling = [word for word in found if word not in _FUNCTION_WORDS]
     return [stem(word) for word in telling or found]

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
     from uuid import UUID
 
     from steersman.retrieval import Opened, Place
 
 _log = logging.getLogger(__name__)
 _AGAIN_S = 5.0
+_LOOK_S = 60.0
 
 
 class Key(NamedTuple):
@@ -28,12 +29,15 @@ class Key(NamedTuple):
         corpus: its id.
         erasures: how often documents were erased from it.
         revision: of it.
+        hnsw: which index of pgvector it has; None: none. What was loaded with another one cannot
+            be searched by meaning any more, or is searched otherwise than it is to be.
     """
 
     tenant: UUID
     corpus: UUID
     erasures: int
     revision: int
+    hnsw: int | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +79,8 @@ class CorpusCache:
     )
     _held: OrderedDict[Key, Opened] = field(default_factory=OrderedDict)
     _newest: dict[tuple[UUID, UUID, int], Key] = field(default_factory=dict)
+    _named: set[Key] = field(default_factory=set)
+    _looked: dict[UUID, float] = field(default_factory=dict)
     _loading: dict[Key, asyncio.Task[Opened]] = field(default_factory=dict)
     _failed: dict[Key, tuple[float, BaseException]] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -103,25 +109,55 @@ class CorpusCache:
             DataError: an extra is missing, or it is damaged. What failed is told again for five
                 seconds, and then loaded again.
         """
-        key = Key(tenant, place.corpus.id, place.corpus.erasures, place.revision)
+        key = Key(tenant, place.corpus.id, place.corpus.erasures, place.revision, place.hnsw)
         self._forget_erased(key)
         found = self._held.get(key)
         if found is not None:
             self._held.move_to_end(key)
+            self._note(key, place)
             return found
         older = None if place.snapshot is not None else self._older(key)
         if older is not None and older.loaded.place.revision > key.revision:
             return older  # who asks found its place before it was committed
         at, error = self._failed.get(key, (0.0, None))
         failed = error if self.clock() - at < _AGAIN_S else None
-        if older is None:
-            if failed is not None:
-                raise failed
+        if older is None and failed is not None:
+            raise failed
+        if older is None or (failed is None and self._lost_index(key)):
             # Whoever asked first may go away: what is loaded is there for the next.
-            return await asyncio.shield(self._begin(key, place))
+            opened = await asyncio.shield(self._begin(key, place))
+            self._note(key, place)
+            return opened
         if failed is None:
             self._begin(key, place)
         return older
+
+    def wants_look(self, tenant: UUID) -> bool:
+        """Return whether it is time, once a minute, to look which corpora a tenant still has.
+
+        Args:
+            tenant: whose.
+
+        Returns:
+            False too where nothing of the tenant is held.
+        """
+        if not any(key.tenant == tenant for key in self._held):
+            self._looked.pop(tenant, None)
+            return False
+        return self.clock() >= self._looked.setdefault(tenant, self.clock()) + _LOOK_S
+
+    def keep_only(self, tenant: UUID, corpora: Collection[UUID]) -> None:
+        """Let go of what is held of corpora that a tenant has no more.
+
+        Args:
+            tenant: whose.
+            corpora: ids of those that there are.
+        """
+        self._looked[tenant] = self.clock()
+        for key in [key for key in self._held if key.tenant == tenant]:
+            if key.corpus not in corpora:
+                self._held.pop(key)
+        self._forget_names()
 
     async def close(self) -> None:
         """Stop loading, and let go of everything."""
@@ -129,12 +165,33 @@ class CorpusCache:
             task.cancel()
         await asyncio.gather(*self._loading.values(), return_exceptions=True)
         self._held.clear()
+        self._forget_names()
         self.searching.shutdown(wait=False, cancel_futures=True)
 
     def _older(self, key: Key) -> Opened | None:
         """Return what was the newest revision before; what only a snapshot named is no such."""
         before = self._newest.get(key[:3])
         return None if before is None else self._held.get(before)
+
+    def _lost_index(self, key: Key) -> bool:
+        """Whether what was the newest revision before is searched by an index that is gone."""
+        before = self._newest.get(key[:3])
+        return before is not None and before.hnsw is not None and key.hnsw is None
+
+    def _note(self, key: Key, place: Place) -> None:
+        """Keep in mind that a snapshot names what is held, or that it is the newest revision."""
+        if key not in self._held:
+            return
+        if place.snapshot is not None:
+            self._named.add(key)
+            return
+        before = self._newest.get(key[:3])
+        if before is not None and before != key and before in self._held:
+            if before.revision > key.revision:
+                return
+            if before not in self._named:
+                self._held.pop(before)
+        self._newest[key[:3]] = key
 
     def _forget_erased(self, key: Key) -> None:
         """Let go of revisions of the corpus that hold what was erased since."""
@@ -154,14 +211,15 @@ class CorpusCache:
             opened = await self.load(key.tenant, place)
         self.counts.loads += 1
         self._failed.pop(key, None)
-        if place.snapshot is None:
-            replaced = self._newest.get(key[:3])
-            if replaced is not None and replaced in self._held:
-                if replaced.revision > key.revision:
-                    return opened  # who comes next wants the newer one
-                self._held.pop(replaced)
-            self._newest[key[:3]] = key
+        newest = self._newest.get(key[:3])
+        late = newest is not None and newest in self._held and newest.revision > key.revision
+        if place.snapshot is None and late:
+            return opened  # who comes next wants the newer one
         self._held[key] = opened
+        self._note(key, place)
+        # The same revision with another index than it has now.
+        for one in [one for one in self._held if one[:4] == key[:4] and one != key]:
+            self._held.pop(one)
         self._make_room(key)
         return opened
 
@@ -187,6 +245,9 @@ class CorpusCache:
             if key != newest:
                 total -= self._held.pop(key).loaded.bytes
                 self.counts.evicted += 1
-        for place, key in list(self._newest.items()):
-            if key not in self._held:
-                del self._newest[place]
+        self._forget_names()
+
+    def _forget_names(self) -> None:
+        """Keep in mind nothing of what is held no more."""
+        self._newest = {place: key for place, key in self._newest.items() if key in self._held}
+        self._named &= self._held.keys()

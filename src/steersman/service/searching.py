@@ -27,7 +27,7 @@ from steersman.service.search_messages import (
     SearchRequest,
     ShownDocument,
 )
-from steersman.store import AWAY, find_document, store_is_away
+from steersman.store import AWAY, corpora_of, find_document, store_is_away
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -152,6 +152,9 @@ class Searching:
     async def _found(self, tenant: UUID, asked: SearchRequest) -> tuple[Opened, Found]:
         async def look() -> Place:
             async with self._pool.acquire() as connection, one_view(connection, tenant):
+                if self._cache.wants_look(tenant):
+                    there = await corpora_of(connection, tenant)
+                    self._cache.keep_only(tenant, {corpus.id for corpus in there})
                 return await find_place(connection, tenant, asked.corpus, asked.snapshot)
 
         with told(asked.corpus):

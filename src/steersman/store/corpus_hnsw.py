@@ -17,7 +17,7 @@ import numpy as np
 from steersman.errors import CorpusError, InputError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from numpy.typing import NDArray
@@ -29,6 +29,7 @@ HNSW_TABLES = "corpus_hnsw_*"
 _OLDEST = (0, 8)  # iterative scans; half vectors came with 0.7
 _MOST_NUMBERS = 4_000  # of a half vector in an index
 _BATCH = 1_000
+_LOOKED_UP = 10_000
 _OWN = "tenant = (SELECT nullif(current_setting('app.tenant', true), '')::uuid)"
 _SCHEMA = (
     "SELECT n.nspname, e.extversion FROM pg_extension AS e "
@@ -193,10 +194,56 @@ async def has_hnsw(connection: Any, corpus: UUID) -> bool:
 
     No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
-    there: bool = await connection.fetchval(
-        "SELECT to_regclass($1) IS NOT NULL", f"steersman.{_table(corpus)}"
-    )
-    return there
+    return await hnsw_id(connection, corpus) is not None
+
+
+async def hnsw_id(connection: Any, corpus: UUID) -> int | None:
+    """Return which index a corpus has; one that is made anew is another.
+
+    Args:
+        connection: of any role; what was committed since its transaction began is seen as well.
+        corpus: its id.
+
+    Returns:
+        The object id of its table; None: it has no index.
+
+    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
+    """
+    table = f"steersman.{_table(corpus)}"
+    found: int | None = await connection.fetchval("SELECT to_regclass($1)::oid", table)
+    return found
+
+
+async def indexed_by_hnsw(
+    connection: Any, tenant: UUID, corpus: UUID, hashes: Sequence[bytes]
+) -> int:
+    """Return how many of some texts the index has vectors of.
+
+    Args:
+        connection: of role app, within a transaction of the tenant.
+        tenant: whose.
+        corpus: its id, of one that has an index.
+        hashes: of the texts, none twice.
+
+    Returns:
+        At most as many as there are hashes.
+
+    Raises:
+        StoreError: the index is gone.
+
+    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
+    """
+    count = 0
+    for first in range(0, len(hashes), _LOOKED_UP):
+        try:
+            count += await connection.fetchval(
+                f"SELECT count(*) FROM {_table(corpus)} WHERE tenant = $1 AND hash = ANY($2)",  # noqa: S608 (a name of ours)
+                *(tenant, list(hashes[first : first + _LOOKED_UP])),
+            )
+        except asyncpg.UndefinedTableError as error:
+            message = "the index of the corpus was removed meanwhile; open the corpus again"
+            raise StoreError(message) from error
+    return count
 
 
 async def search_hnsw(
@@ -248,8 +295,9 @@ async def search_hnsw(
             *(tenant, corpus, revision, vector.tolist(), k),
         )
     except (asyncpg.UndefinedTableError, asyncpg.DataError) as error:
-        message = f"the index of the corpus cannot be searched: {error}; it is searched exactly "
-        raise StoreError(message + "once `steersman corpus index` made or dropped it") from error
+        message = f"the index of the corpus cannot be searched: {error}; open the corpus again, "
+        message += "which searches it as it is indexed then (a running service does so by itself)"
+        raise StoreError(message) from error
     return [(row[0], row[1]) for row in rows]
 
 

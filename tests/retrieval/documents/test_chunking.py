@@ -1,6 +1,7 @@
 """Passages are spans of their document, cut where its structure allows it."""
 
 import unicodedata
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -183,6 +184,24 @@ def test_the_overlap_begins_with_a_sentence_and_stays_within_its_section():
     assert last.text == "# Next\nSeven."
 
 
+def test_no_passage_lies_in_the_one_before_where_what_follows_cannot_be_cut():
+    run = "x" * 60
+    text = "One pump hums. Two pumps hum. The key is this. " + f"{run} Then it stops. " * 6
+    spans = [
+        (one.lineage.start, one.lineage.end) for one in cut(Document("d", text), Chunking(64, 32))
+    ]
+    assert all(one[1] < other[1] for one, other in pairwise(spans))
+    assert sum(text[start:end].count(run) for start, end in spans) == 6
+
+
+@pytest.mark.slow
+@given(documents(), CHUNKINGS)
+@settings(max_examples=150, deadline=None)
+def test_every_passage_has_more_than_the_one_before(document, chunking):
+    passages = cut(document, chunking)
+    assert all(one.lineage.end < other.lineage.end for one, other in pairwise(passages))
+
+
 def test_a_bare_heading_goes_with_what_it_heads():
     text = "# Manual\n\n## Pumps\n" + "They hum. " * 12
     document = Document("d", text, sections=(Section(0, 1, "Manual"), Section(10, 2, "Pumps")))
@@ -225,3 +244,22 @@ def test_a_monotonous_text_is_cut_in_time_that_grows_with_it(unit):
     text = (unit * 400_000)[:400_000] + "end"
     passages = cut(Document("d", text), Chunking(4_000, 2_000))
     assert passages[-1].text.endswith("end")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "below", ["\n" * 400_000 + "x", " \n" * 200_000 + "x", "=" * 400_000 + "x"]
+)
+def test_what_stands_below_a_heading_is_looked_at_in_time_that_grows_with_it(below):
+    text = "# Title\n" + below
+    passages = cut(Document("d", text, sections=(Section(0, 1, "Title"),)))
+    assert passages[-1].text.endswith("x")
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_bare_headings_are_grouped_in_time_that_grows_with_them():
+    count = 100_000
+    text = "# A\n" + "## b\n" * count
+    below = (Section(4 + 5 * number, 2, "b") for number in range(count))
+    passages = cut(Document("d", text, sections=(Section(0, 1, "A"), *below)))
+    assert passages[-1].lineage.end == len(text) - 1

@@ -80,7 +80,7 @@ def test_nul_and_halves_of_pairs_are_replaced_one_for_one():
 @pytest.mark.parametrize(
     "data",
     [
-        b"%PDF-1.7 and so on",
+        b"%PDF-1.7\n%and so on",
         b"PK\x03\x04 a document",
         b"\x89PNG\r\n",
         bytes(range(256)) * 8,

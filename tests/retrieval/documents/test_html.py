@@ -2,7 +2,7 @@
 
 import pytest
 
-from steersman.retrieval.documents.html import parse_html
+from steersman.retrieval.documents.html import as_html, parse_html
 
 PAGE = """<!doctype html><html><head><title> The
  manual </title><style>p{}</style><script>var a = "<p>no</p>";</script></head><body>
@@ -95,3 +95,20 @@ def test_a_few_thousand_levels_are_no_trouble():
 
 def test_characters_that_cannot_be_stored_do_not_come_out_of_references():
     assert parse_html("<p>a&#0;b&#xD800;c</p>").text == "a\ufffdb\ufffdc"
+
+
+XHTML = """<html xmlns="http://www.w3.org/1999/xhtml"><head><title/></head><body><p>First.</p>
+<script src="a.js"/><p>Second,<br/>in two lines.</p><textarea name="a > b"/><nav/><div id="x" />
+<p>Third.</p></body></html>"""
+
+
+def test_what_is_empty_in_xhtml_ends_where_it_begins():
+    found = parse_html(as_html(XHTML))
+    assert (found.text, found.title) == ("First.\n\nSecond,\nin two lines.\n\nThird.", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["<", "<a", "a", "<a ", "<a/", "/", '<a b="', "'", "<a/>"])
+def test_a_monotonous_page_is_made_html_in_time_that_grows_with_it(unit):
+    text = (unit * 400_000)[:400_000]
+    assert len(as_html(f"<{text}")) >= 400_000

@@ -63,6 +63,8 @@ def test_an_empty_text_is_a_document_for_collections_have_such():
         (b'{"id": "b", "text": "\xff"}', "no UTF-8"),
         (b'{"id": "b", "text": "x", "deep": ' + b"[" * 100_000, "nested too deep"),
         (b'{"id": "b", "text": "x", "n": ' + b"9" * 5000 + b"}", "line 2"),
+        (b'{"id": "b", "text": "x", "n": NaN}', "holds nan, which JSON cannot say"),
+        (b'{"id": "b", "text": "x", "n": 1e999}', "holds inf, which JSON cannot say"),
         (b'{"id": "a", "text": "x"}', "was there in line 1"),
     ],
 )

@@ -51,6 +51,37 @@ def test_front_matter_is_no_heading_and_gives_the_title():
     ]
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "---\n\n# Intro\n\nOne: a text.\n\n---\n\n# Next\n",
+        "---\n# Intro\n\nOne: a text.\n\n---\n\n# Next\n",
+        "---\n# Intro\n- one\n- two\n\n---\n\n# Next\n",
+        "---\n---\n# Intro\n\nA text.\n\n---\n\n# Next\n",  # nothing in front
+        "---\r\n...\r\n# Intro\r\n\r\n---\r\n\r\n# Next\r\n",
+    ],
+)
+def test_a_rule_that_begins_a_text_hides_no_heading(page):
+    found = parse_markdown(page)
+    assert [title for _, _, title in found.sections] == ["Intro", "Next"]
+    assert found.title == "Intro"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "title: Pumps\n",
+        "# of the site\ntitle: Pumps\n",
+        'tags:\n- a\n  - b\n\n"of": x\ntitle: Pumps\nlist: [\n  a\n]\n',
+        "about: |\n  # no heading\n  text\ntitle: 'Pumps'\n",
+    ],
+)
+def test_names_and_what_belongs_to_them_are_front_matter(lines):
+    found = parse_markdown(f"---\n{lines}---\n# First\n")
+    assert found.title == "Pumps"
+    assert [title for _, _, title in found.sections] == ["First"]
+
+
 def test_an_empty_heading_is_kept_and_a_long_one_shortened():
     found = parse_markdown("#\n\n# " + "word " * 500)
     assert found.sections[0] == (0, 1, "")

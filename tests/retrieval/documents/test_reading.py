@@ -1,5 +1,6 @@
 """Files, bytes and folders become documents, or a message that says what to do."""
 
+import bz2
 import gzip
 import os
 import subprocess
@@ -62,6 +63,35 @@ def test_what_was_assumed_is_in_the_meta_of_each_passage(read_one, caplog):
 def test_a_page_may_declare_its_encoding(read_one):
     page = '<meta http-equiv=Content-Type content="text/html; charset=windows-1251"><p>Насос'
     assert read_one(page.encode("cp1251"), name="a.html").text == "Насос"
+
+
+XHTML = '<html><body><script src="a.js"/><p>Zażółć</p></body></html>'
+DECLARATION = '<?xml version="1.0" encoding="ISO-8859-2"?>'
+
+
+def test_a_page_in_xml_is_read_by_its_rules_and_in_the_encoding_that_it_declares(read_one):
+    for name in ("a.xhtml", "a.html"):
+        found = read_one((DECLARATION + XHTML).encode("iso-8859-2"), name=name)
+        assert (found.text, dict(found.meta)) == ("Zażółć", {})
+    assert read_one(XHTML.encode(), name="a.xhtml.gz").text == "Zażółć"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["GIF89a is a format of pictures.", "BZhevsky wrote it.", "%PDF-1.7 begins such a file."],
+)
+def test_a_text_that_begins_as_a_format_is_called_is_a_text(read_one, text):
+    for said in ({"name": "a.txt"}, {"doc_id": "a"}):
+        assert read_one(text.encode(), **said).text == text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"GIF89a\x01\x00\x01\x00", bz2.compress(b"text"), bz2.compress(b""), b"%PDF-1.4\r1 0 obj"],
+)
+def test_a_file_in_such_a_format_is_refused_as_text(data):
+    with pytest.raises(DataError, match=r"a\.txt is no text but (a picture|packed|a PDF)"):
+        read(data, name="a.txt")
 
 
 @pytest.mark.parametrize("data", [b"", b" \n\t", b"\xef\xbb\xbf", b"<html></html>"])
@@ -208,3 +238,8 @@ def test_limits_out_of_range_are_refused():
     for name in ("document_bytes", "total_bytes", "documents", "pages", "parse_s", "parser_bytes"):
         with pytest.raises(InputError, match=name):
             Limits(**{name: 0})
+    for parse_s in (float("nan"), float("inf"), 1e12):
+        with pytest.raises(InputError, match="parse_s"):
+            Limits(parse_s=parse_s)
+    with pytest.raises(InputError, match="pages"):
+        Limits(pages=float("nan"))

@@ -29,7 +29,6 @@ _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？｡])[」』”’）]*\s*|\n\s*")
 _WORD = re.compile(r"\s+")
 _SPACE = re.compile(r"\s*")
-_UNDERLINE = re.compile(r"\s*[=-]*\s*")
 _JOINER = "\u200d"
 # Longer runs of combining marks are no writing: there a cut may fall anywhere.
 _LONGEST_GRAPHEME = 32
@@ -181,23 +180,32 @@ def _group(
         if starts[behind + 1] - starts[first] > size:
             break
         behind += 1
-    while behind < len(paths) and all(bare[first:behind]) and len(paths[behind]) > depth:
+    says_nothing = all(bare[first:behind])
+    while behind < len(paths) and says_nothing and len(paths[behind]) > depth:
+        says_nothing = bare[behind]
         behind += 1
     return behind
 
 
 def _is_bare(section: str) -> bool:
-    return bool(_UNDERLINE.fullmatch(section.strip().partition("\n")[2]))
+    """Whether nothing is below a section's first line but what underlines it."""
+    return not section.strip().partition("\n")[2].strip().strip("=-")
 
 
 def _pieces(text: str, start: int, end: int, chunking: Chunking) -> Iterator[tuple[int, int]]:
     """Spans of at most `size`, without white space at their ends, that cover what is not white."""
     start, end = _trim(text, start, end)
+    done = start
     while end - start > chunking.size:
         middle = start + chunking.size // 2
         behind = _cut_at(text, start, middle, start + chunking.size)
         piece_end = _trim(text, start, behind)[1]
+        if start < done and piece_end <= done:
+            # What it repeats is all that can be cut off: it begins without.
+            start = _trim(text, done, end)[0]
+            continue
         yield start, piece_end
+        done = piece_end
         ahead = _trim(text, behind, end)[0]
         # Never back to where this piece began, or there would be no end.
         again = max(behind - chunking.overlap, start + 1)

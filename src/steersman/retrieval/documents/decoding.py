@@ -19,19 +19,22 @@ _MARKS = (  # UTF-32's first: UTF-16's is the beginning of it
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _FORMATS = (
-    (b"%PDF-", "a PDF"),
     (b"PK\x03\x04", "a zip archive or an office document"),
     (b"\xd0\xcf\x11\xe0", "an old office document"),
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),
-    (b"GIF8", "a picture"),
     (b"\x7fELF", "a program"),
     (b"SQLite format 3\0", "a database"),
     (b"\x1f\x8b", "packed by gzip twice"),
     (b"7z\xbc\xaf", "an archive"),
-    (b"BZh", "packed by bzip2"),
     (b"\xfd7zXZ", "packed by xz"),
     (b"\x28\xb5\x2f\xfd", "packed by zstd"),
+)
+# Those that begin with letters, as a text about them does, and with what no text goes on.
+_LETTERED_FORMATS = (
+    (re.compile(rb"%PDF-\d\.\d[^\S\r\n]*(?:[%\r\n]|\Z)"), "a PDF"),
+    (re.compile(rb"GIF8[79]a[\s\S]{0,6}?[\x00-\x08\x0e-\x1f]"), "a picture"),
+    (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), "packed by bzip2"),
 )
 # What no text has, but for the white space among them, escape and backspace.
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\b\x1b")) + b"\x7f"
@@ -101,6 +104,18 @@ def decode(data: bytes, name: str, declared: str | None = None) -> Decoded:
     return _decode_as(data, _guess(data, bad), assumed=True)
 
 
+def is_storable(text: str) -> bool:
+    r"""Return whether the store can hold a text: it has no NUL and no half of a surrogate pair.
+
+    Args:
+        text: any text.
+
+    >>> is_storable("pumps.md"), is_storable("pumps\0.md")
+    (True, False)
+    """
+    return _UNSTORABLE.search(text) is None
+
+
 def storable(text: str) -> tuple[str, int]:
     """Return a text without what cannot be stored, and how many characters were replaced.
 
@@ -111,6 +126,19 @@ def storable(text: str) -> tuple[str, int]:
         text: any text.
     """
     return _UNSTORABLE.subn(REPLACEMENT, text)
+
+
+def is_pdf(data: bytes) -> bool:
+    r"""Return whether some bytes begin as a PDF does, and not as a text about PDFs.
+
+    Args:
+        data: any bytes.
+
+    >>> is_pdf(b"%PDF-1.7\n1 0 obj"), is_pdf(b"%PDF-1.7 is how such a file begins.")
+    (True, False)
+    """
+    begin, _ = _LETTERED_FORMATS[0]
+    return begin.match(data) is not None
 
 
 def _strictly(data: bytes, encoding: str | None) -> Decoded | None:
@@ -168,6 +196,7 @@ def _wide(data: bytes) -> str | None:
 def _refuse_binary(data: bytes, name: str) -> None:
     sample = data[:_SAMPLE]
     known = next((what for magic, what in _FORMATS if sample.startswith(magic)), None)
+    known = known or next((what for begin, what in _LETTERED_FORMATS if begin.match(sample)), None)
     controls = len(sample) - len(sample.translate(None, _CONTROLS))
     if known is None and controls > 4 + len(sample) // 50:
         known = f"binary data: {controls} of its first {len(sample):,} bytes are control characters"

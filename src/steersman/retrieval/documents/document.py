@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -64,7 +65,7 @@ class Document:
         text: decoded; spans are offsets into exactly this text, in characters.
         title: at most 1,000 characters; "" if it has none.
         source: where it came from: a path or URL; "" if nobody knows.
-        meta: anything that JSON can say, at most 65,536 bytes of it.
+        meta: anything that JSON can say (NaN and Infinity it cannot), at most 65,536 bytes of it.
         sections: in the order of their starts; () if nothing is known of its structure.
         pages: the offset at which each page starts, the first page's first; () if it has none.
 
@@ -169,6 +170,9 @@ def _check_meta(meta: Mapping[str, Any], doc_id: str) -> None:
 def _check_inside(value: Any, what: str) -> None:
     if isinstance(value, str):
         check_text(value, what)
+    elif isinstance(value, float) and not math.isfinite(value):
+        message = f"{what} holds {value}, which JSON cannot say; leave it out, put None or a text "
+        raise InputError(message + "in its place")
     elif isinstance(value, dict):
         for name, inner in value.items():
             _check_inside(name, what)

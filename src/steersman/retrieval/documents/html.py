@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from steersman.retrieval.documents.parsed import Parsed, one_line
@@ -35,6 +36,14 @@ _LEFT_OUT = frozenset(
         "title",
     ]
 )
+# Elements that HTML ends by itself; the slash in all others it overlooks.
+_VOID = frozenset(
+    [
+        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
+        *("source", "track", "wbr"),
+    ]
+)
+_EMPTY = re.compile(r"""<([A-Za-z][\w:.-]*+)((?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+)(?<=/)>""")
 _ROLES = frozenset({"navigation", "banner", "contentinfo", "search"})
 _CONTENT = frozenset({"article", "section", "main"})
 _GAPS = ("", " ", " | ", "\n", "\n\n")
@@ -92,6 +101,26 @@ def parse_html(text: str) -> Parsed:
     title = one_line(head.text()) if head else ""
     first = next((name for _, level, name in written.sections if level == 1), "")
     return Parsed("".join(written.parts), title or first, written.sections)
+
+
+def as_html(text: str) -> str:
+    """Return a page of XHTML so that HTML's rules read it: empty elements get an end of their own.
+
+    HTML takes ``<script/>`` for a beginning, and all that follows for a script.
+
+    Args:
+        text: of the page, decoded.
+
+    >>> as_html('<script src="a.js"/><p>They hum.<br/></p>')
+    '<script src="a.js"></script><p>They hum.<br/></p>'
+    """
+    return _EMPTY.sub(_ended, text)
+
+
+def _ended(element: re.Match[str]) -> str:
+    if element[1].lower() in _VOID:
+        return element[0]
+    return f"<{element[1]}{element[2][:-1]}></{element[1]}>"
 
 
 def _main(page: LexborHTMLParser) -> _Writer | None:

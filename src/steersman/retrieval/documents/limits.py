@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 
 from steersman.errors import InputError
 
+_LONGEST_S = 86_400
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -16,7 +18,7 @@ class Limits:
         total_bytes: of all that one call reads, unpacked; ≥ 1.
         documents: that one call may return, and files of a folder; ≥ 1.
         pages: of one PDF; ≥ 1.
-        parse_s: seconds that the parser may take for one document, > 0.
+        parse_s: seconds that the parser may take for one document, > 0 and at most 86,400.
         parser_bytes: memory that the parser may take (on Linux; elsewhere nothing bounds it),
             ≥ 268,435,456.
 
@@ -35,5 +37,9 @@ class Limits:
         least = {"parser_bytes": 256 << 20}
         for name in (field.name for field in fields(self)):
             value, floor = getattr(self, name), least.get(name, 1)
-            if value < floor and not (name == "parse_s" and value > 0):
+            # Written so that NaN is refused as well.
+            if name == "parse_s" and not 0 < value <= _LONGEST_S:
+                message = f"parse_s is {value!r}; allowed is above 0 and at most {_LONGEST_S:,}"
+                raise InputError(message)
+            if name != "parse_s" and not value >= floor:
                 raise InputError(f"{name} is {value!r}; allowed is {floor:,} or more")

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"\r\n?|\n")
 # Lines of YAML at the very beginning, which CommonMark would take for a rule and a heading.
-_FRONT = re.compile(r"---[^\S\n]*\n(.*?\n)(?:---|\.\.\.)[^\S\n]*(?:\n|\Z)", re.DOTALL)
+_FRONT = re.compile(r"---[^\S\n]*\n((?:.*?\n)??)(?:---|\.\.\.)[^\S\n]*(?:\n|\Z)", re.DOTALL)
+# It begins with a name, before which there may be comments.
+_NAMED = re.compile(r"(?:#[^\n]*\n)*[^\s:#-][^:\n]*:\s")
+# A line of YAML: a name, an item, a comment, what is indented, the end of a list, or nothing.
+_YAML = re.compile(r"[^\s:#-][^:]*:(\s.*)?|-(\s.*)?|#.*|\s.*|[\]}].*|")
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(?P<quote>[\"']?)(.+?)(?P=quote)[ \t\r]*$", re.MULTILINE)
 _TEXTS = frozenset({"text", "code_inline", "text_special"})
 
@@ -33,7 +37,7 @@ def parse_markdown(text: str) -> Parsed:
     """
     from markdown_it import MarkdownIt  # noqa: PLC0415 - an extra
 
-    front = _FRONT.match(text)
+    front = _front(text)
     ahead = front.end() if front else 0
     starts = [ahead, *(ahead + line.end() for line in _LINE.finditer(text[ahead:]))]
     blocks = MarkdownIt("commonmark").disable("inline").parse(text[ahead:])
@@ -46,6 +50,16 @@ def parse_markdown(text: str) -> Parsed:
     said = _FRONT_TITLE.search(front[1]) if front else None
     outermost = (title for _, level, title in sections if level == 1)
     return Parsed(text, one_line(said[2]) if said else next(outermost, ""), sections)
+
+
+def _front(text: str) -> re.Match[str] | None:
+    """Return the front matter; a rule that begins a text and another one below it are none."""
+    found = _FRONT.match(text)
+    if found is None:
+        return None
+    said = found[1]
+    is_yaml = _NAMED.match(said) and all(_YAML.fullmatch(line) for line in said.splitlines())
+    return found if is_yaml or not said else None
 
 
 def _plain(inline: MarkdownIt, content: str) -> str:

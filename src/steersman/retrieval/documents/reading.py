@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal, cast
 from steersman.errors import DataError, InputError
 from steersman.retrieval.documents.bounded import BoundedParser
 from steersman.retrieval.documents.contents import opened, read_capped
-from steersman.retrieval.documents.decoding import decode
+from steersman.retrieval.documents.decoding import decode, is_pdf
 from steersman.retrieval.documents.document import Document, Section, check_id
+from steersman.retrieval.documents.html import as_html
 from steersman.retrieval.documents.jsonl import read_lines
 from steersman.retrieval.documents.limits import Limits
 from steersman.retrieval.documents.parsed import Parsed
@@ -39,6 +40,9 @@ _SUFFIXES: dict[str, Kind] = {
 }
 _KINDS = frozenset(_SUFFIXES.values())
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
+_XML_DECLARED = re.compile(
+    rb"\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*[\"']\s*([\w.:-]{2,40})", re.IGNORECASE
+)
 _LOOKS_LIKE_HTML = re.compile(rb"\s*(<!doctype\s+html|<html[\s>])", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SHOWN = 10
@@ -96,7 +100,7 @@ def read(
         if include:
             raise InputError("include is for a folder; this is one file")
         shown = name or (str(source) if isinstance(source, Path) else doc_id or "these bytes")
-        return reader.file(source, _printable(shown), kind, doc_id or _own_id(shown))
+        return reader.file(source, printable(shown), kind, doc_id or _own_id(shown))
 
 
 def files(folder: Path, *, include: Sequence[str] = (), limits: Limits | None = None) -> list[Path]:
@@ -146,9 +150,9 @@ class _Reader:
         problems: list[str] = []
         total = 0
         for path in files(folder, include=include, limits=self._limits):
-            inner = _printable(path.relative_to(folder).as_posix())
+            inner = printable(path.relative_to(folder).as_posix())
             try:
-                for document in self.file(path, _printable(str(path)), None, inner):
+                for document in self.file(path, printable(str(path)), None, inner):
                     _refuse_twice(document, documents)
                     documents[document.doc_id] = document
                     total += len(document.text)
@@ -198,7 +202,9 @@ class _Reader:
     def _parsed(self, data: bytes, name: str, kind: Kind) -> tuple[Parsed, dict[str, object]]:
         if kind == "pdf":
             return self._parser.parse("pdf", data, name), {}
-        declared = _DECLARED.search(data[:4096]) if kind == "html" else None
+        declared = None
+        if kind == "html":
+            declared = _XML_DECLARED.match(data) or _DECLARED.search(data[:4096])
         decoded = decode(data, name, declared[1].decode("ascii", "replace") if declared else None)
         notes: dict[str, object] = {}
         if decoded.assumed:
@@ -208,7 +214,10 @@ class _Reader:
         if kind == "text":
             return Parsed(decoded.text), notes
         formatted = cast("Literal['markdown', 'html']", kind)
-        return self._parser.parse(formatted, decoded.text.encode(), name), notes
+        text = decoded.text
+        if kind == "html" and (_suffix(name) == ".xhtml" or text.lstrip()[:5] == "<?xml"):
+            text = as_html(text)
+        return self._parser.parse(formatted, text.encode(), name), notes
 
 
 def _check_arguments(
@@ -257,26 +266,36 @@ def _fits(path: PurePath, include: Sequence[str]) -> bool:
 
 
 def _kind_by_name(name: str) -> Kind | None:
-    return _SUFFIXES.get(PurePath(name.lower().removesuffix(".gz")).suffix)
+    return _SUFFIXES.get(_suffix(name))
+
+
+def _suffix(name: str) -> str:
+    return PurePath(name.lower().removesuffix(".gz")).suffix
 
 
 def _kind_by_content(data: bytes, source: Path | bytes, name: str) -> Kind:
-    suffix = PurePath(name.lower().removesuffix(".gz")).suffix
+    suffix = _suffix(name)
     if isinstance(source, Path) and suffix:
         known = ", ".join(sorted(_SUFFIXES))
         message = f"{name} ends in {suffix!r}, which says no kind; known are {known}"
         raise DataError(f"{message}: convert it, or give its kind")
-    if data.startswith(b"%PDF-"):
+    if is_pdf(data):
         return "pdf"
     return "html" if _LOOKS_LIKE_HTML.match(data[:512]) else "text"
 
 
 def _own_id(name: str) -> str:
-    return _printable(PurePath(name).name).strip()
+    return printable(PurePath(name).name).strip()
 
 
-def _printable(name: str) -> str:
-    # A file's name may be no UTF-8, which Python then writes as halves of surrogate pairs.
+def printable(name: str) -> str:
+    """Return a file's name as it can be shown and stored.
+
+    It may be no UTF-8, which Python then writes as halves of surrogate pairs.
+
+    Args:
+        name: of a file, or the path to it.
+    """
     return _CONTROL.sub(
         "\ufffd", name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     )
