@@ -83,6 +83,51 @@ def test_the_signed_head_finds_what_is_missing_at_the_end(command, name, databas
     assert report["signed"] == f"{seq}:{head}"
 
 
+def test_a_head_that_may_be_outdated_does_not_pass_for_the_signed_one(command, name, publisher):
+    """Who holds the registry back may have removed what was signed since."""
+    seq, head = command.json("audit", "verify", "--tenant", name)["head"].split(":")
+    publisher.anchor(int(seq), bytes.fromhex(head))
+    report = command.json("audit", "verify", "--tenant", name)
+    assert (report["holds"], report["online"]) == (True, True)
+    shutil.rmtree(command.home / "registry" / name)
+    later = command.json("audit", "verify", "--tenant", name, status=1)
+    assert (later["holds"], later["online"], later["signed_at"]) == (
+        True,
+        False,
+        report["signed_at"],
+    )
+    said = command("audit", "verify", "--tenant", name, status=1)
+    assert "the registry did not verify just now" in said
+    assert "rows that were removed since are not noticed" in said
+    assert "holds" in command("audit", "verify", "--tenant", name, "--without-registry")
+
+
+def test_after_a_restore_the_head_is_accepted_and_that_is_written_down(command, name, publisher):
+    why = ("audit", "accept", "--tenant", name, "--reason", "restored the backup of Monday")
+    said = command(*why, status=1)
+    assert "nothing to accept" in said
+    publisher.anchor(99, bytes(32))
+    assert not command.json("audit", "verify", "--tenant", name, status=1)["holds"]
+    done = command.json(*why)
+    report = command.json("audit", "verify", "--tenant", name)
+    assert (report["holds"], report["signed"], report["head"]) == (True, *[done["signed"]] * 2)
+    entry = command.json("audit", "list", "--tenant", name, "--limit", 1)[0]
+    assert entry["action"] == "audit.accept"
+    assert entry["detail"] == {
+        "reason": "restored the backup of Monday",
+        "signed": f"99:{bytes(32).hex()}",
+    }
+    assert "nothing to accept" in command(*why, status=1)
+
+
+def test_an_audit_that_is_broken_in_itself_is_not_accepted(command, name, database, publisher):
+    publisher.anchor(99, bytes(32))
+    tamper(database, name, "UPDATE audit SET actor = 'eve' WHERE tenant = $1 AND seq = 2")
+    said = command("audit", "accept", "--tenant", name, "--reason", "restored", status=1)
+    assert "no restore does that; nothing was signed" in said
+    assert publisher.anchored() == (99, bytes(32))
+
+
 def test_a_registry_that_does_not_verify_is_a_failure(command, name, publisher):
     for file in (command.home / "registry" / name / "metadata").glob("*timestamp*"):
         file.write_bytes(b"{}")

@@ -3,15 +3,31 @@
 import asyncio
 import json
 import shutil
+import sys
+from datetime import UTC, datetime
+from hashlib import sha256
 from uuid import uuid4
 
 import pytest
 
-from steersman.cli.signing import consumer_of, make_registry, make_sample_registry
+from steersman.cli.signing import (
+    ask_passphrase,
+    consumer_of,
+    make_registry,
+    make_sample_registry,
+    need_publisher,
+)
 from steersman.errors import SigningError
+from steersman.policies import LinUCB
+from steersman.registry import describe, pack_snapshot, pack_state
 from steersman.store import as_tenant, find_tenant
 from tests.learn.shipping_world import PASSPHRASE, lessons, promote_point
 from tests.learn.world import declared, document, learn_all, traffic
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 POINT = ("search", "depth")
 
@@ -105,7 +121,7 @@ def test_what_was_learned_is_published_shown_and_fetched(shell, ready, tmp_path)
     file = tmp_path / "state.zst"
     fetched = shell.json("snapshot", "fetch", *POINT, "--tenant", ready, "--out", file)
     assert (fetched["version"], fetched["source"]) == ("0.1.1", "registry")
-    assert len(file.read_bytes()) == made["size"]
+    assert sha256(file.read_bytes()).hexdigest() == made["sha256"]
     lines = shell("snapshot", "manifest", "--tenant", ready).splitlines()
     assert [json.loads(line)["version"] for line in lines] == ["0.1.1"]
     assert shell.json("snapshot", "manifest", "--tenant", ready)[0]["url"] == made["url"]
@@ -331,3 +347,52 @@ def test_no_keys_are_made_for_whoever_is_not_there(shell, name):
             assert "tenant's name" in shell(*asked, "--tenant", wrong, status=2)
     made = [path for path in sorted(shell.home.rglob("*")) if path not in before]
     assert [path for path in made if {"keys", "registry", "trust"} & set(path.parts)] == []
+
+
+def test_what_is_fetched_are_the_bytes_that_were_signed(shell, ready, tmp_path):
+    """Another version of zstd than that of the publisher would make others of the same state."""
+    home = shell.home
+    publisher = need_publisher(home, ready)
+    state = pack_state(LinUCB(["a", "b"], dim=2).state())
+    other = zstd.compress(state, level=19)
+    described = describe(
+        LinUCB(["a", "b"], dim=2).state(),
+        tenant=ready,
+        skill="search",
+        point="depth",
+        version="7.0.0",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    assert other != pack_snapshot(LinUCB(["a", "b"], dim=2).state())
+    publisher.publish(other, described)
+    file = tmp_path / "state.zst"
+    fetch = ("snapshot", "fetch", *POINT, "7.0.0", "--tenant", ready, "--out", file)
+    assert shell.json(*fetch)["bytes"] == len(other)
+    assert file.read_bytes() == other
+
+
+def test_a_registry_that_was_restored_is_accepted_and_that_is_written_down(shell, ready):
+    folder = shell.home / "registry" / ready
+    old = shell.home / f"old-{ready}"
+    shutil.copytree(folder, old)
+    shell("snapshot", "publish", *POINT, "--tenant", ready)
+    shutil.rmtree(folder)
+    shutil.copytree(old, folder)
+    assert "the registry went back" in shell("snapshot", "refresh", "--tenant", ready, status=1)
+    shell("snapshot", "refresh", "--tenant", ready, "--accept-older", "the disk had died")
+    shell("snapshot", "refresh", "--tenant", ready)
+    entry = shell.json("audit", "list", "--tenant", ready, "--limit", 1)[0]
+    assert (entry["action"], entry["detail"]) == (
+        "registry.accept",
+        {"reason": "the disk had died"},
+    )
+
+
+def test_a_passphrase_that_was_made_up_for_the_sample_is_no_other_tenants(tmp_path, monkeypatch):
+    monkeypatch.delenv("STEERSMAN_ROOT_PASSPHRASE", raising=False)
+    monkeypatch.delenv("STEERSMAN_KEYS", raising=False)
+    monkeypatch.delenv("STEERSMAN_REGISTRY", raising=False)
+    made_up = make_sample_registry(tmp_path, "sample").read_text()
+    monkeypatch.setattr("click.prompt", lambda text, **_: text)
+    assert ask_passphrase(tmp_path, new_for="sample") == made_up
+    assert ask_passphrase(tmp_path, new_for="production") == "New passphrase of the root key"

@@ -1,12 +1,14 @@
 """Versions are given out once, in order, by what changed; the guard refuses what got worse."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
 from steersman.errors import GuardError, InputError, SigningError, SpecError, StateError
 from steersman.learn import Reason, publish, rebuild
-from steersman.registry import Publisher, unpack_state
+from steersman.policies import LinUCB
+from steersman.registry import Publisher, describe, pack_snapshot, unpack_state
 from tests.learn.shipping_world import (
     WHY,
     lessons,
@@ -203,3 +205,30 @@ async def test_what_could_not_be_signed_waits_with_its_evidence(database, tenant
     assert (first.version, first.line_seq) == ("0.1.1", 12)
     second = await publish_point(database, tenant.id, signer(tenant))
     assert (second.version, second.line_seq) == ("0.1.2", 17)
+
+
+async def test_after_an_older_database_was_restored_the_next_free_version_is_taken(
+    database, tenant, signer
+):
+    """The registry has versions that the restored database never heard of."""
+    row = await declared(database, tenant.id)
+    await traffic(database, row, 12)
+    await learn_all(database)
+    publisher = signer(tenant)
+    await publish_point(database, tenant.id, publisher)
+    for version in ("0.1.2", "0.1.3"):  # published after the backup
+        description = describe(
+            LinUCB(["a", "b"], dim=2).state(),
+            tenant=tenant.name,
+            skill=row.skill,
+            point=row.point,
+            version=version,
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        publisher.publish(pack_snapshot(LinUCB(["a", "b"], dim=2).state()), description)
+    publisher.retract(row.skill, row.point, "0.1.3")
+    await traffic(database, row, 7, seed=9)
+    await learn_all(database)
+    made = await publish_point(database, tenant.id, publisher)
+    assert made.version == "0.1.4"
+    assert await publish_point(database, tenant.id, publisher) == made

@@ -1,6 +1,7 @@
 """Hour by hour, each tenant's registry is fresh, and what was learned is in it."""
 
 import asyncio
+import shutil
 import time
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from steersman.store import (
     declare,
     incidents_of,
     pin_point,
+    record,
     retract,
 )
 from tests.learn.shipping_world import promote_point, publish_point, registry_of
@@ -28,6 +30,7 @@ from tests.learn.world import (
     spoil,
     traffic,
 )
+from tests.store.rows import connected
 
 QUICK = ShippingSettings(publish_s=3600.0, refresh_s=3600.0, look_s=0.05)
 
@@ -192,6 +195,99 @@ async def test_an_audit_that_was_rewritten_opens_an_incident(database, tenant, t
         (incident,) = await incidents_of(connection, tenant.id)
     await connection.close()
     assert incident.kind == "audit"
+    assert all(one.expires is not None for one in seen)  # consumers must believe it all the same
+
+
+async def test_an_audit_that_was_cut_and_went_on_is_not_signed(database, tenant, tmp_path):
+    """Its newest entry has a higher number than the signed one, which is another now."""
+    publisher = registry_of(tmp_path, tenant)
+    await learned(database, tenant, 5)
+    async with shipping(database, {tenant.name: publisher}):
+        pass
+    signed = publisher.anchored()
+    async with connected(database, None) as connection, connection.transaction():
+        await connection.execute("SET LOCAL session_replication_role = replica")
+        await connection.execute(
+            "DELETE FROM audit WHERE tenant = $1 AND seq = $2", tenant.id, signed[0]
+        )
+    async with acting(database, tenant) as connection:
+        for action in ("one", "two"):
+            await record(connection, tenant.id, "cli:ann", action, "x")
+    async with shipping(database, {tenant.name: publisher}) as seen:
+        pass
+    assert "and is another now" in seen[0].failed[0]
+    assert "steersman audit accept" in seen[0].failed[0]
+    assert publisher.anchored() == signed
+    async with acting(database, tenant) as connection:
+        (incident,) = await incidents_of(connection, tenant.id)
+    assert incident.kind == "audit"
+
+
+async def test_a_registry_is_kept_fresh_though_the_audit_is_behind(database, tenant, tmp_path):
+    """The database was restored from a backup: the signed entry is not there yet."""
+    publisher = registry_of(tmp_path, tenant)
+    publisher.anchor(99, bytes(32))
+    before = publisher.refresh_timestamp().version
+    async with shipping(database, {tenant.name: publisher}) as seen:
+        pass
+    assert "entry 99 (000000000000) of the audit was signed, and is not there" in seen[0].failed[0]
+    assert seen[0].expires is not None
+    assert publisher.refresh_timestamp().version == before + 2
+
+
+async def test_a_registry_that_went_back_is_told_and_lines_are_watched_all_the_same(
+    database, tenant, tmp_path
+):
+    registry = registry_of(tmp_path, tenant)
+    await learned(database, tenant, 130)
+    await publish_point(database, tenant.id, registry)
+    await promote_point(database, tenant.id, "0.1.1")
+    shutil.copytree(tmp_path / "registry" / tenant.name, tmp_path / "old")
+    await learned(database, tenant, 40, seed=1)
+    made = await publish_point(database, tenant.id, registry)
+    row = await point_of(database, tenant.id)
+    async with acting(database, tenant) as connection:
+        await retract(connection, (row.tenant, row.skill, row.point), made.version)
+    await rows(
+        database,
+        tenant.id,
+        "INSERT INTO update SELECT tenant, skill, point, snapshot, seq + 40, gen_random_uuid(), "
+        "revision, (SELECT array_agg(e * 5) FROM unnest(x) AS e), key, action, reward_change, "
+        "weight_change, weight, bucket, traceparent, at FROM update WHERE snapshot = '0.1.1'",
+    )
+    await rows(database, tenant.id, "UPDATE learner SET seq = seq + 40")
+    shutil.rmtree(tmp_path / "registry" / tenant.name)
+    shutil.copytree(tmp_path / "old", tmp_path / "registry" / tenant.name)
+    async with shipping(database, {tenant.name: registry}) as seen:
+        pass
+    assert all("the registry went back" in text for text in seen[0].failed)
+    assert "search/depth" in seen[0].drifted
+
+
+async def test_what_was_retracted_is_taken_out_as_often_as_it_is_put_back(
+    database, tenant, tmp_path
+):
+    """By who restored a backup of the registry, and said so."""
+    registry = registry_of(tmp_path, tenant)
+    await learned(database, tenant, 5)
+    made = await publish_point(database, tenant.id, registry)
+    folder = tmp_path / "registry" / tenant.name
+    shutil.copytree(folder, tmp_path / "backup")
+    row = await point_of(database, tenant.id)
+    async with acting(database, tenant) as connection:
+        await retract(connection, (row.tenant, row.skill, row.point), made.version)
+    name = f"{row.skill}/{row.point} {made.version}"
+    async with shipping(database, {tenant.name: registry}) as seen:
+        assert seen[0].retracted == [name]
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "backup", folder)
+        registry.accept_older()
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            if any(one.retracted for one in seen[1:]):
+                break
+        assert [one.retracted for one in seen[1:] if one.retracted] == [[name]]
+    assert registry.listed() == set()
 
 
 @pytest.mark.slow

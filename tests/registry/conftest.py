@@ -123,8 +123,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
+def world(request, tmp_path):
+    return World(tmp_path, **getattr(request, "param", {}))
 
 
 class Quiet(SimpleHTTPRequestHandler):

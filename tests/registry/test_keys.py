@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
+
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from steersman.errors import InputError, SigningError
 from steersman.registry import Keys
+from steersman.registry.locking import ROUNDS
 from tests.registry.conftest import PASSPHRASE
 
 
@@ -83,3 +86,25 @@ def test_a_key_of_another_kind_is_refused(keys):
     keys.path_of("targets").write_bytes(pem)
     with pytest.raises(SigningError, match="no Ed25519 key"):
         keys.signer("targets")
+
+
+def test_a_root_key_takes_many_rounds_to_open(keys):
+    """What ``cryptography`` writes by itself takes 2,048, as nothing against who has the file."""
+    assert ROUNDS == 600_000
+    pem = (keys.folder / "root.pem").read_text().splitlines()[1:-1]
+    written = b64decode("".join(pem))
+    assert b"\x02\x03" + ROUNDS.to_bytes(3, "big") in written  # DER's integer of three bytes
+
+
+def test_a_root_key_of_an_earlier_release_is_opened(keys):
+    path = keys.folder / "root.pem"
+    before = keys.root_signers(PASSPHRASE)[0].public_key.keyid
+    key = serialization.load_pem_private_key(path.read_bytes(), PASSPHRASE.encode())
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(PASSPHRASE.encode()),
+        )
+    )
+    assert keys.root_signers(PASSPHRASE)[0].public_key.keyid == before

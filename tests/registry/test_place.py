@@ -140,3 +140,34 @@ def test_places_are_opened_by_url(tmp_path):
     assert open_place(f"file://{tmp_path}/with%20space").root == tmp_path / "with space"
     with pytest.raises(InputError, match="allowed are a directory and s3"):
         open_place("https://example.org/registry")
+
+
+def test_folders_that_vanish_while_they_are_listed_are_none(tmp_path, monkeypatch):
+    """Another publisher tidies away what was archived."""
+    place = DirectoryPlace(tmp_path)
+    for path in ("a/1/x", "a/2/x", "b/x"):
+        place.write_new(path, b"x")
+    scan = os.scandir
+
+    def late(folder):
+        if str(folder).endswith("a/2"):
+            place.remove("a/2/x")
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", late)
+    assert list(place.list("")) == ["a/1/x", "b/x"]
+
+
+def test_a_folder_that_is_removed_while_a_file_is_written_is_made_again(tmp_path, monkeypatch):
+    place = DirectoryPlace(tmp_path)
+    place.write_new("a/old", b"x")
+    flush = os.fsync
+
+    def late(handle):
+        monkeypatch.setattr(os, "fsync", flush)
+        place.remove("a/old")  # and the folder, which is empty then
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", late)
+    assert place.write_new("a/new", b"y")
+    assert list(place.list("")) == ["a/new"]

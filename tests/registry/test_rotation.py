@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from steersman.errors import InputError, RaceError, SigningError, VerificationError
 from steersman.registry import DirectoryPlace, Keys, Publisher
+from steersman.registry.keys import save_key
 from steersman.registry.reading import Trusting
 from steersman.registry.rotation import Rotation
 from tests.registry.conftest import DAY, PASSPHRASE, World, snapshot_of
@@ -177,7 +179,7 @@ def test_a_rotation_that_was_killed_at_any_step_is_completed(world, role):
         assert consumer.refresh().online
     assert killed >= 2
     world.publisher().rotate(role, PASSPHRASE)
-    left = {path.name for path in world.keys.folder.iterdir()}
+    left = {path.name for path in world.keys.folder.iterdir()} - {"seen.json", "seen.lock"}
     assert left == {"root.json", "root.pem", "targets.pem", "snapshot.pem", "timestamp.pem"}
 
 
@@ -185,10 +187,51 @@ def test_a_rotation_of_root_that_was_killed_takes_either_passphrase(world):
     rotation = Rotation(Trusting(Deadly(world.place, 2), world.keys), world.clock)
     with pytest.raises(Killed):
         rotation.of_root(PASSPHRASE, NEW)
-    with pytest.raises(SigningError, match=r"root\.next\.pem cannot be opened"):
+    with pytest.raises(SigningError, match="if that is refused, the new one"):
         world.publisher().rotate("targets", PASSPHRASE)
     world.publisher().rotate("targets", NEW)
     assert world.consumer().refresh().online
+
+
+def test_a_rotation_of_root_that_was_killed_early_takes_the_passphrase_from_before(world):
+    """What waits has the new one already, and was never named."""
+    save_key(world.keys.root_folder / "root.next.pem", Ed25519PrivateKey.generate(), NEW)
+    with pytest.raises(SigningError, match="it takes the passphrase from before"):
+        world.publisher().rotate("targets", NEW)
+    world.publisher().rotate("targets", PASSPHRASE)
+    assert not (world.keys.root_folder / "root.next.pem").exists()
+    assert world.consumer().refresh().online
+
+
+@pytest.mark.parametrize("world", [{"roots": 2, "threshold": 1}], indirect=True)
+def test_a_root_key_that_was_not_yet_put_in_place_is_not_lost(world):
+    """The first of two took its place, then the publisher was killed."""
+    before = {path: path.read_bytes() for path in world.keys.root_folder.glob("root*.pem")}
+    world.publisher().rotate("root", PASSPHRASE, new_passphrase=NEW)
+    second = world.keys.root_folder / "root-2.pem"
+    second.rename(second.with_name("root-2.next.pem"))
+    second.write_bytes(before[second])
+    with pytest.raises(SigningError, match="it takes the passphrase from before"):
+        world.publisher().rotate("targets", PASSPHRASE)
+    world.publisher().rotate("targets", NEW)
+    assert len(world.keys.root_signers(NEW)) == 2
+
+
+@pytest.mark.parametrize("world", [{"roots": 3, "threshold": 2}], indirect=True)
+def test_copies_of_one_root_key_count_once(world):
+    stick = world.home / "stick"
+    stick.mkdir()
+    for name in ("root.pem", "root-backup.pem"):
+        shutil.copy(world.keys.folder / "root.pem", stick / name)
+    keys = Keys(world.keys.folder, root_folder=stick)
+    with pytest.raises(SigningError, match=r"1 of the root keys .* counted once; it takes 2"):
+        Publisher(world.place, keys, clock=world.clock).rotate("timestamp", PASSPHRASE)
+    twice = Keys(world.home / "others")
+    twice.create(PASSPHRASE)
+    shutil.copy(twice.folder / "root.pem", twice.folder / "root-2.pem")
+    other = Publisher(DirectoryPlace(world.home / "other"), twice, clock=world.clock)
+    with pytest.raises(InputError, match="allowed are 1 to 1"):
+        other.create("acme", PASSPHRASE, roots=2, threshold=2)
 
 
 def test_of_two_rotations_at_once_one_is_told_to_repeat(world):

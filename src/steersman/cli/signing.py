@@ -17,6 +17,7 @@ from steersman.registry import Consumer, Keys, Publisher, open_place
 _ROOT = "STEERSMAN_ROOT_PASSPHRASE"
 _NEW_ROOT = "STEERSMAN_NEW_ROOT_PASSPHRASE"
 _MADE_UP = "root-passphrase"
+_SAMPLE = "sample"
 
 
 def repository_of(home: Path, tenant_name: str) -> str:
@@ -172,18 +173,21 @@ def new_passphrase() -> str | None:
     return os.environ.get(_NEW_ROOT)
 
 
-def ask_passphrase(home: Path, *, new: bool = False) -> str:
+def ask_passphrase(home: Path, *, new_for: str | None = None) -> str:
     """Return the passphrase of the root key: from the environment, the home, or a person.
 
     Args:
         home: may hold one that `make_sample_registry` made up.
-        new: whether it is for a key that is about to be made; then it is asked for twice.
+        new_for: the tenant for which a key is about to be made; then it is asked for twice. One
+            that was made up, and lies beside the keys, is for the sample alone.
     """
     given = os.environ.get(_ROOT)
     if given:
         return given
-    if (home / _MADE_UP).exists():
+    new = new_for not in {None, _SAMPLE} and not keys_of(home, str(new_for)).trusted_root.exists()
+    if (home / _MADE_UP).exists() and not new:
         return (home / _MADE_UP).read_text()
-    prompt = "New passphrase of the root key" if new else "Passphrase of the root key"
-    typed: str = click.prompt(prompt, hide_input=True, confirmation_prompt=new, err=True)
+    prompt = "New passphrase of the root key" if new_for else "Passphrase of the root key"
+    twice = new_for is not None
+    typed: str = click.prompt(prompt, hide_input=True, confirmation_prompt=twice, err=True)
     return typed

@@ -12,7 +12,7 @@ import click
 from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
 from steersman.cli.showing import show, write_file
 from steersman.cli.signing import git_commit, need_publisher
-from steersman.cli.snapshot_keys import keys
+from steersman.cli.snapshot_keys import keys, write_down
 from steersman.cli.snapshot_listing import list_command, show_command
 from steersman.cli.snapshot_marking import mark_here, release_command
 from steersman.cli.snapshot_reading import diff_command, fetch_command, manifest_command
@@ -189,11 +189,28 @@ def retract_command(
 
 
 @command.command("refresh")
+@click.option(
+    "--accept-older",
+    metavar="REASON",
+    help="Go on with a registry that was restored from a backup; audited.",
+)
 @tenant_option
 @administers
-def refresh_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
-    """Sign a new timestamp, which consumers believe for a day; `rollout run` does so hourly."""
-    done = need_publisher(home, tenant_name).refresh_timestamp()
+def refresh_command(
+    accept_older: str | None, tenant_name: str, home: Path, *, as_json: bool
+) -> None:
+    """Sign a new timestamp, which consumers believe for a day; `rollout run` does so hourly.
+
+    Nothing is signed on top of a registry that is older than what was seen on this machine, unless
+    --accept-older says why it is: then under higher numbers, so that consumers go on, too.
+    """
+    publisher = need_publisher(home, tenant_name)
+    if accept_older is None:
+        done = publisher.refresh_timestamp()
+    else:
+        detail = {"reason": checked_reason(accept_older, name="accept-older")}
+        write_down(home, tenant_name, "registry.accept", detail)
+        done = publisher.accept_older()
     shown = {"tenant": tenant_name, "expires": done.expires, "root_expires": done.root_expires}
     show(shown, as_json=as_json)
 

@@ -47,7 +47,7 @@ def init_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
     The passphrase of the root key is taken from STEERSMAN_ROOT_PASSPHRASE, or asked for. The root
     key signs changes of keys and nothing else: move root.pem offline.
     """
-    passphrase = ask_passphrase(home, new=True)
+    passphrase = ask_passphrase(home, new_for=tenant_name)
 
     async def work(database: Database, tenant: Tenant) -> Path:
         root = await asyncio.to_thread(make_registry, home, tenant.name, passphrase)
@@ -117,12 +117,25 @@ def _replace(
     new = new_passphrase() if role == "root" else None
     publisher.rotate(role, ask_passphrase(home), new_passphrase=new)
     fresh = publisher.refresh_timestamp()
-    _write_down(home, tenant_name, action, {"role": role, **detail})
+    write_down(home, tenant_name, action, {"role": role, **detail})
     shown = {"role": role, "expires": fresh.expires, "root_expires": fresh.root_expires}
     show(shown, as_json=as_json)
 
 
-def _write_down(home: Path, tenant_name: str, action: str, detail: dict[str, str]) -> None:
+def write_down(home: Path, tenant_name: str, action: str, detail: dict[str, str]) -> None:
+    """Write into a tenant's audit what is done to its registry.
+
+    Args:
+        home: directory of all state.
+        tenant_name: whose.
+        action: what, such as ``keys.rotate``.
+        detail: with what; no secret.
+
+    Raises:
+        StoreError: there is no such tenant, or the database does not answer.
+
+    No doctest: it needs a server; ``tests/cli/test_snapshot.py`` shows it.
+    """
     for_tenant(
         home, tenant_name, lambda database, tenant: _record(database, tenant, action, detail)
     )

@@ -12,7 +12,7 @@ from steersman.cli.options import administers, find_point, for_tenant, tenant_op
 from steersman.cli.showing import as_text, show, write_file
 from steersman.cli.signing import consumer_of
 from steersman.learn import compare_versions
-from steersman.registry import manifest, pack_snapshot
+from steersman.registry import manifest
 
 if TYPE_CHECKING:
     from steersman.registry import Diff
@@ -113,16 +113,18 @@ def fetch_command(
 
     It needs no database: root.json in HOME/trust/TENANT is what is trusted.
     """
-    loaded = consumer_of(home, tenant_name, source=source).load(skill, point, version)
+    consumer = consumer_of(home, tenant_name, source=source)
+    loaded = consumer.load(skill, point, version)
     described = loaded.description
-    data = pack_snapshot(loaded.state)
+    assert described is not None  # noqa: S101 (what a registry gave has one)
+    data = consumer.data(skill, point, described.version)
     if out is not None:
         write_file(out, data)
     shown = {
-        "version": None if described is None else described.version,
+        "version": described.version,
         "source": loaded.source,
         "verified_at": loaded.verified_at,
-        "sha256": None if described is None else described.sha256,
+        "sha256": described.sha256,
         "bytes": len(data),
         "reasons": list(loaded.reasons),
     }

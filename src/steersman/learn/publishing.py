@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from steersman.errors import InputError
 from steersman.learn.candidates import Origin, declared_as, holds_line, relearn
@@ -83,6 +83,19 @@ class Signer(Protocol):
         """
 
 
+@runtime_checkable
+class Remembers(Protocol):
+    """A signer that knows what it signed, also before the database was restored from a backup."""
+
+    def taken(self, skill: str, point: str) -> Collection[str]:
+        """Return the versions of a decision point that were ever published.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+        """
+
+
 async def publish(
     database: Database,
     row: PointRow,
@@ -140,8 +153,9 @@ async def publish(
             if found is None and trained is None:
                 found = await _latest(connection, row, wanted)
             if found is None:
+                taken = await _taken(signer, row)
                 found = await _reserve(
-                    connection, row, wanted, spec, reason, trained, grown_from
+                    connection, row, wanted, spec, reason, trained, grown_from, taken
                 )  # fmt: skip
             if found.published_at is not None:
                 return Description.from_json(found.description or {})
@@ -189,6 +203,13 @@ async def _latest(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotR
     return None
 
 
+async def _taken(signer: Signer, row: PointRow) -> Collection[str]:
+    """Return the versions that the registry had; a restored database may know fewer of them."""
+    if not isinstance(signer, Remembers):
+        return ()
+    return await asyncio.to_thread(signer.taken, row.skill, row.point)
+
+
 async def _reserve(
     connection: Any,
     row: PointRow,
@@ -197,6 +218,7 @@ async def _reserve(
     reason: Reason,
     trained: ChoicePolicy | None,
     grown_from: Collection[UUID],
+    taken: Collection[str],
 ) -> SnapshotRow:
     """Make the state, let the guard look at it, and give it a version: all or nothing."""
     point = row.tenant, row.skill, row.point
@@ -219,7 +241,7 @@ async def _reserve(
                 f"{gone} of {len(grown_from):,} selections that it was grown from were erased "
                 "since they were read; nothing was published: grow it again"
             )
-        return await _frozen(connection, made, evidence, reason)
+        return await _frozen(connection, made, evidence, reason, taken)
 
 
 def _check_declared(row: PointRow, trained: ChoicePolicy) -> None:
@@ -237,7 +259,11 @@ def _check_declared(row: PointRow, trained: ChoicePolicy) -> None:
 
 
 async def _frozen(
-    connection: Any, made: Made, evidence: dict[str, Any], reason: Reason
+    connection: Any,
+    made: Made,
+    evidence: dict[str, Any],
+    reason: Reason,
+    signed: Collection[str],
 ) -> SnapshotRow:
     row, state = made.row, made.policy.state()
     point = row.tenant, row.skill, row.point
@@ -267,7 +293,7 @@ async def _frozen(
     )
     own = Ingredients.of(row.spec, row.snapshot)
     reserved = await reserve_snapshot(
-        connection, point, frozen, lambda taken: next_version(own, own, taken)
+        connection, point, frozen, lambda taken: next_version(own, own, {*taken, *signed})
     )
     if reserved.description is not None:
         return reserved

@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import asyncpg
 
-from steersman.errors import GuardError, RaceError, SteersmanError, StoreError, VerificationError
+from steersman.errors import (
+    GuardError,
+    RaceError,
+    RegistryError,
+    SteersmanError,
+    StoreError,
+    VerificationError,
+)
 from steersman.learn.drift import check_drift
 from steersman.learn.guarding import Reason, available
 from steersman.learn.publishing import Signer, publish
@@ -33,6 +40,7 @@ from steersman.store import (
     active_rollouts,
     as_tenant,
     audit_head,
+    history,
     incidents_of,
     last_update,
     list_tenants,
@@ -43,7 +51,7 @@ from steersman.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from steersman.registry import Standing
     from steersman.store import Database, Point, PointRow, Tenant, UnreadablePoint
@@ -81,6 +89,12 @@ class Registry(Signer, Marks, Protocol):
             version: that is published.
             reason: kept beside its files.
         """
+
+    def listed(self) -> Collection[tuple[str, str, str]]:
+        """Return skill, point and version of everything that consumers find."""
+
+    def anchored(self) -> tuple[int, bytes] | None:
+        """Return number and hash of the audit's entry that was signed last."""
 
     def anchor(self, seq: int, digest: bytes) -> None:
         """Sign the head of the audit log.
@@ -164,6 +178,20 @@ async def run_shipping(
             await _wait(stop, 1.0)
 
 
+async def _lost(connection: Any, signed: tuple[int, bytes]) -> str | None:
+    """Return what is wrong if the entry that was signed is not in the audit; None if it is."""
+    seq, digest = signed
+    rows = await history(connection, limit=1, before=seq + 1)
+    if rows and (rows[0].seq, rows[0].hash) == (seq, digest):
+        return None
+    return (
+        f"entry {seq} ({digest.hex()[:12]}) of the audit was signed, and "
+        f"{'is another now' if rows and rows[0].seq == seq else 'is not there'}: the audit was "
+        "shortened or rewritten, and is not signed any more; run `steersman audit verify`. If you "
+        "restored a backup of the database, go on with `steersman audit accept --reason REASON`"
+    )
+
+
 async def _wait(stop: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -188,7 +216,6 @@ class _Shipping:
         self._anchored: dict[str, float] = {}
         self._checked: dict[tuple[str, str, str], float] = {}
         self._tried: dict[tuple[str, str, str], float] = {}
-        self._out: set[tuple[str, str]] = set()
         self._marked: dict[Point, tuple[float, dict[str, Standing]]] = {}
         self._unreadable: dict[tuple[str, str, str], str] = {}
 
@@ -226,22 +253,32 @@ class _Shipping:
     async def _take_out(
         self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
     ) -> None:
-        """Take out what was retracted; once is enough, as no version is ever published again."""
+        """Take out what was retracted, and is among what consumers find."""
         async with as_tenant(connection, tenant.id):
             found = await retracted_of(connection, tenant.id)
-        for row in found:
-            name = f"{row.skill}/{row.point} {row.version}"
-            if (tenant.name, name) in self._out:
-                continue
-            if await asyncio.to_thread(take_out, registry, row, "retracted"):
-                done.retracted.append(name)
-            self._out.add((tenant.name, name))
+        try:
+            # Each time: an older state of the registry may have been put back.
+            listed = await asyncio.to_thread(registry.listed) if found else ()
+            for row in found:
+                if (row.skill, row.point, row.version) not in listed:
+                    continue
+                if await asyncio.to_thread(take_out, registry, row, "retracted"):
+                    done.retracted.append(f"{row.skill}/{row.point} {row.version}")
+        except RegistryError as error:  # lines are watched for drift all the same
+            _log.exception("what was retracted for %s is not taken out", tenant.name)
+            done.failed.append(str(error))
 
     async def _keep_fresh(
         self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
     ) -> None:
         """Anchor the audit, whose head has moved by whatever was published, and be believed."""
-        await self._anchor(connection, tenant, registry)
+        try:
+            await self._anchor(connection, tenant, registry)
+        except _AWAY:
+            raise
+        except SteersmanError as error:  # consumers must believe the registry all the same
+            _log.exception("the audit of %s is not anchored", tenant.name)
+            done.failed.append(str(error))
         at, known = self._refreshed.get(tenant.name, (0.0, None))
         if known is None or time.monotonic() >= at + self._settings.refresh_s:
             known = await asyncio.to_thread(registry.refresh_timestamp)
@@ -249,17 +286,19 @@ class _Shipping:
         done.expires = known.expires
 
     async def _anchor(self, connection: Any, tenant: Tenant, registry: Registry) -> None:
+        """Sign the head of the audit, if what was signed before is in it still."""
         due = time.monotonic() >= self._anchored.get(tenant.name, 0.0)
         if not due:
             return
+        signed = await asyncio.to_thread(registry.anchored)
         async with as_tenant(connection, tenant.id):
+            why = None if signed is None else await _lost(connection, signed)
             head = await audit_head(connection, tenant.id)
-        try:
-            if head is not None:
-                await asyncio.to_thread(registry.anchor, head.seq, head.hash)
-        except VerificationError as error:
-            await self._tell_rewritten(connection, tenant, str(error))
-            raise
+        if why is not None:
+            await self._tell_rewritten(connection, tenant, why)
+            raise VerificationError(why)
+        if head is not None:
+            await asyncio.to_thread(registry.anchor, head.seq, head.hash)
         self._anchored[tenant.name] = time.monotonic() + self._settings.refresh_s
 
     async def _tell_rewritten(self, connection: Any, tenant: Tenant, summary: str) -> None:

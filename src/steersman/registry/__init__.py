@@ -19,9 +19,10 @@ from steersman.registry.versions import Ingredients, Version, change_between, ne
 if TYPE_CHECKING:
     from steersman.registry.bucket import BucketPlace, open_place
     from steersman.registry.comparing import Diff, diff
-    from steersman.registry.consumer import Anchor, Consumer, Loaded
+    from steersman.registry.consumer import Consumer
     from steersman.registry.keys import Keys
     from steersman.registry.listing import manifest
+    from steersman.registry.loaded import Anchor, Loaded
     from steersman.registry.merging import delta_id, gather, merge_states
     from steersman.registry.paired import OffPolicyDelta, off_policy_delta
     from steersman.registry.place import DirectoryPlace, Held, Place
@@ -82,7 +83,8 @@ _HOMES = {
     "whole_selections": "Whole weigh_whole",
     "listing": "manifest",
     "updating": "Refreshed",
-    "consumer": "Anchor Consumer Loaded",
+    "loaded": "Anchor Loaded",
+    "consumer": "Consumer",
     "place": "DirectoryPlace Held Place",
     "bucket": "BucketPlace open_place",
     "keys": "Keys",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from steersman.errors import MissingSnapshotError, VerificationError
-from steersman.registry.chain import file_of, releases_of
-from steersman.registry.description import Description
+from steersman.errors import InputError, MissingSnapshotError, VerificationError
+from steersman.registry.chain import DESCRIPTION, STATE, file_of, releases_of
+from steersman.registry.description import MAX_DESCRIPTION, Description
+from steersman.registry.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tuf.api.metadata import Targets
 
@@ -51,8 +54,26 @@ class Archive:
             note = json.dumps(retracted, sort_keys=True).encode()
             self._place.write_new(f"{folder}/{_RETRACTED}", note)
 
+    def refuse_retracted(self, description: Description) -> None:
+        """Refuse a version that was retracted: it is never published again.
+
+        Args:
+            description: of the version.
+
+        Raises:
+            MissingSnapshotError: it was retracted.
+        """
+        folder = _folder(description.skill, description.point, description.version)
+        if self._place.read(f"{folder}/{_RETRACTED}") is not None:
+            name = f"{description.skill}/{description.point} {description.version}"
+            message = f"{name} was retracted and is never published again; take the next version"
+            raise MissingSnapshotError(message)
+
     def find(self, description: Description, data: bytes) -> Description | None:
-        """Return what an archived version was described as; None if it is not in the archive.
+        """Return what an archived version is described as; None if it is not in the archive.
+
+        Nothing in the archive is signed: of what it says only that counts which fits, and what is
+        returned was given, not found there.
 
         Args:
             description: of the version.
@@ -62,21 +83,30 @@ class Archive:
             MissingSnapshotError: it was retracted.
             VerificationError: it holds something else.
         """
+        self.refuse_retracted(description)
         folder = _folder(description.skill, description.point, description.version)
-        paths = list(self._place.list(folder))
-        name = f"{description.skill}/{description.point} {description.version}"
-        if f"{folder}/{_RETRACTED}" in paths:
-            message = f"{name} was retracted and is never published again; take the next version"
-            raise MissingSnapshotError(message)
-        described = next((path for path in paths if path.endswith(".description.json")), None)
-        held = self._place.read(described) if described else None
-        if held is None:
+        digest = sha256(data).hexdigest()
+        found = [it.sha256 for it in self._described(folder) if _same_name(it, description)]
+        if not found:
             return None
-        found = Description.from_json(held.data)
-        if found.sha256 != sha256(data).hexdigest():
+        if digest not in found:
+            name = f"{description.skill}/{description.point} {description.version}"
             message = f"{name} was published with other bytes; versions never change"
             raise VerificationError(f"{message}: take the next one")
-        return found
+        held = self._place.read(f"{folder}/{digest}.{STATE}")
+        path = f"targets/{folder.removeprefix('archive/')}/{digest}.{STATE}"
+        tag = held.tag if held is not None and held.data == data else None
+        return replace(description, size=len(data), sha256=digest, url=path, etag=tag)
+
+    def versions(self, skill: str, point: str) -> set[str]:
+        """Return the versions of a decision point that anything in the archive is named after.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+        """
+        parts = [path.split("/") for path in self._place.list(f"archive/{skill}/{point}")]
+        return {it[3] for it in parts if len(it) == 5 and _is_version(it[3])}
 
     def tidy(self, skill: str, point: str, targets: Targets) -> None:
         """Remove the originals of what is in the archive and no longer among the targets.
@@ -109,6 +139,30 @@ class Archive:
             found = _NUMBERED.fullmatch(path)
             if found is not None and int(found[1]) <= below[found[2]]:
                 self._place.remove(path)
+
+    def _described(self, folder: str) -> Iterator[Description]:
+        """Yield the descriptions below a folder that are what their names say."""
+        for path in list(self._place.list(folder)):
+            digest, _, kind = path.rpartition("/")[2].partition(".")
+            if kind != DESCRIPTION:
+                continue
+            with suppress(VerificationError):  # somebody put it there: it describes nothing
+                held = self._place.read(path, max_bytes=MAX_DESCRIPTION)
+                if held is not None and sha256(held.data).hexdigest() == digest:
+                    yield Description.from_json(held.data)
+
+
+def _same_name(found: Description, wanted: Description) -> bool:
+    ours = wanted.tenant, wanted.skill, wanted.point, wanted.version
+    return (found.tenant, found.skill, found.point, found.version) == ours
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version.of(text)
+    except InputError:
+        return False
+    return True
 
 
 def _folder(skill: str, point: str, version: str) -> str:

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from steersman.errors import DataError, InputError, RegistryError
+from steersman.errors import DataError, InputError, RegistryError, VerificationError
 from steersman.registry.place import MAX_FILE, DirectoryPlace, Held, too_long
 
 if TYPE_CHECKING:
@@ -25,11 +25,19 @@ class BucketPlace:
 
     Raises:
         DataError: obstore is not installed.
+        InputError: the URL names no bucket, or holds credentials.
 
     No doctest: it needs a bucket; ``tests/registry/test_place.py`` shows it.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
+        parts = urlsplit(url)
+        if not parts.netloc or "@" in parts.netloc or parts.query or parts.fragment:
+            message = (
+                f"{without_secrets(url)} names no bucket; allowed is s3://bucket/prefix, with "
+                "credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+            )
+            raise InputError(message)
         try:
             self._obstore: Any = import_module("obstore")
             store = import_module("obstore.store")
@@ -37,7 +45,11 @@ class BucketPlace:
             message = 'a registry in a bucket needs obstore; pip install "steersman[s3]"'
             raise DataError(message) from error
         self._errors = self._obstore.exceptions
-        self._store = store.S3Store.from_url(url, **options)
+        try:
+            self._store = store.S3Store.from_url(url, **options)
+        except self._errors.BaseError as error:
+            message = f"the bucket {without_secrets(url)} cannot be opened: {error!s:.300}"
+            raise InputError(f"{message}; check its name and the AWS_ variables") from error
 
     def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
         """Return an object, or None if there is none.
@@ -127,13 +139,24 @@ class BucketPlace:
                 # In one part: an upload in several parts knows no conditions.
                 done = self._obstore.put(self._store, path, data, mode=mode, use_multipart=False)
         except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
-            return None
+            return self._ours(path, data)
         except FileNotFoundError as error:
             if isinstance(mode, dict):  # an object that was removed is not what was read
                 return None
             message = f"there is no bucket for {path}: {error!s:.300}; check its name, endpoint"
             raise RegistryError(message) from error
         return str(done["e_tag"])
+
+    def _ours(self, path: str, data: bytes) -> str | None:
+        """Return the tag of what was put although its answer was lost: tried again, it is refused.
+
+        Whoever put the same bytes did the same.
+        """
+        with suppress(VerificationError):  # longer: another's
+            held = self.read(path, max_bytes=len(data))
+            if held is not None and held.data == data:
+                return held.tag
+        return None
 
     @contextmanager
     def _told(self, path: str) -> Iterator[None]:
@@ -151,6 +174,20 @@ class BucketPlace:
             raise RegistryError(message) from error
 
 
+def without_secrets(url: str) -> str:
+    """Return a URL as errors and logs may show it: without user information and query.
+
+    Args:
+        url: of any kind.
+
+    >>> without_secrets("https://ann:secret@example.org/acme?token=secret")
+    "'https://example.org/acme'"
+    """
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
+    return repr(f"{scheme}://{host.rpartition('@')[2]}{slash}{path}")[:200]
+
+
 def open_place(where: str | Path, **options: Any) -> DirectoryPlace | BucketPlace:
     """Return the place that a path or URL names.
 
@@ -163,7 +200,7 @@ def open_place(where: str | Path, **options: Any) -> DirectoryPlace | BucketPlac
         The place; nothing is written yet.
 
     Raises:
-        InputError: another kind of URL.
+        InputError: another kind of URL, one that holds credentials, or a file on another host.
         DataError: a bucket, and obstore is not installed.
 
     >>> open_place("/srv/registry/acme").root
@@ -173,10 +210,16 @@ def open_place(where: str | Path, **options: Any) -> DirectoryPlace | BucketPlac
     if text.startswith("s3://"):
         return BucketPlace(text, **options)
     if text.startswith("file://"):
-        return DirectoryPlace(unquote(urlsplit(text).path))
+        parts = urlsplit(text)
+        if parts.netloc not in {"", "localhost"}:
+            message = (
+                f"{without_secrets(text)} is on another host; mount it, and name the directory"
+            )
+            raise InputError(message)
+        return DirectoryPlace(unquote(parts.path))
     if "://" in text:
         message = (
-            f"a registry cannot be written to {text!r:.200}; allowed are a directory and "
+            f"a registry cannot be written to {without_secrets(text)}; allowed are a directory and "
             "s3://bucket/prefix; consumers may read it over http"
         )
         raise InputError(message)

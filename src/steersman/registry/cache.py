@@ -30,6 +30,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _MAX_STATE = 64 << 20
 _LEFT_OVER_S = 86_400.0
+_NOTE_S = 1.0
 _POLL_S = 0.02
 
 
@@ -75,7 +76,7 @@ class Cache:
 
     Args:
         folder: made if it is not there.
-        keep: how many versions of each decision point stay.
+        keep: how many versions of each decision point stay, beside the newest that was chosen.
     """
 
     folder: Path
@@ -177,6 +178,9 @@ class Cache:
     def note(self, skill: str, point: str, good: Good) -> None:
         """Note a version that was loaded, and let go of those that are too many.
 
+        The newest that was chosen stays: others that were asked for by name must not push out what
+        serves. Where another process is at it for longer than a second, nothing is noted.
+
         Args:
             skill: of the decision point.
             point: its name.
@@ -185,17 +189,35 @@ class Cache:
         Raises:
             OSError: it cannot be written.
         """
-        if self.good(skill, point)[:1] == (good,):
+        if _is_noted(self.good(skill, point), good):
             return
-        with self.alone("files", _LEFT_OVER_S):
+        with self.alone("files", _NOTE_S) as ours:
+            if not ours:  # it is only noted: what is served must not wait for who hangs
+                _log.warning(
+                    "%s/%s %s is not noted in the cache: another process holds %s",
+                    skill,
+                    point,
+                    good.version,
+                    self.folder / "files.lock",
+                )
+                return
             goods = self._goods()
             before = goods.get(f"{skill}/{point}", ())
-            now = (good, *(it for it in before if it.version != good.version))[: self.keep]
-            goods[f"{skill}/{point}"] = now
+            goods[f"{skill}/{point}"] = _most_recent(before, good, self.keep)
             self._write("good.json", msgspec.json.encode(goods))
             used = {name for them in goods.values() for it in them for name in _files(it)}
-            for name in {name for it in before for name in _files(it)} - used:
-                (self._kept / name).unlink(missing_ok=True)
+            self._sweep(used, {name for it in before for name in _files(it)})
+
+    def _sweep(self, used: set[str], gone: set[str]) -> None:
+        """Remove files that no noted version has: those let go now, and others that lay for a day.
+
+        The latter are of versions that were only looked at, or that no policy could read.
+        """
+        for path in self._kept.iterdir():
+            with suppress(FileNotFoundError):
+                old = time.time() - path.stat().st_mtime > _LEFT_OVER_S
+                if path.name not in used and (old or path.name in gone):
+                    path.unlink()
 
     def _goods(self) -> dict[str, tuple[Good, ...]]:
         return self._read("good.json", dict[str, tuple[Good, ...]]) or {}
@@ -233,6 +255,19 @@ def _locked(handle: int, until: float) -> bool:
             time.sleep(_POLL_S)
         else:
             return True
+
+
+def _is_noted(before: tuple[Good, ...], good: Good) -> bool:
+    """Return whether a version is the last one, or asked for by name after it was chosen."""
+    chosen = msgspec.structs.replace(good, chosen=True)
+    return before[:1] == (good,) or (not good.chosen and chosen in before)
+
+
+def _most_recent(before: tuple[Good, ...], good: Good, keep: int) -> tuple[Good, ...]:
+    """Return the versions that stay: the last ones, and the newest that was chosen."""
+    now = (good, *(it for it in before if it.version != good.version))
+    served = [it for it in now if it.chosen][:1]
+    return (*now[:keep], *(it for it in served if it not in now[:keep]))
 
 
 def _files(good: Good) -> tuple[str, str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
-from datetime import datetime  # noqa: TC003 -- of a field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +20,7 @@ from steersman.registry.chain import releases, releases_of
 from steersman.registry.choosing import Choosing
 from steersman.registry.fetching import open_source
 from steersman.registry.files import SignedFiles
+from steersman.registry.loaded import Anchor, Loaded
 from steersman.registry.place import MAX_FILE, read_file
 from steersman.registry.signing import at
 from steersman.registry.snapshot import check_state, unpack_snapshot
@@ -46,39 +45,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _DAY_S = 86_400.0
 _ZSTD = b"\x28\xb5\x2f\xfd"
-
-
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """A state that may be served.
-
-    Attributes:
-        state: arrays by name, checked.
-        description: as it was signed; None for a warm start and a prior.
-        source: ``"registry"`` if the registry verified just now, ``"cache"`` if it did before,
-            ``"warm_start"`` or ``"prior"`` if nothing of it could be had.
-        verified_at: when the registry's metadata verified last.
-        reasons: why it is not the newest version of the registry; empty if it is.
-    """
-
-    state: State
-    description: Description | None
-    source: Literal["registry", "cache", "warm_start", "prior"]
-    verified_at: datetime | None
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Anchor:
-    """The head of the audit log as it was signed.
-
-    Attributes:
-        seq: number of the entry.
-        digest: its hash, 32 bytes.
-    """
-
-    seq: int
-    digest: bytes = field(repr=False)
 
 
 class Consumer:
@@ -214,15 +180,22 @@ class Consumer:
         Raises:
             SnapshotError: nothing verified, or too long ago, or what was signed is no head.
         """
-        signed = self._targets().unrecognized_fields.get("audit")
-        if signed is None:
-            return None
-        try:
-            found = Anchor(int(signed["seq"]), bytes.fromhex(signed["hash"]))
-        except (TypeError, KeyError, ValueError) as error:
-            message = f"the signed head of the audit log is no head: {signed!r:.200}; sign it anew"
-            raise VerificationError(message) from error
-        return found
+        return Anchor.of(self._known().chain)
+
+    def data(self, skill: str, point: str, version: str) -> bytes:
+        """Return the file of a state, to the byte as it was signed.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+            version: is published.
+
+        Raises:
+            SnapshotError: nothing verified, or there is no such version, or it does not verify.
+        """
+        known = self._known()
+        release = self._choosing.named(known.chain.targets, skill, point, version)
+        return self._files.read(release.state, MAX_FILE, online=self._online(known))
 
     def load(
         self,

@@ -26,7 +26,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from steersman.errors import InputError, RegistryError, VerificationError
-from steersman.registry.bucket import open_place
+from steersman.registry.bucket import open_place, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,7 +226,7 @@ class HttpFetcher(Fetcher):
         if key not in self._pools:
             kind = {"http": _Pool, "https": _SecurePool}.get(parts.scheme)
             if kind is None or not parts.hostname:
-                raise DownloadError(f"{where!r:.200} is neither http nor https")
+                raise DownloadError(f"{without_secrets(where)} is neither http nor https")
             self._pools[key] = kind(parts.hostname, parts.port, maxsize=2, live=self._live)
         return self._pools[key]
 
@@ -266,6 +266,6 @@ def open_source(source: str | Path) -> Fetcher:
         return PlaceFetcher(open_place(source))
     parts = urlsplit(text)
     if not parts.hostname or parts.query or parts.fragment or parts.username:
-        message = f"{text!r:.200} is no base of a registry; allowed is https://host/path"
+        message = f"{without_secrets(text)} is no base of a registry; allowed is https://host/path"
         raise InputError(message)
     return HttpFetcher(text)

@@ -14,9 +14,7 @@ from uuid import uuid4
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
     Encoding,
-    KeySerializationEncryption,
     NoEncryption,
     PrivateFormat,
     load_pem_private_key,
@@ -24,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from securesystemslib.signer import CryptoSigner
 
 from steersman.errors import InputError, SigningError
+from steersman.registry.locking import locked
 
 Role = Literal["root", "targets", "snapshot", "timestamp"]
 OnlineRole = Literal["targets", "snapshot", "timestamp"]
@@ -37,7 +36,8 @@ class Keys:
 
     It holds ``targets.pem``, ``snapshot.pem`` and ``timestamp.pem``, readable by their owner
     alone; ``root.pem`` (``root-2.pem``, … where several must sign) until it is moved offline;
-    and ``root.json``, the root that this publisher trusts.
+    ``root.json``, the root that this publisher trusts; and ``seen.json``, how far it has seen the
+    registry.
 
     Args:
         folder: need not exist yet.
@@ -74,10 +74,11 @@ class Keys:
         if not 1 <= roots <= _MOST_ROOTS:
             message = f"{roots} root keys; allowed are 1 to {_MOST_ROOTS}"
             raise InputError(message)
+        if self._root_files():
+            self.root_signers(passphrase)
         for path in self._root_paths(roots):
             if not path.exists():
                 save_key(path, Ed25519PrivateKey.generate(), passphrase)
-        self.root_signers(passphrase)
         for role in ONLINE:
             if not self.path_of(role).exists():
                 save_key(self.path_of(role), Ed25519PrivateKey.generate())
@@ -118,8 +119,7 @@ class Keys:
         Raises:
             SigningError: a key is missing or damaged, or the passphrase is wrong.
         """
-        found = sorted(self.root_folder.glob("root*.pem"))
-        paths = [path for path in found if not path.name.endswith(".next.pem")]
+        paths = self._root_files()
         if not paths:
             message = (
                 f"there is no root key root*.pem in {self.root_folder}; bring the folder where "
@@ -127,6 +127,10 @@ class Keys:
             )
             raise SigningError(message)
         return [load_key(path, passphrase) for path in paths]
+
+    def _root_files(self) -> list[Path]:
+        found = sorted(self.root_folder.glob("root*.pem"))
+        return [path for path in found if not path.name.endswith(".next.pem")]
 
     def _root_paths(self, roots: int) -> list[Path]:
         names = ["root.pem", *(f"root-{number}.pem" for number in range(2, roots + 1))]
@@ -145,14 +149,13 @@ def save_key(path: Path, key: Ed25519PrivateKey, passphrase: str | None = None) 
         InputError: the passphrase is too short.
         SigningError: it cannot be written.
     """
-    encryption: KeySerializationEncryption = NoEncryption()
     if passphrase is not None:
         if len(passphrase) < _LEAST_PASSPHRASE:
             message = f"the passphrase has {len(passphrase)} characters; give at least 8"
             raise InputError(message)
-        encryption = BestAvailableEncryption(passphrase.encode())
-    data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
-    write_private(path, data)
+        write_private(path, locked(key, passphrase))
+        return
+    write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -199,9 +199,12 @@ class DirectoryPlace:
 
         Args:
             prefix: of the folder; ``""`` for all.
+
+        Raises:
+            RegistryError: it cannot be read.
         """
         start = self._at(prefix) if prefix else self.root
-        for found in sorted(start.rglob("*")):
+        for found in sorted(_files_below(start)):
             path = found.relative_to(self.root).as_posix()
             if found.is_file() and not path.startswith(f"{_DRAFTS}/"):
                 yield path
@@ -253,7 +256,6 @@ class DirectoryPlace:
         """Write a draft, flushed; remove it if it was not moved, and what others left."""
         draft = self.root / _DRAFTS / uuid4().hex
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
             draft.parent.mkdir(parents=True, exist_ok=True)
             self._sweep(draft.parent)
             with draft.open("xb") as file:
@@ -303,7 +305,21 @@ def _tag(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _files_below(start: Path) -> list[Path]:
+    """Return what is no folder; others may remove files and folders meanwhile."""
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise _failed("listed", start, error) from error
+
+    return [
+        Path(folder, name) for folder, _, names in os.walk(start, onerror=failed) for name in names
+    ]
+
+
 def _move(draft: Path, target: Path) -> None:
+    """Move a draft to its place, flushed; alone, as others remove the folders that are empty."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     draft.replace(target)
     handle = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

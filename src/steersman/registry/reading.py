@@ -1,4 +1,4 @@
-"""What a publisher believes of a place: only what the keys of its own root signed.
+"""What a publisher believes of a place: what the keys of its own root signed, if it is not older.
 
 A place that others can write to must not make a publisher sign what they put there.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from steersman.errors import RaceError, SigningError, VerificationError
 from steersman.registry.chain import follow_root, read_chain, read_root, read_timestamp
 from steersman.registry.keys import write_private
+from steersman.registry.seen import Memory, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ class Trusting:
     def __init__(self, place: Place, keys: Keys) -> None:
         self.place = place
         self.keys = keys
+        self.memory = Memory(keys.folder)
         self._roots: list[bytes] = []
 
     @property
@@ -114,17 +116,20 @@ class Trusting:
         """Return the newest root as it was last read."""
         return read_root((self._roots or self.roots())[-1])
 
-    def read(self, resign: Resign) -> tuple[Chain, str]:
+    def read(self, resign: Resign, *, older: bool = False) -> tuple[Chain, str]:
         """Return what is published, and the tag of its timestamp.
 
         Args:
             resign: signs what an interrupted rotation left with the old keys.
+            older: whether that will do which is older than what was seen before.
 
         Raises:
             VerificationError: it is not signed by the keys that count.
+            SigningError: it is older than what was seen.
             RegistryError: the place cannot be read.
         """
         for _ in range(_TRIES):
+            known = Seen() if older else self.memory.read()
             root = read_root(self.roots()[-1])
             held = self.place.read("metadata/timestamp.json")
             tag = held.tag if held else ""
@@ -135,8 +140,10 @@ class Trusting:
                     continue
                 if not self._completes(root):
                     raise
-                self._complete(resign, held)
+                self._complete(resign, held, known)
                 continue
+            self.memory.refuse_older(known, Seen.of(chain))
+            self.memory.note(Seen.of(chain))
             if self._completes(root):
                 self.settle()
             return chain, tag
@@ -151,20 +158,25 @@ class Trusting:
 
         Raises:
             VerificationError: it is not signed by the key that counts.
+            SigningError: it is older than what was seen.
             RegistryError: the place cannot be read.
         """
+        known = self.memory.read()
         root = read_root(self.roots()[-1])
         if self._completes(root):
             self.read(resign)
         held = self.place.read("metadata/timestamp.json")
         stamp, _ = read_timestamp(root, self._beside(held))
+        self.memory.refuse_older(known, Seen(stamp.version, stamp.snapshot_meta.version))
         return root, stamp, held.tag if held else ""
 
-    def _complete(self, resign: Resign, held: Held | None) -> None:
+    def _complete(self, resign: Resign, held: Held | None, known: Seen) -> None:
         """Have signed anew what the keys until now had signed: nothing else is believed."""
         intent = self.intent
         before = read_root(intent["before"].encode()) if intent else self.root()
-        if resign(read_chain(before, self._beside(held)), held.tag if held else ""):
+        chain = read_chain(before, self._beside(held))
+        self.memory.refuse_older(known, Seen.of(chain))
+        if resign(chain, held.tag if held else ""):
             self.settle()
 
     def _completes(self, root: Root) -> bool:

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import time
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steersman.errors import InputError, MissingSnapshotError, VerificationError
 from steersman.registry.archive import Archive
-from steersman.registry.chain import releases_of
-from steersman.registry.place import MAX_FILE
+from steersman.registry.chain import releases, releases_of
+from steersman.registry.heads import put_head, signed_head
+from steersman.registry.keeping import mark_as_they_counted, too_many
+from steersman.registry.place import MAX_FILE, DirectoryPlace
+from steersman.registry.probing import check_conditions
 from steersman.registry.reading import Trusting
 from steersman.registry.rotation import Rotation
-from steersman.registry.signing import at, first_root, root_signers, sign
-from steersman.registry.standings import STANDINGS, put_standing, standings_of
+from steersman.registry.signing import at, first_root, sign
+from steersman.registry.standings import STANDINGS, put_standing
 from steersman.registry.uploading import Uploads, other_bytes
 from steersman.registry.versions import Version
 from steersman.registry.writing import Writer
@@ -104,18 +107,20 @@ class Publisher:
 
         Raises:
             InputError: an argument is out of range.
-            SigningError: keys cannot be made or opened, or the repository has other ones.
-            RegistryError: the place cannot be written.
+            SigningError: keys cannot be made or opened, or the repository has other ones, or is
+                gone or older than it was.
+            RegistryError: the place cannot be written, or is a bucket without conditional writes.
         """
+        if not isinstance(self.place, DirectoryPlace):
+            check_conditions(self.place)
         if not self.keys.trusted_root.exists():
             self.keys.create(passphrase, roots=roots)
-            root = first_root(self.keys, self.keys.root_signers(passphrase), tenant, threshold)
-            signers = root_signers(self.keys, root, passphrase)
+            signers = self.keys.root_signers(passphrase)
+            root = first_root(self.keys, signers, tenant, threshold)
             self._trusting.begin(sign(root, signers, self._clock()))
         roots_there = self._trusting.roots()
         self._same_tenant(self._trusting.root(), tenant)
-        if self.place.read("metadata/timestamp.json") is None:
-            self._writer.begin()
+        self._writer.begin()
         self._writer.read()
         return roots_there[-1]
 
@@ -150,7 +155,8 @@ class Publisher:
                 candidates. One that is published already keeps its mark; `mark` changes it.
 
         Returns:
-            The description as it was signed: with size, hash, url and etag.
+            The description as it was signed: with size, hash, url and etag. Of a version that is in
+            the archive the one given, completed: nothing there is signed any more.
 
         Raises:
             InputError: no such standing.
@@ -158,7 +164,8 @@ class Publisher:
                 tenant, or is too long.
             MissingSnapshotError: this version was retracted; publish under a new one.
             RaceError: others published all the time; repeat.
-            SigningError: the online keys are not the ones that count.
+            SigningError: the online keys are not the ones that count, or the registry is older than
+                it was.
             RegistryError: the place cannot be read or written; nothing was published.
         """
         _check_standing(standing)
@@ -169,16 +176,21 @@ class Publisher:
             self._archive.tidy(description.skill, description.point, chain.targets)
             return there
         described, targets = self._uploads.upload(data, description)
-        path = targets[0].path
+        path, point = targets[0].path, (description.skill, description.point)
 
         def add(found: Targets) -> bool:
             if path in found.targets:
                 return False
-            _mark_as_they_counted(found, description)
+            # Again on every try: it may have been retracted since somebody else published it.
+            self._archive.refuse_retracted(description)
+            mark_as_they_counted(found, *point)
             targets[0].unrecognized_fields["custom"] = {"number": found.version + 1}
             put_standing(targets[0], standing)
             found.targets.update({target.path: target for target in targets})
-            self._drop_old(found, description, path, needed)
+            ours = releases_of(found, *point)
+            for old in too_many(ours, keep=self._keep, new=path, needed=needed):
+                self._archive.keep(old)
+                _take_out(found, old)
             return True
 
         chain = self._writer.change(add)
@@ -199,6 +211,23 @@ class Publisher:
             SigningError: the online keys are not the ones that count.
             RegistryError: the place cannot be read or written.
         """
+        return self._writer.refresh()
+
+    def accept_older(self) -> Freshness:
+        """Go on with a registry that was restored from a backup, though newer metadata was seen.
+
+        What stands there is signed under numbers above all that this publisher has seen, so
+        consumers go on, too. Other publishers that have seen more have to do the same.
+
+        Returns:
+            Until when the registry is believed.
+
+        Raises:
+            VerificationError: what stands there is not signed by the tenant's keys.
+            RaceError: others published all the time; repeat.
+            RegistryError: the place cannot be read or written.
+        """
+        self._writer.accept_older()
         return self._writer.refresh()
 
     def rotate(self, role: Role, passphrase: str, *, new_passphrase: str | None = None) -> bytes:
@@ -330,12 +359,51 @@ class Publisher:
         self._writer.change(put)
         return changed
 
-    def anchor(self, seq: int, digest: bytes) -> None:
+    def listed(self) -> set[tuple[str, str, str]]:
+        """Return skill, point and version of everything that consumers find.
+
+        Raises:
+            VerificationError: what is published is not signed by the tenant's keys.
+            RegistryError: the place cannot be read.
+        """
+        chain, _ = self._writer.read()
+        return {(it.skill, it.point, str(it.version)) for it in releases(chain.targets)}
+
+    def taken(self, skill: str, point: str) -> set[str]:
+        """Return the versions of a decision point that were ever published, also retracted ones.
+
+        Args:
+            skill: of the decision point.
+            point: its name.
+
+        Raises:
+            VerificationError: what is published is not signed by the tenant's keys.
+            RegistryError: the place cannot be read.
+        """
+        chain, _ = self._writer.read()
+        found = {str(it.version) for it in releases_of(chain.targets, skill, point)}
+        return found | self._archive.versions(skill, point)
+
+    def anchored(self) -> tuple[int, bytes] | None:
+        """Return number and hash of the audit's entry that was signed; None if none was.
+
+        Raises:
+            VerificationError: what is published is not signed by the tenant's keys.
+            RegistryError: the place cannot be read.
+        """
+        chain, _ = self._writer.read()
+        return signed_head(chain.targets)
+
+    def anchor(self, seq: int, digest: bytes, *, restored: bool = False) -> None:
         """Sign the head of the audit log, so that nobody can shorten or rewrite it unseen.
+
+        See to it before that what `anchored` returns is among its entries still.
 
         Args:
             seq: of the newest entry, >= 1.
             digest: its hash, 32 bytes.
+            restored: whether a person says that the log was restored from a backup, so that this
+                head takes the place of one that it does not follow.
 
         Raises:
             InputError: a number or hash out of range.
@@ -343,25 +411,7 @@ class Publisher:
             RaceError: others published all the time; repeat.
             RegistryError: the place cannot be read or written.
         """
-        if seq < 1 or len(digest) != 32:
-            message = f"entry {seq} with a hash of {len(digest)} bytes; allowed are >= 1 and 32"
-            raise InputError(message)
-        head: dict[str, Any] = {"hash": digest.hex(), "seq": seq}
-
-        def put(targets: Targets) -> bool:
-            signed = targets.unrecognized_fields.get("audit")
-            before: dict[str, Any] = signed or head
-            if before["seq"] > seq or (before["seq"] == seq and before != head):
-                message = (
-                    f"entry {seq} ({head['hash'][:12]}) does not follow the signed entry "
-                    f"{before['seq']} ({before['hash'][:12]}): the audit log was shortened or "
-                    "rewritten; run `steersman audit verify`"
-                )
-                raise VerificationError(message)
-            targets.unrecognized_fields["audit"] = head
-            return bool(signed != head)
-
-        self._writer.change(put)
+        self._writer.change(lambda targets: put_head(targets, seq, digest, restored=restored))
 
     def _check(self, chain: Chain, data: bytes, description: Description) -> None:
         self._same_tenant(chain.root, description.tenant)
@@ -376,32 +426,6 @@ class Publisher:
         if tenant != owner:
             message = f"this is the registry of tenant {owner!r}, not of {tenant!r}; use its own"
             raise VerificationError(message)
-
-    def _drop_old(
-        self, targets: Targets, description: Description, new: str, needed: Collection[str]
-    ) -> None:
-        ours = releases_of(targets, description.skill, description.point)
-        ours.sort(key=lambda it: (it.state.path == new, it.number, it.version))
-        kept = {*needed, *_loaded_by_default(ours)}
-        for release in ours[: -self._keep]:
-            if str(release.version) not in kept:
-                self._archive.keep(release)
-                _take_out(targets, release)
-
-
-def _mark_as_they_counted(targets: Targets, description: Description) -> None:
-    """Mark what an earlier release published: beside a marked version it would be a candidate."""
-    ours = releases_of(targets, description.skill, description.point)
-    if all(it.standing is None for it in ours):
-        for it in ours:
-            put_standing(it.state, "released")
-
-
-def _loaded_by_default(ours: list[Release]) -> set[str]:
-    """Return the newest released version of each major: candidates must not push it out."""
-    marks = standings_of(ours)
-    found = sorted(it.version for it in ours if marks[str(it.version)] == "released")
-    return {str(version) for version in {it.major: it for it in found}.values()}
 
 
 def _check_standing(standing: Standing) -> None:

@@ -6,6 +6,7 @@ names it, and a note of what was trusted until then stays until all is signed an
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -93,18 +94,34 @@ class Rotation:
         before = self._trusting.roots()[-1]
         root = read_root(before)
         if any(self._waiting()):
-            self._promote(root, *passphrases)
-            return before, self._signers(root, passphrases)
+            return before, self._settle(root, passphrases)
         return before, root_signers(self._keys, root, passphrases[0])
 
+    def _settle(self, root: Root, passphrases: Sequence[str]) -> list[CryptoSigner]:
+        """Let the root keys that wait take their places, or go; return who signs then.
+
+        All root keys are replaced at once. So where those in place open and are enough, whatever
+        waits was never named, though its passphrase may be another.
+        """
+        self._promote(root, *passphrases)
+        try:
+            signers = self._signers(root, passphrases)
+        except SigningError as error:
+            message = (
+                f"{error}. A change of the root keys was interrupted: it takes the passphrase "
+                "from before or, if that is refused, the new one"
+            )
+            raise SigningError(message) from error
+        for path in self._waiting():
+            path.unlink()
+        return signers
+
     def _signers(self, root: Root, passphrases: Sequence[str]) -> list[CryptoSigner]:
-        errors: list[SigningError] = []
-        for passphrase in passphrases:
-            try:
+        *others, last = passphrases
+        for passphrase in others:
+            with suppress(SigningError):  # the next one may open them
                 return root_signers(self._keys, root, passphrase)
-            except SigningError as error:
-                errors.append(error)
-        raise errors[0]
+        return root_signers(self._keys, root, last)
 
     def _publish(self, root: Root, signers: Sequence[CryptoSigner]) -> None:
         root.version += 1
@@ -124,22 +141,17 @@ class Rotation:
         read_root(data)
 
     def _promote(self, root: Root, *passphrases: str) -> None:
-        """Let root keys that this root names take their place; forget those that it never named."""
+        """Let root keys that open, and that this root names, take their places."""
         for path in self._waiting():
-            signer = self._opened(path, passphrases)
-            if signer.public_key.keyid in root.roles[Root.type].keyids:
+            if self._opened(path, passphrases) & set(root.roles[Root.type].keyids):
                 path.replace(path.with_name(path.name.replace(".next.pem", ".pem")))
-            else:
-                path.unlink()
 
-    def _opened(self, path: Path, passphrases: Sequence[str]) -> CryptoSigner:
-        errors: list[SigningError] = []
+    def _opened(self, path: Path, passphrases: Sequence[str]) -> set[str]:
+        """Return the id of a key, if one of the passphrases opens it."""
         for passphrase in passphrases:
-            try:
-                return load_key(path, passphrase)
-            except SigningError as error:
-                errors.append(error)
-        raise errors[0]
+            with suppress(SigningError):  # the next one may open it
+                return {load_key(path, passphrase).public_key.keyid}
+        return set()
 
     def _waiting(self) -> list[Path]:
         return sorted(self._keys.root_folder.glob("root*.next.pem"))

@@ -100,10 +100,9 @@ def first_root(keys: Keys, signers: Sequence[CryptoSigner], tenant: str, thresho
     Raises:
         InputError: the threshold is not within 1 and the number of keys.
     """
-    if not 1 <= threshold <= len(signers):
-        message = (
-            f"the threshold is {threshold}; allowed are 1 to {len(signers)}, as keys are there"
-        )
+    there = len({signer.public_key.keyid for signer in signers})
+    if not 1 <= threshold <= there:
+        message = f"the threshold is {threshold}; allowed are 1 to {there}, as keys are there"
         raise InputError(message)
     root = Root(consistent_snapshot=True, unrecognized_fields={"tenant": tenant})
     for signer in signers:
@@ -115,7 +114,7 @@ def first_root(keys: Keys, signers: Sequence[CryptoSigner], tenant: str, thresho
 
 
 def root_signers(keys: Keys, root: Root, passphrase: str) -> list[CryptoSigner]:
-    """Return what signs for a root: those of the keys at hand that it names.
+    """Return what signs for a root: those of the keys at hand that it names, each once.
 
     Args:
         keys: of the tenant.
@@ -126,11 +125,13 @@ def root_signers(keys: Keys, root: Root, passphrase: str) -> list[CryptoSigner]:
         SigningError: too few of them, or the passphrase is wrong.
     """
     role = root.roles[Root.type]
-    known = [it for it in keys.root_signers(passphrase) if it.public_key.keyid in role.keyids]
+    at_hand = {it.public_key.keyid: it for it in keys.root_signers(passphrase)}
+    known = [it for keyid, it in at_hand.items() if keyid in role.keyids]
     if len(known) < role.threshold:
         message = (
             f"{len(known)} of the root keys in {keys.root_folder} are named by root "
-            f"{root.version}; it takes {role.threshold}; bring the others"
+            f"{root.version}, copies of one counted once; it takes {role.threshold}; bring the "
+            "others"
         )
         raise SigningError(message)
     return known

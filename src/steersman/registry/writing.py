@@ -11,6 +11,7 @@ from tuf.api.metadata import Snapshot, Targets, Timestamp
 
 from steersman.errors import RaceError
 from steersman.registry.chain import Chain
+from steersman.registry.seen import Seen
 from steersman.registry.signing import LIVES, at, meta_file, sign, signer_of
 
 if TYPE_CHECKING:
@@ -57,8 +58,15 @@ class Writer:
         self._clock = clock
 
     def begin(self) -> None:
-        """Write the first metadata, which names no snapshots; others may have done it meanwhile."""
-        self._write(None, Targets(version=1))
+        """Write the first metadata, which names no snapshots; others may have done it meanwhile.
+
+        Raises:
+            SigningError: there was some before, and it is gone.
+        """
+        known = self._trusting.memory.read()
+        if self._place.read(_TIMESTAMP) is None:
+            self._trusting.memory.refuse_empty(known)
+            self._write(None, Targets(version=1))
 
     def read(self) -> tuple[Chain, str]:
         """Return what is published, and the tag of its timestamp."""
@@ -85,6 +93,24 @@ class Writer:
             time.sleep(_PAUSE_S * attempt)
         raise _raced()
 
+    def accept_older(self) -> Chain:
+        """Sign what stands there, though it is older than what was seen, under higher numbers.
+
+        Raises:
+            RaceError: others published all the time.
+        """
+        for attempt in range(_TRIES):
+            if self._place.read(_TIMESTAMP) is None:
+                written = self._write(None, Targets(version=1))
+            else:
+                chain, tag = self._trusting.read(self._resign, older=True)
+                chain.targets.version += 1
+                written = self._write((chain, tag), chain.targets)
+            if written is not None:
+                return written
+            time.sleep(_PAUSE_S * attempt)
+        raise _raced()
+
     def refresh(self) -> Freshness:
         """Sign a new timestamp; snapshot and targets too if half of their time is over."""
         for attempt in range(_TRIES):
@@ -96,6 +122,7 @@ class Writer:
             stamp.unrecognized_fields["signed_at"] = at(self._clock()).isoformat()
             text = sign(stamp, [signer_of(self._keys, root, "timestamp")], self._clock())
             if self._place.replace(_TIMESTAMP, text, expected_tag=tag) is not None:
+                self._trusting.memory.note(Seen(stamp.version, stamp.snapshot_meta.version))
                 return Freshness(stamp.version, stamp.expires, root.expires)
             time.sleep(_PAUSE_S * attempt)
         raise _raced()
@@ -106,19 +133,25 @@ class Writer:
         return self._write((chain, tag), chain.targets) is not None
 
     def _write(self, before: tuple[Chain, str] | None, targets: Targets) -> Chain | None:
-        """Write metadata and swap the timestamp; None if somebody else swapped it before."""
+        """Write metadata and swap the timestamp; None if somebody else swapped it before.
+
+        Its numbers are above all that were seen, so that consumers go on where a backup was put
+        back.
+        """
         root, now = self._trusting.root(), self._clock()
+        known = self._trusting.memory.read()
         old, tag = before or (None, None)
+        targets.version = max(targets.version, known.targets + 1)
         signer = signer_of(self._keys, root, "targets")
         targets_text = self._write_numbered(targets, lambda: sign(targets, [signer], now))
         snapshot = old.snapshot if old else Snapshot(version=1)
         snapshot.meta = {"targets.json": meta_file(targets.version, targets_text)}
-        snapshot.version += 1 if old else 0
+        snapshot.version = max(snapshot.version + bool(old), known.snapshot + 1)
         signer_s = signer_of(self._keys, root, "snapshot")
         snapshot_text = self._write_numbered(snapshot, lambda: sign(snapshot, [signer_s], now))
         stamp = old.timestamp if old else Timestamp(version=1)
         stamp.snapshot_meta = meta_file(snapshot.version, snapshot_text)
-        stamp.version += 1 if old else 0
+        stamp.version = max(stamp.version + bool(old), known.timestamp + 1)
         stamp.unrecognized_fields = {
             "resign_after": (at(now) + LIVES["snapshot"] / 2).isoformat(),
             "signed_at": at(now).isoformat(),
@@ -126,8 +159,10 @@ class Writer:
         text = sign(stamp, [signer_of(self._keys, root, "timestamp")], now)
         if not self._swap(text, tag):
             return None
+        written = Chain(root, stamp, snapshot, targets, (text, snapshot_text, targets_text))
+        self._trusting.memory.note(Seen.of(written))
         self._prune(targets, snapshot)
-        return Chain(root, stamp, snapshot, targets, (text, snapshot_text, targets_text))
+        return written
 
     def _write_numbered(self, signed: Targets | Snapshot, make: Callable[[], bytes]) -> bytes:
         """Write metadata under the first number that is free: whoever was killed left some."""
