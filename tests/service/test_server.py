@@ -36,11 +36,12 @@ reward: {terms: {clicked: {weight: 1}}}
 budgets: {deadline_ms: 20000}
 """
 PROGRAM = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from steersman.service import configure_logging, serve
 from steersman.store import Database
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may have set it aside
     configure_logging()
     database = Database(os.environ["URL"])
     show = lambda port: print(port, flush=True)

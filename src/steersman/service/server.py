@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from steersman.store import Database
 
 _log = logging.getLogger(__name__)
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _OF_A_TERMINAL = {signal.SIGINT, signal.SIGHUP}  # which reach every process of ours at once
 _BACKLOG = 2048
 _FILES = 16_384
@@ -263,8 +263,9 @@ async def _outlive_nobody(service: Service, server: HttpServer) -> None:
 
 
 def _heard() -> list[signal.Signals]:
-    """Return the signals that end us: those that whoever started us does not want ignored."""
-    return [one for one in _SIGNALS if signal.getsignal(one) != signal.SIG_IGN]
+    """Return the signals that end us: a terminal that goes away, unless `nohup` says otherwise."""
+    stays = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [*_SIGNALS] if stays else [*_SIGNALS, signal.SIGHUP]
 
 
 def _stop(service: Service, server: HttpServer) -> None:
