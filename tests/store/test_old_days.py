@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import count
+from uuid import uuid4
+
 import pytest
 
-from steersman.store import erase
+from steersman.store import create_tenant, erase
 from steersman.store.cold import query
+from steersman.store.old_days import OldDays
 from tests.store.rows import connected, counts
 
 
@@ -33,27 +38,96 @@ async def test_what_no_whole_file_has_stays(days, dataset, day, harm):
     assert "decision" not in await counts(days.database, days.tenant.id)
 
 
+REVISED = (
+    "INSERT INTO reward (tenant, decision, revision, spec_hash, value, status, terms, final) "
+    "VALUES ($1, $2, $4, $3, 0, 'scored', '{}', true)"
+)
+
+
 @pytest.mark.parametrize("day", [0, 5])
-async def test_a_reward_on_its_way_keeps_its_day(days, day):
+async def test_a_reward_on_its_way_is_not_lost_with_its_day(days, day):
     row = await days.write(day=day)
     await days.compact()
     async with connected(days.database, "worker", days.tenant.id) as connection:
-        await connection.execute(
-            "INSERT INTO reward (tenant, decision, revision, spec_hash, value, status, terms, "
-            "final) VALUES ($1, $2, 2, $3, 0, 'scored', '{}', true)",
-            *(days.tenant.id, row.id, bytes(32)),
-        )
-        kept = await days.keep()
-        name = f"decision_default of tenant {days.tenant.id}" if day else days.names(0)[1]
-        assert kept.waiting[name] == "somebody uses it"
-        assert kept.deleted <= 1  # the event
-    kept = await days.keep()
-    assert any("rows of reward that the cold store" in why for why in kept.waiting.values())
+        await connection.execute(REVISED, days.tenant.id, row.id, bytes(32), 2)
+        await days.keep()  # it waits for nobody, and nobody for it
+        assert "decision" not in await counts(days.database, days.tenant.id)
+    for left in ({"reward": 1}, {}):
+        stored = await query(days.database, days.destination, days.tenant.id, "FROM reward")
+        assert sorted(stored["revision"].to_pylist()) == [1, 2]
+        await days.compact()
+        found = await counts(days.database, days.tenant.id)
+        assert {name: found[name] for name in found if name == "reward"} == left
+        await days.keep()
+
+
+async def test_a_reward_that_comes_between_looking_and_deleting_keeps_its_day(days, monkeypatch):
+    row = await days.write()
     await days.compact()
-    await days.keep()
-    assert "decision" not in await counts(days.database, days.tenant.id)
-    stored = await query(days.database, days.destination, days.tenant.id, "FROM reward")
-    assert sorted(stored["revision"].to_pylist()) == [1, 2]
+    looked = OldDays._why_not
+
+    async def meanwhile(self, tenant, table, day):
+        why = await looked(self, tenant, table, day)
+        if table == "decision" and tenant == days.tenant.id and not why:
+            async with connected(days.database, "worker", tenant) as connection:
+                await connection.execute(REVISED, tenant, row.id, bytes(32), 2)
+            monkeypatch.undo()
+        return why
+
+    monkeypatch.setattr(OldDays, "_why_not", meanwhile)
+    kept = await days.keep()
+    assert "rows of reward that the cold store" in kept.waiting[days.names(0)[1]]
+    assert (await counts(days.database, days.tenant.id))["reward"] == 2
+    await days.compact()
+    assert days.names(0)[1] in (await days.keep()).dropped
+
+
+async def test_days_leave_while_a_learner_works(days):
+    other = await days.write(day=40)
+    for day in (0, 1, 2):
+        await days.write(day=day)
+    await days.compact()
+    stop = asyncio.Event()
+
+    async def learn():
+        for revision in count(2):
+            if stop.is_set():
+                return
+            async with connected(days.database, "worker", days.tenant.id) as connection:
+                await connection.fetch("SELECT id FROM decision WHERE id = $1", other.id)
+                await asyncio.sleep(0.03)
+                await connection.execute(*(REVISED, days.tenant.id, other.id, bytes(32), revision))
+
+    learners = asyncio.create_task(learn())
+    for _ in range(10):
+        await days.keep()
+        if not await days.existing():
+            break
+    stop.set()
+    await learners
+    assert await days.existing() == []
+
+
+async def test_files_are_looked_at_once_for_all_tenants(days):
+    others = [
+        await create_tenant(days.database, f"t-{uuid4().hex}", actor="test") for _ in range(5)
+    ]
+    for tenant in (days.tenant, *others):
+        await days.write(tenant, day=0)
+    await days.compact(days.tenant, *others)
+    tried = []
+    drop = OldDays._drop
+
+    async def counted(self, tenants, table, name, day):
+        tried.append(name)
+        return await drop(self, tenants, table, name, day)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OldDays, "_drop", counted)
+        kept = await days.keep()
+    for name in days.names(0):
+        assert name in kept.dropped
+        assert tried.count(name) == 2
 
 
 async def test_an_erasure_after_the_export_keeps_the_day_until_its_file_is_made_anew(days):

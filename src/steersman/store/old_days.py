@@ -9,7 +9,8 @@ vacuum.
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
 
@@ -20,6 +21,7 @@ from steersman.store.crediting import spec_of
 from steersman.store.database import as_tenant, set_tenant
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from uuid import UUID
 
 _TABLES = ("event", "decision")  # events first: a decision is not gone while they are there
@@ -94,88 +96,88 @@ class OldDays:
         """
         for table in _TABLES:
             for day, name in (await _partitions(self._connection, table)).items():
-                if day >= self._first:
-                    continue
-                why = await self._try_drop(tenants, table, name, day)
-                while self._looked.is_wanted:
-                    await self._looked.look()
-                    why = await self._try_drop(tenants, table, name, day)
-                if why:
-                    self.waiting[name] = why
-                else:
+                if day < self._first and await self._goes(
+                    name, partial(self._drop, tenants, table, name, day)
+                ):
                     self.dropped.append(name)
 
     async def delete_old(self, tenant: UUID) -> None:
         """Delete such days from the default partition: imported logs, and before the first.
 
+        So are rewards that came after the partition of their day had gone.
+
         Args:
             tenant: whose rows.
         """
         for table in _TABLES:
-            await self._delete(tenant, table)
-            while self._looked.is_wanted:
-                await self._looked.look()
-                await self._delete(tenant, table)
-
-    async def _delete(self, tenant: UUID, table: str) -> None:
-        name = f"{table}_default of tenant {tenant}"
-        try:
-            self.deleted += await self._delete_days(tenant, table)
-        except asyncpg.LockNotAvailableError:
-            self.waiting[name] = "somebody uses it"
-        else:
-            self.waiting.pop(name, None)
-
-    async def _delete_days(self, tenant: UUID, table: str) -> int:
-        kind, connection, deleted = datasets.BY_NAME[table], self._connection, 0
-        apart = await _partitions(connection, table)
-        async with as_tenant(connection, tenant):
-            await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
-            await connection.execute(f"LOCK TABLE {table}_default IN SHARE MODE")
-            last = self._first - timedelta(days=1)
-            found = await ledger.sources(connection, kind, [], None, last)
-            for day in found.keys() - apart.keys():
+            for day in await self._days_apart(tenant, table):
                 name = f"{table}_default {day} of tenant {tenant}"
-                why = await self._why_not(tenant, table, day)
-                if not why and table == "decision":
-                    why = await self._delete_rewards([tenant], day)
-                if why:
-                    self.waiting[name] = why
-                    continue
-                status = await connection.execute(
-                    f"DELETE FROM {table} AS r WHERE {kind.within(day, day)}"  # noqa: S608 (constants)
-                )
-                deleted += int(status.split()[-1])
-                self.waiting.pop(name, None)
-        return deleted
+                await self._goes(name, partial(self._delete, tenant, table, day))
 
-    async def _try_drop(self, tenants: list[UUID], table: str, name: str, day: date) -> str | None:
+    async def _goes(self, name: str, leave: Callable[[], Awaitable[_Left]]) -> bool:
+        """Let a day leave, or note why it waits; files are looked at between two transactions."""
+        left = await self._try(leave)
+        while self._looked.is_wanted:
+            await self._looked.look()
+            left = await self._try(leave)
+        if left.why:
+            self.waiting[name] = left.why
+            return False
+        self.deleted += left.rows
+        return True
+
+    async def _try(self, leave: Callable[[], Awaitable[_Left]]) -> _Left:
         try:
             async with self._connection.transaction():
-                return await self._drop(tenants, table, name, day)
+                await self._connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
+                return await leave()
         except asyncpg.LockNotAvailableError:
-            return "somebody uses it"
+            return _Left("somebody uses it")
+        except _CameMeanwhileError as error:
+            return _Left(str(error))
 
-    async def _drop(self, tenants: list[UUID], table: str, name: str, day: date) -> str | None:
+    async def _drop(self, tenants: list[UUID], table: str, name: str, day: date) -> _Left:
         """Drop a partition, or return why not."""
         # Nobody writes to it any more until it is gone; who reads or writes other days goes on.
-        connection = self._connection
-        await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
-        await connection.execute(f"LOCK TABLE {name} IN SHARE MODE")
+        await self._connection.execute(f"LOCK TABLE {name} IN SHARE MODE")
         for tenant in tenants:
-            await set_tenant(connection, tenant)
             why = await self._why_not(tenant, table, day)
             if why:
-                return why
+                return _Left(why)
+        if self._looked.is_wanted:
+            return _Left("its files are to be looked at first")
         if table == "decision":
-            why = await self._delete_rewards(tenants, day)
-            if why:
-                return why
-        await connection.execute(f"DROP TABLE {name}")
-        return None
+            for tenant in tenants:
+                await self._delete_rewards(tenant, day)
+        await self._connection.execute(f"DROP TABLE {name}")
+        return _Left()
+
+    async def _delete(self, tenant: UUID, table: str, day: date) -> _Left:
+        """Delete a tenant's rows of a day without a partition, or return why not."""
+        await self._connection.execute(f"LOCK TABLE {table}_default IN SHARE MODE")
+        why = await self._why_not(tenant, table, day)
+        if why or self._looked.is_wanted:
+            return _Left(why or "its files are to be looked at first")
+        if table == "decision":
+            await self._delete_rewards(tenant, day)
+        status = await self._connection.execute(
+            f"DELETE FROM {table} AS r WHERE {datasets.BY_NAME[table].within(day, day)}"  # noqa: S608 (constants)
+        )
+        return _Left(rows=int(status.split()[-1]))
+
+    async def _days_apart(self, tenant: UUID, table: str) -> list[date]:
+        """Return the old days of which there are rows, and no partition."""
+        apart = await _partitions(self._connection, table)
+        last, found = self._first - timedelta(days=1), set[date]()
+        async with as_tenant(self._connection, tenant):
+            for dataset in _DATASETS[table]:
+                kind = datasets.BY_NAME[dataset]
+                found |= (await ledger.sources(self._connection, kind, [], None, last)).keys()
+        return sorted(found - apart.keys())
 
     async def _why_not(self, tenant: UUID, table: str, day: date) -> str | None:
-        """Return why a tenant's rows of a day have to stay, if they have."""
+        """Return why a tenant's rows of a day have to stay, if they have; the tenant is set."""
+        await set_tenant(self._connection, tenant)
         if await _is_judged(self._connection, day):
             return f"tenant {tenant} has a rollout under way that is judged from them"
         for dataset in _DATASETS[table]:
@@ -184,24 +186,29 @@ class OldDays:
                 return why
         return await _still_counts(self._connection, tenant, table, day, self._now)
 
-    async def _delete_rewards(self, tenants: list[UUID], day: date) -> str | None:
-        """Delete the rewards of a day's decisions, or return why not.
+    async def _delete_rewards(self, tenant: UUID, day: date) -> None:
+        """Delete the rewards of a day's decisions, if the cold store still has all of them.
 
-        The learner may have written one since they were looked at, and now waits.
+        Nobody waits for this: one that is written meanwhile stays, and goes with a later call.
         """
-        await self._connection.execute("LOCK TABLE reward IN SHARE MODE")
-        for tenant in tenants:
-            await set_tenant(self._connection, tenant)
-            why = await _lacking(self._connection, tenant, "reward", day, self._looked)
-            if why:
-                return why
-        for tenant in tenants:
-            await set_tenant(self._connection, tenant)
-            await self._connection.execute(
-                "DELETE FROM reward WHERE decision >= first_id($1) AND decision < first_id($1 + 1)",
-                day,
-            )
-        return None
+        await set_tenant(self._connection, tenant)
+        export = (await ledger.exports(self._connection, tenant, datasets.REWARD)).get(day)
+        known = ledger.NOTHING if export is None else export.source.partition("/")[0]
+        count, mark = await self._connection.fetchrow(datasets.REWARD.delete_sql(day))
+        if count and f"{count}:{mark}" != known:
+            message = f"tenant {tenant} has rows of reward that the cold store does not have"
+            raise _CameMeanwhileError(message)
+
+
+class _Left(NamedTuple):
+    """What became of a day: why it stays, if it does, or how many rows were deleted."""
+
+    why: str | None = None
+    rows: int = 0
+
+
+class _CameMeanwhileError(Exception):
+    """Rows came between looking and deleting: what was done is undone."""
 
 
 async def _partitions(connection: Any, table: str) -> dict[date, str]:

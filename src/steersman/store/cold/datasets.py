@@ -85,6 +85,17 @@ class Dataset:
             f"FROM {self.name} AS r WHERE {self.within(first, last)} AND {self._kept()} GROUP BY 1"
         )
 
+    def delete_sql(self, day: date) -> str:
+        """Return SQL that deletes the rows of a day; it tells number and fingerprint of them.
+
+        Like `sources_sql`, it does not count those that were erased.
+        """
+        return (
+            f"WITH gone AS (DELETE FROM {self.name} AS r WHERE {self.within(day, day)} "  # noqa: S608 (likewise)
+            f"RETURNING r.*) SELECT count(*), bit_xor({self.fingerprint}) "
+            f"FROM gone AS r WHERE {self._kept()}"
+        )
+
     def _kept(self) -> str:
         same = f"x.decision = r.{self.decision}"
         if self.name == "event":

@@ -19,8 +19,8 @@ _PIECE = 1 << 20
 class Looked:
     """Files of the cold store that were looked at, each once.
 
-    To read a file takes as long as it is large, so it is not done while a table is locked: who
-    asks about a file that was not looked at is told so, and asks again after `look`.
+    To read a file takes as long as it is large, so it is not done while a table is locked: what
+    is asked about and was not looked at is noted, and whoever asked asks again after `look`.
 
     Args:
         destination: where they lie; None: what the ledger says is believed.
@@ -39,7 +39,7 @@ class Looked:
         return bool(self._wanted)
 
     def problem(self, export: Export) -> str:
-        """Return why a file is not to be relied on; nothing: it is.
+        """Return why a file is not to be relied on; nothing: it is, or `is_wanted` now.
 
         Args:
             export: the file that counts.
@@ -48,8 +48,7 @@ class Looked:
             return ""
         if export.path not in self._found:
             self._wanted[export.path] = export
-            return f"{export.path} is to be looked at first"
-        return self._found[export.path]
+        return self._found.get(export.path, "")
 
     async def look(self) -> None:
         """Look at all files that were asked about."""
