@@ -1,5 +1,6 @@
 """The chat backend against a real server, sound and in every way broken."""
 
+import copy
 import datetime as dt
 import ipaddress
 import logging
@@ -19,7 +20,6 @@ from steersman.errors import (
     BackendError,
     BackendUnavailableError,
     InputError,
-    RefusedRequestError,
     SteersmanError,
 )
 from steersman.llm import Backend, ChatBackend
@@ -89,11 +89,15 @@ def test_what_goes_wrong_is_one_clear_error(server, mode, kind, words):
     assert settled_threads("steersman-llm") == 0
 
 
-@pytest.mark.parametrize(("mode", "status"), [("unauthorized", 401), ("too_long", 413)])
-def test_a_refusal_tells_its_status_and_whether_it_is_of_the_prompt(server, mode, status):
-    with pytest.raises(RefusedRequestError) as caught:
+@pytest.mark.parametrize(
+    ("mode", "of_prompt"),
+    [("unauthorized", False), ("garbage", False), ("too_long", True), ("null", True)],
+)
+def test_a_refusal_tells_whether_it_is_of_the_prompt(server, mode, of_prompt):
+    with pytest.raises(BackendAnswerError) as caught:
         _backend(server, mode).complete("x", timeout_s=20)
-    assert (caught.value.status, caught.value.is_of_prompt) == (status, status == 413)
+    for error in (caught.value, copy.copy(caught.value)):
+        assert error.of_prompt is of_prompt
 
 
 def test_an_answer_with_a_character_that_is_not_taken_is_told_as_that(server):
@@ -202,6 +206,23 @@ def test_a_time_that_a_late_answer_names_is_kept():
     assert breaker.turn().wait_s == 1.0
     now[0] = 9.0
     assert breaker.turn().wait_s == 0.0
+
+
+def test_a_time_that_is_named_while_one_is_probing_outlasts_its_success():
+    now = [0.0]
+    breaker = Breaker(lambda: now[0])
+    first, slow = breaker.turn(), breaker.turn()
+    breaker.failed(first, retry_after_s=5.0)
+    now[0] = 6.0
+    probe = breaker.turn()
+    breaker.failed(slow, retry_after_s=60.0)
+    breaker.succeeded(probe)
+    assert breaker.turn().wait_s == 60.0
+    now[0] = 66.0
+    probe = breaker.turn()
+    assert probe.wait_s == 0.0
+    breaker.succeeded(probe)
+    assert [breaker.turn().wait_s for _ in range(3)] == [0.0] * 3
 
 
 def test_a_silent_server_is_left_alone_for_as_long_as_it_was_waited_for(server):

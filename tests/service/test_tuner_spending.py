@@ -98,6 +98,30 @@ def test_what_could_not_be_committed_is_told_and_written_the_next_time(
         assert (left.usd, left.calls) == (5.0, 110)
 
 
+def test_what_the_end_could_not_write_is_written_by_the_next_request(tmp_path, monkeypatch):
+    monkeypatch.setattr(tuner_spending, "_WAIT_S", 0.05)
+    now, file = [NOON], tmp_path / "spent.sqlite"
+    daily = Daily(file, usd=8.0, calls=150, lease_s=60.0, clock=lambda: now[0])
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+
+        def spent_while_another_writes():
+            with daily.purse(ONE, 5.0, 100) as purse:
+                purse.spent_usd, purse.spent_calls = 3.0, 40
+                other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(Refused, match="cannot be written down"):
+            spent_while_another_writes()
+        with pytest.raises(Refused), daily.purse(ONE, 1.0, 1):
+            pass  # nor by this one, so it is not forgotten
+        other.execute("ROLLBACK")
+    now[0] += 61.0  # what was held for it has ended
+    with daily.purse(ONE, 8.0, 150) as left:
+        assert (left.usd, left.calls) == (5.0, 110)
+    again = Daily(file, usd=8.0, calls=150, clock=lambda: now[0])
+    with again.purse(ONE, 8.0, 150) as left:
+        assert (left.usd, left.calls) == (5.0, 110)
+
+
 def test_what_is_told_keeps_the_rest_held(tmp_path):
     now = [NOON]
     daily = Daily(tmp_path / "spent.sqlite", usd=8.0, calls=150, lease_s=60.0, clock=lambda: now[0])

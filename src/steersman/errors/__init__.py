@@ -25,7 +25,6 @@
     ├── BackendError (RuntimeError)    a language model gave no usable answer
     │   ├── BackendUnavailableError    none in time, no connection, busy or broken: try later
     │   ├── BackendAnswerError         it refused the request, or what it sent is no completion
-    │   │   └── RefusedRequestError    it refused the request; `status` says how
     │   └── BudgetError                it was not asked: what may be spent on it has ended
     ├── ClusterError (RuntimeError)    a Ray cluster does not answer, or gave its work up
     ├── RolloutError (RuntimeError)    a rollout cannot be started or moved
@@ -73,7 +72,6 @@ __all__ = [
     "QueueFullError",
     "RaceError",
     "RefusedByStoreError",
-    "RefusedRequestError",
     "RegistryError",
     "RolloutError",
     "ServiceError",
@@ -201,28 +199,17 @@ class BackendUnavailableError(BackendError):
 
 
 class BackendAnswerError(BackendError):
-    """The server refused the request, or what it sent is no completion."""
-
-
-class RefusedRequestError(BackendAnswerError):
-    """The server refused the request.
+    """The server refused the request, or what it sent is no completion.
 
     Args:
         message: what was wrong, and what to do next.
-        status: of HTTP.
-
-    >>> RefusedRequestError("the prompt is too long; shorten it", status=413).is_of_prompt
-    True
+        of_prompt: whether it is this prompt, such as one too long, and not a key, an address or a
+            model: another prompt may well be answered.
     """
 
-    def __init__(self, message: str, *, status: int) -> None:
+    def __init__(self, message: str, *, of_prompt: bool = False) -> None:
         super().__init__(message)
-        self.status = status
-
-    @property
-    def is_of_prompt(self) -> bool:
-        """Whether it is this prompt that is not taken, and not a key, an address or a model."""
-        return self.status in {400, 413, 422}
+        self.of_prompt = of_prompt
 
 
 class BudgetError(BackendError):

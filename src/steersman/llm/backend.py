@@ -29,8 +29,8 @@ class Backend(Protocol):
             The text as it came; it may be empty.
 
         Raises:
-            BackendError: no usable answer in that time; `RefusedRequestError` if it is this prompt
-                that is not taken.
+            BackendError: no usable answer in that time; a `BackendAnswerError` tells whether it is
+                this prompt that is not taken.
             InputError: an argument out of range; nothing was asked.
 
         No doctest: it is a Protocol; ``tests/llm`` tries its implementation.

@@ -74,9 +74,11 @@ class Breaker:
         with self._lock:
             if self._opens_again_at is not None and turn.number != self._probe:
                 return
-            self._in_a_row = 0
-            self._opens_again_at = self._probe = None
+            self._in_a_row, self._probe = 0, None
             self._pause_s = FIRST_PAUSE_S
+            named = self._opens_again_at is not None and self._opens_again_at > self._clock()
+            if not named:  # else another request was told a time meanwhile
+                self._opens_again_at = None
 
     def failed(
         self, turn: Turn, retry_after_s: float | None = None, *, took_s: float = 0.0

@@ -15,7 +15,6 @@ from steersman.errors import (
     BackendError,
     BackendUnavailableError,
     InputError,
-    RefusedRequestError,
 )
 from steersman.llm.asked import check_asked, encoded
 from steersman.llm.backend import Completion
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES = 1 << 20
 _KEY = re.compile(r"[\x21-\x7e]{1,4096}")
 _MODEL = re.compile(r"[^\x00-\x1f]{1,200}")
+_OF_PROMPT = frozenset({400, 413, 422})
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 _PATH = re.compile(r"[\x21-\x7e]*")
 _QUOTED = 200
@@ -107,8 +107,7 @@ class ChatBackend:
         Raises:
             BackendUnavailableError: no answer in time, no connection, or the server is busy or
                 broken; ``retry_after_s`` says when to try again, where it is known.
-            BackendAnswerError: the server refused the request, which is a `RefusedRequestError`, or
-                what it sent is no completion.
+            BackendAnswerError: the server refused the request, or what it sent is no completion.
             InputError: an argument out of range; nothing was asked.
 
         No doctest: it needs a server; ``tests/llm/test_chat.py`` shows it.
@@ -183,11 +182,9 @@ class ChatBackend:
             raise BackendUnavailableError(
                 self._hidden(f"{self!r}: {error}"), retry_after_s=error.retry_after_s
             ) from None
-        except RefusedRequestError as error:
+        except BackendAnswerError as error:
             message = self._hidden(f"{self!r}: {error}")
-            raise RefusedRequestError(message, status=error.status) from None
-        except BackendError as error:
-            raise BackendAnswerError(self._hidden(f"{self!r}: {error}")) from None
+            raise BackendAnswerError(message, of_prompt=error.of_prompt) from None
 
     def _headers(self) -> dict[str, str]:
         headers = {
@@ -207,7 +204,7 @@ class ChatBackend:
             value = read(reply.body, max_bytes=MAX_ANSWER_BYTES)
             return Completion(_content(value), *_usage(value))
         except Refused as error:
-            raise BackendAnswerError(_unread(reply.body, error)) from None
+            raise _unread(reply.body, error) from None
 
     def _hidden(self, text: str) -> str:
         # Before anything is cut or quoted, so that no half of it stays.
@@ -255,18 +252,19 @@ def _refusal(reply: Reply, said: str) -> BackendError:
         404: "check base_url (it often ends in /v1) and model",
     }
     message += f"; {advice.get(reply.status, 'check base_url and model')}"
-    return RefusedRequestError(message, status=reply.status)
+    return BackendAnswerError(message, of_prompt=reply.status in _OF_PROMPT)
 
 
-def _unread(body: bytes, why: Refused) -> str:
-    """Return what to say of an answer that cannot be read."""
+def _unread(body: bytes, why: Refused) -> BackendAnswerError:
+    """Return the error that an answer means which cannot be read."""
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         message = f"the answer is no JSON ({len(body)} bytes): {why}"
-        return f"{message}; is this a server of chat completions?"
+        return BackendAnswerError(f"{message}; is this a server of chat completions?")
     told = str(why).partition(";")[0]
-    return f"the answer is JSON that is not taken: {told}; ask in other words, or another model"
+    message = f"the answer is JSON that is not taken: {told}; ask in other words, or another model"
+    return BackendAnswerError(message, of_prompt=True)
 
 
 def _complaint(body: bytes) -> str:
@@ -299,7 +297,9 @@ def _content(value: Any) -> str:
             raise BackendAnswerError(f"{message}; is this a server of chat completions?") from None
     if not isinstance(place, str):
         kind = type(place).__name__
-        raise BackendAnswerError(f"choices[0].message.content is {kind}, and should be a text")
+        # A filter or the call of a tool answers so, each time that it is asked this.
+        message = f"choices[0].message.content is {kind}, and should be a text"
+        raise BackendAnswerError(message, of_prompt=True)
     return place
 
 

@@ -15,7 +15,6 @@ from steersman.errors import (
     BackendUnavailableError,
     DataError,
     InputError,
-    RefusedRequestError,
 )
 from steersman.llm.asked import check_asked, encoded
 from steersman.llm.backend import Completion
@@ -110,8 +109,8 @@ class LocalBackend:
         Raises:
             BackendUnavailableError: no answer in time, or the process died or cannot be started;
                 the next call has a new one.
-            RefusedRequestError: the model does not take the prompt, for its length for instance.
-            BackendAnswerError: what went wrong in its process is no matter of the prompt.
+            BackendAnswerError: the model does not take the prompt, for its length for instance, or
+                something went wrong in its process.
             InputError: an argument out of range; nothing was asked.
 
         No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
@@ -133,7 +132,6 @@ class LocalBackend:
 
         Raises:
             BackendUnavailableError: as `complete` does.
-            RefusedRequestError: as `complete` does.
             BackendAnswerError: as `complete` does.
             InputError: as `complete` does.
 
@@ -152,9 +150,7 @@ class LocalBackend:
         if "error" in said:
             advice = "shorten the prompt or max_tokens, or give a larger context_tokens"
             message = f"{self!r}: {str(said['error'])[:_QUOTED]}; {advice}"
-            if isinstance(status := said.get("status"), int):
-                raise RefusedRequestError(message, status=status)
-            raise BackendAnswerError(message)
+            raise BackendAnswerError(message, of_prompt=isinstance(said.get("status"), int))
         return Completion(str(said["text"]), said["prompt_tokens"], said["answer_tokens"])
 
     def close(self) -> None:

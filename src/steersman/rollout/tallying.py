@@ -56,9 +56,9 @@ class _Walk:
 class Tally:
     """Errors of one rollout's arms, by time.
 
-    A decision of the age A is counted again within about A / 5, whatever its age: outcomes may come
-    as late as they like, and a controller that took over long ago knows what one knows that does
-    so now. A look reads at most the last hour and, of each tier of older rows, as much as a look
+    A decision of the age A is counted again within about A / 2, whatever its age (later where looks
+    are rare and rows many): outcomes may come as late as they like, and a controller that took over
+    long ago knows what one knows that does so now. A look reads at most the last hour and, of each tier of older rows, as much as a look
     back does.
 
     Args:
@@ -151,6 +151,9 @@ class Tally:
                 begin = max(old, end - min(wanted, self._step_s))
                 await self._step(connection, begin, end)
                 walk.place = begin
+                if begin > old:  # what a step was too short for is due at the next look
+                    walk.at = max(walk.at, now - (wanted - (end - begin)) / _AGAIN)
+                    continue
             walk.at = now
 
     async def _step(self, connection: Any, begin: float, end: float) -> None:

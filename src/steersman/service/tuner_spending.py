@@ -115,6 +115,8 @@ class Daily:
     ) -> None:
         self._file, self._usd, self._calls = file, usd, calls
         self._lease_s, self._clock = lease_s, clock
+        self._unwritten: dict[UUID, tuple[float, int]] = {}  # by requests that have ended
+        self._lock = threading.Lock()
 
     @contextmanager
     def purse(self, tenant: UUID, usd: float | None, calls: int) -> Iterator[Purse]:
@@ -136,12 +138,13 @@ class Daily:
         keeper = threading.Thread(
             target=self._keep, args=(purse, ended), name="steersman-purse", daemon=True
         )
-        keeper.start()
         try:
+            keeper.start()
             yield purse
         finally:
             ended.set()
-            keeper.join()  # or it might hold again what is freed here
+            if keeper.ident is not None:
+                keeper.join()  # or it might hold again what is freed here
             self._write(purse, ended=True)
 
     def save(self, purse: Purse) -> None:
@@ -169,8 +172,16 @@ class Daily:
         except Refused:
             message = "$%.6f and %d calls that tenant %s spent are not written down"
             _log.error(message, *more, purse.tenant)
+            if ended:
+                self._keep_in_mind(purse.tenant, more)
             raise
         purse.saved = spent  # not before: what was not committed is written the next time
+
+    def _keep_in_mind(self, tenant: UUID, spent: tuple[float, int]) -> None:
+        """Add to what the tenant's next request writes down."""
+        with self._lock:
+            usd, calls = self._unwritten.get(tenant, (0.0, 0))
+            self._unwritten[tenant] = usd + spent[0], calls + spent[1]
 
     def _keep(self, purse: Purse, ended: threading.Event) -> None:
         """Hold what a request may still spend until it has ended, however long that takes."""
@@ -188,9 +199,22 @@ class Daily:
         connection.execute(_HOLD, (purse.number, str(purse.tenant), *left, until))
 
     def _taken(self, tenant: UUID, usd: float | None, calls: int) -> Purse:
+        with self._lock:
+            unwritten = self._unwritten.pop(tenant, (0.0, 0))
+        try:
+            return self._held(tenant, usd, calls, unwritten)
+        except BaseException:
+            self._keep_in_mind(tenant, unwritten)
+            raise
+
+    def _held(
+        self, tenant: UUID, usd: float | None, calls: int, unwritten: tuple[float, int]
+    ) -> Purse:
         now = self._clock()
         day = _day(now)
         with self._using() as connection:
+            if any(unwritten):
+                connection.execute(_SPEND, (str(tenant), day, *unwritten))
             connection.execute("DELETE FROM spent WHERE day < ?", (day,))
             connection.execute("DELETE FROM held WHERE until < ?", (now,))
             spent = connection.execute(_GONE, (str(tenant), day, str(tenant))).fetchone()

@@ -11,7 +11,6 @@ from steersman.errors import (
     BackendUnavailableError,
     DataError,
     InputError,
-    RefusedRequestError,
 )
 from steersman.llm import ChatBackend, JudgeCache, Retry
 from steersman.llm.detectors import Instability
@@ -50,9 +49,7 @@ class Refusing(Written):
 @pytest.mark.parametrize(
     "refusal",
     [
-        RefusedRequestError("no such key", status=401),
-        RefusedRequestError("not allowed", status=403),
-        RefusedRequestError("no such model", status=404),
+        BackendAnswerError("no such key"),
         BackendAnswerError("the answer is no JSON"),
         BackendError("something else"),
     ],
@@ -82,9 +79,8 @@ def test_a_model_that_has_no_turn_to_give_says_nothing_of_a_configuration():
     assert live.measure(WORDS, ALL).unjudged == {"model": len(ALL)}
 
 
-@pytest.mark.parametrize("status", [400, 413, 422])
-def test_a_prompt_that_is_refused_is_a_failure_of_the_configuration(tmp_path, status):
-    model = Refusing(RefusedRequestError("the prompt is too long", status=status))
+def test_a_prompt_that_is_refused_is_a_failure_of_the_configuration(tmp_path):
+    model = Refusing(BackendAnswerError("the prompt is too long", of_prompt=True))
     live = evaluator(kept=JudgeCache(tmp_path / "kept.sqlite"), answers=answers(model))
     found = live.measure(WORDS, ALL)
     assert (found.batch.failed.all(), found.unjudged) == (True, {})
@@ -93,7 +89,10 @@ def test_a_prompt_that_is_refused_is_a_failure_of_the_configuration(tmp_path, st
 
 def test_what_a_server_says_of_a_key_and_of_a_prompt_is_told_apart():
     with chat_server() as server:
-        for mode, why in (("unauthorized", "model"), ("garbage", "model"), ("too_long", "413")):
+        for mode, why in (
+            *(("unauthorized", "model"), ("garbage", "model")),
+            *(("too_long", "413"), ("null", "NoneType")),
+        ):
             asked = answers(ChatBackend(server.url(mode), "writer"))
             episode = asked.episode(max_cost_usd=None, max_calls=None)
             assert why in episode.answer("why", ["a passage"], "plain").why

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from steersman.errors import (
+    BackendAnswerError,
     BackendError,
     BackendUnavailableError,
     BudgetError,
     InputError,
-    RefusedRequestError,
 )
 from steersman.llm import (
     Budget,
@@ -401,8 +401,8 @@ class _Meter:
             self._of_thread.away = not error.asked or self._clock() - begun < timeout_s
             raise
         except BackendError as error:
-            refused = isinstance(error, RefusedRequestError) and error.is_of_prompt
-            self._of_thread.away = not refused
+            of_prompt = isinstance(error, BackendAnswerError) and error.of_prompt
+            self._of_thread.away = not of_prompt
             raise
         except InputError:  # nothing was asked
             cost = 0.0
