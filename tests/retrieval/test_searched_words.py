@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 import unicodedata
 
+import numpy as np
 import pytest
 
-from steersman.retrieval import SearchSettings, words
-from steersman.retrieval.documents import Document, cut
+from steersman.retrieval import SearchSettings, opening, words
+from steersman.retrieval.documents import Document, cut, passage_text
 from steersman.retrieval.searched_words import searched_words
 from steersman.retrieval.searcher import Searcher, passage_index
 from steersman.retrieval.terms import query_terms
@@ -48,6 +51,11 @@ def test_a_name_is_found_whole_and_in_parts(query, place):
         ("हिन्दी में", ["हिन्दी", "में"]),
         ("東京tower", ["東", "京", "東京", "tower"]),
         ("泵", ["泵"]),
+        ("ปั๊ม ก", ["ปั๊ม", "ก"]),
+        ("ລາວ", ["ລາ", "າວ"]),
+        ("ខ្មែរ", ["ខ្មែ", "មែរ"]),
+        ("မြန်မာ", ["မြန်", "န်မာ"]),
+        ("水\ufe00泵 葛\U000e0100飾", ["水", "泵", "水泵", "葛", "飾", "葛飾"]),
     ],
 )
 def test_words_of_every_script_stay_whole(text, found):
@@ -65,6 +73,37 @@ def test_a_query_finds_one_character_of_a_text_without_spaces():
     index = passage_index(["泵在运行时会嗡嗡作响。", "阀门打开。"], searched_words)
     assert index.ranked("泵", 3).positions.tolist() == [0]
     assert index.ranked("打开阀门", 3).positions.tolist() == [1]
+
+
+@pytest.mark.parametrize(("query", "place"), [("ปั๊มน้ำ", 0), ("เสียงดัง", 0), ("ร้อน", 1), ("ປະເທດ", 2)])
+def test_a_word_is_found_within_a_sentence_that_has_no_spaces(query, place):
+    pytest.importorskip("bm25s")
+    texts = ["ปั๊มน้ำเสียงดังเพราะลูกปืนสึก", "เครื่องยนต์ร้อนเกินไป", "ສະບາຍດີປະເທດລາວ"]
+    index = passage_index(texts, searched_words)
+    assert index.ranked(query, 3).positions.tolist() == [place]
+
+
+@pytest.mark.parametrize("script", ["Chinese", "English"])
+@pytest.mark.parametrize("looked_at", [100, 10_000])
+def test_the_memory_of_a_corpus_is_reckoned_by_its_script(script, looked_at, monkeypatch):
+    pytest.importorskip("bm25s")
+    monkeypatch.setattr(opening, "_LOOKED_AT", looked_at)
+    rng = np.random.default_rng(0)
+    chosen = (rng.pareto(0.8, (800, 300)) * 30).astype(int) % 3_000
+    if script == "Chinese":
+        texts = ["".join(chr(0x4E00 + number) for number in row) for row in chosen.tolist()]
+    else:
+        texts = [" ".join(f"word{number}" for number in row[:80]) for row in chosen.tolist()]
+    passages = [one for n, text in enumerate(texts) for one in cut(Document(f"d{n}", text))]
+    gc.collect()
+    tracemalloc.start()
+    index = passage_index([passage_text(one) for one in passages], searched_words)
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    rest = sum(len(one.text.encode("utf-16")) for one in passages) + 1_200 * len(passages)
+    assert index.ranked(texts[5][:9], 1).positions.tolist() != []
+    assert 0.9 * taken < opening._size(passages) < 2.0 * taken + 1.2 * rest
 
 
 async def test_corpora_are_searched_so(database, tenant):

@@ -10,7 +10,14 @@ from uuid import uuid4
 import pytest
 
 from steersman.errors import CorpusError
-from steersman.retrieval import Embedders, PgvectorIndex, SearchSettings, find_place, one_view
+from steersman.retrieval import (
+    Embedders,
+    PgvectorIndex,
+    SearchSettings,
+    find_place,
+    load,
+    one_view,
+)
 from steersman.retrieval.documents import Document
 from steersman.retrieval.vectors import ExactIndex
 from steersman.service.corpus_cache import CorpusCache
@@ -81,6 +88,34 @@ async def test_what_is_held_is_searched_as_it_is_indexed_now(database_alone):
         assert len(held.cache) == 1
 
 
+@pytest.mark.parametrize("when", ["before it is found", "after it is found", "before it is read"])
+async def test_an_index_made_anew_while_it_is_read_loses_nothing(database_alone, when):
+    async with holding(database_alone) as held:
+        at = held.database, held.tenant.id
+        await held.corpora.index("large", hnsw=True)
+        connection = await held.database.connect("app")
+        try:
+            async with one_view(connection, held.tenant.id):
+                await connection.fetchval("SELECT count(*) FROM corpus")  # what is seen is settled
+                if when == "before it is found":
+                    await held.corpora.index("large", hnsw=True)
+                place = await find_place(connection, held.tenant.id, "large", None)
+                if when == "after it is found":
+                    await held.corpora.index("large", hnsw=True)
+                if when != "before it is read":
+                    loaded = await load(connection, *at, place)
+                    # The new one is empty in this view, so all are compared.
+                    assert isinstance(loaded.vectors, ExactIndex)
+                    assert len(loaded.vectors) == 20
+            if when == "before it is read":
+                await held.corpora.index("large", hnsw=True)
+                async with one_view(connection, held.tenant.id):
+                    loaded = await load(connection, *at, place)
+                assert isinstance(loaded.vectors, PgvectorIndex)
+        finally:
+            await connection.close()
+
+
 async def test_passages_without_a_vector_are_told_whatever_the_index(database_alone):
     async with holding(database_alone) as held:
         async with owned(held.database, held.tenant.id) as connection:
@@ -91,8 +126,11 @@ async def test_passages_without_a_vector_are_told_whatever_the_index(database_al
             )
         assert await held.corpora.index("large", hnsw=True) == 18
         assert (await held.searched())[1] == ("dense",)
-        with pytest.raises(CorpusError, match="2 of 20 passages have no vector in its index"):
+        with pytest.raises(
+            CorpusError, match="2 of 20 passages have no vector in its index"
+        ) as told:
             await held.corpora.open("large")
+        assert "--hnsw`, which takes nothing away" in str(told.value)
 
 
 async def test_what_was_dropped_is_held_a_minute_at_most(serving, database, tenant):

@@ -7,17 +7,21 @@ changed or dropped meanwhile is read as it was. What takes long is done beside t
 from __future__ import annotations
 
 import asyncio
+import math
+import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import CorpusError, MissingCorpusError
-from steersman.retrieval.documents import Lineage, Passage, unique
+from steersman.retrieval.documents import Lineage, Passage, passage_text, unique
 from steersman.retrieval.documents.decoding import is_storable
 from steersman.retrieval.entity_links import link_passages
 from steersman.retrieval.linking import Links
 from steersman.retrieval.pgvector_index import PgvectorIndex
+from steersman.retrieval.searched_words import searched_words
+from steersman.retrieval.stemming import stem
 from steersman.retrieval.vectors import ExactIndex, MissingVectors
 from steersman.store import (
     corpus_of,
@@ -27,7 +31,7 @@ from steersman.store import (
     read_vectors,
     set_tenant,
 )
-from steersman.store.corpus_hnsw import hnsw_id, indexed_by_hnsw
+from steersman.store.corpus_hnsw import hnsw_id, indexed_by_hnsw, sees_hnsw
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -36,7 +40,10 @@ if TYPE_CHECKING:
     from steersman.retrieval.vectors import VectorIndex
     from steersman.store import CorpusRow, Database, StoredDocument
 
-_PER_PASSAGE = 1_200  # objects, postings and ids, as measured
+_PER_PASSAGE = 1_200  # objects and ids, as measured
+_PER_POSTING = 8  # a score and a passage, 4 bytes each
+_PER_WORD = 150  # its number twice, and its places in a dictionary, a set and the index
+_LOOKED_AT = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +168,9 @@ async def load(
     vectors = None
     if not by_words:
         vectors = await _vectors(connection, database, tenant, place, hashes)
-    characters = sum(len(one.text) for one in passages)
     size = place.corpus.dimension or 0
     in_memory = len(hashes) * size * 4 if isinstance(vectors, ExactIndex) else 0
-    total = 4 * characters + _PER_PASSAGE * len(passages) + in_memory + 5 * len(links.targets)
+    total = await asyncio.to_thread(_size, passages) + in_memory + 5 * len(links.targets)
     return Loaded(place, passages, hashes, also, vectors, links, total)
 
 
@@ -178,15 +184,19 @@ async def _vectors(
     # It may have been removed since the place was found; whoever finds it again knows.
     if place.hnsw is not None and await hnsw_id(connection, corpus.id) is not None:
         count = await indexed_by_hnsw(connection, tenant, corpus.id, hashes)
-        if count < len(hashes):
+        if count == len(hashes):
+            return PgvectorIndex(
+                *(database, tenant, corpus.id, place.revision), size=size, hashes=hashes
+            )
+        # Asked afterwards: one that was made anew while it was counted is empty in this view, and
+        # whoever finds the place again knows of it; until then all are compared.
+        if await sees_hnsw(connection, corpus.id):
             why = f"the corpus {corpus.name!r}: {len(hashes) - count} of {len(hashes)} passages "
-            why += "have no vector in its index; make it anew with `steersman corpus index "
-            why += f"{corpus.name} --hnsw`, and if it still holds fewer, remove their documents "
-            why += "and add them again, which embeds what is missing"
+            why += "have no vector in its index; open the corpus again, and if that stays, make "
+            why += f"the index anew with `steersman corpus index {corpus.name} --hnsw`, which "
+            why += "takes nothing away; only what a new one does not hold either has lost its "
+            why += "vector, and is embedded when its document is removed and added again"
             return MissingVectors(size, len(hashes), why)
-        return PgvectorIndex(
-            *(database, tenant, corpus.id, place.revision), size=size, hashes=hashes
-        )
     try:
         rows = await read_vectors(connection, tenant, corpus.embedder_name, size, hashes)
     except CorpusError as error:
@@ -214,6 +224,30 @@ def _passages(
             also.setdefault(stands_for, []).extend([dropped, *also.pop(dropped, ())])
     hashes = tuple(kept[passage.id] for passage in passages)
     return passages, hashes, {one: tuple(others) for one, others in also.items()}
+
+
+def _size(passages: Sequence[Passage]) -> int:
+    """Return about how many bytes passages take with the index by words that is made of them.
+
+    How many words there are, and how many of them differ, depends on the script: some 2,000
+    passages are taken apart. Postings grow with the passages; words by Heaps' law, by what the
+    second half of those passages adds to the first.
+    """
+    texts = sum(sys.getsizeof(one.text) for one in passages)
+    step = max(1, len(passages) // _LOOKED_AT)
+    looked_at = passages[::step]
+    known: dict[str, int] = {}
+    postings, half = 0, 0
+    for place, passage in enumerate(looked_at):
+        found = {stem(word) for word in searched_words(passage_text(passage))}
+        postings += len(found)
+        known.update((word, sys.getsizeof(word)) for word in found.difference(known))
+        if place + 1 == len(looked_at) // 2:
+            half = len(known)
+    times = len(passages) / max(1, len(looked_at))
+    growth = math.log2(len(known) / half) if half else 0.0
+    words = times ** min(1.0, growth) * (_PER_WORD * len(known) + sum(known.values()))
+    return texts + _PER_PASSAGE * len(passages) + int(times * _PER_POSTING * postings + words)
 
 
 def _cut(document: StoredDocument) -> list[tuple[Passage, bytes]]:

@@ -214,6 +214,28 @@ async def hnsw_id(connection: Any, corpus: UUID) -> int | None:
     return found
 
 
+async def sees_hnsw(connection: Any, corpus: UUID) -> bool:
+    """Return whether a transaction sees what the index of a corpus holds.
+
+    One that is made anew has its name at once, also for who sees one state of the database from
+    before; to them it is empty.
+
+    Args:
+        connection: of any role, within a transaction.
+        corpus: its id.
+
+    Returns:
+        False too without an index.
+
+    No doctest: it needs a server; ``tests/service/test_corpus_index.py`` shows it.
+    """
+    table = f"steersman.{_table(corpus)}"
+    # A row of the catalogue is seen as any row is, while names are those of this moment.
+    sql = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = to_regclass($1)::oid)"
+    seen: bool = await connection.fetchval(sql, table)
+    return seen
+
+
 async def indexed_by_hnsw(
     connection: Any, tenant: UUID, corpus: UUID, hashes: Sequence[bytes]
 ) -> int:

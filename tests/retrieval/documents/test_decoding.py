@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from steersman.errors import DataError
-from steersman.retrieval.documents.decoding import decode, storable
+from steersman.retrieval.documents.decoding import decode, is_pdf, storable
 
 WESTERN = "Größe und Maß: die Pumpe läuft – it’s a café where people read. " * 8
 
@@ -90,6 +90,19 @@ def test_nul_and_halves_of_pairs_are_replaced_one_for_one():
 def test_binary_data_with_a_texts_name_is_refused(data):
     with pytest.raises(DataError, match=r"a\.txt is no text but"):
         decode(data, "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_one"),
+    [
+        *((b"\0", True), (b"\x0c1 0 obj", True), (b" \t\r\n", True), (b"\x01", True)),
+        *((b"%\xe2\xe3", True), (b" 1 0 obj", True), (b"\t12 0 obj<<", True), (b"", True)),
+        *((b" is how such a file begins.", False), (b" 1 2 objections", False), (b" 1 0", False)),
+        (b", and so on", False),
+    ],
+)
+def test_a_pdf_is_told_by_what_stands_behind_its_version(rest, is_one):
+    assert is_pdf(b"%PDF-1.5" + rest) == is_one
 
 
 def test_without_the_extra_the_message_says_what_to_install(monkeypatch):

@@ -59,6 +59,8 @@ def test_front_matter_is_no_heading_and_gives_the_title():
         "---\n# Intro\n- one\n- two\n\n---\n\n# Next\n",
         "---\n---\n# Intro\n\nA text.\n\n---\n\n# Next\n",  # nothing in front
         "---\r\n...\r\n# Intro\r\n\r\n---\r\n\r\n# Next\r\n",
+        "---\n\nOne: a text.\n\n# Intro\n\nIt goes on.\n\n---\n\n# Next\n",
+        "---\nOne: a text.\n\n# Intro\n\nIt goes on.\n\n---\n\n# Next\n",
     ],
 )
 def test_a_rule_that_begins_a_text_hides_no_heading(page):
@@ -74,6 +76,14 @@ def test_a_rule_that_begins_a_text_hides_no_heading(page):
         "# of the site\ntitle: Pumps\n",
         'tags:\n- a\n  - b\n\n"of": x\ntitle: Pumps\nlist: [\n  a\n]\n',
         "about: |\n  # no heading\n  text\ntitle: 'Pumps'\n",
+        "\ntitle: Pumps\n",
+        "# of the site\n\ntitle: Pumps\n",
+        "title: Pumps\n\n",
+        "dc:title: Pumps and valves\ntitle: Pumps\nog:image: pump.png\n",
+        "title: Pumps\ntags: [hum,\nbearing]\n",
+        'about: "It hums.\nIt is worn."\ntitle: Pumps\n',
+        'title: "\nPumps"\n',
+        "title: Pumps\nabout: one\u2028two\x85three\n",
     ],
 )
 def test_names_and_what_belongs_to_them_are_front_matter(lines):

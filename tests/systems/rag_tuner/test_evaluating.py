@@ -10,8 +10,9 @@ import pytest
 
 from steersman.errors import BackendUnavailableError, DataError, InputError
 from steersman.llm import JudgeCache
-from steersman.retrieval import Question, Searcher
-from steersman.systems.rag_tuner import Configuration, load_policy_config, reward_of
+from steersman.retrieval import Question, Searcher, words
+from steersman.retrieval.searched_words import searched_words
+from steersman.systems.rag_tuner import Configuration, evaluating, load_policy_config, reward_of
 from steersman.systems.rag_tuner.evaluating import LiveEvaluator
 from steersman.systems.rag_tuner.limits import Limits, Line
 from tests.retrieval.hashed_words import HashedWords
@@ -70,6 +71,31 @@ def test_what_was_found_is_not_asked_again(tmp_path):
         ),
     ):
         assert other.paid_before == 0
+
+
+def test_what_was_found_by_the_words_of_before_is_not_told_again(tmp_path, monkeypatch):
+    # "javascript" was "java" and "script" alone: kept so, nothing was found.
+    pump = passages()[0]
+    text = "JavaScript pumps hum."
+    first = replace(pump, text=text, lineage=replace(pump.lineage, end=len(text)))
+    questions = [Question("q", "javascript", {"pumps": 1.0})]
+    kept = JudgeCache(tmp_path / "kept.sqlite")
+
+    def measured(split):
+        searcher = Searcher([first, *passages()[1:]], split=split)
+        live = LiveEvaluator(searcher, questions, revision="manuals@1", kept=kept)
+        return live.measure(WORDS, np.arange(1))
+
+    with monkeypatch.context() as before:
+        before.setattr(evaluating, "_TOLD", 3)  # as it was written until then
+        assert measured(words).batch.quality.tolist() == [[0.0, 0.0]]
+    now = measured(searched_words)
+    assert (now.batch.quality.tolist(), now.paid_before) == ([[1.0, 1.0]], 0)
+    assert measured(searched_words).paid_before == 1
+
+
+def test_answers_of_before_are_still_paid():
+    assert evaluating._ANSWER == 3
 
 
 def test_a_search_without_its_embedder_is_tried_again_then_marked_and_no_evidence(tmp_path):

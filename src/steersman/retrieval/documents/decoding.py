@@ -32,7 +32,12 @@ _FORMATS = (
 )
 # Those that begin with letters, as a text about them does, and with what no text goes on.
 _LETTERED_FORMATS = (
-    (re.compile(rb"%PDF-\d\.\d[^\S\r\n]*(?:[%\r\n]|\Z)"), "a PDF"),
+    (
+        re.compile(
+            rb"%PDF-\d\.\d(?:[ \t]*(?:[\x00-\x08\x0a-\x1f\x7f%]|\Z)|[ \t]+\d+\s+\d+\s+obj\b)"
+        ),
+        "a PDF",
+    ),
     (re.compile(rb"GIF8[79]a[\s\S]{0,6}?[\x00-\x08\x0e-\x1f]"), "a picture"),
     (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), "packed by bzip2"),
 )

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"\r\n?|\n")
 # Lines of YAML at the very beginning, which CommonMark would take for a rule and a heading.
 _FRONT = re.compile(r"---[^\S\n]*\n((?:.*?\n)??)(?:---|\.\.\.)[^\S\n]*(?:\n|\Z)", re.DOTALL)
-# It begins with a name, before which there may be comments.
-_NAMED = re.compile(r"(?:#[^\n]*\n)*[^\s:#-][^:\n]*:\s")
-# A line of YAML: a name, an item, a comment, what is indented, the end of a list, or nothing.
-_YAML = re.compile(r"[^\s:#-][^:]*:(\s.*)?|-(\s.*)?|#.*|\s.*|[\]}].*|")
-_FRONT_TITLE = re.compile(r"^title:[ \t]*(?P<quote>[\"']?)(.+?)(?P=quote)[ \t\r]*$", re.MULTILINE)
+# It begins with a name, before which there may be comments and empty lines.
+_NAMED = re.compile(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*[^\s:#-][^\n]*?:\s")
+# What in YAML is a comment with an empty line behind it.
+_HEADING = re.compile(r"^#{1,6}[^\S\n][^\n]*\n[^\S\n]*\n", re.MULTILINE)
+_FRONT_TITLE = re.compile(
+    r"""^title:[ \t]*(?:"((?:[^"\\]|\\.)+)"|'((?:[^']|'')+)'|(.+?))[ \t\r]*$""", re.MULTILINE
+)
 _TEXTS = frozenset({"text", "code_inline", "text_special"})
 
 
@@ -49,7 +51,9 @@ def parse_markdown(text: str) -> Parsed:
     ]
     said = _FRONT_TITLE.search(front[1]) if front else None
     outermost = (title for _, level, title in sections if level == 1)
-    return Parsed(text, one_line(said[2]) if said else next(outermost, ""), sections)
+    return Parsed(
+        text, one_line(said[said.lastindex or 0]) if said else next(outermost, ""), sections
+    )
 
 
 def _front(text: str) -> re.Match[str] | None:
@@ -58,8 +62,13 @@ def _front(text: str) -> re.Match[str] | None:
     if found is None:
         return None
     said = found[1]
-    is_yaml = _NAMED.match(said) and all(_YAML.fullmatch(line) for line in said.splitlines())
-    return found if is_yaml or not said else None
+    if not said:
+        return found
+    # A text needs an empty line above its rule, which would make a heading of what it says there;
+    # front matter may end with one as well, and is taken for a text if it seems to have headings.
+    ends_empty = not said[:-1].rpartition("\n")[2].strip()
+    is_text = ends_empty and _HEADING.search(said)
+    return found if _NAMED.match(said) and not is_text else None
 
 
 def _plain(inline: MarkdownIt, content: str) -> str:

@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.configuration import Configuration
     from steersman.systems.rag_tuner.reward import Batch
 
-_FORMAT = 3
+# How what is kept is to be read. Results depend on how words are taken apart, which changed with 4;
+# answers are kept by their passages and were paid for, so they stay.
+_TOLD, _ANSWER = 4, 3
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ class LiveEvaluator:
         self, configuration: Configuration, place: int, episode: Episode | None
     ) -> tuple[Told, bool]:
         """Return what a query gave, and whether it is new: another thread may have been first."""
-        key = self._key("told", configuration, place)
+        key = self._key(configuration, place)
         with self._turns.alone(key):
             known = self._known(configuration, place)
             if known is not None:
@@ -338,7 +340,7 @@ class LiveEvaluator:
         question, prompt = self._questions[place].text, configuration.prompt
         # Neither the revision nor the gold documents: they would only make it paid again.
         template = self._answers.prompts.get(prompt)
-        parts = [_FORMAT, "answer", number, self._answers.writer, template, question]
+        parts = [_ANSWER, "answer", number, self._answers.writer, template, question]
         of = json.dumps([*parts, str(configuration), found.passages])
         key = hashlib.sha256(of.encode()).digest()
         said = self._get(key)
@@ -359,7 +361,7 @@ class LiveEvaluator:
     # -- what is kept -----------------------------------------------------------------------------
 
     def _known(self, configuration: Configuration, place: int) -> Told | None:
-        text = self._get(self._key("told", configuration, place))
+        text = self._get(self._key(configuration, place))
         return None if text is None else msgspec.json.decode(text, type=Told)
 
     def _get(self, key: bytes) -> str | None:
@@ -368,11 +370,11 @@ class LiveEvaluator:
     def _keep(self, key: bytes, text: str) -> str:
         return text if self._kept is None else self._kept.put(key, text)
 
-    def _key(self, what: str, configuration: Configuration, place: int) -> bytes:
+    def _key(self, configuration: Configuration, place: int) -> bytes:
         question = self._questions[place]
         # What is right is part of it where passages are judged by it; answers are judged without.
         right = [] if self._answers is not None else sorted(question.gains.items())
-        parts = [_FORMAT, what, configuration.parts(), question.text, right, self._by]
+        parts = [_TOLD, "told", configuration.parts(), question.text, right, self._by]
         return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 
