@@ -58,8 +58,8 @@ class Tally:
 
     A decision of the age A is counted again within about A / 2, whatever its age (later where looks
     are rare and rows many): outcomes may come as late as they like, and a controller that took over
-    long ago knows what one knows that does so now. A look reads at most the last hour and, of each tier of older rows, as much as a look
-    back does.
+    long ago knows what one knows that does so now. A look reads at most the last hour and, of each
+    tier of older rows, as much as a look back does.
 
     Args:
         row: the rollout.
