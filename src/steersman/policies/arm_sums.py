@@ -90,9 +90,9 @@ class ArmSums:
         if self._changed:
             self._copy_changed()
         variances = self._copies.variances(x)
-        if self._copies.has_narrow:
+        if self._copies.narrow and self._copies.has_dense:
             self._correct_small(variances, x)
-        np.maximum(variances, 0.0, out=variances)
+        np.abs(variances, out=variances)  # below 0 by rounding alone
         return np.dot(self._theta, x), variances
 
     def means_and_variances_of_rows(self, rows: Floats) -> tuple[Floats, Floats]:
@@ -105,10 +105,10 @@ class ArmSums:
         for row, mean, variance in zip(rows, means, variances, strict=True):
             copies.variances(row, variance)
             np.dot(theta, row, out=mean)
-        if copies.has_narrow:
+        if copies.narrow and copies.has_dense:
             for row, variance in zip(rows, variances, strict=True):
                 self._correct_small(variance, row)
-        np.maximum(variances, 0.0, out=variances)
+        np.abs(variances, out=variances)  # below 0 by rounding alone
         return means, variances
 
     def _correct_small(self, variances: Floats, x: Floats) -> None:

@@ -115,9 +115,9 @@ class WorkingCopies:
         return self._slot_of[arm] < 0
 
     @property
-    def has_narrow(self) -> bool:
-        """Whether an arm's variances come from a float32 triangle."""
-        return self.narrow and self._slots > 0
+    def has_dense(self) -> bool:
+        """Whether an arm is kept as a triangle."""
+        return self._slots > 0
 
     @property
     def dense_arms(self) -> NDArray[np.intp]:
