@@ -313,9 +313,11 @@ async def _send_outcomes(
     waiting: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
 
     async def sender() -> None:
-        connections = {port: await Connection.open(HOST, port) for port in ports}
+        connections: dict[int, Connection] = {}
         while (due := await waiting.get()) is not None:
             decision, port = due
+            if port not in connections:  # one that asks nothing for 10 s is closed
+                connections[port] = await Connection.open(HOST, port)
             await connections[port].ask(post("/v1/feedback.submit", stack.key, _outcome(decision)))
             acknowledged[decision] = time.perf_counter()
         for connection in connections.values():
