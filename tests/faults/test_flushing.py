@@ -148,6 +148,23 @@ async def test_crossing_keys_of_two_processes_get_one_decision_each(
     assert sorted(stored) == sorted(identifier for ids in named.values() for identifier in ids)
 
 
+async def test_ids_are_taken_in_one_order_however_a_batch_is_handed_over(
+    database_alone: Database,
+) -> None:
+    """Clients may bring the same ids twice: two batches that cross would wait for each other."""
+    tenants = [await create_tenant(database_alone, f"o-{new_id().hex}", actor="test") for _ in "ab"]
+    now = datetime.now(UTC).timestamp()
+    ids = sorted((new_id(now) for _ in range(20)), reverse=True)
+    rows = [decision(tenants[n % 2].id, id=identifier) for n, identifier in enumerate(ids)]
+    connection = await database_alone.connect("app")
+    assert await log_decisions(connection, rows) == {}
+    await connection.close()
+    async with connected(database_alone, None) as all_seeing:
+        # Of one day, so in one table, where nothing was before.
+        found = await all_seeing.fetch("SELECT tenant, id FROM steersman.decision ORDER BY ctid")
+    assert [tuple(row) for row in found] == sorted((row.tenant, row.id) for row in rows)
+
+
 async def test_a_second_flush_begins_only_when_much_is_waiting(
     database: Database, tenant: Tenant
 ) -> None:

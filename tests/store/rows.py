@@ -145,7 +145,7 @@ def event(tenant: UUID, decision: UUID | None, **changes: Any) -> EventRow:
 
 @asynccontextmanager
 async def connected(
-    database: Database, role: str = "app", tenant: UUID | None = None
+    database: Database, role: str | None = "app", tenant: UUID | None = None
 ) -> AsyncIterator[Any]:
     """Open a connection, within a transaction of a tenant if one is named."""
     connection = await database.connect(role)

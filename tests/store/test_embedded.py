@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,34 @@ def test_a_server_is_started_joined_and_stopped(home, server):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("pause_s", "spared"), [(0.0, True), (0.002, False)])
+def test_the_log_is_filled_in_advance_where_holes_are_dear(tmp_path, pause_s, spared):
+    """A stand-in for the disk: a hole has fewer blocks than its size, until it is written."""
+
+    def flush(handle):
+        status = os.fstat(handle)
+        if 512 * status.st_blocks < status.st_size:
+            time.sleep(pause_s)
+
+    assert embedded.spares_zeros(tmp_path, flush=flush) is spared
+    assert list(tmp_path.iterdir()) == []
+
+    def broken(_handle):
+        raise OSError(28, "No space left on device")
+
+    assert embedded.spares_zeros(tmp_path, flush=broken) is False
+
+
+@pytest.mark.parametrize("spared", [True, False])
+async def test_what_the_disk_told_is_what_the_server_does(home, monkeypatch, spared):
+    monkeypatch.setattr(embedded, "spares_zeros", lambda _folder: spared)
+    started = embedded.start(home)
+    try:
+        assert await value(started.url, "SHOW wal_init_zero") == ("off" if spared else "on")
+    finally:
+        started.stop()
+
+
 async def test_a_store_that_was_never_made_is_told_how_to_be(server):
     with pytest.raises(StoreError, match="never made: run `steersman doctor --migrate`"):
         await Database(server.url).connect("worker")

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from steersman.store import (
+    Expired,
     GroupCommit,
-    connect_writer,
     create_tenant,
+    event_pipeline,
     log_decisions,
     log_events,
     log_packed_events,
@@ -55,7 +56,7 @@ async def test_they_are_the_same_rows(database, tenant, columns, of_episode):
     ours = event(tenant.id, target.id, id="e1", **columns)._replace(**about)
     async with connected(database) as plain:
         assert await log_events(plain, [ours._replace(id="e2")]) == {}
-    writer = await connect_writer(database)
+    writer = await event_pipeline(database).connect()
     assert await log_packed_events(writer, [pack_event(ours)]) == {}
     await writer.close()
     async with connected(database, tenant=tenant.id) as connection:
@@ -70,7 +71,7 @@ async def test_each_is_told_what_became_of_it(database, tenant):
     target, foreign = await _decided(database, tenant, other)
     first, second = (event(tenant.id, target.id, id=name) for name in ("a", "b"))
     theirs = event(other.id, foreign.id, id="a")
-    writer = await connect_writer(database)
+    writer = await event_pipeline(database).connect()
     assert await log_packed_events(writer, [pack_event(first)]) == {}
     changed = second._replace(body_hash=b"x" * 16)
     rows = [
@@ -96,23 +97,71 @@ async def test_each_is_told_what_became_of_it(database, tenant):
     assert [await _count(database, one) for one in (tenant, other)] == [2, 1]
 
 
+@pytest.mark.parametrize("packed", [False, True])
+async def test_ids_are_taken_in_one_order_however_a_batch_is_handed_over(database_alone, packed):
+    """Two batches with crossing ids would wait for each other. Nothing here ever left the table."""
+    names = [f"t-{new_id().hex}" for _ in range(2)]
+    tenants = [await create_tenant(database_alone, name, actor="test") for name in names]
+    targets = await _decided(database_alone, *tenants)
+    rows = [event(t.tenant, t.id, id=f"e{n}") for n in range(9, -1, -1) for t in targets]
+    if packed:
+        writer = await event_pipeline(database_alone).connect()
+        assert await log_packed_events(writer, [pack_event(row) for row in rows]) == {}
+        await writer.close()
+    else:
+        async with connected(database_alone) as plain:
+            assert await log_events(plain, rows) == {}
+    async with connected(database_alone, None) as all_seeing:
+        query = (
+            "SELECT tenant, key FROM steersman.idempotency WHERE tenant = ANY ($1) ORDER BY ctid"
+        )
+        found = await all_seeing.fetch(query, [tenant.id for tenant in tenants])
+    assert [tuple(row) for row in found] == sorted((row.tenant, row.id) for row in rows)
+
+
 async def test_an_id_that_two_write_at_once_is_stored_once(database, tenant):
     """The second looks before the first has committed, and finds it only when it inserts."""
     (target,) = await _decided(database, tenant)
-    rows = [pack_event(event(tenant.id, target.id, id=f"e{n}")) for n in range(4)]
-    left, right = [await connect_writer(database) for _ in range(2)]
-    transaction = left.transaction()
-    await transaction.start()
-    assert await log_packed_events(left, rows[:3]) == {}
-    late = asyncio.create_task(log_packed_events(right, rows[1:]))
-    await asyncio.sleep(0.3)
-    assert not late.done()
-    await transaction.commit()
-    assert await late == dict.fromkeys((row.name for row in rows[1:3]), "replayed")
-    for connection in (left, right):
-        await connection.close()
+    made = [event(tenant.id, target.id, id=f"e{n}") for n in range(4)]
+    rows = [pack_event(row) for row in made]
+    right = await event_pipeline(database).connect()
+    async with connected(database) as left:
+        async with left.transaction():
+            assert await log_events(left, made[:3]) == {}
+            late = asyncio.create_task(log_packed_events(right, rows[1:]))
+            await asyncio.sleep(0.3)
+            assert not late.done()
+        assert await late == dict.fromkeys((row.name for row in rows[1:3]), "replayed")
+    await right.close()
     assert await _count(database, tenant) == 4
     assert await _count(database, tenant, "work") == 4
+
+
+async def test_what_somebody_has_locked_keeps_nobody_else_waiting(database, tenant):
+    """Another transaction holds an id of one tenant: events of all others go on; then that does."""
+    other = await create_tenant(database, f"o-{new_id().hex}", actor="test")
+    mine, theirs = await _decided(database, tenant, other)
+    made = event(tenant.id, mine.id, id="locked")
+    commits = GroupCommit(
+        event_pipeline(database).connect, log_packed_events, lambda row: row.name, lanes=2
+    )
+    commits.start()
+    async with connected(database) as left:
+        async with left.transaction():
+            assert await log_events(left, [made]) == {}
+            rows = [event(other.id, theirs.id, id=f"e{n}") for n in range(600)]
+            locked = commits.submit([pack_event(made)])
+            told = await asyncio.gather(*(commits.submit([pack_event(row)]) for row in rows))
+            impatient = commits.submit([pack_event(made._replace(id="late"))], within_s=30)
+            hurried = commits.submit([pack_event(made)], within_s=1.5)
+            assert await impatient == {}
+            assert isinstance(await hurried, Expired)
+            assert not locked.done()
+            assert commits.available
+        assert list((await locked).values()) == ["replayed"]
+    assert told == [{}] * 600
+    assert await commits.close() == 0
+    assert await _count(database, other) == 600
 
 
 async def test_lanes_that_cross_store_each_event_once_and_wait_for_nobody(database, tenant):
@@ -128,7 +177,7 @@ async def test_lanes_that_cross_store_each_event_once_and_wait_for_nobody(databa
 
     async def flush():
         commits = GroupCommit(
-            lambda: connect_writer(database),
+            event_pipeline(database).connect,
             log_packed_events,
             lambda row: row.name,
             max_rows=16,

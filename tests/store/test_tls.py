@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import ipaddress
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -29,6 +31,7 @@ from steersman.store import (
     migrate,
     restore,
 )
+from steersman.store.pipeline import Pipeline
 from tests.store.test_points import DOCUMENT
 
 PROGRAMS = Path("/usr/lib/postgresql/15/bin")
@@ -124,6 +127,21 @@ async def test_all_goes_over_tls_and_a_backup_comes_back(server, tmp_path, monke
         await restore(database, tmp_path / "backup")
     await restore(database, tmp_path / "backup", replace=True)
     assert [one.name for one in await list_tenants(database)] == ["acme"]
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_pipeline_goes_over_tls_on_either_event_loop(server, run) -> None:
+    database = Database(url(server, VERIFIED))
+
+    async def ask():
+        await migrate(database)
+        pipeline = await Pipeline.open(database, "SELECT repeat('x', $1::int4)", row_type="event")
+        sizes = (1, 1_000_000, 0, 20_000)
+        answers = await asyncio.gather(*(pipeline.ask([size.to_bytes(4)]) for size in sizes))
+        await pipeline.close()
+        assert [len(rows[0][0]) for rows in answers] == list(sizes)
+
+    run(ask())
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from steersman.store import (
     DecisionRow,
     GroupCommit,
     connect_writer,
+    event_pipeline,
     find_keys,
     load_secret,
     log_decisions,
@@ -154,11 +155,14 @@ class Service:
         self.database = database
         self.pools = pools
         self.metrics = Metrics()
+        self.tracing = Tracing()
+        watch = self.tracing.storing if self.tracing.enabled else None
         self.draining = False
         self.verified = verified
         self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
         for slow in ("rebuilding", "rollouts", "units"):  # states are loaded, many rows are touched
             self.breakers[slow] = Breaker("store", time.monotonic, timeout_s=60.0)
+        self.breakers["registry"] = verified.breaker
         self.replicas = Replicas(
             database, pools.serving, verified, breaker=self.breakers["loading"]
         )
@@ -167,13 +171,15 @@ class Service:
             self._write_decisions,
             lambda row: row.id,
             on_flush=self.metrics.on_flush("decisions"),
+            watch=watch,
         )
         self.event_rows: GroupCommit[PackedEvent, Any] = GroupCommit(
-            partial(connect_writer, database),
+            event_pipeline(database).connect,
             log_packed_events,
             attrgetter("name"),
             lanes=2,
             on_flush=self.metrics.on_flush("events"),
+            watch=watch,
         )
         self.guard = Guard(lambda: self.decisions.depth + self.event_rows.depth, time.monotonic)
         self.keys = Authenticator(self._look_up, secret, refresh_s=settings.key_refresh_s)
@@ -246,7 +252,7 @@ class Service:
             keys=self.keys,
             guard=self.guard,
             metrics=self.metrics,
-            tracing=Tracing(),
+            tracing=self.tracing,
         )
 
     def start(self) -> None:

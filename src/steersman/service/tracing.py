@@ -19,7 +19,9 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFl
 from steersman.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence, Sized
+
+    from steersman.store import DecisionRow, PackedEvent
 
 _FINISH_S = 3.0  # less than who stops us waits
 _TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -87,6 +89,25 @@ class Tracing:
             context = span.get_span_context()
             own = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
             yield own if context.is_valid else traceparent
+
+    def storing(self, rows: Sequence[DecisionRow | PackedEvent]) -> Callable[[Sized], None]:
+        """Begin a span that lasts until rows are durable or refused, as a child of their request's.
+
+        Args:
+            rows: of one request, at least one.
+
+        Returns:
+            Ends it, told what was not written.
+        """
+        parent = trace.set_span_in_context(NonRecordingSpan(_context(rows[0].traceparent)))
+        attributes = {"steersman.rows": len(rows)}
+        span = self._tracer.start_span("store", context=parent, attributes=attributes)
+
+        def end(refused: Sized) -> None:
+            span.set_attribute("steersman.refused", len(refused))
+            span.end()
+
+        return end
 
 
 def configure_tracing(service: str = "steersman") -> Any:

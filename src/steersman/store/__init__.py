@@ -107,7 +107,13 @@ from steersman.store.logged_distribution import LoggedDistribution
 from steersman.store.migrate import make_partitions, migrate
 from steersman.store.newest import newest_rows
 from steersman.store.old_days import exported
-from steersman.store.packed_events import EventPacker, PackedEvent, log_packed_events, pack_event
+from steersman.store.packed_events import (
+    EventPacker,
+    PackedEvent,
+    event_pipeline,
+    log_packed_events,
+    pack_event,
+)
 from steersman.store.points import (
     PointRow,
     UnreadablePoint,
@@ -303,6 +309,7 @@ __all__ = [
     "erase",
     "erase_documents",
     "erased_among",
+    "event_pipeline",
     "events_about",
     "exclude_decisions",
     "export",

@@ -57,6 +57,7 @@ class Entry(Generic[R, V]):
     """
 
     __slots__ = (
+        "alone",
         "deadline",
         "done",
         "future",
@@ -85,6 +86,7 @@ class Entry(Generic[R, V]):
         self.deadline = deadline
         self.done = 0  # rows that were written, where they are written in pieces
         self.settled = False
+        self.alone = False  # whether it is written by itself: a lock was not to be had
 
     def settle(self) -> None:
         """Tell who waits what was not written."""

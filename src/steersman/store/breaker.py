@@ -7,6 +7,7 @@ half-open, one call probes; its success closes, its failure opens again.
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import asyncpg
@@ -48,7 +49,7 @@ class GivenUp(Refused):
 
 
 class Breaker:
-    """Guards one thing that can hang.
+    """Guards one thing that can hang; several threads may use it.
 
     Args:
         name: of the thing, for metrics and messages.
@@ -90,33 +91,37 @@ class Breaker:
         self._timeout_s = timeout_s
         self._row = 0
         self._until = 0.0
+        self._lock = threading.Lock()
 
     def allow(self) -> bool:
         """Return whether a call may be made now; in half-open only the first may.
 
         Whoever was allowed tells `succeeded` or `failed`.
         """
-        if self.state == "closed":
-            return True
-        if self.state == "open" and self._clock() >= self._until:
-            self.state = "half_open"
-            return True
-        self.refused += 1
-        return False
+        with self._lock:
+            if self.state == "closed":
+                return True
+            if self.state == "open" and self._clock() >= self._until:
+                self.state = "half_open"
+                return True
+            self.refused += 1
+            return False
 
     def succeeded(self) -> None:
         """Tell that a call was answered."""
-        self.state = "closed"
-        self._row = 0
+        with self._lock:
+            self.state = "closed"
+            self._row = 0
 
     def failed(self) -> None:
         """Tell that a call hung or failed."""
-        self._row += 1
-        if self.state == "half_open" or self._row >= self._failures:
-            if self.state != "open":
-                self.opened += 1
-            self.state = "open"
-            self._until = self._clock() + self._open_s
+        with self._lock:
+            self._row += 1
+            if self.state == "half_open" or self._row >= self._failures:
+                if self.state != "open":
+                    self.opened += 1
+                self.state = "open"
+                self._until = self._clock() + self._open_s
 
     async def call(self, make: Callable[[], Awaitable[T]]) -> T:
         """Make a call if it may be made.
@@ -149,8 +154,9 @@ class Breaker:
 
     def _abandoned(self) -> None:
         """A caller went away: that proves nothing, but a probe must not stay out for ever."""
-        if self.state == "half_open":
-            self.state = "open"
+        with self._lock:
+            if self.state == "half_open":
+                self.state = "open"
 
     def _unavailable(self, why: str) -> Refused:
         detail = f"the {self.name} {why}; try again later"

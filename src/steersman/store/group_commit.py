@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _OF_SERVER = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_LOCKED_S = 1.0  # until what somebody else has locked is tried again
 
 
 class _Lane(Generic[R, V]):
-    """A connection and the batch that is being written over it."""
+    """A batch, and the connection that it is being written over."""
 
     __slots__ = ("batch", "connection", "failures", "first", "least", "room")
 
@@ -55,13 +56,17 @@ class GroupCommit(Generic[R, V]):
         name: what tells a row from all others; no batch holds a name twice.
         max_rows: most rows of a flush; more that were handed over together are written in pieces.
         max_tenants: most tenants of a flush, since each costs a statement more.
-        lanes: how many flushes may be under way at a time, each over a connection of its own. All
-            but the first begin only when half a flush is waiting: they keep the server busy under
-            load, and otherwise would only make flushes smaller. `write` must then take its locks
-            in one order for all rows, as for several processes.
-        limit_s: how long a flush may take; then its connection is given up for a new one, since
-            a peer that vanished without a word would otherwise be waited for for ever.
+        lanes: how many flushes may be under way at a time, each over what `connect` gave it: a
+            connection of its own, or a pipeline that all share. All but the first begin only when
+            half a flush is waiting: they keep the server busy under load, and otherwise would only
+            make flushes smaller. `write` must then take its locks in one order for all rows, as for
+            several processes.
+        limit_s: how long a flush may take, times ``lanes``, since it may have to wait for the
+            others; then its connection is given up for a new one, since a peer that vanished
+            without a word would otherwise be waited for for ever.
         on_flush: called after every flush with (rows, seconds, whether the server answered).
+        watch: called with rows that are handed over; what it returns is called with what was not
+            written, by `name`, once all are durable or refused. None: nobody watches.
 
     No doctest: it needs a server; ``tests/faults/test_flushing.py`` shows it.
     """
@@ -77,6 +82,7 @@ class GroupCommit(Generic[R, V]):
         lanes: int = 1,
         limit_s: float = 15.0,
         on_flush: Callable[[int, float, bool], None] = lambda _rows, _seconds, _answered: None,
+        watch: Callable[[Sequence[R]], Callable[[Mapping[Hashable, Any]], None]] | None = None,
     ) -> None:
         self._connect = connect
         self._writer = BatchWriter(write)
@@ -85,7 +91,9 @@ class GroupCommit(Generic[R, V]):
         self._max_tenants = max_tenants
         self._limit_s = limit_s
         self._on_flush = on_flush
+        self._watch = watch
         self._waiting: deque[Entry[R, V]] = deque()
+        self._apart: list[Entry[R, V]] = []  # what waits until a lock may be had
         self._wake = asyncio.Event()
         self._lanes: list[_Lane[R, V]] = [_Lane(n, max_rows) for n in range(lanes)]
         self._answered = True
@@ -159,15 +167,17 @@ class GroupCommit(Generic[R, V]):
         loop = self._loop or asyncio.get_running_loop()
         names = [self._name(row) for row in rows]
         deadline = inf if within_s is None else loop.time() + within_s
+        if self._watch is not None:
+            on_settled = _both(self._watch(rows), on_settled)
         entry: Entry[R, V] = Entry(rows, names, loop.create_future(), on_settled, deadline)
         if deadline < self._next_deadline:
-            self._watch(loop, deadline)
+            self._expire_at(loop, deadline)
         self._waiting.append(entry)
         self._rows_waiting += len(rows)
         self._wake.set()
         return entry.future
 
-    def _watch(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+    def _expire_at(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
         """Wake up at a deadline: one timer for all that wait, since nearly none ever expires."""
         if self._timer is not None:
             self._timer.cancel()
@@ -176,7 +186,8 @@ class GroupCommit(Generic[R, V]):
 
     def _expire_late(self, loop: asyncio.AbstractEventLoop) -> None:
         now, following = loop.time(), inf
-        for entry in (*chain.from_iterable(lane.batch for lane in self._lanes), *self._waiting):
+        writing = chain.from_iterable(lane.batch for lane in self._lanes)
+        for entry in (*writing, *self._apart, *self._waiting):
             if entry.settled or entry.future.done():
                 continue
             if entry.deadline <= now:
@@ -185,7 +196,7 @@ class GroupCommit(Generic[R, V]):
                 following = min(following, entry.deadline)
         self._timer, self._next_deadline = None, inf
         if following < inf:
-            self._watch(loop, following)
+            self._expire_at(loop, following)
 
     async def _run(self, lane: _Lane[R, V]) -> None:
         if lane.first:
@@ -208,7 +219,12 @@ class GroupCommit(Generic[R, V]):
         lane.batch = self._next_batch(lane.room)
         count = sum(len(entry.rows) for entry in lane.batch)
         self._rows_writing += count
-        answered = await self._flush(lane)
+        try:
+            answered = await self._flush(lane)
+        except asyncpg.LockNotAvailableError:
+            batch, lane.batch = lane.batch, ()
+            self._set_apart(batch, count)
+            return
         self._rows_writing -= count
         batch, lane.batch = lane.batch, ()
         if self._closing:
@@ -217,6 +233,26 @@ class GroupCommit(Generic[R, V]):
             # A part may have been written before the server went; again changes nothing.
             self._put_back([one for one in batch if not one.settled])
             await asyncio.sleep(_pause_s(lane))
+
+    def _set_apart(self, batch: Sequence[Entry[R, V]], count: int) -> None:
+        """Write each by itself, after all others: somebody has locked one of them, and no other.
+
+        What was by itself already waits a while before it is tried again.
+        """
+        left = [one for one in batch if not one.settled]
+        pause = _LOCKED_S if all(one.alone for one in left) else 0.0
+        for one in left:
+            one.alone = True
+        self._apart += left
+
+        def again() -> None:
+            self._apart = [one for one in self._apart if one not in left]
+            self._rows_writing -= count
+            self._rows_waiting += sum(len(one.rows) for one in left)
+            self._waiting.extend(left)
+            self._wake.set()
+
+        asyncio.get_running_loop().call_later(pause, again)
 
     def _put_back(self, entries: Sequence[Entry[R, V]]) -> None:
         self._rows_waiting += sum(len(entry.rows) for entry in entries)
@@ -236,7 +272,7 @@ class GroupCommit(Generic[R, V]):
         tenants: set[UUID] = set()
         later: list[Entry[R, V]] = []
         while self._waiting and room > 0 and len(later) < self._max_rows:
-            if batch and len(self._waiting[0].rows) > room:
+            if batch and (self._waiting[0].alone or len(self._waiting[0].rows) > room):
                 break
             entry = self._waiting.popleft()
             full = entry.tenant not in tenants and len(tenants) == self._max_tenants
@@ -246,7 +282,7 @@ class GroupCommit(Generic[R, V]):
             names.update(entry.names)
             tenants.add(entry.tenant)
             batch.append(entry)
-            room -= len(entry.rows)
+            room = 0 if entry.alone else room - len(entry.rows)
             self._rows_waiting -= len(entry.rows)
         self._waiting.extendleft(reversed(later))
         return batch
@@ -256,11 +292,13 @@ class GroupCommit(Generic[R, V]):
         loop = asyncio.get_running_loop()
         begun, opened = loop.time(), False
         try:
-            async with asyncio.timeout(self._limit_s):
+            async with asyncio.timeout(self._limit_s * len(self._lanes)):
                 if not _is_open(lane):
                     lane.connection = await self._connect()
                 opened = True
                 await self._writer.write(lane.connection, lane.batch, lane.room)
+        except asyncpg.LockNotAvailableError:
+            raise  # the server is there, and so is the connection
         except (OSError, TimeoutError, StoreError, *_OF_SERVER) as error:
             await self._fail(lane, loop.time() - begun, error, wrote=opened)
             return False
@@ -296,6 +334,18 @@ class GroupCommit(Generic[R, V]):
         self._on_flush(sum(len(entry.rows) for entry in lane.batch), seconds, False)  # noqa: FBT003
         _log.warning("%d rows wait: the store does not take them: %r", self.depth, error)
         await _close_connection(lane)
+
+
+def _both(
+    first: Callable[[Mapping[Hashable, Any]], None],
+    second: Callable[[Mapping[Hashable, Any]], None] | None,
+) -> Callable[[Mapping[Hashable, Any]], None]:
+    def call(verdicts: Mapping[Hashable, Any]) -> None:
+        first(verdicts)
+        if second is not None:
+            second(verdicts)
+
+    return call
 
 
 async def _close_connection(lane: _Lane[Any, Any]) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from functools import lru_cache
 from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
 from steersman.store.events import LOG_EVENTS, VERDICTS, Verdict
+from steersman.store.pipeline import SharedPipeline
 from steersman.store.row_arrays import COLUMN, ROW, timestamp
 from steersman.store.slices import slices
 
@@ -23,16 +24,23 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from steersman.store.database import Database
     from steersman.store.events import EventRow
+    from steersman.store.pipeline import Pipeline
+
+    _Answers = list[tuple[bytes, bytes, bytes]]
 
 _COLUMNS = 13
-_TEXT, _JSONB, _BYTEA, _UUID, _INT2, _TIME = 25, 3802, 17, 2950, 21, 1184
+_TEXT, _JSONB, _BYTEA, _UUID, _INT2, _INT4, _TIME = 25, 3802, 17, 2950, 21, 23, 1184
 _column = COLUMN.pack
 _row = ROW.pack
 _NO_TEXT, _NO_JSONB, _NO_UUID = (_column(oid, -1) for oid in (_TEXT, _JSONB, _UUID))
 _UUID_OF = _column(_UUID, 16)
 _TIME_OF = _column(_TIME, 8)
 _version = Struct(">Iih").pack
+_array_head = Struct(">iiIii").pack  # dimensions, has nulls, element type, length, first index
+_int4 = Struct(">ii").pack  # its length, itself
+_LENGTH_OF_UUID = Struct(">i").pack(16)
 _json = msgspec.json.Encoder().encode
 
 
@@ -44,6 +52,7 @@ class PackedEvent(NamedTuple):
         id: chosen by the application.
         name: tells it from all others; sorts by tenant, then by id as the server compares it.
         data: its row.
+        traceparent: W3C trace context of its request.
 
     No doctest: `EventPacker` makes it.
     """
@@ -52,6 +61,7 @@ class PackedEvent(NamedTuple):
     id: str
     name: bytes
     data: bytes
+    traceparent: str | None
 
 
 class EventPacker:
@@ -71,6 +81,7 @@ class EventPacker:
         self._first = _UUID_OF + tenant.bytes
         self._received = _TIME_OF + timestamp(received_at)
         self._last = _text(traceparent)
+        self._traceparent = traceparent
 
     def pack(
         self,
@@ -124,7 +135,7 @@ class EventPacker:
             self._last,
         ))  # fmt: skip
         packed = _row(len(data) + 4, _COLUMNS) + data
-        return PackedEvent(self._tenant, identifier, self._prefix + key, packed)
+        return PackedEvent(self._tenant, identifier, self._prefix + key, packed, self._traceparent)
 
 
 def pack_event(row: EventRow) -> PackedEvent:
@@ -144,12 +155,12 @@ def pack_event(row: EventRow) -> PackedEvent:
 
 
 async def log_packed_events(
-    connection: Any, rows: Sequence[PackedEvent]
+    pipeline: Pipeline, rows: Sequence[PackedEvent]
 ) -> Mapping[bytes, Verdict]:
     """Write events of any tenants and queue their work, all or none, in one transaction.
 
     Args:
-        connection: of `connect_writer`, not within a transaction.
+        pipeline: of `event_pipeline`.
         rows: in any order; no name twice.
 
     Returns:
@@ -158,10 +169,34 @@ async def log_packed_events(
     No doctest: it needs a server; ``tests/store/test_packed_events.py`` shows it.
     """
     batch = sorted(rows, key=_name)
-    answers = await connection.fetch(
-        LOG_EVENTS, [row.data for row in batch], *slices([row.tenant for row in batch])
+    tenants, firsts, lasts = slices([row.tenant for row in batch])
+    answers = await pipeline.ask(
+        (
+            _array(pipeline.element, [row.data for row in batch]),
+            _array(_UUID, [_LENGTH_OF_UUID + tenant.bytes for tenant in tenants]),
+            _array(_INT4, [_int4(4, first) for first in firsts]),
+            _array(_INT4, [_int4(4, last) for last in lasts]),
+        )
     )
-    return {tenant.bytes + event.encode(): VERDICTS[said] for tenant, event, said in answers}
+    return {owner + event: VERDICTS[said] for owner, event, said in cast("_Answers", answers)}
+
+
+def event_pipeline(database: Database) -> SharedPipeline:
+    """Return the pipeline of `log_packed_events`, which is opened when somebody connects.
+
+    Args:
+        database: migrated.
+
+    Returns:
+        For all lanes of a `GroupCommit`.
+
+    No doctest: it needs a server; ``tests/store/test_packed_events.py`` shows it.
+    """
+    return SharedPipeline(database, LOG_EVENTS, row_type="event")
+
+
+def _array(element: int, fields: Sequence[bytes]) -> bytes:
+    return _array_head(1, 0, element, len(fields), 1) + b"".join(fields)
 
 
 _name = attrgetter("name")

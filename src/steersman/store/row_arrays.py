@@ -108,14 +108,12 @@ class RowArray:
         """Return the rows as ``array_recv`` wants them.
 
         Args:
-            rows: tuples in the order of the columns, or all of them laid out already.
+            rows: tuples in the order of the columns.
 
         Raises:
             TypeError: a value that its column cannot hold.
         """
         parts = [_ARRAY.pack(1, 0, self._element, len(rows), 1)]
-        if rows and isinstance(rows[0], bytes):
-            return b"".join([*parts, *rows])
         count = len(self._columns)
         for fields in zip(*self._pieces(rows), strict=True):
             body = b"".join(fields)
