@@ -11,7 +11,7 @@ import time
 import pytest
 
 from steersman.rollout import Wanted, start
-from steersman.service import Verified
+from steersman.service import Verified, verified
 from tests.learn.world import bits
 from tests.service.points import POINT as DOCUMENT
 from tests.service.rollouts import decision, teach, until
@@ -133,6 +133,28 @@ async def test_while_the_registry_is_away_the_cache_serves(database, tenant, ser
     async with serving(home=home) as s:
         answers = await ask_units(s, UNITS)
         assert sum(one["snapshot"] == version for one in answers) > 150
+
+
+async def test_a_registry_that_hangs_is_not_asked_all_the_time(
+    database, tenant, serving, monkeypatch
+) -> None:
+    async with serving() as s:
+        ships, version = await prepared(s, database, tenant)
+        await ships.serve(version)
+        await until(s, snapshot=version)
+        home = s.home
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and never answers
+        monkeypatch.setenv("STEERSMAN_REGISTRY", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setattr(verified, "_QUICK_S", 0.2)
+        monkeypatch.setattr(verified, "_PATIENT_S", 0.4)
+        async with serving(home=home) as s:
+            assert (await decision(s))["snapshot"] == version
+            await third_that_cannot_be_had(s, database, ships)
+            await s.until(lambda: s.service.breakers["registry"].opened > 0)
+            text = (await s.ask("GET", "/metrics", key=None)).body.decode()
+            assert re.search(r'steersman_breaker_open\{.*breaker="registry".*\} (0.5|1)', text)
+            one = await decision(s)
+            assert (one["snapshot"], one["degraded"]) == (version, False)
 
 
 async def test_without_its_files_it_goes_on_serving_and_is_not_promoted(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from steersman.registry.description import Description, Published, describe
 from steersman.registry.eigenvalues import largest_eigenvalue
 from steersman.registry.guard import Measures, guard, measure
-from steersman.registry.states import pack_state, unpack_state
+from steersman.registry.states import pack_state, state_sha256, unpack_state
 from steersman.registry.versions import Ingredients, Version, change_between, next_version
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ __all__ = [
     "open_place",
     "pack_snapshot",
     "pack_state",
+    "state_sha256",
     "unpack_snapshot",
     "unpack_state",
     "weigh_whole",

@@ -18,6 +18,7 @@ from steersman.errors import (
 from steersman.registry.cache import Cache, Good
 from steersman.registry.chain import releases, releases_of
 from steersman.registry.choosing import Choosing
+from steersman.registry.circuit import Circuit
 from steersman.registry.fetching import open_source
 from steersman.registry.files import SignedFiles
 from steersman.registry.loaded import Anchor, Loaded
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tuf.api.metadata import Targets
 
     from steersman.registry.chain import Release
+    from steersman.registry.circuit import Breaker
     from steersman.registry.description import Description
     from steersman.registry.standings import Standing
     from steersman.registry.updating import Known, Refreshed
@@ -65,6 +67,8 @@ class Consumer:
         clock: seconds since 1970.
         timeout_s: the longest that a refresh, or a download, may take, > 0.
         refresh_s: what is loaded later than this after a refresh asks the registry again, >= 0.
+        breaker: keeps from asking a registry that failed several times in a row; consumers of what
+            one server, share or bucket holds may have one together. None: it is always asked.
 
     Raises:
         VerificationError: the trusted root is none.
@@ -86,6 +90,7 @@ class Consumer:
         clock: Callable[[], float] = time.time,
         timeout_s: float = 60.0,
         refresh_s: float = 30.0,
+        breaker: Breaker | None = None,
     ) -> None:
         for name, value, good in (
             ("keep", keep, keep >= 1),
@@ -97,6 +102,8 @@ class Consumer:
                 message = f"{name} is {value}; it must be above 0, or at least 1 for keep"
                 raise InputError(message)
         fetcher = open_source(source)
+        if breaker is not None:
+            fetcher = Circuit(fetcher, breaker)
         self._cache = Cache(Path(cache).expanduser().absolute(), keep)
         try:
             self._cache.prepare()

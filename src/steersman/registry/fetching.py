@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from steersman.registry.place import Place
+    from steersman.registry.place import Held, Place
 
 _CONNECT_S = 5.0
 _GAP_S = 10.0
@@ -62,12 +63,30 @@ class Fetcher(FetcherInterface):
 class PlaceFetcher(Fetcher):
     """Fetches from a directory or bucket.
 
+    What is read in a limited time is read aside: a network share that hangs holds its reader for
+    as long as it likes, so nothing more is asked of it until that reader is back.
+
     Args:
         place: the tenant's own part of the registry.
     """
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        self._ends_at = float("inf")
+        self._aside: threading.Thread | None = None
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Leave whatever is not read when the time is over.
+
+        Args:
+            seconds: of real time.
+        """
+        self._ends_at = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._ends_at = float("inf")
 
     def download_bytes(self, url: str, max_length: int) -> bytes:
         """Return a file.
@@ -77,10 +96,10 @@ class PlaceFetcher(Fetcher):
             max_length: the longest that is read.
 
         Raises:
-            DownloadError: there is none, it is longer, or the place does not answer.
+            DownloadError: there is none, it is longer, or the place does not answer in time.
         """
         try:
-            held = self._place.read(url, max_bytes=max_length)
+            held = self._read(url, max_length)
         except VerificationError as error:
             raise DownloadLengthMismatchError(str(error)) from error
         except RegistryError as error:
@@ -96,6 +115,29 @@ class PlaceFetcher(Fetcher):
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         yield self.download_bytes(url, 1 << 62)
+
+    def _read(self, url: str, most: int) -> Held | None:
+        left = self._ends_at - time.monotonic()
+        if left == float("inf"):
+            return self._place.read(url, max_bytes=most)
+        if self._aside is not None and self._aside.is_alive():
+            raise SlowRetrievalError(f"{url} was not read: an earlier file is still waited for")
+        read: Future[Held | None] = Future()
+        # A daemon: a share that hangs does not keep a program from ending.
+        self._aside = threading.Thread(target=_settle, args=(read, self._place, url, most))
+        self._aside.daemon = True
+        self._aside.start()
+        wait([read], timeout=max(left, 0.0))
+        if not read.done():
+            raise SlowRetrievalError(f"{url} took too long; it is not waited for")
+        return read.result()
+
+
+def _settle(read: Future[Held | None], place: Place, url: str, most: int) -> None:
+    try:
+        read.set_result(place.read(url, max_bytes=most))
+    except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+        read.set_exception(error)
 
 
 class _Connection(HTTPConnection):

@@ -21,6 +21,7 @@ from steersman.errors import MissingSnapshotError, SnapshotError, VerificationEr
 from steersman.learn import read_known
 from steersman.policies import load_policy
 from steersman.store import (
+    Breaker,
     find_snapshot,
     initial_policy,
     learned_from,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _KEEP = 10  # versions of a point in the cache: explaining old ones must not push out what serves
 _QUICK_S = 2.0  # to ask a registry that may hang, where the cache could answer
 _PATIENT_S = 20.0  # to fetch what the cache has not; a process that is stopped waits for it
+_FAILURES = 3  # in a row, until a registry is left alone for a while
+_REST_S = 5.0
 
 
 class Sought(NamedTuple):
@@ -94,6 +97,10 @@ class Verified:
             ``STEERSMAN_REGISTRY``, or the home's own.
         clock: seconds since 1970.
 
+    Attributes:
+        breaker: around asking the registry, which one place holds for all tenants: while it is
+            open, what the cache has serves at once.
+
     No doctest: it needs a registry; ``tests/service/test_bad_candidates.py`` shows it.
     """
 
@@ -103,6 +110,9 @@ class Verified:
         self._home = home
         self._source = source or os.environ.get("STEERSMAN_REGISTRY") or str(home / "registry")
         self._clock = clock
+        self.breaker = Breaker(
+            "registry", time.monotonic, failures=_FAILURES, open_s=_REST_S, timeout_s=_PATIENT_S
+        )
         self._names: dict[UUID, str] = {}
         self._consumers: dict[str, _Consumers] = {}
         # Its own threads: a registry that hangs must not keep states from being made of what is
@@ -233,7 +243,11 @@ class Verified:
         own = f"{source.rstrip('/')}/{tenant}" if "://" in source else Path(source) / tenant
         cache = self._home / "cache" / "registry" / tenant
         return Consumer(
-            own, root.read_bytes(), cache, keep=_KEEP, clock=self._clock, timeout_s=timeout_s
+            *(own, root.read_bytes(), cache),
+            keep=_KEEP,
+            clock=self._clock,
+            timeout_s=timeout_s,
+            breaker=self.breaker,
         )
 
 
