@@ -15,7 +15,7 @@ import numpy as np
 from steersman.features import FeatureMap
 from steersman.learn import Replica, load, verify
 from steersman.policies import load_policy
-from steersman.registry import unpack_state
+from steersman.registry import state_sha256, unpack_state
 from steersman.rewards import evaluate
 from steersman.store import as_tenant, line_of, points_of, updates_after
 
@@ -173,7 +173,7 @@ async def from_base(connection, row, seq):
 
 
 async def check_live(database, access, asking, *, timeout_s=20.0):
-    """Every service has applied all updates, and decides as the state of the log does."""
+    """Every service has applied all updates, holds the bits of the log and decides as it does."""
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, access.tenant):
@@ -190,6 +190,9 @@ async def check_live(database, access, asking, *, timeout_s=20.0):
                 break
             assert time.monotonic() < until, "a service does not follow the log"
             await asyncio.sleep(0.05)
+        (point,) = await asking.status(url)
+        assert point["replica_seq"] == replica.seq
+        assert point["replica_sha256"] == state_sha256(replica.policy.state())
         for context in _CONTEXTS:
             answer = await asking.decide(keyed=False, url=url, context=context)
             assert answer["update_seq"] == replica.seq

@@ -19,7 +19,7 @@ from steersman.service.replicas import Replicas
 from steersman.service.verified import Verified
 from steersman.store import (
     GroupCommit,
-    connect_writer,
+    event_pipeline,
     load_secret,
     log_decisions,
     log_events,
@@ -129,7 +129,7 @@ async def _parts(made, clock):
     replicas = Replicas(made.database, pool, Verified(made.home))
     decisions = GroupCommit(lambda: made.database.connect("app"), log_decisions, lambda row: row.id)
     events = GroupCommit(
-        lambda: connect_writer(made.database), log_packed_events, lambda row: row.name, lanes=2
+        event_pipeline(made.database).connect, log_packed_events, lambda row: row.name, lanes=2
     )
     for part in (replicas, decisions, events):
         part.start()

@@ -96,6 +96,13 @@ class Traffic:
         async with self._session.get(url + path, headers=self._headers) as answer:
             return answer.status, await answer.read()
 
+    async def status(self, url):
+        """Return how the points stand in one service, with the SHA-256 of each state it holds."""
+        where = f"{url}/rl-status?states=true"
+        async with self._session.get(where, headers=self._headers) as answer:
+            assert answer.status == 200
+            return msgspec.json.decode(await answer.read())["points"]
+
     async def decide(self, *, keyed, url=None, tries=400, **more):
         """Return a decision; without a key there is one try, which may get None."""
         body = {

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from steersman.store import as_tenant
+import asyncio
+
+from steersman.learn import verify
+from steersman.registry import state_sha256
+from steersman.store import as_tenant, points_of
+from tests.service.rollouts import decision, teach, until
 
 DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
 
@@ -45,6 +50,29 @@ async def test_decisions_rewards_and_lag_are_counted(serving, database, tenant) 
         assert point["mean_reward"] == 0.75
         assert 7 <= point["learn_lag_s"] < 20
         assert (point["replica_snapshot"], point["replica_seq"]) == ("0.1.0", 0)
+
+
+async def test_states_are_told_to_the_bit_when_they_are_asked_for(
+    serving, database, tenant
+) -> None:
+    async with serving() as s:
+        (plain,) = (await s.ask("GET", "/rl-status?states=true")).body["points"]
+        assert "replica_sha256" not in plain  # it is loaded when somebody decides
+        await decision(s)
+        await asyncio.sleep(1.1)
+        (first,) = (await s.ask("GET", "/rl-status?states=true")).body["points"]
+        assert first["replica_sha256"] == state_sha256(s.replica("search", "depth").policy.state())
+        await teach(s, database, 3)
+        await until(s, update_seq=3)
+        await asyncio.sleep(1.1)
+        (second,) = (await s.ask("GET", "/rl-status?states=true")).body["points"]
+        assert (second["replica_seq"], first["replica_seq"]) == (3, 0)
+        assert second["replica_sha256"] != first["replica_sha256"]
+        connection = await database.connect("app")
+        async with as_tenant(connection, tenant.id):
+            (row,) = await points_of(connection, tenant.id)
+        await connection.close()
+        assert (await verify(database, row)).sha256 == second["replica_sha256"]
 
 
 async def test_asking_often_costs_one_query_a_second(serving) -> None:

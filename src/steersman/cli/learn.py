@@ -179,7 +179,12 @@ def verify_command(
     rows = for_tenant(home, tenant_name, work)
     columns = ("skill", "decision", "holds", "decisions", "updates", "pending", "not_learned")
     shown = rows if as_json else [_with_counts(row) for row in rows]
-    show_rows(shown, (*columns, "wrong_rewards", "state"), as_json=as_json, none="nothing declared")
+    show_rows(
+        shown,
+        (*columns, "wrong_rewards", "state", "sha256"),
+        as_json=as_json,
+        none="nothing declared",
+    )
     problems = [row["problem"] for row in rows if "problem" in row]
     wrong = [
         f"{row['skill']}/{row['decision']}"

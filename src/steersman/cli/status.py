@@ -41,12 +41,14 @@ FROM learner AS l ORDER BY l.skill, l.point
 @click.command()
 @url_option
 @key_option
+@click.option("--states", is_flag=True, help="Show the SHA-256 of each state that serves, too.")
 @administers
-def command(url: str, api_key: str | None, home: Path, *, as_json: bool) -> None:
+def command(url: str, api_key: str | None, home: Path, *, states: bool, as_json: bool) -> None:
     """Show every decision point: state, learning, counts of the last hour.
 
     With an API key that may read, the service is asked. Where the store is at hand (HOME or
-    DATABASE_URL) it is asked too, about every tenant.
+    DATABASE_URL) it is asked too, about every tenant. Processes that hold the same update hold the
+    same state: with --states, so can be seen; `steersman learn verify` shows that of the log.
     """
     at_hand = bool(os.environ.get("DATABASE_URL")) or (home / "postgres" / "data").is_dir()
     if api_key is None and not at_hand:
@@ -58,7 +60,7 @@ def command(url: str, api_key: str | None, home: Path, *, as_json: bool) -> None
         raise click.BadParameter(message, param_hint="--api-key")
     served, problem = None, None
     try:
-        served = None if api_key is None else _ask(url, api_key)
+        served = None if api_key is None else _ask(url, api_key, states=states)
     except SteersmanError as error:
         if not at_hand:
             raise
@@ -70,7 +72,8 @@ def command(url: str, api_key: str | None, home: Path, *, as_json: bool) -> None
         return
     if served is not None:
         click.echo(f"{url} is {served['guardian_state']}; its last hour")
-        show_rows(served["points"], _SERVED, as_json=False, none="nothing declared yet")
+        columns = [*_SERVED, *["replica_sha256"] * states]
+        show_rows(served["points"], columns, as_json=False, none="nothing declared yet")
         for point in served["points"]:
             if point.get("problem"):
                 click.echo(f"{point['skill']}/{point['decision']}: {point['problem']}")
@@ -85,11 +88,12 @@ def _raise(problem: SteersmanError | None) -> None:
         raise problem
 
 
-def _ask(url: str, api_key: str) -> dict[str, Any]:
+def _ask(url: str, api_key: str, *, states: bool) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {api_key}"}
+    fields = {"states": "true"} if states else None
     with urllib3.PoolManager(retries=False, timeout=5.0) as pool:
         try:
-            answer = pool.request("GET", f"{url}/rl-status", headers=headers)
+            answer = pool.request("GET", f"{url}/rl-status", fields=fields, headers=headers)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             message = (
                 f"{url} does not answer ({type(error).__name__}); `steersman doctor` tells more"

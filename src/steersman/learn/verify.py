@@ -10,6 +10,7 @@ from steersman.errors import StateError, SteersmanError
 from steersman.learn.crediting import credit_of, is_learnable
 from steersman.learn.evidence import read_evidence
 from steersman.learn.replica import load, replay
+from steersman.registry import state_sha256
 from steersman.store import decisions_of, hold_view, last_update, unfinished
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Verified:
         not_learned: decisions whose reward is not what the state holds of them. A rebuild `until`
             a time makes them, and a policy that refused a reward; nothing else does.
         state: what is wrong with the state or its log; empty if nothing is.
+        sha256: of the state after these updates; that of a process that follows is the same
+            (``GET /rl-status?states=true``).
     """
 
     decisions: int = 0
@@ -38,6 +41,7 @@ class Verified:
     wrong_rewards: list[UUID] = field(default_factory=list)
     not_learned: list[UUID] = field(default_factory=list)
     state: str = ""
+    sha256: str = ""
 
     @property
     def holds(self) -> bool:
@@ -83,6 +87,7 @@ async def _check_state(connection: Any, row: PointRow, found: Verified) -> None:
         return
     last = await last_update(connection, (row.tenant, row.skill, row.point))
     found.updates = replayed.seq
+    found.sha256 = state_sha256(replayed.policy.state())
     if not stored.seq == replayed.seq == last:
         found.state = f"the log ends at {replayed.seq}, and the learner gave out {last}"
     elif _bits(stored) != _bits(replayed):

@@ -169,7 +169,14 @@ OPERATIONS: tuple[Operation, ...] = (
         {"one": _EVALUATE},
         ("not_found", "not_allowed", "too_many_requests"),
     ),
-    Operation("get", "/rl-status", "How learning stands at every decision point", "Status", "read"),
+    Operation(
+        "get",
+        "/rl-status",
+        "How learning stands at every decision point",
+        "Status",
+        "read",
+        query=(("states", "Tell the SHA-256 of each state that the answering process holds."),),
+    ),
     Operation(
         "get",
         "/v1/snapshots",

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from steersman.registry import state_sha256
 from steersman.service.app import Route
 from steersman.service.http import Answer, json_answer
 from steersman.service.patience import READ_S, in_time
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _HOUR_S = 3_600.0
 _MOST = 100_000
 _KEPT_S = 1.0
+_Asked = tuple["UUID", bool]
 _NOT_READ = "the last hour was not counted"
 
 
@@ -80,6 +82,9 @@ class PointStatus(msgspec.Struct, omit_defaults=True):
         update_seq: and this many updates after it, as the learner has written them.
         replica_snapshot: what the process that answers holds; absent: not loaded yet.
         replica_seq: likewise.
+        replica_sha256: likewise, of the state, if asked for with ``?states=true``. Processes that
+            hold the same update hold the same state to the bit; ``steersman learn verify`` tells
+            that of the log.
         learn_lag_s: age of the oldest work that is due and not done; 0: none.
         decisions: of the last hour.
         degraded: of those, answered by the fallback.
@@ -107,6 +112,7 @@ class PointStatus(msgspec.Struct, omit_defaults=True):
     mean_reward: float | None
     capped: bool = False
     pinned_seq: int | None = None
+    replica_sha256: str | None = None
     rollout: RolloutStatus | None = None
     problem: str = ""
 
@@ -151,8 +157,8 @@ class StatusPage:
         self._guard = guard
         self._replicas = replicas
         self._clock = clock
-        self._kept: dict[UUID, Status] = {}
-        self._looking: dict[UUID, asyncio.Task[Status]] = {}
+        self._kept: dict[_Asked, Status] = {}
+        self._looking: dict[_Asked, asyncio.Task[Status]] = {}
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes."""
@@ -162,7 +168,7 @@ class StatusPage:
         """Answer the request.
 
         Args:
-            request: whose key may read.
+            request: whose key may read; ``?states=true`` also tells the SHA-256 of states.
 
         Returns:
             A `Status` that is at most a second old.
@@ -170,27 +176,41 @@ class StatusPage:
         Raises:
             Refused: the store does not answer, or counting takes too long.
         """
-        tenant, now = request.key.tenant, self._clock()
-        status = self._kept.get(tenant)
+        states = b"states=true" in request.scope["query_string"].split(b"&")
+        asked, now = (request.key.tenant, states), self._clock()
+        status = self._kept.get(asked)
         if status is None or not 0 <= now - status.at < _KEPT_S:
-            looking = self._looking.get(tenant)
+            looking = self._looking.get(asked)
             if looking is None:
-                looking = asyncio.get_running_loop().create_task(self._look(tenant, now))
-                self._looking[tenant] = looking
-                looking.add_done_callback(lambda done: self._looked(tenant, done))
+                looking = asyncio.get_running_loop().create_task(self._look(asked, now))
+                self._looking[asked] = looking
+                looking.add_done_callback(lambda done: self._looked(asked, done))
             # Whoever asked first may go away: the others of this tenant wait for the same.
             status = await asyncio.shield(looking)
         return json_answer(status)
 
-    async def _look(self, tenant: UUID, now: float) -> Status:
+    async def _look(self, asked: _Asked, now: float) -> Status:
+        tenant, states = asked
         points = await self._breaker.call(
             lambda: in_time(lambda: self._points(tenant, now), READ_S, _NOT_READ)
         )
-        status = self._kept[tenant] = Status(self._guard.state.name, now, points)
+        if states:
+            for point in points:
+                await self._tell_state(tenant, point)
+        status = self._kept[asked] = Status(self._guard.state.name, now, points)
         return status
 
-    def _looked(self, tenant: UUID, done: asyncio.Task[Status]) -> None:
-        del self._looking[tenant]
+    async def _tell_state(self, tenant: UUID, point: PointStatus) -> None:
+        served = self._replicas.find(tenant, point.skill, point.decision)
+        if served is not None:
+            replica = served.replica
+            # Read together, so that it is the state of this update; a copy, hashed aside.
+            point.replica_snapshot, point.replica_seq = replica.snapshot, replica.seq
+            state = replica.policy.state()
+            point.replica_sha256 = await asyncio.to_thread(state_sha256, state)
+
+    def _looked(self, asked: _Asked, done: asyncio.Task[Status]) -> None:
+        del self._looking[asked]
         if not done.cancelled():
             done.exception()  # who waited was told; they may all have gone
 
