@@ -88,8 +88,26 @@ def test_decide_store_and_learner_are_one_trace(tmp_path_factory, collector, mon
     assert (asked[0], told[0], learned[0]) == ("steersman", "steersman", "steersman-learner")
     for _, span in (asked, told):
         assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, CALLER)
+    stores = [span for _, span in came if span.name == "store"]
+    assert [(span.trace_id.hex(), span.parent_span_id.hex()) for span in stores] == [
+        (TRACE, asked[1].span_id.hex()),
+        (TRACE, told[1].span_id.hex()),
+    ]
+    for span, request in zip(stores, (asked[1], told[1]), strict=True):
+        assert request.start_time_unix_nano <= span.start_time_unix_nano
+        assert span.start_time_unix_nano < span.end_time_unix_nano <= request.end_time_unix_nano
+        said = {it.key: it.value.int_value for it in span.attributes}
+        assert said == {"steersman.rows": 1, "steersman.refused": 0}
     # What is stored names the span that stored it, and the learner's links name that again.
     ids = [asked[1].span_id.hex(), told[1].span_id.hex(), told[1].span_id.hex()]
     assert rows == [f"00-{TRACE}-{span}-01" for span in ids]
     links = [(link.trace_id.hex(), link.span_id.hex()) for link in learned[1].links]
-    assert links == [(TRACE, told[1].span_id.hex())]
+    assert links == [(TRACE, span.span_id.hex()) for span in (told[1], asked[1])]
+    # The trace itself ends with what was learned, below the request that decided and the other.
+    below = {
+        (span.trace_id.hex(), span.parent_span_id.hex()): [link.span_id for link in span.links]
+        for _, span in came
+        if span.name == "learned"
+    }
+    batch = [learned[1].span_id]
+    assert below == {(TRACE, told[1].span_id.hex()): batch, (TRACE, asked[1].span_id.hex()): batch}

@@ -49,7 +49,8 @@ class BatchDone:
         refused: rewards that the policy could not learn, such as those of an action it lacks.
         failed: decisions whose reward could not be computed.
         oldest: when the oldest of the work was queued; None if there was none.
-        traceparents: W3C trace contexts of what caused it.
+        traceparents: W3C trace contexts of what caused it, and of the decisions it is about, each
+            once.
     """
 
     point: Point
@@ -102,7 +103,9 @@ async def learn_batch(
     done.taken, done.oldest = len(work), min(row.at for row in work)
     done.rewards, done.updates = len(drafted.rewards), len(drafted.updates)
     done.refused, done.failed = drafted.refused, drafted.failed
-    done.traceparents = [row.traceparent for row in work if row.traceparent is not None]
+    asked = [decided.traceparent for decided in evidence.decisions.values()]
+    told = [*causes.values(), *asked]
+    done.traceparents = list(dict.fromkeys(it for it in told if it is not None))
     return done
 
 

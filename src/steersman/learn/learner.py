@@ -22,7 +22,7 @@ from steersman.errors import FencedError, RegistryError, StateError, StoreError
 from steersman.learn.bases import StoredBases
 from steersman.learn.batch import BatchDone, fail_work, learn_batch
 from steersman.learn.claims import Claims
-from steersman.learn.tracing import batch_span, link
+from steersman.learn.tracing import batch_span, tell
 from steersman.registry import pack_state
 from steersman.store import (
     AWAY,
@@ -242,7 +242,7 @@ class _Learner:
                 done = await learn_batch(
                     connection, claim, ids, now=self._clock(), bases=self._bases
                 )
-                link(span, done.traceparents)
+                tell(span, "/".join(claim.point[1:]), done.traceparents)
         except Exception as error:
             if not _is_poison(error):
                 raise

@@ -42,6 +42,7 @@ class Decided(NamedTuple):
         status: likewise; None if there is none.
         terms: likewise.
         final: likewise.
+        traceparent: W3C trace context of the request that it answered.
 
     No doctest: a value; ``tests/learn`` shows where it is made.
     """
@@ -65,6 +66,7 @@ class Decided(NamedTuple):
     status: str | None
     terms: Any
     final: bool | None
+    traceparent: str | None = None
 
 
 class Learned(NamedTuple):
@@ -178,7 +180,7 @@ async def decisions_to_credit(
         "  SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = d.id"
         ") OR EXISTS (SELECT FROM excluded AS e WHERE e.tenant = $1 AND e.skill = $2 "
         "  AND e.point = $3 AND e.snapshot = $4 AND e.decision = d.id), "
-        "coalesce(r.revision, 0), r.value, r.status, r.terms, r.final "
+        "coalesce(r.revision, 0), r.value, r.status, r.terms, r.final, d.traceparent "
         "FROM decision AS d LEFT JOIN LATERAL ("
         "  SELECT * FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
         "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
