@@ -245,6 +245,26 @@ async def test_keys_are_forgotten_after_their_time(days):
     assert left == ["new"]
 
 
+async def test_an_event_is_told_from_a_new_one_for_as_long_as_its_decision_is_here(days):
+    """A client that was away for months sends what it sent before: its answer had been lost."""
+    old = decision(days.tenant.id, id=new_id(days.at(0).timestamp()))
+    told = event(days.tenant.id, old.id, id="told")
+    async with connected(days.database) as connection:
+        await log_decisions(connection, [old])
+        assert await log_events(connection, [told]) == {}
+    async with connected(days.database, "owner", days.tenant.id) as connection:
+        await connection.execute("UPDATE idempotency SET at = $1", days.at(0))
+    await keep(days.database, days=36_500, idempotency_days=1)
+    async with connected(days.database) as connection:
+        assert list((await log_events(connection, [told])).values()) == ["replayed"]
+    async with connected(days.database, "owner", days.tenant.id) as connection:
+        await connection.execute("DELETE FROM decision")
+    kept = await keep(days.database, days=36_500, idempotency_days=1)
+    assert kept.idempotency == 1
+    async with connected(days.database) as connection:
+        assert list((await log_events(connection, [told])).values()) == ["unknown"]
+
+
 async def test_an_event_whose_day_is_over_is_answered_as_before(days):
     made = await days.write(happens=None)
     at = days.at(0)

@@ -14,6 +14,7 @@ from steersman.store.database import as_tenant
 from steersman.store.erasure import sweep
 from steersman.store.old_days import EPOCH, OldDays
 from steersman.store.standing import thin_states
+from steersman.wire import id_time
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _BATCH = 10_000
 _MOST_DAYS = 36_500
+_CLOCKS_DIFFER = timedelta(days=1)  # of whoever makes ids, and of the server, at most
 
 
 @dataclass(slots=True)
@@ -70,9 +72,9 @@ async def keep(
             to 36,500.
         destination: the cold store, whose files are looked at before the rows in them are dropped
             here; None: the ledger of what was written is believed.
-        idempotency_days: how long keys and event ids are remembered, 1 to 36,500. A client must
-            not send an event again that is older: the queue of a client that was away for longer
-            is to be drained before.
+        idempotency_days: how long keys and event ids are remembered at least, 1 to 36,500. An
+            event's id stays for as long as the decision may be here that it is about: whoever
+            sends it again, from a queue of any age, does not count it twice.
         checkpoints: how many states of each snapshot stay, 1 or more.
         snapshots: how many published snapshots of each decision point keep their state here, 1 or
             more, besides those that served or are in use.
@@ -128,14 +130,24 @@ async def _sweep(connection: Any, tenant: UUID) -> int:
 
 
 async def _forget(connection: Any, tenant: UUID, before: datetime) -> int:
-    """Delete old keys in batches, so that nobody waits long for a row."""
+    """Delete old keys in batches, so that nobody waits long for a row.
+
+    An event that came before the oldest decision is about one that has left: sent again it is
+    refused, since there is no such decision. Until then its id is what tells it from a new one.
+    """
+    async with as_tenant(connection, tenant):
+        oldest = await connection.fetchval("SELECT id FROM decision ORDER BY id LIMIT 1")
+    of_events = before
+    if oldest is not None:
+        of_events = min(before, datetime.fromtimestamp(id_time(oldest), UTC) - _CLOCKS_DIFFER)
     forgotten = 0
     while True:
         async with as_tenant(connection, tenant):
             status = await connection.execute(
                 "DELETE FROM idempotency WHERE ctid = ANY(ARRAY("
-                "SELECT ctid FROM idempotency WHERE at < $1 LIMIT $2))",
-                *(before, _BATCH),
+                "SELECT ctid FROM idempotency "
+                "WHERE at < $1 AND (kind <> 'e' OR at < $2) LIMIT $3))",
+                *(before, of_events, _BATCH),
             )
         count = int(status.split()[-1])
         forgotten += count
