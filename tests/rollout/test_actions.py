@@ -117,11 +117,14 @@ async def test_only_what_is_legal_is_done_and_all_of_it_is_audited(database, ten
     assert (ended.status, ended.reason) == ("rolled_back", "the alert")
     with pytest.raises(ActionNotAllowedError, match="allowed now: freeze"):
         await do("rollback")
+    for action in ("freeze", "resume"):  # why it ended is not why somebody looks at it now
+        assert (await do(action, reason="a look")).reason == "the alert"
     rows = [row for row in reversed(await w.read(history)) if row.action.startswith("rollout.")]
     assert [row.action.removeprefix("rollout.") for row in rows] == [
         *("start", "pause", "resume", "next_stage", "freeze", "resume", "rolled_back"),
+        *("freeze", "resume"),
     ]
-    assert [row.actor for row in rows] == ["test", *["ann"] * 6]
+    assert [row.actor for row in rows] == ["test", *["ann"] * 8]
     assert rows[3].detail["reason"] == "forced: a test"
     (incident,) = await w.incidents()
     assert (incident.kind, incident.detail["actor"]) == ("manual_rollback", "ann")

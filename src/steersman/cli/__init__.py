@@ -32,6 +32,7 @@ _COMMANDS = {
     "key": "Make, list, rotate and revoke API keys.",
     "learn": "Run the learner; relearn or verify what was learned.",
     "monitor": "Watch decision points and rollouts.",
+    "ope": "Say what other policies would have earned, by the log.",
     "review": "Look at what detectors flagged, and say whether they were right.",
     "rollout": "Let a candidate take over in stages, on evidence, or take it back.",
     "run": "Take what a shipped system learned through gates to what serves.",

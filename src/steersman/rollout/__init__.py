@@ -13,6 +13,7 @@ from steersman.rollout.burn import (
     burning,
     stretches,
 )
+from steersman.rollout.candidate import Candidate
 from steersman.rollout.comparing import Compared, MetricEvidence, compare
 from steersman.rollout.controller import ControllerSettings, run_controller
 from steersman.rollout.counted import (
@@ -47,6 +48,15 @@ from steersman.rollout.sources import PrometheusSource, Source, StoreSource
 from steersman.rollout.starting import Wanted, start
 from steersman.rollout.turns import TurnDone
 from steersman.rollout.units import Observed, Units, value_of
+from steersman.rollout.valuing import (
+    Log,
+    Rows,
+    Valued,
+    baselines,
+    find_candidates,
+    read_log,
+    value,
+)
 
 __all__ = [
     "ACTIONS",
@@ -56,6 +66,7 @@ __all__ = [
     "Arm",
     "Burn",
     "BurnWindow",
+    "Candidate",
     "Compared",
     "ControllerSettings",
     "Counts",
@@ -63,6 +74,7 @@ __all__ = [
     "Explained",
     "Forecast",
     "Judgement",
+    "Log",
     "MetricEvidence",
     "Observed",
     "OffPolicyEvidence",
@@ -72,6 +84,7 @@ __all__ = [
     "PlannedStage",
     "PrometheusSource",
     "RolloutPlan",
+    "Rows",
     "ShadowEvidence",
     "Source",
     "SourceEvidence",
@@ -81,9 +94,11 @@ __all__ = [
     "Traffic",
     "TurnDone",
     "Units",
+    "Valued",
     "Verdict",
     "Wanted",
     "act",
+    "baselines",
     "beyond_gates",
     "burn_rate",
     "burn_windows",
@@ -92,6 +107,7 @@ __all__ = [
     "close_incident",
     "compare",
     "explain",
+    "find_candidates",
     "forecast",
     "judge",
     "legal_actions",
@@ -99,11 +115,13 @@ __all__ = [
     "place",
     "plan_of",
     "position",
+    "read_log",
     "recompute",
     "rejudge",
     "run_controller",
     "start",
     "stretches",
     "traffic_of",
+    "value",
     "value_of",
 ]

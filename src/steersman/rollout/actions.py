@@ -289,7 +289,8 @@ class _Deed:
             self._row.epoch,
             now=self._now,
             status=status,
-            reason=self._reason,
+            # Why it ended stays: what is frozen afterwards, and let go, is told by the audit.
+            reason=self._reason if self._row.is_under_way else self._row.reason,
         )
         await audit(
             self._connection,

@@ -163,6 +163,7 @@ async def logged_choices(
     since: datetime | None = None,
     judged: DecisionPoint | None = None,
     limit: int = MOST_ROWS,
+    kinds: Sequence[str] = ("exact",),
 ) -> list[LoggedChoice]:
     """Return the newest decisions that the control drew and whose windows are closed.
 
@@ -174,9 +175,10 @@ async def logged_choices(
         judged: the declaration of the candidate: of kind sequence, selections that were made under
             one with other actions are left out.
         limit: most rows.
+        kinds: of propensities: exact of what was drawn here, imported of logs from elsewhere.
 
     Returns:
-        In the order in which they were made. Fallbacks, imported logs, what was withdrawn, what
+        In the order in which they were made. Fallbacks, other kinds, what was withdrawn, what
         was erased and what a candidate drew are left out; so are the oldest ones that together
         would take more than 256 MiB.
 
@@ -188,11 +190,11 @@ async def logged_choices(
         f"SELECT {logged_columns('r.value')} FROM decision AS d LEFT JOIN LATERAL ("  # noqa: S608 (constants)
         "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
         "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
-        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.p_kind = 'exact' "
+        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.p_kind = ANY($8) "
         "AND d.arm = 'control' AND NOT d.degraded AND d.weight > 0 AND d.window_ends <= $4 "
         "AND ($5::timestamptz IS NULL OR d.at >= $5) AND r.value IS NOT NULL "
         "AND ($7::bytea[] IS NULL OR d.spec_hash = ANY($7)) ORDER BY d.id DESC LIMIT $6",
-        *(*point, closed, since, limit, specs),
+        *(*point, closed, since, limit, specs, list(kinds)),
     )
     return [LoggedChoice(*row) for row in rows]
 

@@ -1,0 +1,130 @@
+"""``steersman ope``: what other policies would have earned, by the log of a decision point."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from steersman.cli.arguments import Number
+from steersman.cli.options import administers, for_tenant, tenant_option
+from steersman.cli.rollout_reading import declared, point_argument, reading, skill_argument
+from steersman.cli.showing import as_text, show_rows
+from steersman.rollout import baselines, find_candidates, read_log, value
+from steersman.service import Verified
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.rollout import Candidate, Log, Rows, Valued
+    from steersman.store import Database, Tenant
+
+_COLUMNS = ("policy", "ips", "snips", "dr", "effective_sample_size", "evidence")
+
+
+@click.command("ope")
+@skill_argument
+@point_argument
+@click.argument("candidates", metavar="[CANDIDATE]...", nargs=-1)
+@click.option(
+    "--rows",
+    type=click.Choice(["own", "imported", "all"]),
+    default="own",
+    show_default=True,
+    help="Decisions made here, those of imported logs with propensities, or both.",
+)
+@click.option(
+    "--newest",
+    type=click.IntRange(2, 1_000_000),
+    default=5_000,
+    show_default=True,
+    help="How many decisions are looked at.",
+)
+@click.option(
+    "--level",
+    type=Number(0, min_open=True, max=1, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="Of the intervals.",
+)
+@tenant_option
+@administers
+def command(
+    skill: str,
+    point: str,
+    candidates: tuple[str, ...],
+    rows: str,
+    newest: int,
+    level: float,
+    tenant_name: str,
+    home: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Say what other policies would have earned, by the log of POINT of SKILL.
+
+    Policies are the published versions CANDIDATE, the declared fallback, and each action always.
+    Nothing is changed, and no rollout moves by it.
+    """
+
+    async def work(database: Database, tenant: Tenant) -> tuple[Log, dict[str, Candidate]]:
+        bases = Verified(home)
+
+        async def read(connection: Any) -> tuple[Log, dict[str, Candidate]]:
+            row = await declared(connection, tenant, skill, point)
+            found = await find_candidates(connection, row, candidates, bases)
+            wanted = cast("Rows", rows)
+            log = await read_log(connection, row, rows=wanted, newest=newest, now=time.time())
+            return log, found | baselines(row.spec)
+
+        try:
+            return await reading(database, tenant, read)
+        finally:
+            bases.close()
+
+    log, policies = for_tenant(home, tenant_name, work)
+    said = value(log, policies, level=level)
+    if as_json:
+        found = [_fields(one) for one in said]
+        head = {"decisions": len(log.rows), "rows": rows, "logged_mean": log.mean, "level": level}
+        click.echo(as_text({**head, "policies": found}))
+        return
+    click.echo(f"{len(log.rows):,} decisions ({rows}) earned {log.mean:.4f} each.")
+    click.echo(f"What others would have earned, with intervals of {level:.4g}:\n")
+    show_rows(map(_row, said), _COLUMNS, as_json=False, none="there is no policy to compare with")
+
+
+def _fields(one: Valued) -> dict[str, Any]:
+    if one.report is None:
+        return {"policy": one.policy, "estimates": {}, "reasons": [one.reason]}
+    return {
+        "policy": one.policy,
+        "estimates": {
+            name: {"value": it.value, "low": it.low, "high": it.high}
+            for name, it in one.report.estimates.items()
+        },
+        "effective_sample_size": float(one.report.ess),
+        "max_weight_share": float(one.report.diagnostics.max_weight_share),
+        "reasons": list(one.report.reasons),
+    }
+
+
+def _row(one: Valued) -> dict[str, Any]:
+    fields = _fields(one)
+    shown = {name: _interval(**found) for name, found in fields["estimates"].items()}
+    against = "; ".join(fields["reasons"])
+    size = fields.get("effective_sample_size")
+    return {
+        "policy": one.policy,
+        **shown,
+        "effective_sample_size": None if size is None else round(size),
+        "evidence": f"refused: {against}" if against else "yes",
+    }
+
+
+def _interval(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
+        return "-"
+    ends = "" if low is None or high is None else f" [{low:.4f}, {high:.4f}]"
+    return f"{value:.4f}{ends}"

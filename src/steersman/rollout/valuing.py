@@ -1,0 +1,206 @@
+"""What other policies would have earned, by the log: off-policy evaluation for people to read.
+
+It moves no rollout: what a rollout asks of the log is in ``rollout/evidence.py``, and looks at what
+was drawn here alone. Here rows of imported logs count too where their propensities are known, if
+they are asked for: they come from other conditions, and who reads the answer has to know that.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from steersman.errors import InputError, SteersmanError
+from steersman.rollout.candidate import Candidate, LoggedChoice, candidate_of
+from steersman.rollout.evidence import logged_choices, logged_data
+from steersman.spec import Choice, FixedPolicy, RulesPolicy
+from steersman.store import initial_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steersman.learn import Bases
+    from steersman.ope import Report
+    from steersman.spec import DecisionPoint
+    from steersman.store import PointRow
+
+Rows = Literal["own", "imported", "all"]
+ESTIMATORS = ("ips", "snips", "dr")
+_KINDS: dict[Rows, tuple[str, ...]] = {
+    "own": ("exact",),
+    "imported": ("imported",),
+    "all": ("exact", "imported"),
+}
+_MOST_ROWS = 1_000_000
+_FEWEST = 2
+
+
+class Valued(NamedTuple):
+    """What the log says of a policy.
+
+    Attributes:
+        policy: its name.
+        report: estimates, diagnostics and reasons against them; None: it cannot be evaluated.
+        reason: why not; empty where there is a report.
+
+    No doctest: a value; ``tests/rollout/test_valuing.py`` shows where it is made.
+    """
+
+    policy: str
+    report: Report | None
+    reason: str = ""
+
+
+class Log(NamedTuple):
+    """The decisions that policies are valued on.
+
+    Attributes:
+        rows: in the order in which they were made.
+        mean: of what they earned.
+
+    No doctest: a value; ``tests/rollout/test_valuing.py`` shows where it is made.
+    """
+
+    rows: Sequence[LoggedChoice]
+    mean: float
+
+
+def baselines(spec: DecisionPoint) -> dict[str, Candidate]:
+    """Return what anyone would compare with: the declared fallback, and each action always.
+
+    Args:
+        spec: a declaration.
+
+    Returns:
+        Policies without a floor, by name; none where actions have no names to be fixed.
+
+    >>> from steersman.spec import loads
+    >>> spec = loads('''
+    ... format: 1
+    ... skill: search
+    ... decision: depth
+    ... actions: {kind: choice, names: [shallow, deep]}
+    ... policy: {algorithm: lin_ucb}
+    ... floor: 0.02
+    ... fallback: {rules: [], otherwise: shallow}
+    ... reward: {terms: {clicked: {weight: 1}}}
+    ... ''')
+    >>> list(baselines(spec))
+    ['fallback', 'always shallow', 'always deep']
+    """
+    if not isinstance(spec.actions, Choice) or spec.actions.open:
+        return {}
+    fallback = spec.fallback
+    policies: dict[str, Any] = {
+        "fallback": RulesPolicy(
+            algorithm="rules", rules=fallback.rules, otherwise=fallback.otherwise
+        )
+    }
+    for name in spec.actions.names:
+        policies[f"always {name}"] = FixedPolicy(algorithm="fixed", action=name)
+    found = {}
+    for name, policy in policies.items():
+        declared = spec.model_copy(update={"policy": policy, "floor": 0.0})
+        found[name] = Candidate.of(initial_policy(declared), declared)
+    return found
+
+
+async def read_log(
+    connection: Any, point: PointRow, *, rows: Rows = "own", newest: int = 5_000, now: float
+) -> Log:
+    """Return the newest decisions of a point whose reward is final.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: whose decisions.
+        rows: what was drawn here (own), what was imported with its propensities, or all.
+        newest: how many are looked at, 2 to 1,000,000.
+        now: seconds since 1970; windows that end later are open.
+
+    Returns:
+        Two decisions or more.
+
+    Raises:
+        InputError: the number is out of range, or fewer than two decisions have a final reward.
+
+    No doctest: it needs a server; ``tests/rollout/test_valuing.py`` shows it.
+    """
+    if not _FEWEST <= newest <= _MOST_ROWS:
+        raise InputError(f"newest is {newest!r}; allowed is {_FEWEST} to {_MOST_ROWS:,}")
+    found = await logged_choices(
+        connection,
+        (point.tenant, point.skill, point.point),
+        closed=datetime.fromtimestamp(now, UTC),
+        judged=point.spec,
+        limit=newest,
+        kinds=_KINDS[rows],
+    )
+    if len(found) < _FEWEST:
+        message = f"{len(found)} decisions of {point.skill}/{point.point} have a propensity "
+        message += "and a final reward; 2 or more are needed"
+        if rows == "own":
+            message += "; logs that were imported count with --rows all"
+        raise InputError(message)
+    return Log(found, sum(float(one.reward or 0) for one in found) / len(found))
+
+
+async def find_candidates(
+    connection: Any, point: PointRow, versions: Sequence[str], bases: Bases
+) -> dict[str, Candidate]:
+    """Return published versions that verify.
+
+    Args:
+        connection: within a transaction of the tenant.
+        point: their decision point.
+        versions: to be valued.
+        bases: verifies them.
+
+    Returns:
+        What `value` takes, by version.
+
+    Raises:
+        RolloutError: one was never published, or was retracted.
+        SnapshotError: one does not verify.
+        StateError: there is no such snapshot.
+
+    No doctest: it needs a server; ``tests/rollout/test_valuing.py`` shows it.
+    """
+    found = {}
+    for version in versions:
+        _, found[version] = await candidate_of(connection, point, version, bases)
+    return found
+
+
+def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -> list[Valued]:
+    """Return what each policy would have earned on decisions that others made.
+
+    The log is taken for one of a policy that learned from these very rewards. Looking at many
+    policies and keeping the best breaks the level of its interval, as does looking again each day.
+
+    Args:
+        log: of `read_log`.
+        policies: by name.
+        level: of the intervals, in (0, 1).
+
+    Returns:
+        One of each, in order, with ``ips``, ``snips`` and ``dr``.
+
+    Raises:
+        InputError: a level out of range.
+
+    No doctest: it needs a log; ``tests/rollout/test_valuing.py`` shows it.
+    """
+    from steersman.ope import evaluate  # noqa: PLC0415 (who serves must not wait for it)
+
+    if not 0 < level < 1:
+        raise InputError(f"level is {level!r}; allowed is between 0 and 1")
+    said = []
+    for name, candidate in policies.items():
+        try:
+            data = logged_data(candidate, log.rows)
+            report = evaluate(data, estimators=ESTIMATORS, level=level, adaptive=True)
+        except SteersmanError as error:
+            said.append(Valued(name, None, f"it cannot decide what was logged: {error!s:.300}"))
+            continue
+        said.append(Valued(name, report))
+    return said

@@ -1,0 +1,62 @@
+"""``steersman ope``: what other policies would have earned, by the log."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from tests.store.importing.conftest import Logs
+from tests.store.importing.test_import import learned
+
+
+@pytest.fixture
+def logs(database, tenant, tmp_path):
+    """Six hundred decisions of a log with propensities: deep earns, the others do not."""
+    logs = Logs(database, tenant.id, tmp_path)
+    rng = np.random.default_rng(1)
+    chosen = rng.choice(["shallow", "deep", "hybrid"], 600)
+    rows = [
+        logs.row(n, chosen=name, p=1 / 3, clicked=float(name == "deep"), seconds=0)
+        for n, name in enumerate(map(str, chosen))
+    ]
+
+    async def fill():
+        await logs.declare()
+        report = await logs.load(logs.lines(*rows), logs.mapping(outcomes="{clicked: clicked}"))
+        assert report.stored == 600, report.refusals
+        await learned(logs)
+
+    asyncio.run(fill())
+    return logs
+
+
+def test_it_says_what_others_would_have_earned(command, tenant, logs):
+    asked = ("ope", "search", "depth", "--tenant", tenant.name, "--rows", "imported")
+    found = command.json(*asked, "--level", "0.9")
+    assert (found["decisions"], found["rows"], found["level"]) == (600, "imported", 0.9)
+    said = {one["policy"]: one for one in found["policies"]}
+    assert list(said) == ["fallback", "always shallow", "always deep", "always hybrid"]
+    deep, shallow = said["always deep"], said["always shallow"]
+    assert deep["reasons"] == shallow["reasons"] == []
+    assert deep["effective_sample_size"] > 100
+    assert shallow["estimates"]["dr"]["high"] < found["logged_mean"]
+    assert found["logged_mean"] < deep["estimates"]["dr"]["low"]
+    text = command(*asked)
+    assert "600 decisions (imported) earned" in text
+    assert [line.split("  ")[0] for line in text.splitlines()[4:]] == list(said)
+    assert "refused" not in text
+
+
+def test_what_is_too_little_is_refused_with_the_reason(command, tenant, logs):
+    asked = ("ope", "search", "depth", "--tenant", tenant.name)
+    said = command(*asked, status=1)
+    assert "0 decisions of search/depth have a propensity and a final reward" in said
+    assert "--rows all" in said
+    few = command(*asked, "--rows", "all", "--newest", "40")
+    assert few.count("refused: ") == 4
+    assert "9.9.9" in command(*asked, "9.9.9", status=1)
+    unknown = command("ope", "search", "nothing", "--tenant", tenant.name, status=1)
+    assert "has no decision point search/nothing" in unknown
+    command(*asked, "--level", "1", status=2)
