@@ -104,6 +104,10 @@ def test_required_fields_are_required(name, nothing):
         ("meaning", [1, None, 3], "'meaning' got list"),
         ("meaning", ["1", "2", "3"], "'meaning' got list; .* send numbers only"),
         ("meaning", [True, False, True], "'meaning' got list"),
+        ("meaning", [True, 1.0, 2], "'meaning' got bool True at entry 0; .* send numbers only"),
+        ("meaning", (0.5, 2.0, np.bool_(0)), "'meaning' got bool at entry 2; .* send numbers"),
+        ("meaning", bytearray(b"abc"), "'meaning' got bytearray; allowed is a flat list"),
+        ("meaning", memoryview(b"abc"), "'meaning' got memoryview; allowed is a flat list"),
         ("meaning", [1, 2, 10**400], "'meaning' got list"),
         ("meaning", np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]), "'meaning' got MaskedArray"),
         ("meaning", [1, math.nan, 3], r"'meaning' is not finite at entry 1 \(got nan\)"),
@@ -146,7 +150,8 @@ def test_of_many_fields_a_few_are_listed(monkeypatch):
 
 @pytest.mark.parametrize("values", [None, [("text", "a")], "text", 3, ["text"]])
 def test_a_context_is_a_mapping(values):
-    with pytest.raises(InputError, match="a context is a mapping of names to values, got"):
+    message = rf"mapping of names to values, got {type(values).__name__}.*; send a dict, {{}} if"
+    with pytest.raises(InputError, match=message):
         feature_map().encode(values)
 
 

@@ -156,6 +156,7 @@ def test_what_is_no_log_seed_or_name_is_told_so():
         (lambda: requests_needed(log, 0.1, estimator=["dr"]), "estimator"),
         (lambda: evaluate(log, interval=["wald"]), "interval"),
         (lambda: evaluate(log, estimators=5), "estimators"),
+        (lambda: requests_needed(log, 0.1, seed=True), "seed is True"),
         (lambda: evaluate_sequences(None), "log of selections"),
         (lambda: evaluate_sequences(log), "log of selections"),
     ):
@@ -185,3 +186,8 @@ def test_a_mass_that_is_1_up_to_rounding_leaves_nothing_below_0():
 def test_actions_that_are_no_whole_numbers_are_refused(actions):
     with pytest.raises(InputError, match="no columns"):
         never_drawn(actions, [[0.5, 0.5]] * 2)
+
+
+def test_a_mass_below_0_is_told_with_what_to_do():
+    with pytest.raises(InputError, match=r"target\[0, 0\] is -0.1; allowed is 0 to 1; pass the"):
+        LoggedData([0], [1.0], [0.5], [[-0.1, 1.1]])

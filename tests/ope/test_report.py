@@ -97,6 +97,13 @@ def test_one_seed_one_answer(data):
         ({"interval": "bootstrap", "resamples": 1e3}, "resamples is 1000.0"),
         ({"seed": -1}, "seed is -1"),
         ({"seed": "0"}, "seed is '0'"),
+        ({"seed": True}, "seed is True; allowed is a whole number of at least 0; pass"),
+        ({"adaptive": "yes"}, "adaptive is 'yes'; allowed is True or False; pass"),
+        ({"adaptive": None}, "adaptive is None"),
+        ({"resamples": 0}, "resamples is 0; allowed is a whole number from 100 to 1,000,000"),
+        ({"resamples": 1.5}, "resamples is 1.5"),
+        ({"resamples": True}, "resamples is True"),
+        ({"interval": "bootstrap", "resamples": 10**12}, "to 1,000,000; pass"),
         ({"estimators": (3,)}, "estimators"),
     ],
 )

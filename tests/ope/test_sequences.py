@@ -210,6 +210,8 @@ def test_unknown_estimators_and_levels_are_refused():
         evaluate_sequences(log, estimators=("ips",))
     with pytest.raises(InputError, match="level"):
         evaluate_sequences(log, level=1.0)
+    with pytest.raises(InputError, match="adaptive is 'yes'; allowed is True or False"):
+        evaluate_sequences(log, adaptive="yes")
 
 
 class Leading:

@@ -109,3 +109,14 @@ def test_a_malformed_context_is_refused():
         with pytest.raises(InputError):
             policy.decide_many([np.ones(3)] * count + [np.ones(2)], rng=rng)
     assert policy.decide_many([], rng=rng) == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.ones((2, 2)), np.ones(3), np.full((2, 3), np.nan), np.full((2, 3), 1e9)]
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_malformed_context_of_one_of_many_policies_is_refused(wrong, place):
+    parts = [(LinUCB(["a", "b"], 3), np.ones((2, 3))) for _ in range(3)]
+    parts[place] = parts[place][0], wrong
+    with pytest.raises(InputError, match=r"shape|finite|too large"):
+        decide_alike(parts, rng=np.random.default_rng(0))

@@ -1,9 +1,12 @@
 """Forgetting: what is older weighs less, exactly, in any order of merging."""
 
+import json
+
 import numpy as np
 import pytest
 
-from steersman.policies import LinTS, LinUCB
+from steersman.errors import InputError, MergeError, StateError
+from steersman.policies import LinTS, LinUCB, load_policy, warm_start, withdraw
 
 NAMES = ["a", "b"]
 
@@ -96,3 +99,115 @@ def test_batches_of_different_buckets_merge_in_any_order():
     for state in states[1:]:
         assert state["gram"] == pytest.approx(states[0]["gram"], rel=1e-12)
         assert state["moment"] == pytest.approx(states[0]["moment"], rel=1e-12)
+
+
+def clock(policy):
+    return json.loads(policy.state()["meta"].tobytes())["clock"]
+
+
+def test_a_warm_start_is_of_one_time_and_later_buckets_are_refused():
+    """Else 500 rows, a tick each, would make all buckets that follow look ages old."""
+    policy = LinUCB(NAMES, 2, forget=0.9)
+    warm_start(policy, np.ones((500, 2)), ["a"] * 500, [1.0] * 500, trust=1.0)
+    assert policy.state()["count"].tolist() == [500.0, 0.0]
+    before = {name: array.tobytes() for name, array in policy.state().items()}
+    for one in (policy, load_policy(policy.state())):
+        refusal = pytest.raises(InputError, match=r"has a time bucket where .* warm_start")
+        with refusal:
+            one.learn([1.0, 1.0], "b", 1.0, bucket=0)
+        with refusal:
+            one.learn_batch([[1.0, 1.0]], ["b"], [1.0], buckets=[20_000])
+        with refusal:
+            warm_start(one, [[1.0, 1.0]], ["b"], [1.0], buckets=[20_000])
+        assert {name: array.tobytes() for name, array in one.state().items()} == before
+    policy.learn([1.0, 1.0], "b", 1.0)
+    assert policy.state()["count"] == pytest.approx([450.0, 1.0])
+
+
+def test_a_warm_start_with_buckets_goes_on_with_buckets():
+    policy, day = LinUCB(NAMES, 2, forget=0.9), 20_000
+    warm_start(policy, np.ones((500, 2)), ["a"] * 500, [1.0] * 500, trust=1.0, buckets=[day] * 500)
+    for later in range(100):
+        policy.learn([1.0, 1.0], "b", 1.0, bucket=day + later)
+    assert clock(policy) == day + 99
+    assert policy.state()["count"] == pytest.approx([500 * 0.9**99, 10 * (1 - 0.9**100)])
+    assert load_policy(policy.state()).delta()["count"].tolist() == [0.0, 0.0]
+
+
+def test_deltas_since_a_warm_start_merge_in_any_order():
+    base = LinTS(NAMES, 2, forget=0.9)
+    warm_start(base, np.ones((50, 2)), ["a"] * 50, [1.0] * 50, buckets=[10] * 50)
+    alone, deltas = load_policy(base.state()), []
+    for day in (12, 15):
+        worker = load_policy(base.state())
+        for policy in (worker, alone):
+            policy.learn([1.0, 0.5], "b", 0.5, bucket=day)
+        deltas.append(worker.delta())
+    for order in (deltas, deltas[::-1]):
+        merged = load_policy(base.state())
+        for delta in order:
+            merged.merge([delta])
+        for name in ("gram", "moment", "count"):
+            assert merged.state()[name] == pytest.approx(alone.state()[name], rel=1e-12)
+
+
+def test_buckets_do_not_come_to_an_end():
+    policy = LinUCB(NAMES, 2, forget=0.9)
+    policy.learn([1.0, 1.0], "a", 1.0, bucket=3)
+    before = {name: array.tobytes() for name, array in policy.state().items()}
+    for refused in (
+        lambda: policy.learn([1.0, 1.0], "b", 1.0),
+        lambda: policy.learn_batch([[1.0, 1.0]], ["b"], [1.0]),
+        lambda: warm_start(policy, [[1.0, 1.0]], ["b"], [1.0]),
+    ):
+        with pytest.raises(InputError, match="no time bucket where those before had one"):
+            refused()
+    assert {name: array.tobytes() for name, array in policy.state().items()} == before
+    other = LinUCB(NAMES, 2, forget=0.9)
+    warm_start(other, [[1.0, 1.0]], ["b"], [1.0])
+    with pytest.raises(MergeError, match="with time buckets and the other without"):
+        policy.merge([other.delta()])
+    assert {name: array.tobytes() for name, array in policy.state().items()} == before
+
+
+def test_an_older_state_goes_on_either_way():
+    """One that does not say whether it learned with buckets."""
+    for more in ({}, {"bucket": 5}):
+        policy = LinUCB(NAMES, 2, forget=0.9)
+        policy.learn([1.0, 1.0], "a", 1.0, bucket=3)
+        state = policy.state()
+        meta = json.loads(state["meta"].tobytes())
+        assert meta.pop("buckets") is True
+        older = load_policy({**state, "meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)})
+        older.learn([1.0, 1.0], "a", 1.0, **more)
+        assert clock(older) == more.get("bucket", 4)
+    meta["buckets"] = 1
+    with pytest.raises(StateError, match="'buckets' must be true"):
+        load_policy({**state, "meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)})
+
+
+def test_a_clock_ends_where_states_do():
+    policy = LinUCB(NAMES, 2, forget=0.9)
+    policy.learn([1.0, 1.0], "a", 1.0, bucket=2**53)
+    state = policy.state()
+    meta = json.loads(state["meta"].tobytes())
+    del meta["buckets"]  # as an older version wrote it
+    older = load_policy({**state, "meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)})
+    for refused in (
+        lambda: older.learn([1.0, 1.0], "a", 1.0),
+        lambda: older.learn_batch([[1.0, 1.0]], ["a"], [1.0]),
+    ):
+        with pytest.raises(InputError, match=r"clock of this policy is at 9007199254740992; 1"):
+            refused()
+    assert load_policy(older.state()).updates == 1
+
+
+def test_what_is_corrected_is_of_no_later_bucket_than_was_learned():
+    policy = LinUCB(NAMES, 2, forget=0.9)
+    policy.learn([1.0, 1.0], "a", 1.0, bucket=3)
+    with pytest.raises(InputError, match="bucket 99 is later than all that was learned, 3"):
+        policy.revise([1.0, 1.0], "a", 0.5, bucket=99)
+    with pytest.raises(InputError, match="bucket 4 is later than all that was learned, 3"):
+        withdraw(policy, [1.0, 1.0], "a", 1.0, bucket=4)
+    assert policy.updates == 1
+    assert policy.state()["moment"][0].tolist() == [1.0, 1.0]

@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from steersman.errors import MergeError, StateError
+from steersman.errors import InputError, MergeError, StateError
 from steersman.policies import (
     BetaThompson,
     JointSquareCB,
     LinTS,
     LinUCB,
     load_policy,
+    states,
     withdraw,
 )
 from steersman.policies.deltas import remember
@@ -134,7 +135,7 @@ def test_a_state_of_a_policy_that_made_no_delta_is_as_ever(kind):
     policy = taught(kind)
     policy.revise(ROW[kind], "a", 0.5, bucket=0)
     known = {"algorithm", "config", "merged", "removals", "reserved", "updates", "version"}
-    assert set(header(policy.state())) - {"clock", "keys"} == known
+    assert set(header(policy.state())) - {"buckets", "clock", "keys"} == known
 
 
 def test_a_delta_of_nothing_is_in_no_other():
@@ -160,3 +161,60 @@ def test_damaged_names_of_deltas_are_a_state_error(emitted):
     state["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     with pytest.raises(StateError, match="emitted"):
         load_policy(state)
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_a_delta_is_no_state(kind):
+    """A policy made of a delta would not know that it holds it."""
+    base = taught(kind).state()
+    worker = load_policy(base)
+    worker.learn(ROW[kind], "b", 1.0, bucket=0)
+    delta = worker.delta(id="d")
+    for refused in (
+        lambda: load_policy(delta),
+        lambda: type(worker).from_state(delta),
+        lambda: worker.delta(since=delta, id="e"),
+    ):
+        with pytest.raises(StateError, match=r"'d', not a state; pass .* Merge"):
+            refused()
+    worker.learn(ROW[kind], "b", 1.0, bucket=0)
+    assert header(worker.delta(since=base, id="e"))["includes"] == ["d"]
+
+
+@pytest.mark.parametrize(
+    "name", [3, 1.5, True, "", "\ud800", b"x", ["a"], ("a",), {"a": 1}, "x" * 201, "x" * 10**6]
+)
+def test_the_id_of_a_delta_is_a_short_text(name):
+    worker = taught("lin_ucb")
+    before = bits(worker.state())
+    with pytest.raises(InputError, match="1 to 200 characters; got") as refused:
+        worker.delta(id=name)
+    assert len(str(refused.value)) < 250
+    assert bits(worker.state()) == before
+    assert header(worker.delta(id="x" * 200))["delta"] == "x" * 200
+    load_policy(worker.state())
+
+
+def test_a_delta_whose_id_no_state_can_name_is_not_merged():
+    delta, store = taught("lin_ucb").delta(), taught("lin_ucb")
+    before = bits(store.state())
+    for name in ("\ud800", ""):
+        meta = {**header(delta), "delta": name}
+        named = {**delta, "meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
+        with pytest.raises(MergeError, match="id is"):
+            store.merge([named])
+    assert bits(store.state()) == before
+
+
+def test_an_error_while_a_delta_is_packed_leaves_no_trace(monkeypatch):
+    worker = taught("lin_ucb")
+    before = bits(worker.state())
+
+    def fails(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(states, "pack", fails)
+        with pytest.raises(MemoryError):
+            worker.delta(id="d")
+    assert bits(worker.state()) == before

@@ -8,10 +8,12 @@ import pytest
 from steersman.errors import ActionError, InputError, MergeError, StateError
 from steersman.policies import (
     BetaThompson,
+    BoundedLinUCB,
     EpsilonGreedy,
     FactoredTS,
     JointLinTS,
     JointSquareCB,
+    KernelUCB,
     LinTS,
     LinUCB,
     NetworkScorer,
@@ -20,9 +22,19 @@ from steersman.policies import (
     SequenceTrees,
     TreeScorer,
     load_policy,
+    withdraw,
 )
 
 NAMES = ["a", "b"]
+GRAMS = [
+    LinUCB(NAMES, 2),
+    BoundedLinUCB(NAMES, 2),
+    KernelUCB(NAMES, 2, random_features=3),
+    LinTS(NAMES, 2),
+    EpsilonGreedy(NAMES, 2),
+    JointSquareCB(NAMES, 2),
+    JointLinTS((), 2),
+]
 
 
 def edited(policy, **changes):
@@ -381,3 +393,45 @@ def test_an_update_of_no_weight_uses_up_no_budget():
     for _ in range(20):
         policy.learn([1.0], "a", 1.0)
     assert policy.distribution([1.0])[1] >= 0.2
+
+
+@pytest.mark.parametrize("policy", GRAMS, ids=lambda policy: policy.algorithm)
+def test_a_gram_that_no_rows_make_is_a_state_error(policy):
+    policy = type(policy).from_state(policy.state())
+    for _ in range(9):
+        policy.learn([0.5, -0.5], NAMES[0], 1.0)
+    state = policy.state()
+    one = state["gram"].copy()
+    one[0, 0] *= -0.1
+    for gram in (-np.abs(state["gram"]) * 3 - 2, one):
+        with pytest.raises(StateError, match="negative sums of squares"):
+            load_policy({**state, "gram": gram})
+
+
+@pytest.mark.parametrize("norm", [1.0, 1e3, 1e6])
+def test_what_rounding_leaves_of_what_was_taken_back_is_loaded(norm):
+    """Also of rows whose squares are far larger than all that stays."""
+    rng = np.random.default_rng(1)
+    for seed in range(20):
+        policy = LinTS(NAMES, 3)
+        rows = rng.normal(size=(20, 3))
+        rows *= 0.3 * norm / np.linalg.norm(rows, axis=1, keepdims=True)
+        for x in rows:
+            policy.learn(x, "a", 0.5, weight=0.3)
+        policy.learn([1e-3, 1e-3, 1e-3], "a", 0.5)
+        base = policy.state()
+        worker, store = load_policy(base), load_policy(base)
+        for place in np.random.default_rng(seed).permutation(20):
+            withdraw(worker, rows[place], "a", 0.5, weight=0.3)
+        assert load_policy(worker.state()).updates == 1
+        store.merge([worker.delta()])
+        assert load_policy(store.state()).updates == 1
+        squares = store.state()["gram"][:, [0, 2, 5]]
+        assert (squares >= 0.0).all()
+
+
+@pytest.mark.parametrize("most", [2.0**53 * 2, 1e300])
+def test_more_plays_than_counting_reaches_are_a_state_error(most):
+    for policy in (LinUCB(NAMES, 2), BetaThompson(NAMES)):
+        with pytest.raises(StateError, match=r"'plays' has .*2\^53"):
+            load_policy({**policy.state(), "plays": np.array([1.0, most])})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steersman.errors import MergeError
+from steersman.errors import InputError, MergeError
 from steersman.policies import (
     BetaThompson,
     EpsilonGreedy,
@@ -219,3 +219,19 @@ def _renamed(delta, name):
 def _with(delta, /, **entries):
     header = {**json.loads(delta["meta"].tobytes()), **entries}
     return {**delta, "meta": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
+
+
+def test_time_in_buckets_and_time_in_updates_are_not_added():
+    base = LinUCB(NAMES, dim=3, forget=0.9).state()
+    deltas = []
+    for number, bucket in enumerate((None, 3, None)):
+        copy = load_policy(base)
+        copy.learn(np.ones(3), "a", 1.0, bucket=bucket)
+        deltas.append(copy.delta(id=f"worker {number}"))
+    with pytest.raises(MergeError, match="'worker 1' learned with time buckets and 'worker 0'"):
+        merge_states(base, deltas)
+    for alike in (deltas[::2], deltas[1:2]):
+        merged = load_policy(merge_states(base, alike))
+        merged.learn(np.ones(3), "a", 1.0, bucket=None if alike[0] is deltas[0] else 4)
+        with pytest.raises(InputError, match="their ages could not be told"):
+            merged.learn(np.ones(3), "a", 1.0, bucket=4 if alike[0] is deltas[0] else None)

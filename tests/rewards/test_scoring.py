@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.rewards import evaluate
+from steersman.rewards import Outcome, evaluate
 from steersman.spec import Reward
 
 ALICE = {
@@ -151,6 +151,14 @@ def test_outcomes_are_named_by_text(name):
     with pytest.raises(
         InputError, match=rf"outcome name got {type(name).__name__} .*allowed is te"
     ):
+        evaluate(reward(ALICE), {"success": 1, name: 1})
+
+
+@pytest.mark.parametrize("name", ["", " ", "\t"])
+def test_a_blank_is_no_name_of_an_outcome(name):
+    with pytest.raises(InputError, match=r"outcome name is .*; allowed is .* not blank; say"):
+        Outcome(name, 1.0, at=0.0)
+    with pytest.raises(InputError, match="outcome name is"):
         evaluate(reward(ALICE), {"success": 1, name: 1})
 
 

@@ -75,6 +75,7 @@ SEQUENCE = CHOICE | {
 PRIOR = CHOICE | {"policy": {"algorithm": "beta_thompson", "prior": [1, 1], "key": "intent"}}
 RIGHT = [CHOICE, MIXED, SEQUENCE, PRIOR]
 NAMES = ["x", "1a", "", "é", "a b", "a\n", "n" * 64, "n" * 65, "x" * 200, "x" * 201, "custom:é"]
+NAMES += ["a\u200b", "\u202ea", " a", "a ", " ", "e\u0301", "a.b/c:d e"]
 ODD = st.one_of(
     st.sampled_from([None, True, False, "drop", "first", "email", [], {}, ["a", "a"], {"k": 1}]),
     st.sampled_from(NAMES),
@@ -123,6 +124,8 @@ def test_what_is_right_is_right_for_both() -> None:
 @given(documents())
 @example(CHOICE | {"format": True})
 @example(CHOICE | {"context": {"fields": {"my field": {"type": "txt"}}}, "privacy": {}})
+@example(CHOICE | {"actions": {"kind": "choice", "names": ["a", "b", "a\u200b"]}})
+@example(CHOICE | {"actions": {"kind": "choice", "names": ["a", "b", " "]}})
 @example(CHOICE | {"reward": {"terms": {"1st": {"weight": 1.0}}}})
 def test_schema_and_loader_take_the_same(document: dict[str, Any]) -> None:
     kinds: set[str] = set()
@@ -139,3 +142,14 @@ def test_schema_and_loader_take_the_same(document: dict[str, Any]) -> None:
 def test_no_truth_is_a_version() -> None:
     with pytest.raises(SpecError, match="<string>:1: format: unknown choice; got True; allowed 1"):
         loads("format: true\n")
+
+
+@pytest.mark.parametrize("names", [["a", "b", "a"], ["b", "a", "b", "c"]])
+def test_both_want_each_name_once(names):
+    for document in (
+        CHOICE | {"actions": {"kind": "choice", "names": names}},
+        CHOICE | {"privacy": {"scrub": ["email"], "fields": ["text", "text"]}},
+    ):
+        assert not TAKES(document)
+        with pytest.raises(ValidationError):
+            DecisionPoint.model_validate(document)

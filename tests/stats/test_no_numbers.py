@@ -57,3 +57,22 @@ def test_numbers_of_any_real_type_are_taken():
     for kind in (bool, np.int8, np.uint64, np.float32, object):
         given = np.array([0, 1, 1, 0], dtype=kind)
         assert stats.welch_test(given, given).p_value == 1.0
+
+
+@pytest.mark.parametrize("truth", [True, np.True_], ids=["bool", "numpy"])
+def test_true_is_no_number_where_one_is_wanted(truth):
+    for function, given in CALLS.items():
+        for name, one in given.items():
+            if isinstance(one, int | float) and function is not stats.bca_interval:
+                with pytest.raises(InputError, match="allowed"):
+                    function(**{**given, name: truth})
+    with pytest.raises(InputError, match=r"effect is True; allowed"):
+        stats.required_sample_size(True, 1)
+    for name in ("level", "resamples", "seed"):
+        with pytest.raises(InputError, match="allowed"):
+            stats.bca_interval([1.0, 2.0], np.mean, **{"resamples": 100, name: truth})
+
+
+def test_more_resamples_than_anybody_waits_for_are_refused():
+    with pytest.raises(InputError, match=r"resamples is 1000000000000; allowed are 100 to 1,000"):
+        stats.bca_interval([1.0, 2.0], np.mean, resamples=10**12)

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from steersman.ope import ESTIMATORS, IPS
-from steersman.testing import check_estimator
+from steersman.errors import InputError
+from steersman.ope import ESTIMATORS, IPS, LoggedData, evaluate
+from steersman.policies import LinUCB
+from steersman.testing import check_estimator, check_policy
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
@@ -64,3 +66,28 @@ class Broken:
 def test_faults_are_caught(fault):
     with pytest.raises(AssertionError):
         check_estimator(Broken(fault))
+
+
+@pytest.mark.parametrize(
+    "value", ["ips", IPS, None, object()], ids=["name", "class", "none", "object"]
+)
+def test_what_is_no_estimator_is_refused(value):
+    with pytest.raises(InputError, match=r"check_estimator got .*; allowed is an object .*; pass"):
+        check_estimator(value)
+    if value != "ips":
+        with pytest.raises(InputError, match="objects with a name and rounds"):
+            evaluate(LoggedData([0], [1.0], [1.0], [[1.0]]), estimators=[value])
+
+
+def test_what_is_no_policy_is_refused():
+    for value, said in ((LinUCB, "the class LinUCB, which makes no policy"), ("a", "got str")):
+        with pytest.raises(InputError, match=rf"{said}.*; allowed is a policy, .*; pass"):
+            check_policy(value)
+    with pytest.raises(InputError, match="got the class LinUCB; allowed"):
+        check_policy(lambda: LinUCB)
+
+    def broken():
+        return len(3)
+
+    with pytest.raises(TypeError, match="has no len"):  # the caller's own mistake, as it is
+        check_policy(broken)

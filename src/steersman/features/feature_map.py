@@ -294,7 +294,10 @@ class FeatureMap:
         try:
             known = values.keys() <= self._names
         except (AttributeError, TypeError):
-            message = f"a context is a mapping of names to values, got {type(values).__name__}"
+            message = (
+                f"a context is a mapping of names to values, got {shown(values)}; send a dict, "
+                "{} if nothing is known"
+            )
             raise InputError(message) from None
         if not known:
             raise _unknown_name(min(values.keys() - self._names, key=repr), self._names)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_CATEGORY_CHARS = 500
+_TRUTHS = frozenset({bool, np.bool_})
 
 
 def is_missing(value: object) -> bool:
@@ -114,6 +115,12 @@ def as_vector(name: str, value: object, size: int) -> NDArray[np.float64]:
     if array.dtype.kind not in "fiu":
         raise _wrong_type(name, value, wanted, "send numbers only")
     vector = array.astype(np.float64)
+    # In a list true and false became 1 and 0; who holds neither, as embeddings do, is not asked.
+    listed = not isinstance(value, np.ndarray) and ((vector == 0.0) | (vector == 1.0)).any()
+    if listed and not _TRUTHS.isdisjoint(map(type, value)):
+        place = next(place for place, one in enumerate(value) if type(one) in _TRUTHS)
+        got = f"context field {name!r} got {shown(value[place])} at entry {place}"
+        raise InputError(f"{got}; allowed is {wanted}; send numbers only")
     if np.isfinite(vector).all():
         return vector
     place = int(np.flatnonzero(~np.isfinite(vector))[0])

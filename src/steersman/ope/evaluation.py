@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.ope.arguments import check_log_and_seed, check_whole
+from steersman.ope.arguments import check_log_and_seed, check_truth, check_whole
 from steersman.ope.bootstrap import bootstrap
 from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse
 from steersman.ope.estimators import ESTIMATORS, Log
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from steersman.stats import Interval
 
 Method = Literal["wald", "bootstrap", "bernstein"]
+
+_MOST_RESAMPLES = 1_000_000  # more would tell nothing new, and take hours
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def evaluate(
             weights up to the largest target probability over the smallest logged propensity, which
             it takes for the floor of the log).
         level: Confidence level, in (0, 1).
-        resamples: Bootstrap samples, at least 100.
+        resamples: Bootstrap samples, 100 to 1,000,000.
         adaptive: True when the logging policy learned from these rewards: models are fitted on the
             past only, intervals use the martingale variance, and rounds are weighted by the
             inverse standard deviation that the past predicts for their weight.
@@ -147,8 +149,8 @@ def evaluate(
 
     Raises:
         InputError: No log; an unknown estimator, interval or level; a seed or a number of resamples
-            out of range; rewards outside [0, 1] for ``"bernstein"`` without a declared
-            ``reward_range``.
+            out of range; ``adaptive`` that is neither true nor false; rewards outside [0, 1] for
+            ``"bernstein"`` without a declared ``reward_range``.
 
     Example:
         >>> from steersman.ope import LoggedData
@@ -167,6 +169,7 @@ def evaluate(
     """
     chosen = _resolve(estimators)
     _check(data, interval, level, resamples, seed)
+    check_truth("adaptive", adaptive)
     found = diagnose(data)
     reasons = reasons_to_refuse(found)
     if reasons:
@@ -238,7 +241,8 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
 
 
 def _estimates(one: object) -> bool:
-    return hasattr(one, "rounds") and isinstance(getattr(one, "name", None), str)
+    made = not isinstance(one, type)  # a class has a name and rounds, and cannot be asked
+    return made and hasattr(one, "rounds") and isinstance(getattr(one, "name", None), str)
 
 
 def _check(data: LoggedData, interval: str, level: object, resamples: object, seed: object) -> None:
@@ -249,8 +253,7 @@ def _check(data: LoggedData, interval: str, level: object, resamples: object, se
     if not (isinstance(level, float | np.floating) and 0.0 < level < 1.0):
         message = f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95"
         raise InputError(message)
-    if interval == "bootstrap":
-        check_whole("resamples", resamples, 100)
+    check_whole("resamples", resamples, 100, _MOST_RESAMPLES)
     undeclared = interval == "bernstein" and data.reward_range is None
     if undeclared and (data.rewards.min() < 0.0 or data.rewards.max() > 1.0):
         message = (

@@ -299,7 +299,8 @@ def _distributions(target: Floats) -> Floats:
         raise InputError(message)
     if target.min() < 0.0:
         row, action = np.argwhere(target < 0.0)[0].tolist()
-        message = f"target[{row}, {action}] is {target[row, action]}; allowed is 0 to 1"
+        message = f"target[{row}, {action}] is {target[row, action]}; allowed is 0 to 1; "
+        message += "pass the policy's probability of that action, 0 where ineligible"
         raise InputError(message)
     return target
 

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
+from steersman.ope.arguments import check_truth
 from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse
 from steersman.ope.evaluation import Estimate, Report
 from steersman.ope.intervals import no_narrower
@@ -178,7 +179,8 @@ def evaluate_sequences(
         Estimates, diagnostics and reasons.
 
     Raises:
-        InputError: an unknown estimator, or a level out of its range.
+        InputError: an unknown estimator, a level out of its range, or ``adaptive`` that is neither
+            true nor false.
 
     >>> rng = np.random.default_rng(0)
     >>> first, second = rng.random((2, 4000)) < 0.5
@@ -204,6 +206,7 @@ def evaluate_sequences(
     said: object = level
     if not (isinstance(said, float | np.floating) and 0.0 < said < 1.0):
         raise InputError(f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95")
+    check_truth("adaptive", adaptive)
     found = _diagnose(data)
     reasons = reasons_to_refuse(found)
     silent = set(named) if reasons else {"dr"} if data.q_hat is None else set()

@@ -78,7 +78,8 @@ class ArmSums:
         self.count: Floats = np.zeros(arms)
         self._stamp = np.zeros(arms, dtype=np.int64)
         self._square: NDArray[np.intp] | None = None  # where each entry is packed
-        self._doubling = np.where(self._upper[0] == self._upper[1], 1.0, 2.0)
+        self._diagonal = self._upper[0] == self._upper[1]
+        self._doubling = np.where(self._diagonal, 1.0, 2.0)
         self._clear_caches()
 
     # -- deciding --------------------------------------------------------------------------------
@@ -97,25 +98,29 @@ class ArmSums:
 
     def means_and_variances_of_rows(self, rows: Floats) -> tuple[Floats, Floats]:
         """Return means and variances (n, K) at ``rows`` (n, d): `means_and_variances` of each."""
-        self._refresh_stale()
-        self._copy_changed()
+        means, variances = np.empty((2, len(rows), len(self._theta)))
+        self.fill(rows, means, variances)
+        return means, variances
+
+    def fill(self, rows: Floats, means: Floats, variances: Floats) -> None:
+        """Write what `means_and_variances_of_rows` returns into arrays (n, K) of the caller."""
+        if self._any_stale:
+            self._refresh_stale()
+        if self._changed:
+            self._copy_changed()
         copies, theta = self._copies, self._theta
-        means = np.empty((len(rows), len(theta)))
-        variances = np.empty((len(rows), len(theta)))
-        for row, mean, variance in zip(rows, means, variances, strict=True):
-            copies.variances(row, variance)
-            np.dot(theta, row, out=mean)
+        copies.fill(rows, variances)
+        for row, mean in zip(rows, means, strict=True):
+            theta.dot(row, mean)
         if copies.narrow and copies.has_dense:
             for row, variance in zip(rows, variances, strict=True):
                 self._correct_small(variance, row)
         np.abs(variances, out=variances)  # below 0 by rounding alone
-        return means, variances
 
     def _correct_small(self, variances: Floats, x: Floats) -> None:
         """Recompute in float64 the variances far below the prior's, where float32 has cancelled."""
-        prior = blas.ddot(x, x) / self.prior_precision
         dense = self._copies.dense_arms
-        small = dense[variances[dense] < _FLOAT32_TRUST * prior]
+        small = dense[variances[dense] < _FLOAT32_TRUST * (blas.ddot(x, x) / self.prior_precision)]
         if len(small) == 0:
             return
         outer: Floats = np.zeros(len(self._doubling))
@@ -174,8 +179,7 @@ class ArmSums:
         if arms * self.packed > _LARGEST_SIZE:
             raise InputError(
                 f"{arms} models of {self.dim} features need {arms * self.packed:,} numbers, more "
-                f"than {_LARGEST_SIZE:,}; use fewer features, or a joint model over per-action "
-                "features"
+                f"than {_LARGEST_SIZE:,}; use fewer features, or a joint model of all actions"
             )
 
     def ensure_learned(self, arm: int, x: Floats, weight: float) -> None:
@@ -189,7 +193,7 @@ class ArmSums:
             return
         self._add_waiting(arm)
         factor = float(self.forget ** (self.clock - int(self._stamp[arm])))
-        known = self._gram[arm, self._upper[0] == self._upper[1]] * factor
+        known = self._gram[arm, self._diagonal] * factor
         taken = weight * np.square(x)
         left = self.count[arm] * factor - weight
         slack = _TRACE_ROUNDING * float(known.sum()) + _ROW_ROUNDING * float(taken.sum())
@@ -240,6 +244,7 @@ class ArmSums:
         self._decay_arm(arm)
         self._add_waiting(arm)
         blas.dspr(self.dim, -weight, x, self._gram[arm], overwrite_ap=1)
+        self._gram[arm, self._diagonal] = np.maximum(self._gram[arm, self._diagonal], 0.0)
         self._push(arm, x, -weight * reward)
         self.count[arm] = max(0.0, self.count[arm] - weight)
         self._mark_stale(arm)
@@ -323,7 +328,7 @@ class ArmSums:
         )
         self._inverse: Floats = np.zeros((arms, size))  # of dense arms
         if self._copies.most_rows == 0:
-            self._inverse[:, self._upper[0] == self._upper[1]] = 1.0 / self.prior_precision
+            self._inverse[:, self._diagonal] = 1.0 / self.prior_precision
         self._theta: Floats = np.zeros((arms, self.dim))
         self._pending = [0] * arms
         self._trace = [0.0] * arms  # of the Gram matrix over v, of thin arms

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
+
+_MODULE: type = ModuleType  # `random` and `numpy.random` are no generators
 
 
 class ChoicePolicy(Mergeable):
@@ -79,8 +82,10 @@ class ChoicePolicy(Mergeable):
         names, mask, scores, distribution = self._decide(x, eligible, features)
         try:
             u = rng.random()
-        except AttributeError:
+        except (AttributeError, TypeError):
             raise inputs.no_generator(rng) from None
+        if type(rng) is _MODULE:  # whose numbers nobody can draw again
+            raise inputs.no_generator(rng)
         index = draw(distribution, u)
         if mask is None:
             mask = all_of(len(distribution))
@@ -103,6 +108,7 @@ class ChoicePolicy(Mergeable):
         Raises:
             InputError: a context is malformed; uniforms may have been taken for those before it.
         """
+        inputs.count("contexts", contexts)
         return [self.decide(x, rng=rng) for x in contexts]
 
     @property
@@ -217,7 +223,8 @@ class ChoicePolicy(Mergeable):
                 of rewards times features stay below 1e250.
             weight: how many such observations it counts for, >= 0.
             bucket: time bucket of the decision, for policies that forget; without one, every
-                update is a bucket of its own. Policies that do not forget ignore it.
+                update is a bucket of its own. After the first one every later update needs one.
+                Policies that do not forget ignore it.
         """
         index = self.index(action)
         if bucket is not None:
@@ -243,7 +250,8 @@ class ChoicePolicy(Mergeable):
             actions: n names.
             rewards: n rewards.
             weights: n weights; ``None``: all 1.
-            buckets: n time buckets; see :meth:`learn`.
+            buckets: n time buckets; see :meth:`learn`. A policy that forgets and learned a batch
+                without them takes no buckets afterwards.
 
         Raises:
             InputError: lengths that differ, sets, which have no order, or a row that :meth:`learn`
@@ -251,18 +259,18 @@ class ChoicePolicy(Mergeable):
             ActionError: an unknown name.
         """
         if isinstance(actions, str):
-            raise InputError(f"actions must be a sequence of names, not the string {actions!r}")
+            got = inputs.brief(actions)
+            raise InputError(f"actions must be a sequence of names, not the string {got}")
         n = inputs.count("actions", actions)
         optional = {"weights": weights, "buckets": buckets}
         given = {name: rows for name, rows in optional.items() if rows is not None}
         given |= {"X": X, "rewards": rewards}
-        if any(inputs.count(name, rows) != n for name, rows in given.items()):
-            raise InputError(f"X, actions, rewards and weights must all have {n} rows")
-        indexes = np.array([self.index(name) for name in actions], dtype=np.intp)
-        checked = np.array(
-            [inputs.weight(w) for w in weights] if weights is not None else [1.0] * n
-        )
-        times = None if buckets is None else [inputs.bucket(b) for b in buckets]
+        for what, rows in given.items():
+            if (found := inputs.count(what, rows)) != n:
+                raise InputError(f"{what} has {found} rows and actions {n}; give each as many")
+        indexes = np.array(inputs.each(self.index, actions), dtype=np.intp)
+        checked = np.ones(n) if weights is None else np.array(inputs.each(inputs.weight, weights))
+        times = None if buckets is None else inputs.each(inputs.bucket, buckets)
         self._learn_batch(X, indexes, rewards, checked, times)
         if self.actions:
             np.add.at(self._plays, indexes[checked > 0.0], 1.0)
@@ -331,7 +339,7 @@ class ChoicePolicy(Mergeable):
         """
         added = inputs.names((*self.actions, name))
         inputs.parameter("share", share, 0.0, 0.5)
-        inputs.parameter("explore", explore, 0, 1e9)
+        inputs.whole("explore", explore, 0, 10**9)
         self._reindex(added, [*range(len(self.actions)), -1])
         if explore:
             self._reserved[name] = (float(explore), float(share))

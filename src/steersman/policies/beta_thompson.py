@@ -65,8 +65,12 @@ class BetaThompson(ChoicePolicy):
         floor: float = 0.0,
     ) -> None:
         super().__init__(actions, floor=floor)
-        if np.shape(prior) != (2,):
-            raise InputError(f"prior must be a pair (a, b); got {prior!r}")
+        try:
+            paired = np.shape(prior) == (2,)
+        except ValueError:  # a list of lists of other lengths
+            paired = False
+        if not paired:
+            raise InputError(f"prior must be a pair (a, b); got {inputs.brief(prior)}")
         low, high = _PARAMETER_RANGE
         self.prior = (
             inputs.parameter("prior[0]", prior[0], low, high),
@@ -120,8 +124,8 @@ class BetaThompson(ChoicePolicy):
         weights: Floats,
         buckets: Sequence[int] | None,
     ) -> None:
-        keys = [self._key(x) for x in rows]
-        values = [inputs.unit_reward(r) for r in rewards]
+        keys = inputs.each(self._key, rows)
+        values = inputs.each(inputs.unit_reward, rewards)
         for key, index, value, weight in zip(keys, indexes, values, weights, strict=True):
             self._add(key, int(index), value, float(weight))
 

@@ -9,12 +9,14 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.policies import inputs
+from steersman.policies.base import ChoicePolicy
 from steersman.policies.beta_thompson import BetaThompson
 from steersman.policies.epsilon_greedy import EpsilonGreedy
 from steersman.policies.factored import FactoredTS
 from steersman.policies.fixed import Fixed, Rules
 from steersman.policies.joint import JointLinTS, JointSquareCB
 from steersman.policies.kernel_ucb import KernelUCB
+from steersman.policies.linear import LinearPolicy
 from steersman.policies.lints import LinTS
 from steersman.policies.linucb import BoundedLinUCB, LinUCB
 from steersman.policies.sequence_linear import SequenceLinear
@@ -24,7 +26,6 @@ from steersman.policies.states import algorithm_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from steersman.policies.base import ChoicePolicy
     from steersman.spec import Mixed, Policy
     from steersman.spec import Sequence as SequenceActions
 
@@ -141,6 +142,7 @@ def warm_start(
     *,
     trust: float = 0.1,
     limit: float | None = None,
+    buckets: Sequence[int] | None = None,
 ) -> None:
     """Start a policy from logs or expert opinions, at less than their face value.
 
@@ -154,6 +156,9 @@ def warm_start(
         rewards: n rewards; for a prior, the expected reward of each (context, action).
         trust: in (0, 1], observations that one row counts for.
         limit: most observations that all rows of one action may count for together.
+        buckets: n time buckets, for a policy that forgets and will learn with buckets: as in its
+            ``learn``, so today's where the rows are to weigh in full today. Without them all rows
+            are of one time, and all later updates must come without buckets too.
 
     Raises:
         InputError: no rows, a trust or limit out of range, or rows that the policy refuses.
@@ -163,6 +168,8 @@ def warm_start(
     >>> policy.posterior("faq", "small")
     (2.0, 1.0)
     """
+    if not isinstance(policy, ChoicePolicy):
+        raise InputError(f"policy must be a policy, such as LinUCB; got {inputs.brief(policy)}")
     share = inputs.parameter("trust", trust, 0.0, 1.0, open_low=True)
     rows = inputs.count("actions", actions)
     if rows == 0:
@@ -173,4 +180,7 @@ def warm_start(
         # Names that are none are told by the policy.
         counts = Counter(map(str, actions))
         weights *= [min(1.0, most / (counts[str(name)] * share)) for name in actions]
-    policy.learn_batch(X, actions, rewards, weights=weights)
+    if buckets is None and isinstance(policy, LinearPolicy):
+        policy._learn_at_once(X, actions, rewards, weights)  # noqa: SLF001
+    else:
+        policy.learn_batch(X, actions, rewards, weights=weights, buckets=buckets)

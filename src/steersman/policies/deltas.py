@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import MergeError
-from steersman.policies import states
+from steersman.errors import InputError, MergeError, StateError
+from steersman.policies import inputs, states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from steersman.policies.states import Sums
 
 _MOST_KEPT = 1024  # deltas of its own that a policy remembers, the last ones
+_LONGEST_ID = 200
 
 
 def delta_header(
@@ -48,7 +49,7 @@ def delta_header(
         known = {*states.texts(base, "merged"), *states.emitted(base)}
     earlier = {id_ for id_, then in emitted.items() if then and then != at} - known
     return {
-        "delta": name or uuid.uuid4().hex,
+        "delta": uuid.uuid4().hex if name is None else name,
         "includes": sorted((merged - known) | earlier),
         "merged": [],
     }
@@ -88,11 +89,16 @@ def delta_ids(meta: Mapping[str, Any]) -> set[str]:
     """Return the id of a delta and of all that it brings along.
 
     Raises:
-        MergeError: it is a state and no delta.
+        MergeError: it is a state and no delta, or has an id that no state could name.
     """
     name = meta.get("delta")
     if not isinstance(name, str):
         raise MergeError("this is a state, not a delta; pass what delta() returned")
+    if not inputs.is_text(name):
+        raise MergeError(
+            f"the delta's id is {inputs.brief(name)}; allowed is text of Unicode, not empty. Ask "
+            "its maker for delta(id=...) with another"
+        )
     return {name, *states.texts(meta, "includes")}
 
 
@@ -103,4 +109,33 @@ def refuse_known(names: set[str], known: set[str]) -> None:
         raise MergeError(
             f"delta {min(twice)!r} was merged before, or is this policy's own; nothing was "
             "changed. Ask its maker for delta(since=...) a state that both share."
+        )
+
+
+def checked_id(name: str | None) -> str | None:
+    """Return the id for a delta; None: it gets a random one.
+
+    Raises:
+        InputError: no text of 1 to 200 characters that UTF-8 can write.
+
+    >>> checked_id("worker-3")
+    'worker-3'
+    """
+    if name is None or (inputs.is_text(name) and len(name) <= _LONGEST_ID):
+        return name
+    raise InputError(
+        f"a delta's id must be text of 1 to {_LONGEST_ID} characters; got {inputs.brief(name)}. "
+        "Leave it out for a random one"
+    )
+
+
+def refuse_delta(meta: Mapping[str, Any]) -> None:
+    """Raise StateError if a header is a delta's, where a state is wanted.
+
+    A policy made of a delta would not know that it holds it, and merge it once more.
+    """
+    if "delta" in meta:
+        raise StateError(
+            f"this is the delta {inputs.brief(meta['delta'])}, not a state; pass what state() "
+            "returned. Merge a delta into a copy of the policy that it was made from."
         )

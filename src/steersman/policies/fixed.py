@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +14,6 @@ from steersman.policies.base import ChoicePolicy
 from steersman.spec.expressions import compile_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from steersman.policies.states import Sums
@@ -25,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class UnlearningPolicy(ChoicePolicy):
-    """A policy that always does the same with the same context; it counts updates, no more."""
+    """A policy that always does the same with the same context; it counts updates, no more.
+
+    What it learns from is not looked at: a learner gives every policy of a point the same context.
+    """
 
     def _one(self, index: int, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         if features is not None:
@@ -47,8 +48,7 @@ class UnlearningPolicy(ChoicePolicy):
         weights: Floats,
         buckets: Sequence[int] | None,
     ) -> None:
-        for value in rewards:
-            inputs.reward(value)
+        inputs.each(inputs.reward, rewards)
 
     def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:
         return
@@ -146,8 +146,11 @@ class Rules(UnlearningPolicy):
         floor: float = 0.0,
     ) -> None:
         super().__init__(actions, floor=floor)
-        if not rules:
-            raise InputError("rules is empty; give at least ('True', action)")
+        if not rules or not isinstance(rules, Sequence):
+            raise InputError(
+                f"rules must be a list of one or more, at least ('True', action); got "
+                f"{inputs.brief(rules)}"
+            )
         self.rules = tuple(_pair(rule) for rule in rules)
         self._compiled = [(compile_rule(when), self.index(action)) for when, action in self.rules]
 
@@ -156,9 +159,17 @@ class Rules(UnlearningPolicy):
             raise InputError(
                 f"rules read a mapping of context names to values; got {type(x).__name__}"
             )
-        for holds, index in self._compiled:
-            if (mask is None or mask[index]) and holds(x):
-                return self._one(index, mask, features)
+        try:
+            for holds, index in self._compiled:
+                if (mask is None or mask[index]) and holds(x):
+                    return self._one(index, mask, features)
+        except TypeError:
+            for name in x:
+                if not isinstance(name, str):
+                    raise InputError(
+                        f"the context has the name {inputs.brief(name)}; names must be texts"
+                    ) from None
+            raise
         return self._one(self._compiled[-1][1], mask, features)
 
     def _reindex(self, actions: tuple[str, ...], order: list[int]) -> None:
@@ -172,14 +183,15 @@ class Rules(UnlearningPolicy):
         return {action for _, action in self.rules}
 
 
-def _pair(rule: tuple[str, str] | Mapping[str, str]) -> tuple[str, str]:
+def _pair(rule: Any) -> tuple[str, str]:
     if isinstance(rule, (tuple, list)):
         if len(rule) == 2:
             return str(rule[0]), rule[1]
+    elif not isinstance(rule, Mapping):
+        pass
     elif set(rule) == {"otherwise"}:
         return "True", rule["otherwise"]
     elif set(rule) == {"when", "action"}:
         return rule["when"], rule["action"]
-    raise InputError(
-        f"a rule is (condition, action), {{when, action}} or {{otherwise}}; got {rule!r}"
-    )
+    got = inputs.brief(rule)
+    raise InputError(f"a rule is (condition, action), {{when, action}} or {{otherwise}}; got {got}")

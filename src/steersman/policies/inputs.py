@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from scipy.linalg import blas
@@ -13,15 +13,21 @@ from scipy.linalg import blas
 from steersman.errors import ActionError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
+_T = TypeVar("_T")
+
 LARGEST_NORM = 1e6  # its square, summed over a million updates, still leaves room in float64
+_FLOAT64 = np.dtype(np.float64)
+_PLAIN = (float, int)
+_NO_NUMBERS = (np.ma.MaskedArray, bytearray, memoryview)  # numpy takes them for such
 LARGEST_WEIGHT = 1e9
 LARGEST_VARIANCE_RATIO = 1e12  # of prior to noise; the same as in steersman.spec.policy
+_MOST_SHOWN = 40
 _MOST_COMPARED = 1_000  # names, of which the nearest is found; among more it takes seconds
 
 
@@ -51,6 +57,8 @@ def vector(x: object, dim: int) -> Floats:
 def matrix(rows: object, dim: int) -> Floats:
     """Return ``rows`` as a finite (n, dim) float64 matrix, every row as in :func:`vector`."""
     values = _floats(rows)
+    if isinstance(rows, (list, tuple)):
+        _refuse_odd_rows(rows)
     if values is None:
         raise InputError(f"the rows must be numbers of shape (n, {dim}); got {brief(rows)}")
     if values.ndim != 2 or values.shape[1] != dim:
@@ -66,13 +74,26 @@ def matrix(rows: object, dim: int) -> Floats:
     raise InputError(f"row {row}: {_vector_problem(values[row])}")
 
 
+def _refuse_odd_rows(rows: Sequence[Any]) -> None:
+    """Refuse booleans and masked arrays, which numpy takes for numbers where others stand by."""
+    for place, row in enumerate(rows):
+        kind = type(row)
+        if kind is np.ndarray:
+            if row.dtype is _FLOAT64:  # nearly always
+                continue
+        elif kind is list and row and type(row[0]) in _PLAIN:
+            continue
+        if _floats(row) is None:
+            raise InputError(f"row {place}: the context must be numbers; got {brief(row)}")
+
+
 def _floats(values: object) -> Floats | None:
     """Return real numbers as float64, row by row in memory; None for anything else."""
     if type(values) is np.ndarray and values.dtype == np.float64:
         return np.ascontiguousarray(values)
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "iuf" or isinstance(values, np.ma.MaskedArray):
+        if array.dtype.kind not in "iuf" or isinstance(values, _NO_NUMBERS):
             # An empty list has no kind of its own; its shape is wrong and is told as such.
             return np.zeros(0) if array.size == 0 else None
         return np.ascontiguousarray(array, dtype=np.float64)
@@ -168,19 +189,19 @@ def floor(value: object) -> float:
     raise InputError(f"floor is a total mass and must lie in [0, 1); got {number}")
 
 
-def names(actions: Sequence[str]) -> tuple[str, ...]:
-    """Return the actions as a tuple of different, non-empty strings."""
+def names(actions: Sequence[str], what: str = "actions") -> tuple[str, ...]:
+    """Return the actions as a tuple of different, non-empty strings; ``what`` they are called."""
     if isinstance(actions, str):
-        raise InputError(f"actions must be a sequence of names, not the one string {actions!r}")
+        raise InputError(f"{what} must be a sequence of names, not the one string {brief(actions)}")
     if isinstance(actions, (set, frozenset)):
         raise InputError(
-            f"actions must be a sequence of names; got {brief(actions)}, whose order is another in "
-            "every process. Give sorted(actions)"
+            f"{what} must be a sequence of names; got {brief(actions)}, whose order is another in "
+            f"every process. Give sorted({what})"
         )
     try:
         listed = tuple(actions)
     except TypeError:
-        raise InputError(f"actions must be a sequence of names; got {brief(actions)}") from None
+        raise InputError(f"{what} must be a sequence of names; got {brief(actions)}") from None
     for name in listed:
         if not is_text(name):
             raise InputError(f"an action must be a non-empty string of text; got {brief(name)}")
@@ -197,7 +218,20 @@ def count(what: str, rows: object) -> int:
             return len(rows)  # type: ignore[arg-type]  # what has none is refused below
     except TypeError:
         pass
-    raise InputError(f"{what} must be a list or array, a row for each update; got {brief(rows)}")
+    raise InputError(f"{what} must be a list or array, a row for each one; got {brief(rows)}")
+
+
+def each(check: Callable[[Any], _T], values: Iterable[Any]) -> list[_T]:
+    """Return what a check returns of each value; its error names the row."""
+    try:
+        return [check(value) for value in values]
+    except InputError:
+        for row, value in enumerate(values):
+            try:
+                check(value)
+            except InputError as error:
+                raise type(error)(f"row {row}: {error}") from None
+        raise
 
 
 def no_generator(rng: object) -> InputError:
@@ -222,8 +256,18 @@ def unknown_action(name: object, known: Sequence[str]) -> ActionError:
     """Return the error for a name that the policy does not know, with the nearest that it does."""
     comparable = isinstance(name, str) and len(known) <= _MOST_COMPARED
     near = difflib.get_close_matches(str(name), known, n=1) if comparable else []
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {brief(list(known))}"
-    return ActionError(f"unknown action {brief(name)}; {hint} A new one needs add_action first.")
+    if near:
+        message = f"did you mean {near[0]!r}? add_action adds a new one"
+    elif known:
+        message = f"known are {_some(known)}; add_action adds one"
+    else:
+        message = "there are none; add_action adds one"
+    return ActionError(f"unknown action {brief(name)}; {message}")
+
+
+def _some(known: Sequence[str]) -> str:
+    text = ", ".join(known[:_MOST_SHOWN])
+    return text if len(text) <= 80 and len(known) <= _MOST_SHOWN else f"{text[:77]}..."
 
 
 def bucket(value: object) -> int:

@@ -89,9 +89,12 @@ class JointPolicy(LinearPolicy):
         self, x: Any, eligible: Sequence[str] | None, features: Any
     ) -> tuple[tuple[str, ...], Mask | None, Floats, Floats]:
         mask = None if self.open else self._mask(eligible)
-        names = inputs.names(self.actions if eligible is None else eligible)
+        names = self.actions if eligible is None else inputs.names(eligible, "eligible")
         if not names:
-            raise ActionError("no action is eligible; serve the decision point's fallback with p 1")
+            raise ActionError(
+                "no action is eligible; name this request's candidates (eligible, with features "
+                "of each), or serve the decision point's fallback with p 1"
+            )
         scores, distribution = self._score(x, None, self._rows(names, features))
         if not self.open and eligible is not None:
             scores, distribution = self._placed(names, scores), self._placed(names, distribution)

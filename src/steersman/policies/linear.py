@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from steersman.errors import InputError, StateError
+from steersman.errors import InputError, MergeError, StateError
 from steersman.policies import inputs, states
 from steersman.policies.arm_sums import LARGEST_GRAM, LARGEST_MOMENT, ArmSums
 from steersman.policies.base import ChoicePolicy
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 _ROUNDING = 1e-6  # what a delta takes back may leave that much below zero
-_GRAM_ROUNDING = 1e20  # likewise of the largest sums of squares, 1e33
+_GRAM_ROUNDING = 1e-3  # likewise of an arm's sums of squares, relative to all of them
+_SUM_ROUNDING = 1e-9  # likewise of the sums of squares that a merge adds up
+_LAST_TIME = 2**53  # the last time bucket that a state can name
 _FEW = 4  # fewer decisions are made faster one by one
 
 
@@ -42,6 +44,8 @@ class LinearPolicy(ChoicePolicy):
     """
 
     _scores_rows: ClassVar[bool] = False  # whether `_score_moments` is there
+    _by_buckets: bool | None = None  # where it forgets, what batches and buckets have shown
+    _at_once = False  # whether a batch without buckets is of one time
 
     def __init__(
         self,
@@ -83,6 +87,8 @@ class LinearPolicy(ChoicePolicy):
         self, contexts: Sequence[Any] | Floats, *, rng: np.random.Generator
     ) -> list[Choice]:
         """Return a choice for each context: see `ChoicePolicy.decide_many`."""
+        if type(contexts) is not list:
+            inputs.count("contexts", contexts)
         if len(contexts) < _FEW or not self._scores_rows:
             return super().decide_many(contexts, rng=rng)
         return self._choose(*self._moments(contexts), rng=rng)
@@ -133,7 +139,7 @@ class LinearPolicy(ChoicePolicy):
         buckets: Sequence[int] | None,
     ) -> None:
         matrix = self._matrix(rows)
-        values = np.array([inputs.reward(r) for r in rewards])
+        values = np.array(inputs.each(inputs.reward, rewards))
         arms = np.array([self._arm(int(i)) for i in indexes], dtype=np.intp)
         with np.errstate(over="ignore", invalid="ignore"):
             totals = np.abs(weights * values) @ np.abs(matrix)
@@ -158,6 +164,7 @@ class LinearPolicy(ChoicePolicy):
                 "correction weighs as the update does; learn with buckets to know it"
             )
         at = self._arms.clock if bucket is None else bucket
+        self._refuse_later(at)
         scaled = weight * self._arms.age_weight(at)
         self._arms.ensure_room(self._arm(index), row, scaled * change)
         self._arms.revise(self._arm(index), row, change, scaled)
@@ -170,15 +177,27 @@ class LinearPolicy(ChoicePolicy):
         aged = weight * self._arms.age_weight(at)
         self._arms.ensure_room(self._arm(index), row, aged * value)
         self._arms.ensure_learned(self._arm(index), row, aged)
+        self._refuse_later(at)
         self._arms.remove(self._arm(index), row, value, aged)
+
+    def _refuse_later(self, bucket: int) -> None:
+        if self.forget < 1.0 and bucket > self._arms.clock:
+            raise InputError(
+                f"bucket {bucket} is later than all that was learned, {self._arms.clock}; nothing "
+                "changed. Give the bucket that the update was learned with"
+            )
 
     def _tick(self, bucket: int | None) -> float:
         """Move the clock for an update of time ``bucket`` and return the weight of its age."""
         if self.forget == 1.0:
             return 1.0
         if bucket is None:
-            self._arms.tick(self._arms.clock + 1)
+            if self._by_buckets is not False:
+                self._keep_time(by_buckets=False)
+            self._arms.tick(self._later(1))
             return 1.0
+        if not self._by_buckets:
+            self._keep_time(by_buckets=True)
         if bucket > self._arms.clock:
             self._arms.tick(bucket)
             self._arms.settle()
@@ -187,16 +206,52 @@ class LinearPolicy(ChoicePolicy):
     def _tick_batch(self, n: int, buckets: Sequence[int] | None) -> Floats:
         if self.forget == 1.0 or n == 0:
             return np.ones(n)
-        start = self._arms.clock
-        times = np.arange(start + 1, start + n + 1) if buckets is None else np.asarray(buckets)
-        self._arms.tick(int(times.max()))
+        last = self._later(0 if self._at_once else n) if buckets is None else max(buckets)
+        self._keep_time(by_buckets=buckets is not None)
+        if buckets is None and self._at_once:
+            return np.ones(n)
+        times = np.arange(last - n + 1, last + 1) if buckets is None else np.asarray(buckets)
+        self._arms.tick(last)
         if buckets is not None:
             self._arms.settle()
         ages = np.maximum(self._arms.clock - times, 0)
         weights: Floats = self.forget**ages
         return weights
 
+    def _later(self, updates: int) -> int:
+        """Return the time after so many updates, each a time of its own."""
+        if self._arms.clock > _LAST_TIME - updates:
+            raise InputError(
+                f"the clock of this policy is at {self._arms.clock}; {updates} updates later it "
+                "would leave the range of [0, 2^53]. Make a new policy, and number buckets from 0"
+            )
+        return self._arms.clock + updates
+
+    def _keep_time(self, *, by_buckets: bool) -> None:
+        """Refuse to count time in buckets here and in updates there, where ages mean nothing."""
+        if self._by_buckets not in {None, by_buckets}:
+            got, had = ("a time bucket", "none") if by_buckets else ("no time bucket", "one")
+            raise InputError(
+                f"this policy forgets, and the update has {got} where those before had {had}, so "
+                "their ages could not be told; nothing was learned. Give warm_start, learn_batch "
+                "and learn the bucket of every update, or of none"
+            )
+        self._by_buckets = by_buckets
+
+    def _learn_at_once(self, X: Any, actions: Sequence[str], rewards: Any, weights: Floats) -> None:
+        """Learn rows as `learn_batch` does, of one time: what it is now."""
+        self._at_once = True
+        try:
+            self.learn_batch(X, actions, rewards, weights=weights)
+        finally:
+            self._at_once = False
+
     # -- state -----------------------------------------------------------------------------------
+
+    def _meta(self) -> dict[str, Any]:
+        # Only where it is known: policies that do not forget have no use for it.
+        timed = {} if self._by_buckets is None else {"buckets": self._by_buckets}
+        return {**super()._meta(), **timed}
 
     def _counters(self) -> dict[str, Any]:
         return {"clock": self._arms.clock}
@@ -219,12 +274,24 @@ class LinearPolicy(ChoicePolicy):
             if max(array.max(initial=0.0), -array.min(initial=0.0)) > largest:
                 message = f"the state's {name!r} goes beyond {largest:g}; use an older state"
                 raise StateError(message)
-        columns = np.arange(self.dim)
-        squares = sums["gram"][:, columns * (columns + 3) // 2]  # of the packed upper triangle
-        if (squares < -_GRAM_ROUNDING).any():
+        squares = sums["gram"][:, self._squares_at]
+        size = np.maximum(1.0, np.abs(squares).sum(axis=1, keepdims=True))
+        if (squares < -_GRAM_ROUNDING * size).any():
             raise StateError("the state's 'gram' has negative sums of squares; use an older state")
+        by_buckets = meta.get("buckets")
+        if not isinstance(by_buckets, bool | None):
+            raise StateError(
+                f"the header's 'buckets' must be true, false or left out; got {by_buckets!r:.80}"
+            )
         count = np.where(count < 0.0, 0.0, count)
         self._arms.load({**sums, "count": count}, states.whole(meta, "clock"))
+        self._by_buckets = by_buckets
+
+    @property
+    def _squares_at(self) -> NDArray[np.intp]:
+        """(d,) places of the diagonal in a packed upper triangle."""
+        columns = np.arange(self.dim)
+        return columns * (columns + 3) // 2
 
     @classmethod
     def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
@@ -273,7 +340,23 @@ class LinearPolicy(ChoicePolicy):
             name: array + other[name] if name == "plays" else own * array + theirs * other[name]
             for name, array in sums.items()
         }
-        return {**meta, "clock": now}, total
+        at = self._squares_at
+        size = np.abs(own * sums["gram"][:, at]) + np.abs(theirs * other["gram"][:, at])
+        squares = total["gram"][:, at]  # what was taken back leaves rounding below zero
+        total["gram"][:, at] = np.where(
+            (squares < 0.0) & (squares > -_SUM_ROUNDING * size), 0.0, squares
+        )
+        return {**meta, **self._time_of_both(meta, other_meta), "clock": now}, total
+
+    def _time_of_both(self, *headers: dict[str, Any]) -> dict[str, bool]:
+        """Return how time goes in headers; buckets and updates do not add up."""
+        known = {m["buckets"] for m in headers if m.get("buckets") is not None}
+        if len(known) == 2 and self.forget < 1.0:
+            raise MergeError(
+                "this policy forgets, and of it and the delta one learned with time buckets and "
+                "the other without; nothing was changed. Learn with buckets everywhere, or nowhere"
+            )
+        return {"buckets": known.pop()} if known else {}
 
 
 def decide_alike(
@@ -299,9 +382,33 @@ def decide_alike(
     >>> [choice.propensity for choice in decide_alike(parts, rng=np.random.default_rng(0))]
     [0.5, 0.5, 0.5, 0.5, 0.5]
     """
+    if not parts:
+        return []
     first = parts[0][0]
     linear = [(policy, rows) for policy, rows in parts if isinstance(policy, LinearPolicy)]
     if len(parts) == 1 or first.likeness is None or sum(len(rows) for _, rows in linear) < _FEW:
         return [one for policy, rows in parts for one in policy.decide_many(rows, rng=rng)]
-    means, variances = zip(*(policy._moments(rows) for policy, rows in linear), strict=True)  # noqa: SLF001
-    return linear[0][0]._choose(np.concatenate(means), np.concatenate(variances), rng=rng)  # noqa: SLF001
+    return linear[0][0]._choose(*_moments_alike(linear), rng=rng)  # noqa: SLF001
+
+
+def _moments_alike(parts: Sequence[tuple[LinearPolicy, Floats]]) -> tuple[Floats, Floats]:
+    """Return `LinearPolicy._moments` (n, K) of policies that are alike, one after the other."""
+    first = parts[0][0]
+    first._mask(None)  # noqa: SLF001
+    vectors = first._vectors(_stacked(parts))  # noqa: SLF001
+    means, variances = np.empty((2, len(vectors), len(first.actions)))
+    start = 0
+    for policy, rows in parts:
+        end = start + len(rows)
+        policy._arms.fill(vectors[start:end], means[start:end], variances[start:end])  # noqa: SLF001
+        start = end
+    return means, variances
+
+
+def _stacked(parts: Sequence[tuple[LinearPolicy, Floats]]) -> Floats:
+    try:
+        return np.concatenate([rows for _, rows in parts])
+    except ValueError:
+        for policy, rows in parts:
+            policy._vectors(rows)  # noqa: SLF001 (says which is wrong)
+        raise

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from steersman.errors import MergeError, StateError, SteersmanError
-from steersman.policies import states
+from steersman.policies import inputs, states
 from steersman.policies.deltas import (
+    checked_id,
     delta_header,
     delta_ids,
     fingerprint,
+    refuse_delta,
     refuse_known,
     remember,
 )
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from steersman.policies.states import State, Sums
 
     Floats = NDArray[np.float64]
+
+_MOST_PLAYS = 2.0**53  # counting by ones goes no further
 
 
 class Mergeable(ABC):
@@ -48,6 +53,10 @@ class Mergeable(ABC):
         self._emitted: dict[str, str] = {}  # in their order, with what was learned at their time
         self._base: State | None = None
 
+    def __copy__(self) -> Self:
+        """Return a copy that shares nothing: what `copy.deepcopy` returns."""
+        return deepcopy(self)
+
     def state(self) -> State:
         """Return all that was learned: float64 sums and ``"meta"``, a uint8 array of JSON."""
         return states.pack(self._meta(), self._all_sums())
@@ -60,9 +69,11 @@ class Mergeable(ABC):
             state: what :meth:`state` returned, of any copy.
 
         Raises:
-            StateError: another algorithm, version or shape, damaged JSON, non-finite sums.
+            StateError: another algorithm, version or shape, damaged JSON, non-finite sums, or a
+                delta, which is to be merged.
         """
         meta, sums = states.unpack(state, algorithm=cls.algorithm, version=cls.version)
+        refuse_delta(meta)
         cls._check_size(meta["config"], sums)
         try:
             policy = cls(**meta["config"])
@@ -86,22 +97,29 @@ class Mergeable(ABC):
 
         Args:
             since: a state of this policy; default: the one it was made from, or nothing learned.
-            id: a name that no other delta has; default: a random one.
+            id: a name that no other delta has, 1 to 200 characters; default: a random one.
+
+        Raises:
+            InputError: an id that is no such text.
+            StateError: ``since`` is a delta, or no state that this policy has gone on from.
         """
+        id = checked_id(id)  # noqa: A001 (the argument's name)
         meta, sums = self._meta(), self._all_sums()
         now = self._fingerprint(meta, sums)
         base = self._base if since is None else since
         base_meta = at = None
         if base is not None:
             base_meta, base_sums = self._unpacked(base)
+            refuse_delta(base_meta)
             at = self._fingerprint(base_meta, base_sums) if self._emitted else None
             sums = self._difference(meta, sums, base_meta, base_sums)
             meta["updates"] -= base_meta["updates"]
         header = delta_header(id, merged=self._merged, emitted=self._emitted, base=base_meta, at=at)
         meta.pop("emitted", None)
         holds = meta["updates"] != 0 or any(array.any() for array in sums.values())
-        remember(self._emitted, header["delta"], now if holds else "")
-        return states.pack({**meta, **header}, sums)
+        packed = states.pack({**meta, **header}, sums)
+        remember(self._emitted, header["delta"], now if holds else "")  # now that nothing can fail
+        return packed
 
     def _fingerprint(self, meta: dict[str, Any], sums: Sums) -> str:
         return fingerprint(meta, sums, {"updates", *self._counters()})
@@ -121,6 +139,8 @@ class Mergeable(ABC):
         """
         if isinstance(deltas, Mapping):
             raise MergeError("merge takes a list of deltas; put this one into a list")
+        if not isinstance(deltas, Iterable):
+            raise MergeError(f"merge takes a list of deltas; got {inputs.brief(deltas)}")
         unpacked = []
         seen = set(self._merged)
         for delta in deltas:
@@ -187,6 +207,8 @@ class Mergeable(ABC):
         emitted = states.emitted(meta)
         if (sums["plays"] < 0.0).any():
             raise StateError("the state has negative counts; refuse it and use an older one")
+        if (most := sums["plays"].max(initial=0.0)) > _MOST_PLAYS:
+            raise StateError(f"the state's 'plays' has {most:g}; at most 2^53; use an older state")
         self._load(meta, sums)
         self._plays = np.array(sums["plays"], order="C")
         self.updates, self._removals = counters

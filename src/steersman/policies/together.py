@@ -8,10 +8,12 @@ at d = 64 and K = 4 they are four fifths of a decision.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from steersman.policies import inputs
 from steersman.policies.choice import Choice, all_of, mix_reserved
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+
+_MODULE: type = ModuleType  # `random` and `numpy.random` are no generators
 
 
 def share_ties_of_rows(scores: Floats, *, tolerance: float) -> Floats:
@@ -54,7 +58,12 @@ def choices(
         mixed = np.array([mix_reserved(row, reserved) for row in mixed])
     if floor:
         mixed = (1.0 - floor) * mixed + floor / len(actions)
-    uniforms = rng.random(len(mixed))
+    try:
+        uniforms = rng.random(len(mixed))
+    except (AttributeError, TypeError):  # the module `random` takes no number
+        raise inputs.no_generator(rng) from None
+    if type(rng) is _MODULE:
+        raise inputs.no_generator(rng)
     cumulative = mixed.cumsum(axis=1)
     below = cumulative <= (uniforms * cumulative[:, -1])[:, None]
     places = np.count_nonzero(below, axis=1)

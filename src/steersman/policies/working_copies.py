@@ -20,6 +20,7 @@ and no more directions are known.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,14 @@ _PUT_TOGETHER_AT = 8  # rows, at least
 _NOTHING = 1e-12  # of the prior's variance: what is left of a direction when it is no other
 _COPIED = 512  # features, at most, of which zeros are copied in less time than they are set
 _MOST_ROWS = 6  # an arm is thin up to dim / this; its rows then cost two thirds of the triangle
+
+
+@lru_cache(maxsize=8)
+def _zeros(count: int, kind: type) -> NDArray[Any]:
+    """Return zeros that are only read: many policies of one size share them, and their caches."""
+    zeros: NDArray[Any] = np.zeros(count, dtype=kind)
+    zeros.flags.writeable = False
+    return zeros
 
 
 class WorkingCopies:
@@ -58,7 +67,9 @@ class WorkingCopies:
         self._arms, self._dim, self._prior_precision = arms, dim, prior_precision
         self._doubling = doubling
         kind = np.float32 if narrow else np.float64
-        self._outer: NDArray[Any] = np.zeros(len(doubling), dtype=kind)
+        size = len(doubling)
+        self._outer: NDArray[Any]
+        self._outer = _zeros(size, kind) if dim <= _COPIED else np.zeros(size, dtype=kind)
         self._rank_one = blas.sspr if narrow else blas.dspr
         # Not touched before an arm is dense: until then the system gives no memory for its row.
         self._dense: NDArray[Any] = np.empty((arms, len(doubling)), dtype=kind)
@@ -100,6 +111,16 @@ class WorkingCopies:
             dense = np.dot(self._dense[: self._slots], self._outer_of(x))
             out[self._arm_at[: self._slots]] = dense
         return out
+
+    def fill(self, rows: Floats, out: Floats) -> None:
+        """Write the variances at ``rows`` (n, d) into ``out`` (n, K): `variances` of each row."""
+        if self.narrow:
+            for row, variance in zip(rows, out, strict=True):
+                self.variances(row, variance)
+            return
+        dense, outer_of = self._dense, self._outer_of
+        for row, variance in zip(rows, out, strict=True):
+            dense.dot(outer_of(row), variance)
 
     def _outer_of(self, x: Floats) -> NDArray[Any]:
         if self._dim <= _COPIED:

@@ -135,6 +135,12 @@ def _folded(deltas: Sequence[State], forget: float) -> State:
     first = headers[0]
     for delta, header in zip(deltas, headers, strict=True):
         _refuse_other(deltas[0], first, delta, header)
+    timed = [header for header in headers if header.get("buckets") is not None]
+    for header in timed:
+        if header["buckets"] != timed[0]["buckets"]:
+            by, other = (timed[0], header) if timed[0]["buckets"] else (header, timed[0])
+            message = f"delta {_id(by)!r} learned with time buckets and {_id(other)!r} without; "
+            raise MergeError(message + "give all copies the bucket of every update, or of none")
     now = max(_whole(header, "clock") for header in headers)
     ages = [forget ** (now - header["clock"]) for header in headers]
     sums = {
@@ -150,6 +156,7 @@ def _folded(deltas: Sequence[State], forget: float) -> State:
     inside = {name for header in headers for name in _includes(header)}
     together = {
         **first,
+        **({"buckets": timed[0]["buckets"]} if timed else {}),
         "clock": now,
         "updates": sum(_whole(header, "updates", least=-_MOST) for header in headers),
         "delta": names[0],

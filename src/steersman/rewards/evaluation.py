@@ -14,7 +14,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Literal
 
 from steersman.errors import InputError
-from steersman.rewards.outcomes import Outcome, finite, text
+from steersman.rewards.outcomes import Outcome, finite, outcome_name
 
 if TYPE_CHECKING:
     from steersman.spec import Reward as RewardSpec
@@ -80,8 +80,7 @@ def evaluate(spec: RewardSpec, outcomes: Mapping[str, float]) -> Reward:
     _check_declaration(spec)
     _check_mapping("outcomes", outcomes, "a mapping of names to numbers")
     came = {
-        text("outcome name", name): finite(f"outcome {name!r}", value)
-        for name, value in outcomes.items()
+        outcome_name(name): finite(f"outcome {name!r}", value) for name, value in outcomes.items()
     }
     return _score(spec, came, final=True)
 

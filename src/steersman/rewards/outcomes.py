@@ -16,7 +16,7 @@ class Outcome:
     """A named number, and when it was true.
 
     Attributes:
-        name: the outcome, such as ``success`` or ``latency_ms``.
+        name: the outcome, such as ``success`` or ``latency_ms``; not blank.
         value: any finite number; true and false count as 1 and 0.
         at: seconds on the clock of the decision, when it happened (not when it was received).
         decision: the decision it belongs to; None for the whole episode.
@@ -29,11 +29,27 @@ class Outcome:
 
     def __post_init__(self) -> None:
         """Refuse what no reward can be computed from, before it is kept anywhere."""
-        text("outcome name", self.name)
+        outcome_name(self.name)
         if self.decision is not None:
             text(f"decision of outcome {self.name!r}", self.decision)
         object.__setattr__(self, "value", finite(f"outcome {self.name!r}", self.value))
         object.__setattr__(self, "at", finite(f"time of outcome {self.name!r}", self.at))
+
+
+def outcome_name(value: object) -> str:
+    """Return ``value`` if an outcome can be called that.
+
+    Args:
+        value: a name.
+
+    Raises:
+        InputError: not a string, or a blank one.
+    """
+    name = text("outcome name", value)
+    if name and not name.isspace():
+        return name
+    message = f"outcome name is {name!r:.60}; allowed is a name that is not blank"
+    raise InputError(f"{message}; say what was measured, such as 'success'")
 
 
 def text(what: str, value: object) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from unicodedata import category, normalize
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     ValidationError,
     model_validator,
 )
@@ -31,12 +34,42 @@ def _no_truth(value: object) -> object:
 
 FormatVersion = Annotated[Literal[1], BeforeValidator(_no_truth)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
-ActionName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+# No control or format characters, and no white space at the ends: what people cannot see must not
+# tell names apart. Spelt out, since patterns of JSON Schema know no classes of Unicode; those
+# beyond its first 65,536 characters are left to `_visible`.
+_UNSEEN = (
+    r"\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f"
+    r"\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+)
+_SPACES = r" \xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
+
+
+def _visible(name: str) -> str:
+    """Return a name, unless it has format characters that the pattern cannot tell."""
+    if not name.isascii() and any(category(one) == "Cf" for one in name):
+        details = {
+            "what": "not a name",
+            "allowed": "1 to 200 printable characters, none invisible",
+            "advice": "rename it",
+        }
+        raise PydanticCustomError("declared", "{what}; allowed {allowed}; {advice}", details)
+    return name
+
+
+ActionName = Annotated[
+    str,
+    Field(pattern=rf"^[^{_UNSEEN}{_SPACES}]([^{_UNSEEN}]*[^{_UNSEEN}{_SPACES}])?$", max_length=200),
+    AfterValidator(_visible),
+]
+PartValue = Annotated[
+    str, Field(pattern=rf"^[^{_UNSEEN}]+$", max_length=200), AfterValidator(_visible)
+]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 # A YAML list arrives as a Python list: the container may be either, its items stay strict.
-ActionNames = Annotated[tuple[ActionName, ...], Field(strict=False)]
-Identifiers = Annotated[tuple[Identifier, ...], Field(strict=False)]
+_ONCE: dict[str, JsonValue] = {"uniqueItems": True}
+ActionNames = Annotated[tuple[ActionName, ...], Field(strict=False, json_schema_extra=_ONCE)]
+Identifiers = Annotated[tuple[Identifier, ...], Field(strict=False, json_schema_extra=_ONCE)]
 
 
 class Problem(NamedTuple):
@@ -94,12 +127,16 @@ def as_validation_error(title: str, problems: Iterable[Problem]) -> ValidationEr
 
 
 def repeated(names: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield place and name of every entry that was there before."""
+    """Yield place and name of every entry that was there before.
+
+    Names are the same where people read the same: é is one character or two, composed or not.
+    """
     seen: set[str] = set()
     for place, name in enumerate(names):
-        if name in seen:
+        composed = normalize("NFC", name)
+        if composed in seen:
             yield place, name
-        seen.add(name)
+        seen.add(composed)
 
 
 def out_of_order(low: float, high: float) -> Iterator[Problem]:
@@ -117,7 +154,9 @@ def out_of_order(low: float, high: float) -> Iterator[Problem]:
 def repeats(field: str, names: tuple[str, ...]) -> Iterator[Problem]:
     """Yield the problem of every name of a field that was there before."""
     for place, name in repeated(names):
-        yield Problem((field, place), "named twice", name, "each name once", "remove or rename it")
+        again = name in names[:place]
+        what = "named twice" if again else "another spelling of a name before it (Unicode NFC)"
+        yield Problem((field, place), what, name, "each name once", "remove or rename it")
 
 
 def some_of(names: Iterable[str]) -> str:

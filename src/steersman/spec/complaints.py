@@ -40,9 +40,15 @@ _WORDING: dict[str, tuple[str, str, str]] = {
     "union_tag_invalid": ("unknown choice", "{expected_tags}", "use one of these"),
     "union_tag_not_found": ("required and absent", "a {discriminator}", "add it"),
 }
+# What a pattern holds -> the same; the first that it holds counts.
 _PATTERNS = {
     "_": ("not a name", "a letter, then letters, digits and _, at most 64", "rename it"),
-    "x": ("not a name", "1 to 200 printable characters", "rename it"),
+    "\\u3000": (
+        "not a name",
+        "1 to 200 printable characters, none invisible and no white space at the ends",
+        "rename it",
+    ),
+    "": ("not a name", "1 to 200 printable characters, none invisible", "rename it"),
 }
 
 
@@ -114,7 +120,7 @@ def _explain(
         known = names_at(path[:-1], document.root, schema)
         return "unknown field", ", ".join(known), nearest(str(path[-1]), known)
     if kind == "string_pattern_mismatch":
-        return _PATTERNS["_" if "_" in context["pattern"] else "x"]
+        return next(said for part, said in _PATTERNS.items() if part in context["pattern"])
     if kind in _WORDING:
         what, allowed, advice = (part.format(**context) for part in _WORDING[kind])
         return what, allowed, advice

@@ -19,6 +19,7 @@ from steersman.spec.policy import (
     SequenceLinearPolicy,
     SequenceTreesPolicy,
 )
+from steersman.spec.rule_kinds import never_works
 from steersman.spec.standing import STANDING
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from steersman.spec.context import Context
     from steersman.spec.operation import Learning
     from steersman.spec.privacy import Privacy
+    from steersman.spec.rule_kinds import Kind
     from steersman.spec.rules import RuleList, Target
 
 Path = tuple[str | int, ...]
@@ -36,6 +38,12 @@ _MOST_DRAWN_AMONG = 2_000  # names and probabilities of all steps: every answer 
 _LARGEST_STATE_MIB = 255  # what snapshots hold, 256, less room for names and counts
 _ONE_MODEL = {"joint_squarecb", "joint_lin_ts", "sequence_linear"}
 _MODEL_EACH = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
+_KIND_OF_FIELD: dict[str, Kind] = {
+    "text": "text",
+    "category": "text",
+    "number": "number",
+    "vector": "vector",
+}
 _KINDS = {
     "factored_ts": "mixed",
     "sequence_linear": "sequence",
@@ -276,7 +284,12 @@ def _fallback_names(context: Context, fallback: RuleList) -> Iterator[Problem]:
 
 def _rule_names(context: Context, path: Path, listed: RuleList) -> Iterator[Problem]:
     known = sorted(context.fields)
+    kinds = {name: _KIND_OF_FIELD[field.type] for name, field in context.fields.items()}
     for place, rule in enumerate(listed.rules):
+        never = never_works(rule.when, kinds)
+        if never:
+            what, allowed, advice = never
+            yield Problem((*path, "rules", place, "when"), what, rule.when, allowed, advice)
         for name in sorted(compile_rule(rule.when).names - set(known)):
             yield Problem(
                 (*path, "rules", place, "when"),

@@ -87,7 +87,9 @@ def compile_rule(text: str) -> CompiledRule:
     """
     _check_text(text)
     if len(text) > MAX_LENGTH:
-        message = f"rule of {len(text)} characters; allowed at most {MAX_LENGTH}; split it"
+        message = (
+            f"rule of {len(text)} characters; allowed at most {MAX_LENGTH} characters; split it"
+        )
         raise SpecError(message)
     tree = _parse(text)
     try:
@@ -138,8 +140,20 @@ def _column(text: str, node: ast.AST) -> int:
 def _spec_error(text: str, column: int, what: str) -> SpecError:
     return SpecError(
         f"rule {text!r}, column {column}: {what}; allowed: comparisons, and, or, not, in, "
-        "+ - * /, names of context fields, and literals"
+        "+ - * /, names of context fields, and literals; correct the condition"
     )
+
+
+def evaluated(node: ast.expr) -> object:
+    """Return what a part of a compiled rule that reads no names always is.
+
+    Args:
+        node: of a rule that was compiled before, so that it is within the language.
+
+    Raises:
+        InputError: as a call of the rule, whenever that part is reached.
+    """
+    return _build(node, 0)({})
 
 
 def _build(node: ast.AST, depth: int) -> Evaluate:
@@ -222,8 +236,12 @@ def _arithmetic(node: ast.BinOp, depth: int) -> Evaluate:
     def evaluate(context: Mapping[str, object]) -> float:
         try:
             return apply(_number(left(context)), _number(right(context)))
+        except ZeroDivisionError:
+            message = "division by zero; allowed is any other number; compare the divisor with 0 "
+            raise InputError(message + "before, as in a != 0 and b / a < 1") from None
         except ArithmeticError as error:
-            raise InputError(str(error)) from None
+            message = f"{error}; allowed are numbers up to 1.7e308; change the unit"
+            raise InputError(message) from None
 
     return evaluate
 
@@ -258,7 +276,7 @@ def _truth(value: object) -> bool:
 
 def _number(value: object) -> float:
     if not _is_number(value):
-        message = f"arithmetic wants numbers, got {_show(value)}"
+        message = f"arithmetic wants numbers, got {_show(value)}; leave it out, or send a number"
         raise InputError(message)
     try:
         return float(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 from pydantic import Field
 
-from steersman.spec.base import ActionName, Declared, Problem, out_of_order, repeats, some_of
+from steersman.spec.base import Declared, PartValue, Problem, out_of_order, repeats, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,10 @@ class CategoricalPart(Declared):
 
     type: Literal["categorical"]
     """What kind of part this is."""
-    values: Annotated[tuple[ActionName, ...], Field(strict=False, min_length=2)]
+    values: Annotated[
+        tuple[PartValue, ...],
+        Field(strict=False, min_length=2, json_schema_extra={"uniqueItems": True}),
+    ]
     """The values, at least two."""
 
     @property

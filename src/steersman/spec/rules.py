@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from steersman.errors import SpecError
 from steersman.spec.base import ActionName, Declared, Identifier
 from steersman.spec.expressions import compile_rule
+from steersman.spec.rule_kinds import never_works
 
 
 def _target_tag(value: object) -> str:
@@ -37,11 +38,18 @@ class Rule(Declared):
         try:
             compile_rule(text)
         except SpecError as error:
-            what, _, allowed = str(error).partition("; allowed: ")
-            details = {"what": what, "allowed": allowed, "advice": "correct the condition"}
-            message = "{what}; allowed {allowed}; {advice}"
-            raise PydanticCustomError("declared", message, details) from None
+            said, _, advice = str(error).rpartition("; ")
+            what, _, allowed = said.rpartition("; allowed")
+            raise _wrong(what, allowed.lstrip(": "), advice) from None
+        never = never_works(text)
+        if never:
+            raise _wrong(*never)
         return text
+
+
+def _wrong(what: str, allowed: str, advice: str) -> PydanticCustomError:
+    details = {"what": what, "allowed": allowed, "advice": advice}
+    return PydanticCustomError("declared", "{what}; allowed {allowed}; {advice}", details)
 
 
 Rules = Annotated[tuple[Rule, ...], Field(strict=False, max_length=100)]

@@ -193,13 +193,13 @@ def as_number(value: SupportsFloat | str) -> float:
     """Return a float, NaN for what is no number, so that range checks refuse it.
 
     Args:
-        value: Anything.
+        value: Anything; true and false are no numbers.
 
     Example:
-        >>> as_number("0.95")
-        nan
+        >>> as_number("0.95"), as_number(True)
+        (nan, nan)
     """
     try:
-        return math.nan if isinstance(value, str) else float(value)
+        return math.nan if isinstance(value, str | bool | np.bool_) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan

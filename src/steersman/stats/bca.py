@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # The acceleration is a skewness; a thousand deleted groups estimate it as well as n deleted rows.
 _JACKKNIFE_GROUPS = 1000
 
+# More would tell nothing new, and take hours.
+_MOST_RESAMPLES = 1_000_000
+
 
 def bca_interval(
     x: ArrayLike,
@@ -41,8 +44,8 @@ def bca_interval(
         x: Rows to resample, shape (n,) or (n, columns), finite, n >= 2.
         statistic: Maps an array shaped like ``x`` to one number; pure.
         level: Confidence level, in (0, 1).
-        resamples: Bootstrap samples, at least 100 and 2 / (1 - level): fewer have no draw beyond
-            each end.
+        resamples: Bootstrap samples, 100 to 1,000,000, and at least 2 / (1 - level): fewer have no
+            draw beyond each end.
         seed: Seed of the generator that draws them, and the groups of the jackknife.
 
     Returns:
@@ -88,6 +91,9 @@ def bca_interval(
 def _enough(resamples: int, alpha: float) -> int:
     """Return how many resamples are wanted, which must reach beyond the ends of the interval."""
     wanted = count(resamples, "resamples", at_least=100)
+    if wanted > _MOST_RESAMPLES:
+        message = f"resamples is {wanted}; allowed are 100 to {_MOST_RESAMPLES:,}; take fewer"
+        raise InputError(message)
     needed = math.ceil(2.0 / alpha - 1e-6)
     if wanted < needed:
         message = (
@@ -99,7 +105,8 @@ def _enough(resamples: int, alpha: float) -> int:
 
 def _refuse_others(statistic: object, seed: object) -> None:
     """Refuse what is no function, and a seed that would be drawn anew every time or is none."""
-    if not callable(statistic) or not isinstance(seed, (int, np.integer)) or seed < 0:
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and seed >= 0
+    if not callable(statistic) or not whole:
         message = f"statistic is {statistic!r:.100}, seed {seed!r:.100}; allowed are a function "
         raise InputError(message + "that maps rows to a number, and a whole number of at least 0")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from steersman.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,10 +25,22 @@ class Interval:
         >>> low, high = Interval(0.1, 0.4)
         >>> 0.2 in Interval(low, high), round(Interval(low, high).width, 3)
         (True, 0.3)
+
+    Raises:
+        InputError: The lower end is above the upper one.
     """
 
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        """Refuse ends in the wrong order; NaN, of what is not known, has none."""
+        if self.low > self.high:
+            message = (
+                f"interval is {self.low!r} to {self.high!r}; allowed is low <= high; swap the "
+                "ends, or look for what made them cross"
+            )
+            raise InputError(message)
 
     @property
     def width(self) -> float:

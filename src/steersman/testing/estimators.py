@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steersman.errors import InputError
 from steersman.ope import LoggedData, evaluate
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ def check_estimator(estimator: Estimator, *, seed: int = 0) -> None:
 
     Raises:
         AssertionError: Names the broken rule and the numbers seen.
+        InputError: No estimator: a name, a class, or what has no ``name`` and ``rounds``.
 
     Example:
         >>> from steersman.ope import SNIPS
         >>> check_estimator(SNIPS())
     """
+    _refuse_others(estimator)
     for check in (
         check_constant_reward,
         check_logged_policy,
@@ -60,6 +63,17 @@ def check_estimator(estimator: Estimator, *, seed: int = 0) -> None:
         check_refusal,
     ):
         check(estimator, np.random.default_rng(seed))
+
+
+def _refuse_others(value: object) -> None:
+    named = isinstance(getattr(value, "name", None), str)
+    if isinstance(value, type) or not (named and callable(getattr(value, "rounds", None))):
+        got = f"the class {value.__name__}" if isinstance(value, type) else f"{value!r:.60}"
+        message = (
+            f"check_estimator got {got}; allowed is an object with a name (str) and rounds(log); "
+            'pass one, e.g. SNIPS() or ESTIMATORS["snips"] of steersman.ope'
+        )
+        raise InputError(message)
 
 
 def check_constant_reward(estimator: Estimator, rng: np.random.Generator) -> None:

@@ -34,9 +34,9 @@ def check_revision(policy: ChoicePolicy, log: Log) -> None:
     """A reward corrected later equals the reward learned right at once."""
     corrected = copied(policy)
     x, action = log.contexts[0], log.actions[0]
-    log.teach(policy, slice(1, None))
-    log.teach(corrected, slice(1, None))
     bucket = None if getattr(policy, "forget", 1.0) == 1.0 else 1000
+    log.teach(policy, slice(1, None), bucket=bucket)
+    log.teach(corrected, slice(1, None), bucket=bucket)
     policy.learn(x, action, 0.75, bucket=bucket)
     corrected.learn(x, action, 0.25, bucket=bucket)
     corrected.revise(x, action, 0.5, bucket=bucket)
@@ -56,7 +56,7 @@ def check_withdrawal(policy: ChoicePolicy, log: Log) -> None:
     x, action = log.contexts[0], log.actions[0]
     forgets = getattr(policy, "forget", 1.0) != 1.0
     bucket, later = (1000, 1003) if forgets else (None, None)
-    log.teach(policy, slice(1, 30))
+    log.teach(policy, slice(1, 30), bucket=bucket)
     other = copied(policy)
     other.learn(x, action, 0.75, bucket=bucket)
     for one in (policy, other):

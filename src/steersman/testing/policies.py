@@ -59,16 +59,40 @@ def check_policy(
     >>> from steersman.policies import LinUCB
     >>> check_policy(LinUCB(["a", "b", "c"], dim=4, floor=0.1))
     """
-    made: ChoicePolicy = policy() if callable(policy) else policy
-    if not hasattr(made, "updates"):
-        message = f"check_policy got {type(made).__name__}; pass a policy, or what makes one"
-        raise InputError(message)
+    made = _made(policy)
     if made.updates:
         raise InputError(f"check_policy wants a new policy; this one learned {made.updates} rows")
     if contexts is not None and len(contexts) != ROWS:
         raise InputError(f"check_policy got {len(contexts)} contexts; it wants {ROWS}")
     for check in CHECKS:
         check(copied(made), Log(made, contexts, seed))
+
+
+def _made(policy: ChoicePolicy | Callable[[], ChoicePolicy]) -> ChoicePolicy:
+    """Return the policy to be checked, made if need be; a class alone has nothing to choose from.
+
+    Raises:
+        InputError: it is no policy and makes none.
+    """
+    try:
+        made = policy() if callable(policy) else policy
+    except TypeError as error:
+        if not isinstance(policy, type):
+            raise
+        message = (
+            f"check_policy got the class {policy.__name__}, which makes no policy without "
+            f"arguments ({error}); allowed is a policy, or a function that makes one; pass "
+            f"{policy.__name__}(...)"
+        )
+        raise InputError(message) from error
+    if isinstance(made, type) or not hasattr(made, "updates"):
+        kind = f"the class {made.__name__}" if isinstance(made, type) else type(made).__name__
+        message = (
+            f"check_policy got {kind}; allowed is a policy, or a function that makes one; pass a "
+            "policy that has learned nothing, e.g. LinUCB(['a', 'b'], dim=4, floor=0.1)"
+        )
+        raise InputError(message)
+    return made
 
 
 def check_distribution(policy: ChoicePolicy, log: Log) -> None:
