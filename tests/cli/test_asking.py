@@ -249,7 +249,8 @@ def test_a_unit_is_handed_out_and_erased(asking, service):
     assert "Aborted" in asking(*erase, status=1, input="n\n")
     done = asking.json(*erase, "--yes")
     assert done["decisions"] == [decision["decision_id"]]
-    assert asking("tenant", "export", name, "--unit", "u-1") == ""
+    (said,) = asking("tenant", "export", name, "--unit", "u-1").splitlines()
+    assert said.startswith("PostgreSQL has nothing of unit 'u-1'")
 
 
 def test_a_point_is_relearned_without_some_decisions(asking, service):

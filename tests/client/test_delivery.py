@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from steersman.client import Client
 from steersman.client.delivery import MOST_BYTES, batch_request, settle
 from steersman.client.exchange import Answer, Failure
 from steersman.client.items import Item, Row
@@ -124,6 +125,29 @@ def test_what_was_left_is_delivered_by_the_next_client(make, server):
     server.always = None
     assert make().flush(10) == 0
     assert server.order == [name]
+
+
+def test_what_was_left_is_delivered_though_the_next_client_is_asked_for_nothing(
+    make, server, eventually
+):
+    server.always = 503
+    first = make()
+    name = first.submit_feedback(episode="e", **EVENT)
+    first.close()
+    server.always = None
+    make()
+    eventually(lambda: server.order == [name])
+
+
+def test_the_server_says_when_events_may_come_again(server, key, tmp_path, eventually):
+    server.always = (503, {"Retry-After": "1"})
+    with Client(server.url, key, queue_dir=tmp_path) as client:
+        name = client.submit_feedback(episode="e", outcomes={"good": 1.0})
+        eventually(lambda: server.calls)
+        server.always = None
+        eventually(lambda: server.order == [name])
+    first, second, *_ = server.calls
+    assert second["at"] - first["at"] >= 1.0
 
 
 def test_a_refused_event_is_set_aside_and_told(client, server, problem, caplog):

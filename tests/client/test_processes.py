@@ -5,11 +5,15 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
 
 import pytest
 
 from steersman.client import Client
+from steersman.client.core import Core
+from steersman.client.exchange import Wait
 
 LOGGER = """
 import os, sys
@@ -19,6 +23,19 @@ client = Client(sys.argv[1], sys.argv[2], queue_dir=sys.argv[3])
 for number in range(int(sys.argv[4])):
     name = client.submit_feedback(episode="e", outcomes={"n": number})
     os.write(1, name.encode() + b"\\n")
+"""
+ASYNC_LOGGER = """
+import asyncio, os, sys
+from steersman.client import AsyncClient
+
+client = AsyncClient(sys.argv[1], sys.argv[2], queue_dir=sys.argv[3])
+
+async def tell():
+    for number in range(int(sys.argv[4])):
+        name = await client.submit_feedback(episode="e", outcomes={"n": number})
+        os.write(1, name.encode() + b"\\n")
+
+asyncio.run(tell())
 """
 DECIDER = """
 import os, sys
@@ -103,16 +120,65 @@ def test_a_process_delivers_at_its_end_what_it_told(start, server):
     assert server.order == told.decode().split()
 
 
-@pytest.mark.parametrize("fault", ["hang", 503, "drop"])
-def test_the_end_of_a_process_waits_a_second_at_most(start, server, fault):
+@pytest.mark.parametrize(
+    ("logger", "fault"),
+    [(LOGGER, "hang"), (LOGGER, 503), (LOGGER, "drop"), (ASYNC_LOGGER, "hang")],
+    ids=["hang", "503", "drop", "async"],
+)
+def test_the_end_of_a_process_waits_a_second_at_most(start, server, logger, fault):
     server.always = fault
-    code = LOGGER + "import time; os.write(1, f'end {time.time()}'.encode())"
+    code = logger + "import time; os.write(1, f'end {time.time()}'.encode())"
     process = start(code, "5")
     told, errors = process.communicate(timeout=30)
     ended = time.time()
     assert (process.returncode, errors.count(b"Traceback")) == (0, 0)
-    # A second for us, and some for an interpreter to end on a busy machine.
-    assert ended - float(told.split()[-1]) < 1.0 + 1.0
+    # A second for us, as the next test measures, and some for an interpreter on a busy machine.
+    assert ended - float(told.split()[-1]) < 1.0 + 2.0
+
+
+CLOCKED = """
+import atexit, os, types
+
+waited = []
+atexit.register(lambda: os.write(1, f"{sum(waited)}".encode()))  # the first one is called last
+from steersman.client import outbox
+
+outbox.time = types.SimpleNamespace(monotonic=lambda: sum(waited), sleep=waited.append)
+"""
+
+
+@pytest.mark.parametrize("logger", [LOGGER, ASYNC_LOGGER], ids=["sync", "async"])
+def test_the_end_of_a_process_gives_the_server_a_second_and_no_more(start, server, logger):
+    """By a clock that runs only while somebody waits: how busy the machine is does not show."""
+    server.always = "hang"
+    told, errors = start(CLOCKED + logger, "1").communicate(timeout=30)
+    assert errors == b""
+    assert float(told.split()[-1]) == pytest.approx(1.0, abs=0.015)
+
+
+def test_closing_gives_the_server_a_second_and_no_more(
+    kind, server, key, tmp_path, monkeypatch, eventually
+):
+    """By a clock that runs only while somebody waits, again."""
+    waited = []
+
+    def wait(seconds):
+        waited.append(seconds)
+        return Wait(0.0)
+
+    monkeypatch.setattr("steersman.client.core.Wait", wait)
+    monkeypatch.setattr("steersman.client.base.Core", partial(Core, clock=lambda: sum(waited)))
+    server.always = "hang"
+    client = kind(server.url, key, queue_dir=tmp_path)
+    client.submit_feedback(episode="e", outcomes={"n": 1})
+    eventually(lambda: server.calls)
+    began = time.monotonic()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "join", lambda _, timeout=0.0: waited.append(timeout))
+        client.close()
+    assert time.monotonic() - began < 5  # nor does it wait for the request that hangs
+    assert sum(waited) == pytest.approx(1.0)
+    getattr(client, "end", client.close)()
 
 
 def test_a_process_with_nothing_to_tell_ends_at_once(start, server):

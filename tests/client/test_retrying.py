@@ -1,9 +1,12 @@
 """Pauses between tries."""
 
 import random
+from typing import Any
 
 import pytest
 
+from steersman.client.core import Core
+from steersman.client.exchange import Answer, Request, Send, Wait
 from steersman.client.retrying import Backoff, retry_after_s
 
 
@@ -19,6 +22,28 @@ def test_the_server_may_ask_for_more_but_not_for_less():
     backoff = Backoff(0.1, 1.0, random.Random(0))
     assert backoff.pause(0, 7.0) == 7.0
     assert backoff.pause(5, 0.01) >= 0.5
+
+
+def waits(seed, *retry_after):
+    """Return how long a call waits after each answer that asks to come again."""
+    no_outbox: Any = None
+    core = Core(no_outbox, retries=4, clock=lambda: 0.0, rng=random.Random(seed))
+    steps = core.exchange(Request("GET", "/v1/skills"), bytes, timeout_s=10.0)
+    assert isinstance(next(steps), Send)
+    waited = []
+    for header in retry_after:
+        step = steps.send(Answer(503, header, b""))
+        assert isinstance(step, Wait)
+        waited.append(step.seconds)
+        assert isinstance(next(steps), Send)
+    return waited
+
+
+def test_the_tries_of_a_call_are_apart_by_such_pauses():
+    several = [waits(seed, "", "", "0", "1") for seed in range(10)]
+    for longest, pauses in zip([0.05, 0.1, 0.2], zip(*several, strict=True), strict=False):
+        assert longest / 2 <= min(pauses) < max(pauses) <= longest
+    assert {pauses[3] for pauses in several} == {1.0}
 
 
 @pytest.mark.parametrize(

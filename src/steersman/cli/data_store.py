@@ -230,7 +230,7 @@ def restore_command(file: Path, home: Path, *, replace: bool, as_json: bool) -> 
     default=30,
     show_default=True,
     type=click.IntRange(1, 36_500),
-    help="How long keys and event ids are remembered; clients must not resend later.",
+    help="How long keys are remembered, and event ids at least.",
 )
 @cold_option
 @administers

@@ -18,7 +18,9 @@ from steersman.client import Client
 @click.argument("point")
 @click.option("--context", type=JsonObject(), default="{}", help="What is known, by field name.")
 @click.option("--eligible", multiple=True, help="An action that is allowed; again for more.")
-@click.option("--features", type=JsonObject(), help="A list of numbers for each eligible action.")
+@click.option(
+    "--features", type=JsonObject(), help="For each eligible action a list of numbers, by its name."
+)
 @click.option("--links", type=JsonObject(), help="By candidate, what picking it brings in.")
 @click.option("--episode", help="What this decision belongs to with others.")
 @click.option("--unit", help="What stays on one arm of a rollout.")

@@ -96,7 +96,7 @@ def plan_command(
 
     async def work(database: Database, tenant: Tenant) -> tuple[RolloutPlan, Traffic]:
         async def read(connection: Any) -> tuple[RolloutPlan, Traffic]:
-            row = await _declared(connection, tenant, skill, point)
+            row = await declared(connection, tenant, skill, point)
             plan = plan_of(row.spec, salt="plan", overrides=overrides_of(changes))
             return plan, await traffic_of(connection, row, now=time.time())
 
@@ -256,7 +256,21 @@ async def find(connection: Any, tenant: Tenant, which: str) -> RolloutRow:
     return row
 
 
-async def _declared(connection: Any, tenant: Tenant, skill: str, point: str) -> PointRow:
+async def declared(connection: Any, tenant: Tenant, skill: str, point: str) -> PointRow:
+    """Return a decision point.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant: whose it is.
+        skill: its skill.
+        point: its name.
+
+    Returns:
+        Its row.
+
+    Raises:
+        RolloutError: there is none.
+    """
     row = await find_declared(connection, (tenant.id, skill, point))
     if row is not None:
         return row

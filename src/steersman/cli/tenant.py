@@ -109,11 +109,16 @@ def points(name: str, home: Path, *, as_json: bool) -> None:
 def export_command(name: str, unit: str, home: Path) -> None:
     """Print everything the store holds about a unit of the tenant NAME, one JSON object a line."""
 
-    async def work(database: Database, tenant: Tenant) -> None:
+    async def work(database: Database, tenant: Tenant) -> int:
+        lines = 0
         async for line in export(database, tenant.id, unit=unit):
             click.echo(line)
+            lines += 1
+        return lines
 
-    for_tenant(home, name, work)
+    if for_tenant(home, name, work) == 0:
+        message = f"PostgreSQL has nothing of unit {unit!r}; look for other spellings, and for "
+        click.echo(message + "older days in the cold store (`steersman data query`)", err=True)
 
 
 @command.command("erase")

@@ -217,3 +217,15 @@ async def test_what_the_views_are_made_of_cannot_be_named(past, cold, days):
     for sql in (f"SELECT * FROM query_table({seen}), decision", f"FROM decision, query({seen})"):
         with pytest.raises(InputError):
             await ask(past, cold, sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "advice"),
+    [
+        ("SELECT id FROM decision WHERE unit = 'u' AND at < '2026-11-01'", '"at" needs its quotes'),
+        ("SELECT * FROM decisions", "the tables are decision, event, reward and outcome"),
+    ],
+)
+async def test_what_is_mistyped_is_told_what_there_is(past, cold, sql, advice):
+    with pytest.raises(InputError, match=advice):
+        await ask(past, cold, sql)

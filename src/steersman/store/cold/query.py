@@ -112,6 +112,8 @@ def _check(sql: str) -> None:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
         message = f"the query is no SQL that DuckDB reads: {error}"
+        if 'near "' in message and " at" in f" {sql}":
+            message += '; the column "at" needs its quotes'
         raise InputError(message) from None
     kinds = [statement.type.name for statement in statements]
     if kinds != ["SELECT"]:
@@ -200,6 +202,8 @@ def _run(loaded: Sequence[_Loaded], sql: str, memory_mb: int, timeout_s: float, 
             raise InputError(message) from None
         except duckdb.Error as error:
             message = f"the query failed: {error}"
+            if isinstance(error, duckdb.CatalogException):
+                message += f"; the tables are {', '.join(BY_NAME)} and outcome"
             raise InputError(message) from None
         finally:
             timer.cancel()
