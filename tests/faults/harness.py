@@ -51,6 +51,8 @@ reward:
 learning: {mode: online}
 budgets: {deadline_ms: 400}
 """
+# One that only some tenants have.
+SECRET = POINT.replace("skill: search", "skill: hidden")
 _START_S = 60.0
 
 

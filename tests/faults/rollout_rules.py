@@ -62,7 +62,7 @@ async def rolled_out(database, tenant, version):
 
 
 class RolloutRules:
-    """Rules; the model of a tenant has ``rollout``, ``candidate``, ``status`` and ``acts``."""
+    """Rules; a tenant has ``rollout``, ``candidate``, ``retracted``, ``status`` and ``acts``."""
 
     def get(self, who, path):
         status, answer = self.http.call(self.tenants[who].access, "GET", path)
@@ -86,6 +86,8 @@ class RolloutRules:
         found = {(one["skill"], one["version"]) for one in listed["snapshots"]}
         declared = {("search", "0.1.0")} | ({("hidden", "0.1.0")} if who == 0 else set())
         assert (status, found) == (200, declared | {("search", mine.candidate)})
+        back = {one["version"] for one in listed["snapshots"] if "retracted_at" in one}
+        assert back == ({mine.candidate} if mine.retracted else set())
 
     @rule(who=WHO, action=ACTIONS)
     def act_on_mine(self, who, action):
