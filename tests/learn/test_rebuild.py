@@ -112,6 +112,26 @@ async def test_until_leaves_out_what_was_learned_later(database, tenant):
     assert act["detail"]["kept"] == 9
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_until_a_moment_and_without_some_is_what_others_had_by_then(database, policy):
+    start = time.time() - 20 * _DAY_S
+    states = []
+    for poisoned in (True, False):
+        tenant = await create_tenant(database, f"u-{time.time_ns()}", actor="test")
+        row = await declared(database, tenant.id, policy=policy)
+        decisions, bad = await mixed_traffic(database, row, start, poisoned=poisoned, n=9)
+        await learn_all(database)
+        if poisoned:
+            (moment,) = (await rows(database, tenant.id, "SELECT clock_timestamp()"))[0]
+            await correct(database, [*decisions[::2], *bad[::2]])
+            await mixed_traffic(database, row, start + 5, poisoned=True, n=9)
+            await learn_all(database)
+            made = await rebuild(database, row, until=moment, exclude="unit = 'bot'", actor="test")
+            assert (made.kept, made.excluded) == (9, len(bad))
+        states.append(bits((await replica_of(database, tenant.id)).policy))
+    assert states[0] == states[1]
+
+
 async def test_a_moment_before_all_that_was_learned_is_refused(database, tenant):
     """An hour too early would unlearn all, and no other rebuild brings it back."""
     row = await declared(database, tenant.id, policy="lin_ts")
