@@ -14,7 +14,7 @@ import scipy
 from benchmarks import THREAD_VARIABLES
 from steersman.policies.gaussian_compiled import is_compiled
 
-__all__ = ["describe_machine", "measure_bandwidth"]
+__all__ = ["CoreTime", "describe_machine", "measure_bandwidth"]
 
 
 def describe_machine() -> dict[str, str | int | float]:
@@ -41,6 +41,39 @@ def describe_machine() -> dict[str, str | int | float]:
         "compiled": "yes" if is_compiled() else "no",
         "threads": ",".join(sorted({os.environ.get(name, "unset") for name in THREAD_VARIABLES})),
     }
+
+
+class CoreTime:
+    """How much of the time since it was made this machine's cores were there for it.
+
+    A virtual machine's cores stand still while the host does something else: for others, or for
+    what costs the host more than the guest, such as pages of memory that were never touched. The
+    guest's clock ticks go missing then, whether the host calls it stolen or not. Figures of a run
+    with less than nine tenths are the host's as much as the program's.
+
+    Example:
+        >>> cores = CoreTime()
+        >>> work = sum(range(1_000_000))
+        >>> share = cores.share()
+    """
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic(), _accounted_seconds()
+
+    def share(self) -> float | None:
+        """Return the share, 0 to 1 but for the clock's grain; None where Linux does not tell."""
+        (began, before), now = self._begun, _accounted_seconds()
+        elapsed = (time.monotonic() - began) * (os.cpu_count() or 1)
+        return None if before is None or now is None else round((now - before) / elapsed, 2)
+
+
+def _accounted_seconds() -> float | None:
+    """Return what all cores did or idled since the start, without what the host says it took."""
+    file = Path("/proc/stat")
+    if not file.is_file():
+        return None
+    ticks = [int(value) for value in file.read_text(encoding="ascii").split("\n")[0].split()[1:8]]
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def measure_bandwidth(working_set: int = 256 * 2**20, *, repeats: int = 15) -> float:

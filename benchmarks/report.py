@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.machine import describe_machine
+from benchmarks.machine import CoreTime, describe_machine
 from steersman.errors import DataError, SteersmanError
 
 if TYPE_CHECKING:
@@ -144,13 +144,14 @@ def command(
         options = Options(data=data, sets=chosen, quick=quick, page=page, ray=ray)
         figures: list[Figure] = []
         stopped: SteersmanError | None = None
+        cores = CoreTime()
         try:
             figures.extend(run(options))  # one by one: those before an error are kept
         except SteersmanError as error:
             stopped = error
             if not figures:
                 raise click.ClickException(str(error)) from error
-        machine = describe_machine()
+        machine = {**describe_machine(), "share_of_cores": cores.share()}
         _print(name, figures, machine)
         if json_file is not None:
             _write(json_file, figures, machine)

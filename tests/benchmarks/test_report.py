@@ -2,11 +2,13 @@
 
 import json
 import math
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.machine import describe_machine, measure_bandwidth
+from benchmarks.machine import CoreTime, describe_machine, measure_bandwidth
 from benchmarks.report import Figure, Options, command, load_figures, show_number
 from steersman.errors import DataError, InputError
 
@@ -110,6 +112,18 @@ def test_a_named_set_is_found(tmp_path):
 @pytest.mark.parametrize(("value", "text"), [(0.0, "0"), (-1234.5, "-1,234"), (math.nan, "–")])
 def test_numbers_are_shown_for_people(value, text):
     assert show_number(value) == text
+
+
+@pytest.mark.skipif(not Path("/proc/stat").is_file(), reason="Linux alone tells")
+def test_the_share_of_time_that_cores_were_there_is_told():
+    cores = CoreTime()
+    time.sleep(0.5)
+    assert 0.2 < cores.share() < 1.2
+
+
+def test_where_nothing_tells_the_share_it_is_not_known(monkeypatch):
+    monkeypatch.setattr("benchmarks.machine.Path", lambda _: Path("/nowhere"))
+    assert CoreTime().share() is None
 
 
 def test_the_machine_is_described_in_json_values():
