@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from steersman.cli import main
 from steersman.cli.charts import smoothed, terminal_chart, write_png
 from steersman.errors import StoreError
+from steersman.errors.installing import how_to_install
 from steersman.systems.assistant.trial import run_trials
 
 
@@ -64,7 +65,7 @@ def test_what_cannot_be_drawn_is_told_before_the_minutes_of_work(demo, tmp_path,
     monkeypatch.setattr("steersman.cli.charts.find_spec", lambda _: None)
     ran = CliRunner().invoke(main, ["demo", demo, "--out", str(tmp_path)])
     assert ran.exit_code == 1
-    assert "steersman[demo]" in ran.output
+    assert how_to_install("demo") in ran.output
 
 
 @pytest.mark.parametrize("demo", ["rag-tuner", "evidence", "interrogator"])

@@ -16,6 +16,7 @@ from steersman.cli.demo_interrogator_tables import _is_told
 from steersman.cli.options import run
 from steersman.client import Client
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval import MiniLM
 from steersman.store import as_tenant
 from steersman.systems.interrogator import (
@@ -330,10 +331,8 @@ def test_that_a_page_cannot_be_drawn_is_told_before_anything_is_compared(monkeyp
     monkeypatch.setattr("steersman.cli.demo_interrogator.find_spec", lambda _: None)
     ran = _demo("--text", "a", "--html", "x.html")
     assert ran.exit_code == 1
-    assert (
-        ran.output == "Error: --html needs matplotlib; install it with: pip install "
-        "'steersman[demo]'\n"
-    )
+    advice = how_to_install("demo")
+    assert ran.output == f"Error: --html needs matplotlib; install it with: {advice}\n"
 
 
 def test_a_difference_that_nobody_can_have_is_not_shown_as_none():

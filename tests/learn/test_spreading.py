@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import ClusterError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.learn import spread
 
 
@@ -82,7 +83,7 @@ def test_without_ray_it_says_so_and_works_here(monkeypatch, caplog):
         )
     (said,) = caplog.messages
     assert "Ray is not installed" in said
-    assert "pip install 'steersman[ray]'" in said
+    assert how_to_install("ray") in said
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from steersman.errors import BackendUnavailableError, CorpusError, DataError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval.documents import Document
 from steersman.service import GuardianState
 from steersman.store import create_tenant
@@ -285,7 +286,7 @@ async def test_without_the_extra_it_is_said_what_to_install(serving, database, t
         monkeypatch.setitem(sys.modules, "bm25s", None)
         answer = await search(s)
         assert (answer.status, answer.body["code"]) == (503, "unavailable")
-        assert "steersman[rag]" in answer.body["detail"]
+        assert how_to_install("rag") in answer.body["detail"]
         assert (await s.ask("GET", "/readyz")).status == 200
         monkeypatch.undo()
         later(s)

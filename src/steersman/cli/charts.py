@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 WINDOW = 200
 _COLOURS = {"learned": "#0b6e4f", "best fixed": "#b35900", "rules": "#5b5f97", "oracle": "#999999"}
 _TERMINAL = {"learned": "green", "best fixed": "yellow", "rules": "blue", "oracle": "white"}
-_MISSING = "{} is not installed; charts need the extra: pip install 'steersman[demo]'"
 
 
 def need_charts(*libraries: str) -> None:
@@ -34,7 +34,12 @@ def need_charts(*libraries: str) -> None:
     """
     for name in libraries:
         if find_spec(name) is None:
-            raise DataError(_MISSING.format(name))
+            raise _missing(name)
+
+
+def _missing(library: str) -> DataError:
+    message = f"{library} is not installed; charts need the extra: {how_to_install('demo')}"
+    return DataError(message)
 
 
 def smoothed(rewards: Floats, window: int = WINDOW) -> tuple[Floats, Floats]:
@@ -59,7 +64,7 @@ def terminal_chart(curves: Mapping[str, Floats], *, width: int, colours: bool) -
     try:
         import plotille  # noqa: PLC0415 -- an extra
     except ImportError as error:
-        raise DataError(_MISSING.format("plotille")) from error
+        raise _missing("plotille") from error
     figure = plotille.Figure()
     figure.width, figure.height = max(30, width - 28), 16
     figure.with_colors = colours
@@ -85,7 +90,7 @@ def write_png(curves: Mapping[str, Floats], file: Path, *, title: str) -> None:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
     except ImportError as error:
-        raise DataError(_MISSING.format("matplotlib")) from error
+        raise _missing("matplotlib") from error
     figure = Figure(figsize=(8.0, 4.2), layout="constrained")
     axes = figure.subplots()
     for name, rewards in curves.items():

@@ -19,6 +19,7 @@ from uuid import UUID
 import urllib3
 
 from steersman.errors import InputError, StoreError
+from steersman.errors.installing import how_to_install
 from steersman.policies.gaussian_compiled import is_compiled
 from steersman.store import RedisCache
 
@@ -78,7 +79,7 @@ def look_at_python() -> Iterator[Finding]:
     for name, (modules, without) in _EXTRAS.items():
         missing = [module for module in modules if not _is_there(module)]
         if missing:
-            advice = f'if you need it: pip install "steersman[{name}]"'
+            advice = f"if you need it: {how_to_install(name)}"
             yield Finding(f"extra {name}", "warn", f"not installed: {without}", advice)
         else:
             yield Finding(f"extra {name}", "ok", "installed")

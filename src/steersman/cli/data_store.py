@@ -27,6 +27,7 @@ from steersman.cli.showing import as_fields, show, show_rows
 from steersman.cli.stack import can_compact
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
 from steersman.errors import DataError, SteersmanError, StoreError
+from steersman.errors.installing import how_to_install
 from steersman.store import (
     AWAY,
     Database,
@@ -287,7 +288,7 @@ async def _keep(database: Database, cold: str, at: str) -> None:
         else:
             jobs.append(asyncio.create_task(run_daily(database, destination, at=at, stop=stop)))
     else:
-        _log.warning('no compaction: pip install "steersman[data]"')
+        _log.warning("no compaction; it needs: %s", how_to_install("data"))
     await asyncio.gather(*jobs)
 
 

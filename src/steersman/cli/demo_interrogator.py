@@ -17,6 +17,7 @@ from steersman.cli.arguments import Folder
 from steersman.cli.demo_interrogator_tables import as_json, print_investigation, print_report
 from steersman.cli.showing import check_writable, write_text
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 
 if TYPE_CHECKING:
     from steersman.cli.demo_interrogator_asking import Asking
@@ -161,7 +162,8 @@ def _check_usage(given: dict[str, Any]) -> None:
         raise click.UsageError("--html shows the comparison; --targets must be 1 or more for it")
     if given["html_file"] is not None and find_spec("matplotlib") is None:
         # Known beforehand, not after minutes of comparing.
-        raise DataError("--html needs matplotlib; install it with: pip install 'steersman[demo]'")
+        message = "--html needs matplotlib; install it with: "
+        raise DataError(message + how_to_install("demo"))
 
 
 def _target(ready: _Ready, given: dict[str, Any]) -> Target:

@@ -20,6 +20,7 @@ from steersman.cli.options import (
 )
 from steersman.cli.signing import make_sample_registry
 from steersman.cli.supervising import Supervisor, stop_on_signals, stop_with_parent
+from steersman.errors.installing import how_to_install
 from steersman.systems.assistant.points import point_documents
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _as_json(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervi
 
 def _as_text(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervisor) -> None:
     names = ", ".join(f"{row.skill}/{row.point}" for row in prepared.points)
-    kept = str(home / "cold") if stack.can_compact() else 'off; pip install "steersman[data]"'
+    kept = str(home / "cold") if stack.can_compact() else f"off; {how_to_install('data')}"
     click.echo(f"serving     {url}")
     click.echo(f"tenant      {prepared.tenant.name} with {names}")
     if prepared.key is None:

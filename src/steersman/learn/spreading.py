@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from steersman.errors import ClusterError, InputError
+from steersman.errors.installing import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -157,7 +158,8 @@ def _installed() -> bool:
     except ImportError:
         _log.warning(
             "Ray is not installed, so nothing is spread: working on this machine alone, with the "
-            "same results; install it with: pip install 'steersman[ray]'"
+            "same results; install it with: %s",
+            how_to_install("ray"),
         )
         return False
     return True

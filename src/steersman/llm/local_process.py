@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,7 +157,7 @@ def _no_model(model: Path, said: dict[str, Any]) -> str:
     if said.get("missing"):
         return (
             f"a local model needs llama.cpp, and it is not installed ({said['error']}); "
-            "install it with: pip install 'steersman[local]'"
+            f"install it with: {how_to_install('local')}"
         )
     why = str(said["error"])[:_QUOTED]
     return f"llama.cpp does not run {model}: {why}; is it whole, and a kind that it knows?"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from steersman.errors import DataError, InputError, RegistryError, VerificationError
+from steersman.errors.installing import how_to_install
 from steersman.registry.place import MAX_FILE, DirectoryPlace, Held, too_long
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class BucketPlace:
             self._obstore: Any = import_module("obstore")
             store = import_module("obstore.store")
         except ImportError as error:
-            message = 'a registry in a bucket needs obstore; pip install "steersman[s3]"'
-            raise DataError(message) from error
+            message = "a registry in a bucket needs obstore; install it with: "
+            raise DataError(message + how_to_install("s3")) from error
         self._errors = self._obstore.exceptions
         try:
             self._store = store.S3Store.from_url(url, **options)

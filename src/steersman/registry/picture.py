@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +39,8 @@ def draw_diff(
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
     except ImportError as error:
-        message = "matplotlib is not installed; pictures need: pip install 'steersman[demo]'"
-        raise DataError(message) from error
+        message = "matplotlib is not installed; pictures need: "
+        raise DataError(message + how_to_install("demo")) from error
     count = min(len(traffic.shifts), _MOST_ACTIONS)
     figure = Figure(figsize=(8.0, 2.6 + 0.4 * count), layout="constrained")
     kinds = figure.canvas.get_supported_filetypes()

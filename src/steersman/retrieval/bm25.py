@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval.ranked import Ranked, best
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class Bm25:
         try:
             import bm25s  # noqa: PLC0415 - an extra: the core must import without it
         except ImportError as missing:
-            message = "BM25 needs the package bm25s; install it with: pip install 'steersman[rag]'"
-            raise DataError(message) from missing
+            message = "BM25 needs the package bm25s; install it with: "
+            raise DataError(message + how_to_install("rag")) from missing
         self._size = len(documents)
         self._query_terms = query_terms
         self._index = bm25s.BM25(k1=k1, b=b, method="lucene")

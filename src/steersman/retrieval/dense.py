@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval.wheels import PinnedWheel
 
 if TYPE_CHECKING:
@@ -167,9 +168,6 @@ def onnx_libraries(wanted: str) -> tuple[ModuleType, ModuleType]:
         import onnxruntime  # noqa: PLC0415 - extras: the core must import without them
         import tokenizers  # noqa: PLC0415
     except ImportError as missing:
-        message = (
-            f"{wanted} needs the package {missing.name}; "
-            "install it with: pip install 'steersman[rag]'"
-        )
-        raise DataError(message) from missing
+        message = f"{wanted} needs the package {missing.name}; install it with: "
+        raise DataError(message + how_to_install("rag")) from missing
     return onnxruntime, tokenizers

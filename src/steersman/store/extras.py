@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 
 
 def extra(module: str, name: str) -> Any:
@@ -23,11 +24,11 @@ def extra(module: str, name: str) -> Any:
 
     >>> extra("no_such_library.part", "data")
     Traceback (most recent call last):
-    steersman.errors.DataError: this needs no_such_library; pip install "steersman[data]"
+    steersman.errors.DataError: this needs no_such_library; install it with: pip install ...
     """
     try:
         return import_module(module)
     except ImportError as error:
         library = module.partition(".")[0]
-        message = f'this needs {library}; pip install "steersman[{name}]"'
+        message = f"this needs {library}; install it with: {how_to_install(name)}"
         raise DataError(message) from error

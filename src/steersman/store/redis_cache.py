@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from steersman.errors import InputError, RefusedByStoreError, StoreError
+from steersman.errors.installing import how_to_install
 from steersman.store.packed_vectors import (
     MAX_PACKED_BYTES,
     cache_key_bytes,
@@ -132,7 +133,7 @@ def _client(url: str, timeout_s: float) -> Any:
         from redis.retry import Retry  # noqa: PLC0415
     except ImportError as missing:
         message = "REDIS_URL is set, but the package redis is not there; install it with: "
-        raise StoreError(message + "pip install 'steersman[redis]'") from missing
+        raise StoreError(message + how_to_install("redis")) from missing
     try:
         return redis.Redis.from_url(
             url,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -149,8 +150,8 @@ def _client(to: Destination) -> tuple[Any, type[Exception]]:
         from mlflow.exceptions import MlflowException  # noqa: PLC0415 (an extra, and slow)
         from mlflow.tracking import MlflowClient  # noqa: PLC0415
     except ImportError as missing:
-        message = f"the export needs the package {missing.name}; "
-        raise DataError(message + "install it with: pip install 'steersman[mlflow]'") from missing
+        message = f"the export needs the package {missing.name}; install it with: "
+        raise DataError(message + how_to_install("mlflow")) from missing
     where = to.tracking_uri
     if where is None:
         to.store.mkdir(parents=True, exist_ok=True)

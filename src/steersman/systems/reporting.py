@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +28,8 @@ def new_axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
     except ImportError as error:
-        message = "matplotlib is not installed; the page needs: pip install 'steersman[demo]'"
-        raise DataError(message) from error
+        message = "matplotlib is not installed; the page needs: "
+        raise DataError(message + how_to_install("demo")) from error
     figure = Figure(figsize=(8.0, height), layout="constrained")
     axes = figure.subplots()
     axes.set_xlabel(across)

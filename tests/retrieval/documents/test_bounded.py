@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval.documents import BoundedParser, Limits, read
 from steersman.retrieval.documents.parsed import Work
 from steersman.retrieval.documents.worker import _outcome, answer
@@ -84,4 +85,4 @@ def test_without_the_extra_the_message_says_what_to_install(monkeypatch, kind, p
     monkeypatch.setitem(sys.modules, package, None)
     refused = _outcome(Work(kind, b"text", 1, 10, 60)).refused
     assert package.split(".")[0] in refused
-    assert "pip install 'steersman[rag]'" in refused
+    assert how_to_install("rag") in refused

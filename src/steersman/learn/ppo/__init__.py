@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 
 try:
     import torch  # noqa: F401 - looked for once, with an answer that says what to do
 except ImportError as missing:
-    _MESSAGE = "PPO needs the package torch; install it with: pip install 'steersman[rl]'"
-    raise DataError(_MESSAGE) from missing
+    _MESSAGE = "PPO needs the package torch; install it with: "
+    raise DataError(_MESSAGE + how_to_install("rl")) from missing
 
 from steersman.learn.ppo.advantages import advantages
 from steersman.learn.ppo.agent import PPO, Steps, Update

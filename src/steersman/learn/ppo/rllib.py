@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from steersman.errors import ClusterError, DataError, InputError, StateError
+from steersman.errors.installing import how_to_install
 from steersman.learn.ppo.agent import PPO
 from steersman.learn.spreading import cluster
 from steersman.registry import pack_state, unpack_state
@@ -146,8 +147,8 @@ def _algorithm(
     try:
         import ray.rllib  # noqa: PLC0415 (an extra, and slow)
     except ImportError as missing:
-        message = "RLlib is not installed; install it with: pip install 'steersman[ray,rl]', or "
-        raise DataError(message + "train with our own PPO, on this machine") from missing
+        message = "RLlib is not installed; train with our own PPO on this machine, or install it: "
+        raise DataError(message + how_to_install("ray", "rl")) from missing
     with cluster(address) as ray:
         made = _configured(stage, ray.put(stage), state, sizes, settings).build_algo()
         try:

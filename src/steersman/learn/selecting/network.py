@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.learn.numbers import check_numbers
 
 try:
     import torch
     from torch import nn
 except ImportError as missing:
-    _MESSAGE = (
-        "networks need the package torch to train; install it with: pip install 'steersman[rl]'"
-    )
-    raise DataError(_MESSAGE) from missing
+    _MESSAGE = "networks need the package torch to train; install it with: "
+    raise DataError(_MESSAGE + how_to_install("rl")) from missing
 
 from steersman.learn.selecting.cloning import visit
 from steersman.learn.selecting.examples import Examples

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.learn.numbers import check_numbers
 
 try:
     import torch
 except ImportError as missing:
-    _MESSAGE = "PPO needs the package torch; install it with: pip install 'steersman[rl]'"
-    raise DataError(_MESSAGE) from missing
+    _MESSAGE = "PPO needs the package torch; install it with: "
+    raise DataError(_MESSAGE + how_to_install("rl")) from missing
 
 from steersman.learn.ppo import advantages
 from steersman.learn.selecting.checkpoints import Checkpoints

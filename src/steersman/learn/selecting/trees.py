@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.learn.numbers import check_numbers
 from steersman.policies import TreeScorer
 from steersman.policies.tree_scorer import LEAVES, blank
@@ -111,11 +112,8 @@ def grow(
     try:
         import lightgbm  # noqa: PLC0415 - an extra: what was grown runs without it
     except ImportError as missing:
-        message = (
-            "growing trees needs the package lightgbm; install it with: "
-            "pip install 'steersman[evidence]'"
-        )
-        raise DataError(message) from missing
+        message = "growing trees needs the package lightgbm; install it with: "
+        raise DataError(message + how_to_install("evidence")) from missing
     how = settings or TreeSettings()
     if loss == "binary":
         rows, targets, weights = _both_kinds(examples)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.llm.detectors.flags import Flag
 from steersman.llm.detectors.onnx_locale import in_plain_locale
 
@@ -84,8 +85,8 @@ def _session(model: bytes) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415 (an extra)
     except ImportError as missing:
-        message = "toxicity needs the package onnxruntime; "
-        raise DataError(message + "install it with: pip install 'steersman[rag]'") from missing
+        message = "toxicity needs the package onnxruntime; install it with: "
+        raise DataError(message + how_to_install("rag")) from missing
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     try:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 
 REPLACEMENT = "\ufffd"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -217,7 +218,7 @@ def _guess(data: bytes, high: int) -> str:
         from charset_normalizer import from_bytes  # noqa: PLC0415 - an extra
     except ImportError as missing:
         message = "to tell this encoding needs the package charset-normalizer; install it with: "
-        raise DataError(f"{message}pip install 'steersman[rag]'") from missing
+        raise DataError(message + how_to_install("rag")) from missing
     start = max(0, next(i for i, byte in enumerate(data) if byte > 0x7F) - 256)
     found = from_bytes(data[start : start + _SAMPLE], cp_isolation=_GUESSED).best()
     return found.encoding if found else "cp1252"

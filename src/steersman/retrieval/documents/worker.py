@@ -12,6 +12,7 @@ from typing import IO
 
 import msgspec
 
+from steersman.errors.installing import how_to_install
 from steersman.retrieval.documents.decoding import storable
 from steersman.retrieval.documents.html import parse_html
 from steersman.retrieval.documents.markdown import parse_markdown
@@ -54,8 +55,8 @@ def _outcome(work: Work) -> Outcome:
     except Refusal as refusal:
         return Outcome(refused=str(refusal))
     except ImportError as missing:
-        message = f"needs the package {missing.name}; install it with: pip install "
-        return Outcome(refused=f"{message}'steersman[rag]'")
+        message = f"needs the package {missing.name}; install it with: "
+        return Outcome(refused=message + how_to_install("rag"))
     except MemoryError:
         return Outcome(refused="needs more memory than its parser may take; divide it")
     except Exception as error:  # noqa: BLE001 - a parser may raise anything at a broken file

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -223,8 +224,8 @@ def _read(path: Path) -> Table:
     try:
         from pyarrow import ArrowException, parquet  # noqa: PLC0415 - an extra
     except ImportError as missing:
-        message = "reading Parquet needs pyarrow; install it with: pip install 'steersman[bench]'"
-        raise DataError(message) from missing
+        message = "reading Parquet needs pyarrow; install it with: "
+        raise DataError(message + how_to_install("bench")) from missing
     try:
         table: Table = parquet.read_table(path).to_pydict()
     except (OSError, ArrowException) as wrong:

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 
 try:
     import gymnasium
     from gymnasium import spaces
 except ImportError as missing:
-    _MESSAGE = (
-        "this environment needs the package gymnasium; install it with: "
-        "pip install 'steersman[evidence]'"
-    )
-    raise DataError(_MESSAGE) from missing
+    _MESSAGE = "this environment needs the package gymnasium; install it with: "
+    raise DataError(_MESSAGE + how_to_install("evidence")) from missing
 
 from steersman.systems.leadr.features import FEATURES
 

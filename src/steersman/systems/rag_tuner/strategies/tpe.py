@@ -8,6 +8,7 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 from steersman.systems.rag_tuner.configuration import Configuration
 from steersman.systems.rag_tuner.strategies.base import Asked, Ledger
 
@@ -131,5 +132,5 @@ def _library() -> ModuleType:
     try:
         return import_module("optuna")  # an extra
     except ImportError as missing:
-        message = "TPE needs the package optuna; install it with: pip install 'steersman[tune]'"
-        raise DataError(message) from missing
+        message = "TPE needs the package optuna; install it with: "
+        raise DataError(message + how_to_install("tune")) from missing
