@@ -122,6 +122,13 @@ def test_status_tells_what_service_and_store_say(asking, service):
     assert "lin_ucb" in asking("status")
 
 
+def test_without_a_key_status_says_that_the_service_was_not_asked(command, service):
+    said = command("status")
+    assert "was not asked: no API key" in said
+    assert said.index("was not asked") < said.index("assistant")  # a row of the store
+    assert "--states asks the service" in command("status", "--states", status=2)
+
+
 @pytest.mark.parametrize(("wrong", "right"), [("deside", "decide"), ("tenat", "tenant")])
 def test_a_command_that_is_nearly_one_is_named(asking, wrong, right):
     assert f"No such command '{wrong}'. Did you mean {right}" in asking(wrong, status=2)

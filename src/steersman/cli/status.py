@@ -51,13 +51,7 @@ def command(url: str, api_key: str | None, home: Path, *, states: bool, as_json:
     same state: with --states, so can be seen; `steersman learn verify` shows that of the log.
     """
     at_hand = bool(os.environ.get("DATABASE_URL")) or (home / "postgres" / "data").is_dir()
-    if api_key is None and not at_hand:
-        raise click.UsageError(
-            f"no API key and no store in {home}; set STEERSMAN_API_KEY, or name --home"
-        )
-    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-        message = "has characters that no key has (a line break at its end?)"
-        raise click.BadParameter(message, param_hint="--api-key")
+    _check(api_key, home, at_hand=at_hand, states=states)
     served, problem = None, None
     try:
         served = None if api_key is None else _ask(url, api_key, states=states)
@@ -71,16 +65,34 @@ def command(url: str, api_key: str | None, home: Path, *, states: bool, as_json:
         _raise(problem)
         return
     if served is not None:
-        click.echo(f"{url} is {served['guardian_state']}; its last hour")
-        columns = [*_SERVED, *["replica_sha256"] * states]
-        show_rows(served["points"], columns, as_json=False, none="nothing declared yet")
-        for point in served["points"]:
-            if point.get("problem"):
-                click.echo(f"{point['skill']}/{point['decision']}: {point['problem']}")
+        _show(url, served, states=states)
+    elif api_key is None:
+        click.echo(f"{url} was not asked: no API key; set STEERSMAN_API_KEY\n")
     if stored is not None:
         click.echo(f"{'' if served is None else chr(10)}store")
         show_rows(stored, _STORED, as_json=False, none="nothing declared yet")
     _raise(problem)
+
+
+def _check(api_key: str | None, home: Path, *, at_hand: bool, states: bool) -> None:
+    if api_key is None and not at_hand:
+        raise click.UsageError(
+            f"no API key and no store in {home}; set STEERSMAN_API_KEY, or name --home"
+        )
+    if api_key is None and states:
+        raise click.UsageError("--states asks the service: no API key; set STEERSMAN_API_KEY")
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        message = "has characters that no key has (a line break at its end?)"
+        raise click.BadParameter(message, param_hint="--api-key")
+
+
+def _show(url: str, served: dict[str, Any], *, states: bool) -> None:
+    click.echo(f"{url} is {served['guardian_state']}; its last hour")
+    columns = [*_SERVED, *["replica_sha256"] * states]
+    show_rows(served["points"], columns, as_json=False, none="nothing declared yet")
+    for point in served["points"]:
+        if point.get("problem"):
+            click.echo(f"{point['skill']}/{point['decision']}: {point['problem']}")
 
 
 def _raise(problem: SteersmanError | None) -> None:
