@@ -17,7 +17,6 @@ import numpy as np
 
 from benchmarks.classification_sets import DEFAULT_SETS, load, stream
 from benchmarks.report import Figure, Options, command
-from benchmarks.tool_choice import encoded, right_tools
 from steersman.errors import DataError
 from steersman.policies import (
     BoundedLinUCB,
@@ -25,9 +24,10 @@ from steersman.policies import (
     KernelUCB,
     LinTS,
     LinUCB,
-    warm_start,
 )
 from steersman.systems.assistant.routers import load_router
+from steersman.systems.assistant.routing import learn_routing
+from steersman.systems.assistant.tool_choice import right_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -84,7 +84,7 @@ def run(options: Options) -> Iterator[Figure]:
             yield _tools(_router(name, options), options)
         elif _is_folder(name, options):
             world = _router(name, options)
-            yield (_tools if _one_is_right(world) else _routing)(world, options)
+            yield (_tools if world.has_one_right else _routing)(world, options)
         elif _is_table(name, options):
             yield from _classification(name, options, seeds, means)
         else:
@@ -107,11 +107,6 @@ def _is_folder(name: str, options: Options) -> bool:
 def _is_table(name: str, options: Options) -> bool:
     data = None if name in DEFAULT_SETS else options.data
     return data is None or (data / "uci" / f"{name}.csv").is_file()
-
-
-def _one_is_right(world: RouterWorld) -> bool:
-    """Return whether each request has one right choice and nothing else is told, as of tools."""
-    return world.costs_usd is None and not any("task" in one for one in world.contexts)
 
 
 def _classification(
@@ -182,43 +177,28 @@ def _reward(make: Make, X: Floats, classes: NDArray[np.intp], arms: int, seed: i
 
 def _routing(routes: RouterWorld, options: Options) -> Figure:
     """Return the gain per request over the best fixed model, paired by request."""
-    rewards, names = routes.rewards, routes.names
-    X = encoded(routes.texts, 64)
-    train, test = np.flatnonzero(routes.train), np.flatnonzero(~routes.train)
-    best = names.index(routes.best_fixed())
-    orders = 2 if options.quick else 10
-    gains = np.zeros((orders, len(routes.texts)))
-    for seed in range(orders):
-        policy = BoundedLinUCB(names, X.shape[1])
-        rows = np.repeat(train, len(names))
-        warm_start(policy, X[rows], list(names) * len(train), rewards[train].ravel())
-        rng = np.random.default_rng(seed)
-        for row in rng.permutation(test):
-            arm = names.index(policy.decide(X[row], rng=rng).action)
-            policy.learn(X[row], names[arm], rewards[row, arm])
-            gains[seed, row] = rewards[row, arm] - rewards[row, best]
-    per_request = gains[:, test].mean(axis=0)
-    half = 1.96 * _standard_error(per_request)
-    gain = float(per_request.mean())
+    routed = learn_routing(routes, orders=2 if options.quick else 10)
+    gain, low, high = routed.gain
     promised = routes.name == "routerbench_subset"
     return Figure(
         f"{routes.name}: BoundedLinUCB, gain over the best fixed model",
         gain,
-        gain - half,
-        gain + half,
+        low,
+        high,
         "score" if routes.costs_usd is None else "score - 20 USD",
         "interval above 0" if promised else None,
-        gain - half > 0.0 if promised else None,
+        low > 0.0 if promised else None,
         {
-            f"reward of {names[best]}": float(rewards[test, best].mean()),
-            "reward of the oracle": routes.oracle(),
+            f"reward of {routed.best_fixed_choice}": routed.best_fixed,
+            "reward of the oracle": routed.oracle,
         },
     )
 
 
 def _tools(tools: RouterWorld, options: Options) -> Figure:
     """Return the share of right tools while learning from right-or-wrong alone."""
-    right = right_tools(tools, rows=2000 if options.quick else None).astype(np.float64)
+    _, found = right_tools(tools, rows=2000 if options.quick else None)
+    right = found.astype(np.float64)
     half = 1.96 * _standard_error(right)
     last = right[-len(right) // 5 :]
     known = {"supervised, all labels shown": SUPERVISED_METATOOL}

@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 from threading import Event
@@ -22,6 +23,7 @@ from steersman.cli.demo_evidence import evidence as evidence_command
 from steersman.cli.demo_interrogator import interrogator
 from steersman.cli.demo_rag_tuner import rag_tuner
 from steersman.cli.demo_rollout import ship
+from steersman.cli.demo_routing import chosen_sets, learn_on, print_routed
 from steersman.cli.demo_service import drive, explanations, measure
 from steersman.cli.demo_tables import print_explanation, print_report
 from steersman.cli.showing import check_writable, write_text
@@ -99,6 +101,13 @@ command.add_command(evidence_command)
     help="That replay orders; the result does not depend on it.",
 )
 @click.option("--in-process", is_flag=True, help="Without a service: policies are called directly.")
+@click.option(
+    "--data",
+    type=Folder(),
+    help="Learn on other people's routing data in place of this: a directory with the folders "
+    "routerbench_subset, llmrouter_dc or metatool, or others in their formats.",
+)
+@click.option("--sets", default="", help="Comma-separated folders of --data; default: the known.")
 def assistant(
     json_file: Path | None,
     arrival: int | None,
@@ -107,6 +116,8 @@ def assistant(
     out: Path,
     home: Path | None,
     processes: int,
+    data: Path | None,
+    sets: str,
     *,
     in_process: bool,
 ) -> None:
@@ -119,8 +130,16 @@ def assistant(
     on what processors have to spare. Beside them, on the same arrivals: the declared rules, the
     best fixed choice in hindsight, and an oracle. With --explain N nothing is measured: request N
     of the first order is shown with every decision, its probabilities and what came of it.
+
+    With --data other requests are replayed, whose every choice has a known score: what a policy
+    earns while it learns from the score of what it chose alone, beside the best fixed choice.
     """
     console = Console()
+    if data is not None:
+        _other_data(console, data, sets, orders, json_file, arrival)
+        return
+    if sets:
+        raise click.UsageError("--sets names folders of --data DIR, which is not given")
     picture = out / "learning-curve.png"
     check_writable(json_file)
     if arrival is None:
@@ -156,6 +175,26 @@ def assistant(
         console.print(f"report as JSON  {json_file}", highlight=False, soft_wrap=True)
     again = f"{sys.argv[0]} demo assistant --explain 700"
     console.print(f"one decision    {again}", highlight=False, soft_wrap=True)
+
+
+def _other_data(
+    console: Console,
+    data: Path,
+    sets: str,
+    orders: int,
+    json_file: Path | None,
+    arrival: int | None,
+) -> None:
+    if arrival is not None:
+        raise click.UsageError("--explain shows a request of the assistant's own; leave --data out")
+    check_writable(json_file)
+    with _bar(console) as bar:
+        names = chosen_sets(data, sets)
+        show = partial(print_routed, console)
+        report = {"data": learn_on(data, names, orders, bar, show)}
+    if json_file is not None:
+        _write(json_file, report)
+        console.print(f"\nreport as JSON  {json_file}", highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -71,6 +71,11 @@ class RouterWorld:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def has_one_right(self) -> bool:
+        """Whether each request has one right choice and nothing else is told, as of tools."""
+        return self.costs_usd is None and not any("task" in one for one in self.contexts)
+
     def best_fixed(self) -> str:
         """Return the choice that earned most on the training split."""
         return self.names[int(self.rewards[self.train].mean(axis=0).argmax())]
@@ -186,6 +191,7 @@ def _metatool(folder: Path, table: Table, usd_price: float) -> RouterWorld:
     )
 
 
+KNOWN = ("routerbench_subset", "llmrouter_dc", "metatool")
 _LOADERS: dict[str, Callable[[Path, Table, float], RouterWorld]] = {
     "routerbench_subset": _routerbench,
     "llmrouter_dc": _llmrouter,

@@ -35,8 +35,19 @@ GAMMA = 1e4  # with 20 candidates: a gap of .05 in success leaves a candidate 1/
 TEXT_WEIGHT = 2.0  # a tool's own text counts as much as two requests that it served
 
 
-def encoded(texts: Sequence[str], dim: int) -> Floats:
-    """Return (n, dim) hashed texts."""
+def hashed_texts(texts: Sequence[str], dim: int) -> Floats:
+    """Return texts as a policy of text alone sees them.
+
+    Args:
+        texts: n texts.
+        dim: of the feature map, at least 2.
+
+    Returns:
+        (n, dim) float64, a constant in column 0.
+
+    >>> hashed_texts(["book a table", "book a table"], 8).shape
+    (2, 8)
+    """
     encoder = FeatureMap(Context(dim=dim, fields={"text": TextField(type="text")}))
     return encoder.encode_batch([{"text": text} for text in texts])
 
@@ -76,8 +87,20 @@ class _Tools:
         (self.profiles if right else self.failures)[tool] += x
 
 
-def right_tools(world: RouterWorld, *, rows: int | None, seed: int = 0) -> NDArray[np.bool_]:
+def right_tools(
+    world: RouterWorld, *, rows: int | None = None, seed: int = 0
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Return for each request of a seeded stream whether the tool chosen was the right one.
+
+    Args:
+        world: each request has one right choice, with reward 1.
+        rows: the first so many of the stream; None: all.
+        seed: of the stream's order and of the draws.
+
+    Returns:
+        The requests' places in the world (m,), in the stream's order, and (m,) bool.
+
+    No doctest: it needs the data; ``tests/systems/assistant/test_routing.py`` shows it.
 
     The slots of the text space are weighted by how common they are among 2,000 request texts that
     are shown beforehand without their tools and do not return in the stream; half of them, where
@@ -87,11 +110,11 @@ def right_tools(world: RouterWorld, *, rows: int | None, seed: int = 0) -> NDArr
     order = rng.permutation(len(world.texts))
     shown = min(UNLABELLED, len(order) // 2)
     spare, stream = order[:shown], order[shown:][:rows]
-    texts = encoded(world.texts, SLOTS)[:, 1:]
+    texts = hashed_texts(world.texts, SLOTS)[:, 1:]
     energy = (texts[spare] ** 2).mean(axis=0)
     weights = 1.0 / np.sqrt(energy + 0.1 * energy.mean())
     described = [f"{name} {text}" for name, text in zip(world.names, _texts(world), strict=True)]
-    tools = _Tools(_weighted(encoded(described, SLOTS)[:, 1:], weights))
+    tools = _Tools(_weighted(hashed_texts(described, SLOTS)[:, 1:], weights))
     X = _weighted(texts, weights)
     policy = JointSquareCB((), 8, gamma=GAMMA)
     right = np.zeros(len(stream), dtype=np.bool_)
@@ -103,7 +126,7 @@ def right_tools(world: RouterWorld, *, rows: int | None, seed: int = 0) -> NDArr
         right[i] = world.rewards[row, tool] == 1.0
         policy.learn(features[names.index(action)], action, float(right[i]))
         tools.add(tool, X[row], right=bool(right[i]))
-    return right
+    return stream, right
 
 
 def _texts(world: RouterWorld) -> Sequence[str]:
