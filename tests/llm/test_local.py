@@ -1,6 +1,7 @@
 """A model in a process of its own: the same answer always, in time, and back after a crash."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ from steersman.errors import (
     DataError,
     InputError,
 )
+from steersman.errors.installing import how_to_install
 from steersman.llm import (
     Budget,
     Judge,
@@ -174,7 +176,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     (tmp_path / "xllamacpp.py").write_text("raise ModuleNotFoundError('No module xllamacpp')")
     (tmp_path / "some.gguf").write_bytes(b"GGUF\x03\0\0\0")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
-    with pytest.raises(DataError, match=r"pip install 'steersman\[local\]'"):
+    with pytest.raises(DataError, match=re.escape(how_to_install("local"))):
         LocalBackend(tmp_path / "some.gguf")
 
 

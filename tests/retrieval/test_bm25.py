@@ -1,6 +1,7 @@
 """BM25 finds by words, and its scores are the formula's."""
 
 import math
+import re
 import sys
 from collections import Counter
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval import Bm25, words
 
 DOCUMENTS = [
@@ -73,7 +75,7 @@ def test_numbers_out_of_range_are_refused(options):
 
 def test_bm25_says_which_extra_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    with pytest.raises(DataError, match=r"steersman\[rag\]"):
+    with pytest.raises(DataError, match=re.escape(how_to_install("rag"))):
         Bm25(DOCUMENTS)
 
 

@@ -1,17 +1,19 @@
 """MiniLM gives the vectors of the model it says it is."""
 
+import re
 import sys
 
 import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval import MiniLM
 
 
 def test_minilm_says_which_extra_is_missing(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(DataError, match=r"steersman\[rag\]"):
+    with pytest.raises(DataError, match=re.escape(how_to_install("rag"))):
         MiniLM(tmp_path)
 
 

@@ -1,12 +1,14 @@
 """Exported models of pairs are read from a folder and run pair by pair; others are refused."""
 
 import json
+import re
 import sys
 
 import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval import CrossEncoder, PairModel, PairWeights, Searcher, SearchSettings
 from tests.retrieval.passages import whole
 from tests.retrieval.tiny_models import write
@@ -87,7 +89,9 @@ def test_a_damaged_model_is_named(tmp_path, file):
 def test_the_missing_extra_is_named(tmp_path, monkeypatch):
     weights = PairWeights.of_folder(write(tmp_path, WORDS))
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(DataError, match=r"a model of pairs needs .*steersman\[rag\]"):
+    with pytest.raises(
+        DataError, match=r"a model of pairs needs .*" + re.escape(how_to_install("rag"))
+    ):
         PairModel(weights)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval import ExactIndex, QdrantIndex
 from tests.retrieval.real_vectors import real_vectors
 
@@ -69,5 +72,5 @@ def test_bad_vectors_and_numbers_are_told():
 
 def test_without_the_extra_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "qdrant_edge", None)
-    with pytest.raises(DataError, match=r"steersman\[qdrant\]"):
+    with pytest.raises(DataError, match=re.escape(how_to_install("qdrant"))):
         QdrantIndex(unit(1))

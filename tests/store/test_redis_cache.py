@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError, StoreError
+from steersman.errors.installing import how_to_install
 from steersman.store import RedisCache
 from steersman.store.packed_vectors import pack_vectors
 from tests.redis_server import PASSWORD, redis_server
@@ -176,7 +178,7 @@ def test_numbers_out_of_range_are_refused(tenant, wrong):
 
 def test_it_says_which_extra_is_missing(tenant, monkeypatch):
     monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(StoreError, match=r"steersman\[redis\]"):
+    with pytest.raises(StoreError, match=re.escape(how_to_install("redis"))):
         RedisCache("redis://localhost", tenant)
 
 

@@ -4,6 +4,7 @@ On a cluster, with a node that is lost: ``tests/deploy/test_ray.py``.
 """
 
 import copy
+import re
 import sys
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from steersman.errors import DataError, InputError, StateError
+from steersman.errors.installing import how_to_install
 from steersman.learn.ppo import PPO, Part, Settings, Stage, train_rllib
 from steersman.learn.ppo.pace import following
 from steersman.learn.ppo.rllib import _about, _read, _write
@@ -59,7 +61,7 @@ def test_numbers_out_of_range(wrong):
 def test_without_rllib_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.rllib", None)
-    with pytest.raises(DataError, match=r"pip install 'steersman\[ray,rl\]'"):
+    with pytest.raises(DataError, match=re.escape(how_to_install("ray", "rl"))):
         train_rllib(STAGE, **ASKED)
 
 

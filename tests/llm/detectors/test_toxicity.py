@@ -1,11 +1,13 @@
 """The classifier out of the wheel runs anywhere, and knows swear words from a museum."""
 
+import re
 import sys
 
 import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.llm.detectors import Toxicity
 from steersman.llm.detectors.onnx_locale import in_plain_locale
 from steersman.systems.toxicity_model import toxicity
@@ -52,5 +54,5 @@ def test_a_model_that_folds_no_case_is_left_as_it_is():
 
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(DataError, match=r"steersman\[rag\]"):
+    with pytest.raises(DataError, match=re.escape(how_to_install("rag"))):
         Toxicity(b"")

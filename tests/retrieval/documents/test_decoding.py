@@ -1,10 +1,12 @@
 """Bytes become text, and what was assumed or lost is said."""
 
+import re
 import sys
 
 import pytest
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 from steersman.retrieval.documents.decoding import decode, is_pdf, storable
 
 WESTERN = "Größe und Maß: die Pumpe läuft – it’s a café where people read. " * 8
@@ -108,5 +110,5 @@ def test_a_pdf_is_told_by_what_stands_behind_its_version(rest, is_one):
 def test_without_the_extra_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "charset_normalizer", None)
     assert decode(b"caf\xe9", "a.txt").text == "café"
-    with pytest.raises(DataError, match=r"pip install 'steersman\[rag\]'"):
+    with pytest.raises(DataError, match=re.escape(how_to_install("rag"))):
         decode(("Насос " * 20).encode("cp1251"), "a.txt")

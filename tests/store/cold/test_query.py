@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import builtins
 import os
+import re
 import tempfile
 from datetime import datetime, timedelta
 
 import pytest
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.store import create_tenant
 from steersman.store.cold import compact, query
 
@@ -191,7 +193,7 @@ async def test_without_the_extra_it_says_how_to_get_it(past, cold, monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr("steersman.store.extras.import_module", without)
-    with pytest.raises(DataError, match=r'pip install "steersman\[data\]"'):
+    with pytest.raises(DataError, match=re.escape(how_to_install("data"))):
         await ask(past, cold, "SELECT 1")
 
 

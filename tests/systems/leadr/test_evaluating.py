@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import BackendUnavailableError, DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.llm import Budget, Judge, Retry
 from steersman.systems.leadr.answering import Answerer
 from steersman.systems.leadr.baselines import Oracle, TopK
@@ -277,7 +279,7 @@ def test_a_network_is_cloned_or_said_to_need_its_extra(prepared):
     pytest.importorskip("lightgbm", reason="the extra evidence")
     contender = NeurallyCloned("network", FULL.limits, updates=60, learning_rate=1e-2)
     if find_spec("torch") is None:
-        with pytest.raises(DataError, match=r"steersman\[rl\]"):
+        with pytest.raises(DataError, match=re.escape(how_to_install("rl"))):
             contender.fitted(prepared.pools)
         return
     made = contender.fitted(prepared.pools[1:])

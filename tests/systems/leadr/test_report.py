@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from steersman.errors import DataError
+from steersman.errors.installing import how_to_install
 from steersman.systems.leadr.ablations import SHAPINGS, Ablated, Reranked, ablations
 from steersman.systems.leadr.baselines import Oracle, TopK
 from steersman.systems.leadr.case_studies import case_of, case_studies
@@ -279,5 +281,5 @@ def test_a_missing_mlflow_is_named(tmp_path, monkeypatch, report):
     for name in ("mlflow", "mlflow.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
     to = Destination(tmp_path, EXPERIMENT, datetime(2026, 11, 21, tzinfo=UTC))
-    with pytest.raises(DataError, match=r"pip install 'steersman\[mlflow\]'"):
+    with pytest.raises(DataError, match=re.escape(how_to_install("mlflow"))):
         export_evaluation(to, {"seed": 0}, figures([report]), [])

@@ -1,6 +1,7 @@
 """A run folder becomes one run of MLflow, with all that it says, and nothing is written twice."""
 
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from steersman.errors import DataError, InputError
+from steersman.errors.installing import how_to_install
 from steersman.systems.rag_tuner import RunFolder, export_run
 from steersman.systems.rag_tuner.mlflow_export import metrics_of
 
@@ -107,5 +109,5 @@ def test_a_missing_extra_is_named(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     monkeypatch.setitem(sys.modules, "mlflow.exceptions", None)
     now = datetime(2026, 11, 21, tzinfo=UTC)
-    with pytest.raises(DataError, match=r"pip install 'steersman\[mlflow\]'"):
+    with pytest.raises(DataError, match=re.escape(how_to_install("mlflow"))):
         export_run(folder, store=tmp_path, commit="x", now=now)
