@@ -159,6 +159,34 @@ async def test_an_upgrade_is_not_taken(serving) -> None:
         writer.close()
 
 
+async def test_a_body_is_read_though_another_protocol_was_asked_for(serving) -> None:
+    wish = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+    plain = b"GET /healthz HTTP/1.1\r\nhost: a\r\n"
+    last = plain + b"connection: close\r\n\r\n"
+    async with serving() as s:
+        asked = post(s, more=wish)
+        head, _, body = asked.partition(b"\r\n\r\n")
+        chunked = head.rpartition(b"\r\n")[0] + b"\r\ntransfer-encoding: chunked\r\n\r\n"
+        chunked += b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        said = await s.raw(asked + chunked + plain + wish + b"\r\n" + asked + last)
+        assert said.count(b"HTTP/1.1 200 ") == said.count(b"HTTP/1.1") == 5, said
+        assert said.count(b'"decision_id"') == 3
+        # A body that comes by itself is none the less no request of its own.
+        hidden = plain + b"\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", s.port)
+        for part in (post(s, b"x" * len(hidden), wish)[: -len(hidden)], hidden, last):
+            writer.write(part)
+            await asyncio.sleep(0.1)
+        async with asyncio.timeout(5):
+            said = await reader.read()
+        writer.close()
+        assert said.count(b"HTTP/1.1 400 ") == said.count(b"HTTP/1.1 200 ") == 1, said
+        assert said.count(b"HTTP/1.1") == 2
+        # However many ask for it in one go.
+        said = await s.raw((plain + wish + b"\r\n") * 2_000 + last)
+        assert said.count(b"HTTP/1.1 200 ") == 2_001
+
+
 async def test_a_client_that_does_not_read_is_dropped(serving) -> None:
     async with serving(QUICK) as s:
         _, writer = await asyncio.open_connection("127.0.0.1", s.port, limit=1024)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -125,6 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._messages = 0
         self._bodiless = 0  # bytes since the head, or the last of the body
         self._stuck_since: float | None = None
+        self._read_already = False  # the head that is being read, as part of a message before
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Take a connection, or tell it that there are too many."""
@@ -142,7 +144,7 @@ class BoundedProtocol(HttpToolsProtocol):
         message = self._messages
         begun = self._waits is _Waits.FOR_HEAD
         self._bodiless += len(data)
-        super().data_received(data)
+        self._read(data)
         if self._waits is _Waits.FOR_BODY and self._bodiless > self.limits.head_bytes:
             self._end_body(self._head_problem())
             return
@@ -153,12 +155,16 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Note that a head begins."""
+        if self._read_already:
+            return
         super().on_message_begin()
         self._messages += 1
         self._wait(_Waits.FOR_HEAD)
 
     def on_headers_complete(self) -> None:
         """Note that a body is next; the request begins to be answered."""
+        if self._read_already:
+            return
         if self._seen > self.limits.head_bytes and self._head_bytes() > self.limits.head_bytes:
             self._too_large = True
             raise HeadTooLargeError
@@ -176,7 +182,9 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that the request is complete."""
+        """Note that the request is complete, unless its body is still to be read."""
+        if self.parser.should_upgrade() and self._framing():
+            return
         self._waits = _Waits.FOR_NOTHING
         super().on_message_complete()
 
@@ -232,6 +240,41 @@ class BoundedProtocol(HttpToolsProtocol):
         ]
         self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", body]))
         self.transport.close()
+
+    def _read(self, data: bytes) -> None:
+        """Parse bytes; who asks for another protocol is answered in this one (RFC 9110, 7.8).
+
+        Java's client asks for HTTP/2 with every request it sends. The parser takes such a request
+        for its last and leaves its body unread: the body would be read as the next request.
+        """
+        self._unset_keepalive_if_required()
+        rest: memoryview | None = memoryview(data)
+        try:
+            while rest is not None:
+                rest = self._read_some(rest)
+        except HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _read_some(self, data: memoryview) -> memoryview | None:
+        """Parse up to the end of a head that asks for another protocol; return what is left."""
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as asked:
+            framing = self._framing()
+            self.parser = HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+            if framing:
+                self._read_already = True
+                self.parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
+                self._read_already = False
+            return data[asked.args[0] :]
+        return None
+
+    def _framing(self) -> bytes:
+        """Return the headers by which a request's body ends; nothing where it has none."""
+        named = (b"content-length", b"transfer-encoding")
+        told = [(name, value) for name, value in self.scope["headers"] if name in named]
+        return b"".join(name + b": " + value + b"\r\n" for name, value in told)
 
     def _end_body(self, problem: Problem) -> None:
         if self.transport.is_closing():
