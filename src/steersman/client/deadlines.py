@@ -1,4 +1,4 @@
-"""Connections of urllib3 whose answers come in time as a whole, not piece by piece."""
+"""Connections of urllib3 that are made, and whose answers come, in time as a whole."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import io
 import time
 from functools import partial
 from http.client import HTTPResponse
+from socket import gaierror
 from typing import TYPE_CHECKING
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+
+from steersman.client.connecting import connect
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from socket import socket
+    from typing import Any
 
     from _typeshed import WriteableBuffer
 
@@ -53,9 +59,26 @@ class _Answer(HTTPResponse):
 
 
 class _InTime:
-    """Lets all of an answer take what is left of the time when somebody begins to read it."""
+    """Lets all of a connection's making, and all of an answer, take what is left of the time."""
 
     timeout: float
+    host: str
+    port: int
+    socket_options: Sequence[tuple[Any, ...]] | None
+    _dns_host: str
+
+    def _new_conn(self) -> socket:
+        until = time.monotonic() + self.timeout
+        this: Any = self
+        try:
+            return connect(self._dns_host.strip("[]"), self.port, until, self.socket_options or ())
+        except gaierror as error:
+            raise NameResolutionError(self.host, this, error) from error
+        except TimeoutError as error:
+            message = f"no connection to {self.host} in {self.timeout:.3f} s"
+            raise ConnectTimeoutError(this, message) from error
+        except OSError as error:
+            raise NewConnectionError(this, f"no connection to {self.host}: {error}") from error
 
     def getresponse(self) -> urllib3.HTTPResponse:
         self.response_class = partial(_Answer, until=time.monotonic() + self.timeout)

@@ -7,11 +7,12 @@ import asyncio
 # Python looks this codec up for every address, and would import it in the thread that sends first:
 # a child forked in the middle of that would have half of it, and could never connect.
 import encodings.idna  # noqa: F401
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from steersman.client.connecting import Resolver
 from steersman.client.deadlines import pool_manager
 from steersman.client.exchange import MAX_ANSWER_BYTES, Answer, Failure
 from steersman.client.forking import Forkable, track
@@ -141,8 +142,9 @@ class AiohttpTransport(Forkable):
             await self.close()
         if self._session is None:
             self._loop = loop
+            resolver: Any = Resolver()  # aiohttp's own base class is not loaded before it is needed
             self._session = self._aiohttp.ClientSession(
-                connector=self._aiohttp.TCPConnector(limit=_POOL),
+                connector=self._aiohttp.TCPConnector(limit=_POOL, resolver=resolver),
                 headers={**self._headers, "Accept-Encoding": "identity"},
                 auto_decompress=False,
                 cookie_jar=self._aiohttp.DummyCookieJar(),
