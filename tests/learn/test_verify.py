@@ -74,6 +74,14 @@ async def test_what_was_tampered_with_is_found(database, tenant, statement, what
     assert getattr(found, what)
 
 
+async def test_a_reward_of_a_very_large_outcome_holds(database, tenant):
+    row = await learned(database, tenant)
+    one = decided(row, np.random.default_rng(5))
+    await write(database, [one], [happened(one, {"success": 1e23})])
+    await learn_all(database, settings=SETTINGS)
+    assert (await verify(database, row)).holds
+
+
 async def test_work_that_is_due_is_not_judged(database, tenant):
     row = await learned(database, tenant)
     one = decided(row, np.random.default_rng(3))

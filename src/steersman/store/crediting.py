@@ -189,7 +189,19 @@ async def decisions_to_credit(
         "AND d.id >= $6 AND d.id <= $7",
         *(*point, snapshot, ids, min(ids), max(ids)),
     )
-    return {row[0]: Decided(*row) for row in rows}
+    return {row[0]: _decided(row) for row in rows}
+
+
+def _decided(row: Sequence[Any]) -> Decided:
+    """Return a decision with its terms as the floats they were: jsonb writes 1e+23 as an integer.
+
+    That is another number than the float it was made of, and Python compares them exactly.
+    """
+    decided = Decided(*row)
+    if decided.terms is None:
+        return decided
+    terms = {name: float(value) for name, value in decided.terms.items()}
+    return decided._replace(terms=terms)
 
 
 async def decisions_of(
