@@ -1,10 +1,11 @@
 """Where settings come from, and what is no setting."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from steersman.client import Client
+from steersman.client import AsyncClient, Client
 from steersman.client.settings import Settings
 from steersman.errors import InputError
 
@@ -79,3 +80,14 @@ def test_clients_of_one_service_share_a_queue(server, key, tmp_path):
         second.close()
         assert first.flush(10) == 0
         assert len(server.order) == 1
+
+
+def test_who_closes_twice_at_once_leaves_the_queue_to_others(key, tmp_path):
+    async def close_twice():
+        closed = AsyncClient("http://127.0.0.1:9", key, queue_dir=tmp_path)
+        await asyncio.gather(closed.close(), closed.close())
+
+    with Client("http://127.0.0.1:9", key, queue_dir=tmp_path) as other:
+        asyncio.run(close_twice())
+        other.submit_feedback(episode="e", outcomes={"good": 1})
+        assert other.backlog().events == 1

@@ -181,7 +181,7 @@ class AsyncClient(Base):
         return await asyncio.to_thread(self._core.outbox.refused)
 
     async def close(self) -> None:
-        if self._closed:
+        if not self._begins_to_close():
             return
         try:
             if not await asyncio.to_thread(self._core.outbox.is_empty):

@@ -42,6 +42,7 @@ class Base:
         self._settings = Settings.of(base_url, api_key, **options)
         self._core = Core(outbox.borrow(self._settings, self._connect), self._settings.retries)
         self._closed = False
+        self._to_close = [self._settings]
 
     def __repr__(self) -> str:
         queue = str(self._settings.queue_path)
@@ -63,6 +64,14 @@ class Base:
     def _check_open(self) -> None:
         if self._closed:
             raise InputError("this client was closed; make a new one")
+
+    def _begins_to_close(self) -> bool:
+        """Return True once: two who close at once must not give one queue back twice."""
+        try:
+            self._to_close.pop()
+        except IndexError:
+            return False
+        return True
 
     def _connect(self) -> Urllib3Transport:
         return Urllib3Transport(self._settings.base_url, self._settings.api_key)

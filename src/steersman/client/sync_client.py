@@ -283,7 +283,7 @@ class Client(Base):
 
     def close(self) -> None:
         """Deliver what can be delivered in a second, and let go of everything else."""
-        if self._closed:
+        if not self._begins_to_close():
             return
         try:
             if not self._core.outbox.is_empty():
