@@ -89,6 +89,22 @@ def test_json_that_is_too_deep_is_bad_usage():
     assert "is no JSON" in said("decide", "a", "b", "--context", deep, status=2)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f'{{"n": {"9" * 5000}}}', "out of range"),
+        ('{"n": 1, "n": 2}', "a key stands twice"),
+        ('{"n": NaN}', "malformed"),
+        ('{"n": "\\ud800"}', "is no JSON"),
+        ('{"n": "\udcff"}', "surrogates not allowed"),
+    ],
+)
+def test_json_is_read_as_the_service_reads_it(text, why):
+    told = said("decide", "a", "b", "--context", text, status=2)
+    assert "is no JSON" in told
+    assert why in told
+
+
 @pytest.mark.parametrize("command", ["doctor", "status", "monitor", "decide a b"])
 @pytest.mark.parametrize("url", ["nonsense", "ftp://host", "http://", "http://h:0", "http://h:x"])
 def test_an_address_that_is_none_is_bad_usage(command, url, tmp_path):

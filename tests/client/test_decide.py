@@ -177,6 +177,15 @@ def test_arguments_that_make_no_sense_are_refused_here(client):
         client.decide("mail", "tone", {}, eligible="ab")
     with pytest.raises(InputError, match="lists of names, got 'bc'"):
         client.decide("mail", "tone", {}, eligible=["a"], links={"a": "bc"})
+    for wrong in ({"eligible": 5}, {"links": {"a": 5}}, {"eligible": ""}):
+        with pytest.raises(InputError, match="lists of names, got"):
+            client.decide("mail", "tone", {}, **wrong)
+    for wrong in ({"features": [1.0]}, {"links": ["a"]}):
+        with pytest.raises(InputError, match="lists by name, a mapping"):
+            client.decide("mail", "tone", {}, **wrong)
+    for wrong in (5, "12"):
+        with pytest.raises(InputError, match=r"a list of numbers for each name, got .* for 'a'"):
+            client.decide("mail", "tone", {}, features={"a": wrong})
     for default in (3, [3], b"a"):
         with pytest.raises(InputError, match="an action or a list of picks"):
             client.decide("mail", "tone", {}, default=default)

@@ -1,6 +1,7 @@
 """Pauses between tries."""
 
 import random
+import time
 from typing import Any
 
 import pytest
@@ -63,3 +64,21 @@ def test_the_tries_of_a_call_are_apart_by_such_pauses():
 )
 def test_retry_after_is_seconds_or_a_date_or_nothing(header, seconds):
     assert retry_after_s(header, now=1000.0) == seconds
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Thu, 01 Jan 1970 00:16:50 GMT",
+        "Thursday, 01-Jan-70 00:16:50 GMT",
+        "Thu Jan  1 00:16:50 1970",
+    ],
+)
+def test_dates_of_every_form_are_utc_wherever_the_client_is(date, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert retry_after_s(date, now=1000.0) == 10.0
+    finally:
+        monkeypatch.undo()
+        time.tzset()

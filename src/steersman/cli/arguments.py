@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import click
+
+from steersman.wire import Refused, read
 
 
 class Number(click.FloatRange):
@@ -77,8 +78,9 @@ class JsonObject(click.ParamType[dict[str, Any]]):
             ctx: of click.
         """
         try:
-            found = json.loads(value) if isinstance(value, str) else value
-        except (json.JSONDecodeError, RecursionError) as error:
+            # As the service reads it: nothing that it would refuse, and no key that stands twice.
+            found = read(value.encode()) if isinstance(value, str) else value
+        except (Refused, UnicodeEncodeError) as error:
             self.fail(f"{value!r:.200} is no JSON: {error!s:.200}", param, ctx)
         if not isinstance(found, dict):
             self.fail(f"wanted is a JSON object, got {value!r:.200}", param, ctx)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -66,15 +66,28 @@ class Ask:
             )
 
     def _check_lists(self) -> None:
-        """Refuse texts in place of lists, which would be lists of their letters."""
-        for given in (self.eligible, *(self.links or {}).values()):
-            if isinstance(given, str):
+        """Refuse what is no list in place of one; texts would be lists of their letters."""
+        features: Any = {} if self.features is None else self.features
+        links: Any = {} if self.links is None else self.links
+        for what, given in (("features", features), ("links", links)):
+            if not isinstance(given, Mapping):
+                raise InputError(f"{what} are lists by name, a mapping; got {given!r:.80}")
+        for given in (() if self.eligible is None else self.eligible, *links.values()):
+            if not _is_list(given):
                 raise InputError(f"eligible and links hold lists of names, got {given!r:.80}")
+        for name, given in features.items():
+            if not _is_list(given):
+                message = f"features hold a list of numbers for each name, got {given!r:.80}"
+                raise InputError(f"{message} for {name!r:.80}")
         default: Any = self.default
         picks = default if isinstance(default, Collection) else (default,)
         # It is used when no service answers: a mistake must not wait for that.
         if default is not None and not all(isinstance(pick, str) for pick in picks):
             raise InputError(f"default is an action or a list of picks, got {default!r:.80}")
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str)
 
 
 def request_of(ask: Ask, timeout_s: float) -> wire.DecideRequest:

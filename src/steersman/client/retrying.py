@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,8 @@ def retry_after_s(header: str, now: float) -> float:
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+        at = parsedate_to_datetime(text)
+        # Dates of HTTP are UTC, also in the form that does not say so (RFC 9110, 5.6.7).
+        return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now)
     except (ValueError, OverflowError):
         return 0.0

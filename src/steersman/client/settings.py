@@ -122,7 +122,10 @@ def _checked_key(text: str) -> str:
 
 def _queue_dir(environment: Mapping[str, str]) -> Path:
     if home := environment.get("STEERSMAN_HOME"):
-        return Path(home).expanduser() / "client"
+        try:
+            return Path(home).expanduser() / "client"
+        except RuntimeError as error:  # no such user, or one without a home
+            raise InputError(f"STEERSMAN_HOME is {home!r:.200}: {error}; name a folder") from None
     try:
         state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     except RuntimeError:  # as in a container, for a user of no name
