@@ -40,6 +40,17 @@ def test_a_decision_and_its_outcome_are_stored_and_learned(asking, service):
     assert verified[0]["updates"] >= 1
 
 
+def test_an_event_of_ones_own_id_is_stored_once_if_its_time_is_given(asking):
+    about = ("--decision", _decide(asking)["decision_id"])
+    own = ("events", "send", "task_result", *about, "--event-id", about[1], "--outcomes", OUTCOMES)
+    at = ("--at", f"{time.time() - 60:.3f}")
+    for _ in range(2):
+        assert asking.json(*own, *at)["stored"] == 1
+    refused = asking.json(*own, status=1)["refused"]
+    assert [it["problem"]["code"] for it in refused] == ["idempotency_conflict"]
+    assert "allowed are seconds since 1970" in asking(*own, "--at", "1e12", status=1)
+
+
 def test_events_are_loaded_from_lines(asking, tmp_path):
     decision = _decide(asking)
     lines = [

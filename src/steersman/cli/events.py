@@ -54,7 +54,14 @@ def command() -> None:
 @click.option("--outcomes", type=JsonObject(), default="{}", help="Named numbers.")
 @click.option("--body", type=JsonObject(), default="{}", help="Anything else worth keeping.")
 @click.option("--action-taken", help="What was done, if not what was decided.")
-@click.option("--event-id", help="Of your own; the same id and body are stored once.")
+@click.option(
+    "--at", type=Number(), help="When it happened, in seconds since 1970.  [default: now]"
+)
+@click.option(
+    "--event-id",
+    help="Of your own; the same id, body and --at are stored once. Without --at a second one is "
+    "refused: it happened at another time.",
+)
 @_waiting(10.0)
 @url_option
 @key_option
@@ -66,6 +73,7 @@ def send(
     outcomes: dict[str, float],
     body: dict[str, Any],
     action_taken: str | None,
+    at: float | None,
     event_id: str | None,
     wait_s: float,
     url: str,
@@ -79,8 +87,13 @@ def send(
     use of the same key.
     """
     about = None if decision is None else str(decision)
-    event = {"type": kind, "decision_id": about, "episode_id": episode, "outcomes": outcomes}
-    event |= {"body": body, "action_taken": action_taken, "event_id": event_id}
+    event: dict[str, Any] = {
+        "type": kind,
+        "decision_id": about,
+        "episode_id": episode,
+        "outcomes": outcomes,
+    }
+    event |= {"body": body, "action_taken": action_taken, "event_id": event_id, "at": at}
     _deliver([event], url, api_key, wait_s, as_json=as_json)
 
 
@@ -95,7 +108,8 @@ def load(
 ) -> None:
     """Send the events in FILE, one JSON object a line ("-": standard input).
 
-    A line that is wrong is told, and none is sent.
+    A line that is wrong is told, and none is sent. What has `event_id` and `at` may be sent again,
+    and is stored once.
     """
     events = [_parsed(number, line) for number, line in enumerate(file, 1) if line.strip()]
     _deliver(events, url, api_key, wait_s, as_json=as_json)

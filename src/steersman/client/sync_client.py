@@ -158,7 +158,9 @@ class Client(Base):
             output: True: the interaction's output; False: its beginning.
             action_taken: what was done, if not the action decided.
             at: when, seconds since 1970 or a datetime; None: now.
-            event_id: the application's own; the same id and body are stored once.
+            event_id: the application's own; the same id, body and ``at`` are stored once. Give
+                ``at`` with it: without, a second call is another event under the same id, and
+                refused.
 
         Returns:
             The event's id, once the event is on disk; it is delivered in the background.
@@ -191,7 +193,9 @@ class Client(Base):
             body: anything else worth keeping, up to 64 KiB as JSON.
             action_taken: what was done, if not the action decided.
             at: when, seconds since 1970 or a datetime; None: now.
-            event_id: the application's own; the same id and body are stored once.
+            event_id: the application's own; the same id, body and ``at`` are stored once. Give
+                ``at`` with it: without, a second call is another event under the same id, and
+                refused.
 
         Returns:
             The event's id, once the event is on disk; it is delivered in the background.
@@ -220,7 +224,9 @@ class Client(Base):
             body: anything else worth keeping, up to 64 KiB as JSON.
             action_taken: what was done, if not the action decided.
             at: when, seconds since 1970 or a datetime; None: now.
-            event_id: the application's own; the same id and body are stored once.
+            event_id: the application's own; the same id, body and ``at`` are stored once. Give
+                ``at`` with it: without, a second call is another event under the same id, and
+                refused.
 
         Returns:
             The event's id, once the event is on disk; it is delivered in the background.
