@@ -326,6 +326,17 @@ def test_a_name_may_begin_with_a_brace():
         mixed.decide([1.0], rng=rng, eligible=['{"j": 2}'])
 
 
+@pytest.mark.parametrize("policy", [JointSquareCB, JointLinTS])
+def test_a_row_of_features_belongs_to_one_configuration(policy):
+    names = ['{"k":1,"on":true}', '{"k":2,"on":true}']
+    joint, rng = policy(names, 2), np.random.default_rng(0)
+    for features in (np.ones((1, 2)), {'{"k":1}': [1.0, 2.0]}):
+        with pytest.raises(ActionError, match="unknown action"):
+            joint.decide(None, rng=rng, eligible=['{"k":1}'], features=features)
+    choice = joint.decide(None, rng=rng, eligible=names[1:], features=np.ones((1, 2)))
+    assert (choice.action, choice.propensity) == (names[1], 1.0)
+
+
 def test_candidates_that_are_alike_share_on_every_scale():
     rng = np.random.default_rng(0)
     for scale in (1.0, 1e4):

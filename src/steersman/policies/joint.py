@@ -8,6 +8,7 @@ the frequencies of M seeded posterior draws.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,8 @@ class JointPolicy(LinearPolicy):
     the order of ``eligible`` (of ``actions`` where ``eligible`` is None). With ``actions=()`` the
     set is open: ``eligible`` names the candidates of each request and is the order of its arrays.
     The context ``x`` of a decision is not used (it may be None); ``learn`` takes the row of the
-    action that was chosen as its ``x``.
+    action that was chosen as its ``x``. Every row belongs to one name, so ``eligible`` gives names
+    in full, also where they are those of configurations.
     """
 
     def __init__(
@@ -56,6 +58,10 @@ class JointPolicy(LinearPolicy):
             shared=True,
         )
         self.open = not self.actions
+
+    @cached_property
+    def _are_configurations(self) -> bool:
+        return False  # some of the parts would name several actions, and have one row of features
 
     @property
     def theta(self) -> Floats:
