@@ -57,7 +57,19 @@ def test_names_as_tools_have_them(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["micro\u200b", "\u202emicro", "\ufeffmicro", "mi\xadcro", "a\x85b", "a\u2028b", "a\nb", ""],
+    [
+        *[
+            "micro\u200b",
+            "\u202emicro",
+            "\ufeffmicro",
+            "mi\xadcro",
+            "a\x85b",
+            "a\u2028b",
+            "a\nb",
+            "",
+        ],
+        *["micro\u034f", "\u3164", "\u115f\u1160", "\uffa0a", "a\u17b4", "\u2800"],
+    ],
 )
 def test_what_nobody_sees_is_in_no_name(name):
     for document, field in (
@@ -105,6 +117,19 @@ def test_names_are_compared_as_they_are_read():
         with pytest.raises(SpecError) as refused:
             loads(json.dumps(twice))
         assert f"{field}: named twice; got 'a'; allowed each name once; rem" in str(refused.value)
+
+
+def test_variants_of_a_sign_are_one_name():
+    for document, field in (
+        (choice, "actions.names[2]"),
+        (mixed, "actions.parts.prefix.values[2]"),
+    ):
+        for names in (("\u2699", "\u2699\ufe0f"), ("a\U000e0101", "a"), ("e\ufe00\u0301", "\xe9")):
+            with pytest.raises(SpecError) as refused:
+                loads(json.dumps(document(*names)))
+            assert f"{field}: another spelling of a name before it" in str(refused.value)
+        with pytest.raises(SpecError, match="not a name"):
+            loads(json.dumps(document("\ufe0f")))
 
 
 def test_features_are_named_once_by_the_schema_too():

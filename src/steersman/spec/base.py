@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 from unicodedata import category, normalize
@@ -41,12 +42,17 @@ _UNSEEN = (
     r"\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f"
     r"\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
 )
+# Letters, marks and a symbol that nothing is drawn for, whatever their class says.
+_BLANK = r"\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 _SPACES = r" \xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
+_VARIANTS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_HIDDEN = _UNSEEN + _BLANK
 
 
 def _visible(name: str) -> str:
-    """Return a name, unless it has format characters that the pattern cannot tell."""
-    if not name.isascii() and any(category(one) == "Cf" for one in name):
+    """Return a name, unless it has format characters that the pattern cannot tell, or no others."""
+    odd = not name.isascii() and any(category(one) == "Cf" for one in name)
+    if odd or (name and not _VARIANTS.sub("", name)):
         details = {
             "what": "not a name",
             "allowed": "1 to 200 printable characters, none invisible",
@@ -58,11 +64,11 @@ def _visible(name: str) -> str:
 
 ActionName = Annotated[
     str,
-    Field(pattern=rf"^[^{_UNSEEN}{_SPACES}]([^{_UNSEEN}]*[^{_UNSEEN}{_SPACES}])?$", max_length=200),
+    Field(pattern=rf"^[^{_HIDDEN}{_SPACES}]([^{_HIDDEN}]*[^{_HIDDEN}{_SPACES}])?$", max_length=200),
     AfterValidator(_visible),
 ]
 PartValue = Annotated[
-    str, Field(pattern=rf"^[^{_UNSEEN}]+$", max_length=200), AfterValidator(_visible)
+    str, Field(pattern=rf"^[^{_HIDDEN}]+$", max_length=200), AfterValidator(_visible)
 ]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
@@ -129,11 +135,12 @@ def as_validation_error(title: str, problems: Iterable[Problem]) -> ValidationEr
 def repeated(names: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield place and name of every entry that was there before.
 
-    Names are the same where people read the same: é is one character or two, composed or not.
+    Names are the same where people read the same: é is one character or two, composed or not, and
+    a selector after a sign asks for another drawing of it, which few programs have.
     """
     seen: set[str] = set()
     for place, name in enumerate(names):
-        composed = normalize("NFC", name)
+        composed = normalize("NFC", _VARIANTS.sub("", name))
         if composed in seen:
             yield place, name
         seen.add(composed)
@@ -155,7 +162,7 @@ def repeats(field: str, names: tuple[str, ...]) -> Iterator[Problem]:
     """Yield the problem of every name of a field that was there before."""
     for place, name in repeated(names):
         again = name in names[:place]
-        what = "named twice" if again else "another spelling of a name before it (Unicode NFC)"
+        what = "named twice" if again else "another spelling of a name before it (Unicode)"
         yield Problem((field, place), what, name, "each name once", "remove or rename it")
 
 
