@@ -94,6 +94,12 @@ def test_logged_products_are_the_frequencies_of_whole_sequences():
     [
         {"leading": 0},
         {"leading": 1001},
+        {"leading": 2.0},
+        {"leading": "2"},
+        {"leading": True},
+        {"temperature": "1"},
+        {"temperature": True},
+        {"floor": None},
         {"temperature": -1.0},
         {"temperature": 1e-300},
         {"temperature": math.nan},

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 from collections import Counter
 
 import numpy as np
@@ -21,6 +22,7 @@ from steersman.policies import (
     offered_names,
     withdraw,
 )
+from steersman.policies.sequence import StepRule, draw_step
 
 FEATURES = ("good", "cheap")
 FORM = {"features": list(FEATURES), "vector": 2, "max_steps": 3, "leading": 3}
@@ -268,6 +270,24 @@ def test_what_a_policy_of_choices_does_it_says_it_does_not():
     for change in (policy.add_action, policy.remove_action):
         with pytest.raises(InputError, match="come with each request"):
             change("a")
+
+
+@pytest.mark.parametrize("nothing", [0, None, random, np.random, "x", np.random.Generator])
+def test_only_a_generator_draws(nothing):
+    rule, scores = StepRule(), np.array([1.0, 0.0])
+    for refused in (
+        lambda: linear().select(offered(), rng=nothing),
+        lambda: draw_step(["a", "b"], scores, rule, rng=nothing),
+    ):
+        with pytest.raises(InputError, match="rng must be a numpy Generator"):
+            refused()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_candidate_of_no_number_is_told_as_such(value):
+    unknown = Offered.of(["a", "b"], None, np.array([[0.0] * 4, [0.0, value, 0.0, 0.0]]))
+    with pytest.raises(InputError, match=r"cheap of 'b' is .*; allowed is any finite number"):
+        linear().select(unknown, rng=np.random.default_rng(0))
 
 
 def test_the_name_that_stands_twice_is_found_at_once():

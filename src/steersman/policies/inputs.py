@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -239,6 +240,20 @@ def no_generator(rng: object) -> InputError:
     return InputError(
         f"rng must be a numpy Generator, such as np.random.default_rng(0); got {brief(rng)}"
     )
+
+
+def uniforms(rng: np.random.Generator) -> Callable[[], float]:
+    """Return what gives one uniform of a generator after the other.
+
+    Raises:
+        InputError: ``rng`` is no generator: a seed, a class, or a module, whose numbers nobody can
+            draw again.
+    """
+    found = getattr(rng, "random", None)
+    if found is None or isinstance(rng, (type, ModuleType)):
+        raise no_generator(rng)
+    one: Callable[[], float] = found
+    return one
 
 
 def is_text(value: object) -> bool:

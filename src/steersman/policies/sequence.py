@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.policies import inputs
 from steersman.policies.choice import draw, mix_floor, share_ties
 
 if TYPE_CHECKING:
@@ -109,17 +110,24 @@ class StepRule:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.leading, bool) or self.leading not in range(1, 1001):
+        if not _is_number(self.leading, int) or not 1 <= self.leading <= 1000:
             raise InputError(f"leading is {self.leading!r}; allowed are 1 to 1,000")
-        if self.temperature != 0.0 and not 1e-6 <= self.temperature <= 100.0:
+        hot = _is_number(self.temperature, float) and 1e-6 <= self.temperature <= 100.0
+        if not hot and self.temperature != 0.0:
             raise InputError(f"temperature is {self.temperature!r}; allowed are 0, 1e-6 to 100")
-        if not 0.0 <= self.floor < 1.0:
+        if not _is_number(self.floor, float) or not 0.0 <= self.floor < 1.0:
             raise InputError(f"floor is {self.floor!r}; allowed is 0 up to, not including, 1")
 
     @property
     def greedy(self) -> StepRule:
         """The rule that takes the best score, without exploring."""
         return StepRule(self.leading, 0.0, 0.0)
+
+
+def _is_number(value: object, kind: type[int | float]) -> bool:
+    """Return whether a value is a number of a kind; a whole number is a real one, too."""
+    kinds = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def leading(scores: Floats, count: int) -> NDArray[np.intp]:
@@ -197,7 +205,7 @@ def draw_step(
 
     Raises:
         ActionError: nothing is eligible.
-        InputError: a score is not finite.
+        InputError: a score is not finite, or ``rng`` is no generator (a seed, say).
 
     >>> place, step = draw_step(
     ...     ["a", STOP], np.array([5.0, 0.0]), StepRule(temperature=0), rng=np.random.default_rng(0)
@@ -205,6 +213,7 @@ def draw_step(
     >>> place, step.action, step.p
     (0, 'a', 1.0)
     """
+    uniform = inputs.uniforms(rng)
     distribution = step_distribution(scores, rule)
-    place = draw(distribution, rng.random())
+    place = draw(distribution, uniform())
     return place, Step(tuple(names), names[place], float(distribution[place]))

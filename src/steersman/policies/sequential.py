@@ -128,7 +128,8 @@ class SequencePolicy(ChoicePolicy):
 
         Raises:
             InputError: rows of another width than declared, or of numbers so large that their sum
-                over all steps could not be learned from: about 1e6 / max_steps.
+                over all steps could not be learned from: about 1e6 / max_steps; or ``rng`` is no
+                generator (a seed, say).
 
         >>> from steersman.policies import Offered, SequenceLinear
         >>> policy = SequenceLinear(features=["score"], max_steps=2, start={"score": 1.0})
@@ -136,6 +137,7 @@ class SequencePolicy(ChoicePolicy):
         >>> policy.select(offered, rng=np.random.default_rng(0)).picked
         ('b', 'c')
         """
+        uniform = inputs.uniforms(rng)
         self._check_learnable(offered)
         progress = Progress(offered, self.form)
         steps, distributions = [], []
@@ -144,7 +146,7 @@ class SequencePolicy(ChoicePolicy):
         while not progress.ended:
             names, rows, places, scores = self._leading(progress)
             distribution = step_distribution(scores, self.rule)
-            number = draw(distribution, rng.random())
+            number = draw(distribution, uniform())
             steps.append(Step(names, names[number], float(distribution[number])))
             distributions.append(distribution)
             x[:-1] += rows[number]
@@ -160,6 +162,11 @@ class SequencePolicy(ChoicePolicy):
         if not own.size or np.einsum("ij,ij->i", own, own).max() <= most**2:
             return
         row, column = divmod(int(np.abs(own).argmax()), own.shape[1])
+        if not np.isfinite(own[row, column]):
+            raise InputError(
+                f"{names[column]} of {offered.names[row]!r:.80} is {own[row, column]:g}; allowed "
+                "is any finite number; leave the candidate out if it is unknown"
+            )
         raise InputError(
             f"{names[column]} of {offered.names[row]!r:.80} is {own[row, column]:g}; the features "
             f"of a candidate may have a norm of at most {most:g} (1e6 over {steps} steps): "
