@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,6 +154,27 @@ def test_an_empty_context_is_named_as_such():
 def test_and_and_or_stop_early():
     assert compile_rule("known or absent < 1")(CONTEXT) is True
     assert compile_rule("not known and absent < 1")(CONTEXT) is False
+
+
+@pytest.mark.parametrize("one", [1, 1.0, np.int64(1), np.float64(1.0), np.float32(1.0)])
+def test_a_number_of_numpy_is_a_number(one):
+    said = {
+        "x == 1": True,
+        "x == [1]": False,
+        "x == [1, 2]": False,
+        "x != [1, 2]": True,
+        "x in [3, 1]": True,
+        "x in y": False,
+    }
+    for text, expected in said.items():
+        assert compile_rule(text)({"x": one, "y": [(1, 2), (1,), [1], [1, 2]]}) is expected, text
+
+
+def test_what_holds_arrays_is_not_compared():
+    arrays = [np.array([1.0, 2.0]), 2.0]
+    for text, x, y in (("x == y", (1.0, 2.0), tuple(arrays)), ("x in y", 1.0, arrays)):
+        with pytest.raises(InputError, match="cannot compare"):
+            compile_rule(text)({"x": x, "y": y})
 
 
 def test_rules_are_values():

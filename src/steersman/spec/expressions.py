@@ -299,7 +299,17 @@ def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[object, object], b
 def _equal(left: object, right: object) -> bool:
     for value in (left, right):
         _check_comparable(value)
-    return bool(left == right)
+    if isinstance(left, tuple) != isinstance(right, tuple):
+        return False  # numbers of numpy would be compared with each entry
+    return _answer(left, right, operator.eq)
+
+
+def _answer(left: object, right: object, compare: Callable[[Any, Any], Any]) -> bool:
+    try:
+        return bool(compare(left, right))
+    except ValueError:  # of arrays within, which give an array of answers
+        message = f"cannot compare {_show(left)} and {_show(right)}; want numbers, texts, lists"
+        raise InputError(message) from None
 
 
 def _check_comparable(value: object) -> None:
@@ -311,7 +321,9 @@ def _check_comparable(value: object) -> None:
 def _contained(item: object, container: object) -> bool:
     _check_comparable(item)
     if isinstance(container, tuple | list):
-        return item in container
+        listed = isinstance(item, tuple)
+        like = [one for one in container if isinstance(one, tuple | list) == listed]
+        return _answer(like, item, operator.contains)
     if isinstance(container, str) and isinstance(item, str):
         return item in container
     message = f"'in' wants a list, or a text in a text; got {_show(item)} in {_show(container)}"
