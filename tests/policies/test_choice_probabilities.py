@@ -12,6 +12,7 @@ from scipy.special import betaln, expit, log_expit
 from scipy.stats import beta, norm
 
 from steersman.policies import (
+    beta_choice,
     beta_choice_probabilities,
     gaussian_choice,
     gaussian_choice_probabilities,
@@ -331,6 +332,30 @@ def test_beta_agrees_with_adaptive_quadrature(seed):
     count = int(rng.integers(2, 4))
     a, b = 10 ** rng.uniform(-1, 3, (2, count))
     assert beta_choice_probabilities(a, b) == pytest.approx(beta_reference(a, b), abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("count", "within"), [(1e8, 4e-9), (1e9, 4e-9), (1e10, 4e-9), (1e12, 1e-4), (1e13, 1e-4)]
+)
+@pytest.mark.parametrize("rate", [0.03, 0.5, 0.9])
+def test_beta_of_very_many_counts_is_the_normal_limit(count, within, rate):
+    """Logarithms of such densities are a thousand million and differ by less than their digits."""
+    apart = np.array([0.0, 0.7, -0.4]) * np.sqrt(rate * (1.0 - rate) / count)
+    a = np.round(count * (rate + apart))
+    b = count - a
+    mean, sd = a / count, np.sqrt(a * b / count**2 / (count + 1.0))
+    limit = gaussian_choice_probabilities((mean - rate) / sd[0], sd / sd[0])
+    assert beta_choice_probabilities(a, b) == pytest.approx(limit, abs=within + 2 / count**0.5)
+    # Each is integrated by itself: that one of them is the best is sure.
+    assert beta_choice._integrate(a, b, np.ones(3)).sum() == pytest.approx(1.0, abs=within)
+
+
+@pytest.mark.parametrize(("a", "b"), [(3e6, 5e6), (1e-3, 2e6), (1e6, 0.3), (7.0, 1e7), (4e5, 6e5)])
+def test_beta_densities_of_many_counts_are_those_of_few(a, b):
+    at = np.log(a) - np.log(b) + np.linspace(-3.0, 3.0, 13)[:, None] / np.sqrt(min(a, b, 1e6))
+    plain = a * log_expit(at) + b * log_expit(-at) - betaln(a, b)
+    found = beta_choice._log_density_of_many(np.array([a]), np.array([b]), at)
+    assert found == pytest.approx(plain, abs=1e-7)
 
 
 def test_beta_with_whole_counts_is_the_known_sum():
