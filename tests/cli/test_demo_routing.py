@@ -49,6 +49,10 @@ def test_folders_are_learned_on_and_reported(data):
     assert mine["learned_minus_best_fixed"]["low"] > 0.0
     assert (mine["unit"], tools["unit"]) == ("score - 20 x USD", "share of right choices")
     assert (tools["algorithm"], tools["choices"]) == ("JointSquareCB", 2)
+    assert (mine["warm_requests"], tools["warm_requests"]) == (30, 0)
+    said = " ".join(ran.output.split())
+    assert "best fixed found: on 30 other requests, from the scores of all choices" in said
+    assert "nothing was learned beforehand; best fixed: in hindsight" in said
     for set_ in (mine, tools):
         assert f"{set_['policies']['learned']['reward']:.4f}" in ran.output
         assert set_["policies"]["best_fixed"]["choice"] in ran.output

@@ -132,7 +132,9 @@ def assistant(
     of the first order is shown with every decision, its probabilities and what came of it.
 
     With --data other requests are replayed, whose every choice has a known score: what a policy
-    earns while it learns from the score of what it chose alone, beside the best fixed choice.
+    earns while it learns from the score of what it chose alone, beside the best fixed choice. A
+    set with a train split is decided on the rest; policy and best fixed choice start from the
+    scores that all choices have on that split.
     """
     console = Console()
     if data is not None:

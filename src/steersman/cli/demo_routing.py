@@ -91,6 +91,7 @@ def _plain(routed: Routed) -> dict[str, Any]:
         "choices": routed.choices,
         "orders": routed.orders,
         "algorithm": routed.algorithm,
+        "warm_requests": routed.warm,
         "policies": {
             "learned": {"reward": routed.learned, "last_fifth": routed.late},
             "best_fixed": {"reward": routed.best_fixed, "choice": routed.best_fixed_choice},
@@ -112,6 +113,7 @@ def print_routed(console: Console, routed: Routed, unit: str) -> None:
     for line in (
         f"\n{routed.name}: {routed.requests:,} requests, {routed.choices} choices",
         f"{routed.algorithm}, {orders} of arrival; reward: {unit}",
+        _beforehand(routed),
     ):
         console.print(line, highlight=False, markup=False)
     table = Table("policy set", "reward", box=None, pad_edge=False)
@@ -123,3 +125,12 @@ def print_routed(console: Console, routed: Routed, unit: str) -> None:
     value, low, high = routed.gain
     table.add_row("learned - best fixed", f"{value:+.4f} [{low:+.4f}, {high:+.4f}]")
     console.print(table, highlight=False, markup=False)
+
+
+def _beforehand(routed: Routed) -> str:
+    if not routed.warm:
+        return "nothing was learned beforehand; best fixed: in hindsight, on these same requests"
+    return (
+        f"learned beforehand, and best fixed found: on {routed.warm:,} other requests, from the "
+        "scores of all choices"
+    )

@@ -36,7 +36,7 @@ def world(n, *, right, task="t", seed=0):
 def test_what_texts_tell_is_learned_and_the_interval_is_over_requests():
     made = world(600, right=lambda kind: kind)
     routed = learn_routing(made, orders=2)
-    assert (routed.requests, routed.choices, routed.orders) == (300, 5, 2)
+    assert (routed.requests, routed.choices, routed.orders, routed.warm) == (300, 5, 2, 300)
     test = made.rewards[~made.train]
     best = made.names.index(routed.best_fixed_choice)
     assert routed.best_fixed_choice == made.best_fixed()
@@ -63,7 +63,7 @@ def test_tools_are_learned_from_right_or_wrong_alone():
     assert made.has_one_right
     said = []
     routed = learn_routing(made, done=lambda: said.append(1))
-    assert (routed.requests, routed.orders, said) == (600, 1, [1])
+    assert (routed.requests, routed.orders, routed.warm, said) == (600, 1, 0, [1])
     rows, right = right_tools(made)
     assert routed.learned == right.mean()
     share = made.rewards[rows].mean(axis=0)

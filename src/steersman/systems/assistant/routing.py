@@ -41,6 +41,8 @@ class Routed:
         choices: among which.
         orders: of arrival, over which a request's reward is averaged.
         algorithm: that learned.
+        warm: other requests that were learned beforehand, from the rewards of all choices; the
+            rival is what was best on them. Where it is 0, the rival is what was best in hindsight.
         best_fixed_choice: the choice that the rival always makes.
         learned: mean reward while learning.
         best_fixed: mean reward of the rival on the same requests.
@@ -54,6 +56,7 @@ class Routed:
     choices: int
     orders: int
     algorithm: str
+    warm: int
     best_fixed_choice: str
     learned: float
     best_fixed: float
@@ -144,6 +147,7 @@ def _routed(
         choices=len(world.names),
         orders=orders,
         algorithm=algorithm,
+        warm=0 if world.has_one_right else int(world.train.sum()),
         best_fixed_choice=world.names[best],
         learned=float(learned.mean()),
         best_fixed=float(fixed.mean()),
