@@ -111,6 +111,16 @@ def test_context_has_what_the_route_needs(world):
         assert -1 <= context["confidence"] <= 1
 
 
+def test_engines_do_not_agree_where_one_of_them_knows_no_word(world):
+    mute = np.flatnonzero(~world.recording.bm25.any(axis=1)).tolist()
+    assert {world.context(i)["language"] for i in mute} == {"cjk", "hangul", "thai"}
+    assert not any(world.context(i)["agreement"] for i in mute)
+    assert not any(world.tool_right(i, world.bm25_best(i)) for i in mute)
+    for i in set(range(0, len(world), 50)) - set(mute):
+        by_meaning = world.recording.shortlist[i, world.recording.dense[i].argmax()]
+        assert world.context(i)["agreement"] == (world.bm25_best(i) == by_meaning)
+
+
 def test_languages_are_told_apart_by_script(world):
     seen = {world.context(i)["language"] for i in range(len(world))}
     assert {"latin", "cjk", "hangul"} <= seen

@@ -162,7 +162,8 @@ class World:
             ``text``; ``intent``, a family of tools; ``language``, named by the script most letters
             belong to; ``text_len`` in characters; ``confidence``, the best cosine; ``score_gap``,
             and ``dense_gap``, the lead of the best fused score and of the best cosine;
-            ``agreement``, 1 if both engines rank the same tool first.
+            ``agreement``, 1 if both engines rank the same tool first, 0 also where BM25 knows no
+            word of the request and so ranks none.
         """
         text = self.catalogue.requests[request].text
         bm25, dense = self._scores(request)
@@ -174,7 +175,7 @@ class World:
             "confidence": float(dense.max()),
             "score_gap": float(lead(fuse(bm25, dense)).max()),
             "dense_gap": float(lead(dense).max()),
-            "agreement": float(bm25.argmax() == dense.argmax()),
+            "agreement": float(bm25.any() and bm25.argmax() == dense.argmax()),
         }
 
     @cached_property
