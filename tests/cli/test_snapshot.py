@@ -118,6 +118,8 @@ def test_what_was_learned_is_published_shown_and_fetched(shell, ready, tmp_path)
         ("0.1.1", "published", "released", False),
     ]
     assert "0.1.0+20" in shell("snapshot", "list", *POINT, "--tenant", ready)
+    said = shell("snapshot", "list", "/".join(POINT), "--tenant", ready)
+    assert f"{ready} has no decision point {'/'.join(POINT)}/…" in said
     file = tmp_path / "state.zst"
     fetched = shell.json("snapshot", "fetch", *POINT, "--tenant", ready, "--out", file)
     assert (fetched["version"], fetched["source"]) == ("0.1.1", "registry")

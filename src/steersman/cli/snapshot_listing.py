@@ -51,7 +51,11 @@ def list_command(
         return listed
 
     rows = _reading(home, tenant_name, read)
-    show_rows(rows, _COLUMNS, as_json=as_json, none="nothing is declared")
+    none = "nothing is declared"
+    if skill is not None:
+        none = f"{tenant_name} has no decision point {skill}/{point or '…'}; "
+        none += f"`steersman tenant points {tenant_name}` shows those there are"
+    show_rows(rows, _COLUMNS, as_json=as_json, none=none)
 
 
 @click.command("show")
