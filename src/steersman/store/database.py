@@ -183,6 +183,10 @@ def _settings(role: Role | None) -> dict[str, str]:
         "search_path": "steersman, pg_temp",
         "timezone": "UTC",
         "jit": "off",  # plans here are small; compiling them would cost more than running them
+        # Whatever the server's defaults are: who waited for a lock has to see what was committed
+        # meanwhile, and numbers that are handed out as texts have to be whole.
+        "default_transaction_isolation": "read committed",
+        "extra_float_digits": "1",
     }
     if role is not None:
         settings["role"] = f"steersman_{role}"
