@@ -6,6 +6,7 @@ import asyncio
 import csv
 import json
 import time
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -362,6 +363,8 @@ async def test_keys_of_beta_policies_are_stored(logs):
 async def test_files_that_cannot_be_read_are_told(logs, tmp_path):
     await logs.declare()
     (tmp_path / "log.parquet").write_bytes(b"PAR1 not really")
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    pq.write_table(twice, tmp_path / "twice.parquet")
     (tmp_path / "twice.csv").write_text("id,id\n1,2\n")
     (tmp_path / "latin.csv").write_bytes(b"id,\xe9t\n1,1\n")
     (tmp_path / "head.csv").write_text('"id" x,at\n1,2\n')
@@ -369,6 +372,7 @@ async def test_files_that_cannot_be_read_are_told(logs, tmp_path):
     for name, match in (
         ("log.parquet", "no Parquet file"),
         ("twice.csv", "names a column twice"),
+        ("twice.parquet", "'id' names two columns"),
         ("latin.csv", "not UTF-8"),
         ("head.csv", "head.csv:1: the header is no row of CSV"),
         ("log.txt", "no known kind of file"),
@@ -379,6 +383,42 @@ async def test_files_that_cannot_be_read_are_told(logs, tmp_path):
     empty = tmp_path / "empty.csv"
     empty.write_text("")
     assert (await logs.load(empty)).rows == 0
+
+
+def test_rows_of_csv_take_no_more_memory_than_one_may(tmp_path):
+    file = tmp_path / "log.csv"
+    with file.open("w", encoding="utf-8") as log:
+        log.write("id,text\n1,a\n2,")
+        for _ in range(64):
+            log.write("x," * (1 << 19))
+        log.write("\r\n3,c\n4,")
+        for _ in range(64):  # a quote that is never closed for good
+            log.write(('"' + "y" * 10_000 + '\n",') * 100)
+    tracemalloc.start()
+    rows = list(read_rows(file, None))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 32 << 20
+    assert [(row.number, row.row) for row in rows[:3]] == [
+        (2, {"id": "1", "text": "a"}),
+        (3, {}),
+        (4, {"id": "3", "text": "c"}),
+    ]
+    assert rows[1].problem == "no row of CSV: longer than 1,048,576 characters; allowed is less"
+    assert all(row.problem for row in rows[3:])
+
+
+async def test_texts_of_parquet_that_are_bytes_are_texts(logs, tmp_path):
+    await logs.declare()
+    rows = [logs.row(n, id=f"r{n}".encode(), chosen=b"deep", lang=b"en") for n in range(4)]
+    rows[1]["lang"], rows[2]["lang"], rows[3]["lang"] = b"\xff", b"a\0b", b""
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
+    report = await logs.load(tmp_path / "log.parquet")
+    assert (report.stored, report.refused) == (2, 2)
+    assert [refusal.number for refusal in report.refusals] == [2, 3]
+    assert all("is no text" in refusal.reason for refusal in report.refusals)
+    stored = [(row["action"], row["context"].get("language")) for row in await logs.rows(DECISIONS)]
+    assert stored == [("deep", "en"), ("deep", None)]
 
 
 def test_what_is_no_row_of_csv_is_told_where_it_begins(tmp_path):

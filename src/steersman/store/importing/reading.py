@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from steersman.errors import DataError
 from steersman.store.extras import extra
 from steersman.wire import Refused, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 Kind = Literal["jsonl", "csv", "parquet"]
@@ -85,8 +85,9 @@ def _json_line(number: int, line: bytes) -> Raw:
 def _csv(path: Path) -> Iterator[Raw]:
     # Bytes that are not UTF-8 come as lone surrogates, so that they are told by their row.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        source = _Lines(file)
         try:
-            lines = csv.DictReader(file, strict=True, restkey="", restval=None)
+            lines = csv.DictReader(source, strict=True, restkey="", restval=None)
             names = lines.fieldnames or []
             if not _is_utf8(names):
                 message = f"{path}:1: the header is not UTF-8; save the file as UTF-8"
@@ -94,22 +95,63 @@ def _csv(path: Path) -> Iterator[Raw]:
             if len(set(names)) < len(names) or not all(names):
                 message = f"{path}:1: the header names a column twice or not at all; correct it"
                 raise DataError(message)
-            yield from _csv_rows(lines)
+            yield from _csv_rows(lines, source)
         except csv.Error as error:
             message = f"{path}:1: the header is no row of CSV: {error}; correct it"
             raise DataError(message) from error
 
 
-def _csv_rows(lines: csv.DictReader[str]) -> Iterator[Raw]:
+class _Lines:
+    """The lines of a text for the rows of a CSV, none of which may take more memory than it may.
+
+    Args:
+        file: as text; lines keep their ends.
+
+    Attributes:
+        number: of the last line that was read, from 1.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self.number = 0
+        self._file, self._room = file, _LONGEST_LINE
+
+    def begin_row(self) -> None:
+        """Let the lines that come now be those of another row."""
+        self._room = _LONGEST_LINE
+
+    def __iter__(self) -> Iterator[str]:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> str:
+        """Return the next line.
+
+        Raises:
+            Error: of csv; the row is too long. The next line is the one after it.
+        """
+        line = self._file.readline(self._room + 1)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        if len(line) <= self._room:
+            self._room -= len(line)
+            return line
+        while line and not line.endswith(("\n", "\r")):
+            line = self._file.readline(_LONGEST_LINE)
+        raise csv.Error(f"longer than {_LONGEST_LINE:,} characters; allowed is less")
+
+
+def _csv_rows(lines: csv.DictReader[str], source: _Lines) -> Iterator[Raw]:
     while True:
-        before = lines.reader.line_num
+        before = source.number
+        source.begin_row()
         try:
             row = next(lines)
         except StopIteration:
             return
         except csv.Error as error:
             # A quote that is not closed takes all with it that follows: where does it begin?
-            ended = lines.reader.line_num
+            ended = source.number
             what = f" up to line {ended}; is a quote not closed?" if ended > before + 1 else ""
             yield Raw(before + 1, {}, f"no row of CSV: {error}{what}")
             continue
@@ -117,12 +159,12 @@ def _csv_rows(lines: csv.DictReader[str]) -> Iterator[Raw]:
             given = len([value for value in row.values() if value is not None])
             what = "more" if "" in row else f"{given}"
             columns = len(lines.fieldnames or [])
-            yield Raw(lines.line_num, {}, f"{what} values for {columns} columns; quote commas")
+            yield Raw(source.number, {}, f"{what} values for {columns} columns; quote commas")
             continue
         if _is_utf8(row.values()):
-            yield Raw(lines.line_num, row)
+            yield Raw(source.number, row)
         else:
-            yield Raw(lines.line_num, {}, "not UTF-8; save the file as UTF-8")
+            yield Raw(source.number, {}, "not UTF-8; save the file as UTF-8")
 
 
 def _is_utf8(texts: Iterable[str]) -> bool:
@@ -137,6 +179,10 @@ def _parquet(path: Path) -> Iterator[Raw]:
     pa, parquet = extra("pyarrow", "data"), extra("pyarrow.parquet", "data")
     try:
         with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if len(set(names)) < len(names):  # a row would have one of the values, silently
+                message = f"{path}: {_twice(names)!r:.60} names two columns; rename one"
+                raise DataError(message)
             number = 0
             for batch in file.iter_batches(1_000):
                 for row, problem in _plain_rows(_in_microseconds(pa, batch)):
@@ -145,6 +191,10 @@ def _parquet(path: Path) -> Iterator[Raw]:
     except pa.ArrowException as error:
         message = f"{path}: no Parquet file that can be read: {error}; check it"
         raise DataError(message) from error
+
+
+def _twice(names: Sequence[str]) -> str:
+    return next(name for name in names if names.count(name) > 1)
 
 
 def _plain_rows(batch: Any) -> Iterator[tuple[dict[str, Any], str | None]]:

@@ -119,7 +119,9 @@ class Converter:
         if given is None:
             message = f"the id field {self._mapping.id!r} is absent or empty; give every row its id"
             raise InputError(message)
-        return blake2b(values.as_text(given).encode(), digest_size=16).digest()
+        # Bytes are an id whatever they say, such as those of a UUID.
+        name = str(given) if isinstance(given, bytes) else values.as_text(given)
+        return blake2b(name.encode(), digest_size=16).digest()
 
     def _decision(self, row: dict[str, Any], name: bytes, at: datetime) -> DecisionRow:
         spec, mapping = self._point.spec, self._mapping

@@ -45,7 +45,7 @@ def lookup(row: Mapping[str, Any], field: str) -> Any:
         value = row
         for part in field.split("."):
             value = value.get(part) if isinstance(value, dict) else None
-    if value == "" or (isinstance(value, float) and value != value):  # noqa: PLR0124 (NaN)
+    if value in ("", b"") or (isinstance(value, float) and value != value):  # noqa: PLR0124 (NaN)
         return None
     return value
 
@@ -61,14 +61,18 @@ def valued(row: Mapping[str, Any], value: Value) -> Any:
 def as_text(value: Any) -> str:
     """Return a name as a text; true and false as JSON writes them.
 
+    Some writers of Parquet do not say that their bytes are texts: they are read as UTF-8.
+
     Raises:
-        InputError: a list or a mapping, which is no name.
+        InputError: a list or a mapping, which is no name, or bytes that are no text.
     """
     if isinstance(value, list | tuple | dict):
         message = f"{value!r:.60} is no name; allowed are texts, numbers and truths; "
         raise InputError(message + "correct the row or the mapping")
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, bytes):
+        return _decoded_text(value)
     return value if isinstance(value, str) else str(value)
 
 
@@ -176,6 +180,17 @@ def _parsed(value: Any, time: Time) -> datetime:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=_zone(time.timezone))
     return moment.astimezone(UTC)
+
+
+def _decoded_text(value: bytes) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        message = f"{value!r:.60} is no text; allowed are bytes in UTF-8 without U+0000; leave the "
+        raise InputError(message + "column out, or write it as text")
+    return text
 
 
 def _decoded(text: str) -> Any:
