@@ -83,6 +83,13 @@ def test_another_action_withdraws_whatever_else_came():
     )
 
 
+def test_the_action_that_was_decided_is_no_other():
+    same = event(2, action_taken=made().action)
+    assert credit_of(SPEC, made(), [event(1, {"success": 1}), same], now=START + 5).value == 1.0
+    other = event(3, action_taken="other")
+    assert credit_of(SPEC, made(), [same, other], now=START + 5).status == "withdrawn"
+
+
 def test_another_decisions_other_action_withdraws_nothing():
     events = [event(1, {"success": 1}), event(2, decision=UUID(int=2), action_taken="other")]
     assert credit_of(SPEC, made(), events, now=START + 5).value == 1.0

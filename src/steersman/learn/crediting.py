@@ -8,6 +8,7 @@ ahead; and a window that was found closed stays closed, also when the clock step
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -66,8 +67,12 @@ class Course(list["Happened"]):
         return found
 
     @cached_property
-    def _elsewhere(self) -> set[UUID | None]:
-        return {event.decision for event in self if event.action_taken is not None}
+    def _done(self) -> dict[UUID | None, set[str]]:
+        found: dict[UUID | None, set[str]] = defaultdict(set)
+        for event in self:
+            if event.action_taken is not None:
+                found[event.decision].add(event.action_taken)
+        return found
 
     def latest(self, names: Iterable[str], closes: float) -> list[Outcome]:
         """Return the latest outcome of each name, of two at one time the last.
@@ -107,13 +112,16 @@ class Course(list["Happened"]):
         place = bisect_right(self._times, closes)
         return self._times[place - 1] if place else -inf
 
-    def did_something_else(self, decision: UUID) -> bool:
+    def did_something_else(self, decision: UUID, action: str) -> bool:
         """Return whether the application told that it took another action than was decided.
+
+        Some tell what they did of every decision: the action that was decided is no other.
 
         Args:
             decision: its id.
+            action: that was decided.
         """
-        return decision in self._elsewhere
+        return not self._done.get(decision, set()) <= {action}
 
 
 def credit_of(
@@ -143,7 +151,7 @@ def credit_of(
     if decided.final or now >= decided.window_ends.timestamp():
         moment = max(moment, closes)
     earned = evaluate_window(spec.reward, outcomes, decided_at=start, now=moment)
-    if course.did_something_else(decided.id):
+    if course.did_something_else(decided.id, decided.action):
         return Credit(None, "withdrawn", dict(earned.terms), earned.final)
     return Credit(earned.value, earned.status, dict(earned.terms), earned.final)
 

@@ -253,7 +253,7 @@ async def test_what_was_done_instead_and_what_came_too_late_is_left_out(database
         assert (found.alive, found.candidate[0].bad) == (True, 0.0)
         total = found.candidate[0].total
         for one in mine[:12]:
-            await told_later(one, one["at"], action_taken="shallow")
+            await told_later(one, one["at"], action_taken="something else")
         found = await source.read(worker, canary, (DAY,), now)
         assert (found.alive, found.candidate[0].bad) == (True, 0.0)
         assert found.candidate[0].total < total

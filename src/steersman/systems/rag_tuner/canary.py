@@ -33,7 +33,7 @@ _OF_CANDIDATE = (
     "AND arm = 'candidate' AND stage <> 'shadow' AND NOT degraded AND window_ends <= $5 "
     # What was done instead says nothing of the candidate: the rollout leaves it out as well.
     "AND NOT EXISTS (SELECT FROM event AS e WHERE e.tenant = $1 AND e.decision = decision.id "
-    "AND e.action_taken IS NOT NULL AND e.at <= decision.window_ends)"
+    "AND e.action_taken <> decision.action AND e.at <= decision.window_ends)"
 )
 _DECIDED = (
     "SELECT d.id, d.at, coalesce(o.told, '{}'::jsonb) AS told, "  # noqa: S608 - of constants
