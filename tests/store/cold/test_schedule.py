@@ -49,6 +49,21 @@ async def test_it_runs_at_once_then_when_the_time_of_day_comes(past, cold, days,
     await task
 
 
+async def test_a_clock_that_was_years_ahead_keeps_no_day_waiting(past, cold, days, monkeypatch):
+    monkeypatch.setattr(schedule, "_LONGEST_WAIT_S", 0.01)
+    right = datetime(days[2].year, days[2].month, days[2].day, 1, 0, tzinfo=UTC).timestamp()
+    clock, done, stop = [right + 3650 * 86_400], [], asyncio.Event()
+    options = {"tenants": [past.tenant], "stop": stop, "report": done.append}
+    task = asyncio.create_task(run_daily(past.database, cold, clock=lambda: clock[0], **options))
+    await until(lambda: len(done) == 1)
+    await past.add(days[0], 2)
+    clock[0] = right
+    await until(lambda: len(done) == 2)
+    assert {e.day for e in done[1].written} == {days[0]}
+    stop.set()
+    await task
+
+
 async def test_a_failed_run_is_told_and_tried_again(past, tmp_path, days, monkeypatch):
     monkeypatch.setattr(schedule, "_LONGEST_WAIT_S", 0.01)
     await past.add(days[0], 2)

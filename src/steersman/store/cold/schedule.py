@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 _LONGEST_WAIT_S = 60.0
+_LONGEST_BETWEEN_S = 86_400.0
 _RETRY_S = 600.0
 _log = logging.getLogger(__name__)
 
@@ -93,7 +94,8 @@ def next_run(now: float, at: time_of_day) -> float:
 
 async def _reached(due: float, clock: Callable[[], float], stopped: asyncio.Event) -> bool:
     """Wait until the clock says ``due``; return whether to stop instead."""
-    while not stopped.is_set() and (left := due - clock()) > 0:
+    # A run is never due in more than a day: a clock that is set back further was wrong before.
+    while not stopped.is_set() and 0 < (left := due - clock()) <= _LONGEST_BETWEEN_S:
         # In short steps: the clock may be set, and the machine may sleep.
         with suppress(TimeoutError):
             async with asyncio.timeout(min(left, _LONGEST_WAIT_S)):
