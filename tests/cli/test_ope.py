@@ -55,7 +55,13 @@ def test_what_is_too_little_is_refused_with_the_reason(command, tenant, logs):
     assert "0 decisions of search/depth have a propensity and a final reward" in said
     assert "--rows all" in said
     few = command(*asked, "--rows", "all", "--newest", "40")
-    assert few.count("refused: ") == 4
+    table, *sentences = few.split("\n\n")[1:]
+    assert [line.split()[-1] for line in table.splitlines()[1:]] == ["refused"] * 4
+    assert max(map(len, table.splitlines())) < 120
+    assert [one.partition(" is refused: ")[0] for one in sentences] == [
+        *("fallback", "always shallow", "always deep", "always hybrid")
+    ]
+    assert "Too little overlap" in sentences[0]
     assert "9.9.9" in command(*asked, "9.9.9", status=1)
     unknown = command("ope", "search", "nothing", "--tenant", tenant.name, status=1)
     assert "has no decision point search/nothing" in unknown

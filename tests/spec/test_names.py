@@ -8,7 +8,7 @@ import pytest
 
 from steersman.errors import SpecError
 from steersman.spec import json_schema, loads
-from steersman.spec.base import _SPACES, _UNSEEN
+from steersman.spec.base import _SPACES, _UNSEEN, repeats
 
 TAKES = jsonschema_rs.validator_for(json_schema()).is_valid
 DOCUMENT = {
@@ -146,3 +146,20 @@ def test_the_pattern_spells_out_what_unicode_says():
         if kind != "Cn":  # what is not assigned may become anything
             assert unseen(one) == (kind in {"Cc", "Cf", "Zl", "Zp"}), hex(ord(one))
         assert spaces(one) == (kind == "Zs"), hex(ord(one))
+
+
+def test_tens_of_thousands_of_repeated_names_are_told_in_one_pass():
+    class Counted(str):
+        compared = 0
+
+        def __eq__(self, other):
+            type(self).compared += 1
+            return super().__eq__(other)
+
+        __hash__ = str.__hash__
+
+    names = tuple(Counted(f"a{n % 500}") for n in range(2_000))
+    told = list(repeats("names", names))
+    assert [one.path for one in told] == [("names", place) for place in range(500, 2_000)]
+    assert {one.what for one in told} == {"named twice"}
+    assert Counted.compared < 10 * len(names)

@@ -93,6 +93,10 @@ def command(
     click.echo(f"{len(log.rows):,} decisions ({rows}) earned {log.mean:.4f} each.")
     click.echo(f"What others would have earned, with intervals of {level:.4g}:\n")
     show_rows(map(_row, said), _COLUMNS, as_json=False, none="there is no policy to compare with")
+    for one in said:
+        # Sentences: within the table they would make it wider than any terminal.
+        if against := _fields(one)["reasons"]:
+            click.echo(f"\n{one.policy} is refused: {' '.join(against)}")
 
 
 def _fields(one: Valued) -> dict[str, Any]:
@@ -113,13 +117,12 @@ def _fields(one: Valued) -> dict[str, Any]:
 def _row(one: Valued) -> dict[str, Any]:
     fields = _fields(one)
     shown = {name: _interval(**found) for name, found in fields["estimates"].items()}
-    against = "; ".join(fields["reasons"])
     size = fields.get("effective_sample_size")
     return {
         "policy": one.policy,
         **shown,
         "effective_sample_size": None if size is None else round(size),
-        "evidence": f"refused: {against}" if against else "yes",
+        "evidence": "refused" if fields["reasons"] else "yes",
     }
 
 

@@ -160,8 +160,9 @@ def out_of_order(low: float, high: float) -> Iterator[Problem]:
 
 def repeats(field: str, names: tuple[str, ...]) -> Iterator[Problem]:
     """Yield the problem of every name of a field that was there before."""
+    first = {name: place for place, name in reversed([*enumerate(names)])}
     for place, name in repeated(names):
-        again = name in names[:place]
+        again = first[name] < place
         what = "named twice" if again else "another spelling of a name before it (Unicode)"
         yield Problem((field, place), what, name, "each name once", "remove or rename it")
 
