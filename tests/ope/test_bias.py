@@ -70,3 +70,27 @@ def test_on_adaptive_logs_it_is_a_small_part_of_the_noise():
 def test_dm_on_an_adaptive_log_leaves_out_rows_without_a_past():
     data = LoggedData(np.zeros(200, int), np.full(200, 0.7), np.ones(200), np.ones((200, 1)))
     assert DM().rounds(Log(data, adaptive=True)).value == pytest.approx(0.7, abs=1e-12)
+
+
+@pytest.mark.parametrize("contexts", [False, True])
+def test_dr_on_an_adaptive_log_moves_with_the_rewards_and_its_interval_does_not_widen(contexts):
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, 5, 600)
+    rewards = rng.normal(size=600)
+    seen = rng.normal(size=(600, 2)) if contexts else None
+    one_arm = np.tile([0.0, 0.0, 0.0, 0.0, 1.0], (600, 1))
+    near, far = (
+        evaluate(
+            LoggedData(drawn, rewards + level, np.full(600, 0.2), one_arm, contexts=seen),
+            estimators=("dr",),
+            adaptive=True,
+        )["dr"]
+        for level in (0.0, 100.0)
+    )
+    assert far.value == pytest.approx(near.value + 100.0, abs=1e-9)
+    assert far.high - far.low == pytest.approx(near.high - near.low, abs=1e-9)
+
+
+def test_dr_takes_an_adaptive_log_as_it_is_that_is_all_beginning():
+    data = LoggedData([0, 1] * 4, [1.0, 0.0] * 4, np.full(8, 0.5), np.tile([0.5, 0.5], (8, 1)))
+    assert DR().rounds(Log(data, adaptive=True)).value == pytest.approx(0.5, abs=1e-12)

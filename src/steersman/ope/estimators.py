@@ -51,6 +51,21 @@ class Log:
         return cross_fitted(self.data, np.random.default_rng(self.seed))
 
     @cached_property
+    def predicted(self) -> Floats:
+        """1 for each row that a model predicts and 0 for others, shape (n,).
+
+        The first rows of an adaptive log have no past to be predicted from. They are left out, not
+        taken for 0: where rewards lie far from 0 the noise of these few would be that of the whole
+        log. Which ones they are is known beforehand, so that leaving them out biases nothing. A log
+        that has no others is taken as it is.
+        """
+        counted = np.ones(len(self.data))
+        if self.data.q_hat is None and self.adaptive:
+            first = next(time_batches(len(counted)))
+            counted[first] = 0.0 if first.stop < len(counted) else 1.0
+        return counted
+
+    @cached_property
     def stabilisers(self) -> Floats:
         """Factor of each round that levels the noise of an adaptive log, shape (n,)."""
         return stabilisers(self.data) if self.adaptive else np.ones(len(self.data))
@@ -196,11 +211,8 @@ class DM:
         Returns:
             One term per logged round.
         """
-        terms, counted = log.predictions.expected, np.ones(len(log.data))
+        terms, counted = log.predictions.expected, log.predicted
         refitted = log.data.q_hat is None and not log.adaptive
-        if log.data.q_hat is None and log.adaptive:
-            # The first rows have no past to be predicted from: they are left out, not taken for 0.
-            counted[next(time_batches(len(counted)))] = 0.0
         return Rounds(
             terms * counted,
             counted,
@@ -231,7 +243,7 @@ class DR:
     name: str = field(default="dr")
 
     def rounds(self, log: Log) -> Rounds:
-        """Return the predicted reward plus the weighted residual, over 1.
+        """Return the predicted reward plus the weighted residual, over 1, as `DM` counts rows.
 
         Args:
             log: The log and the target policy.
@@ -241,7 +253,8 @@ class DR:
         """
         guess = log.predictions
         terms = guess.expected + log.data.weights * (log.data.rewards - guess.chosen)
-        return log.levelled(Rounds(terms, np.ones(len(terms)), self._span(log)))
+        counted = log.predicted
+        return log.levelled(Rounds(terms * counted, counted, self._span(log)))
 
     @staticmethod
     def _span(log: Log) -> float:
