@@ -104,6 +104,10 @@ def test_one_seed_one_answer(data):
         ({"resamples": 1.5}, "resamples is 1.5"),
         ({"resamples": True}, "resamples is True"),
         ({"interval": "bootstrap", "resamples": 10**12}, "to 1,000,000; pass"),
+        (
+            {"interval": "bootstrap", "resamples": 100, "level": 0.99},
+            "resamples is 100 at level 0.99; allowed are 200 or more",
+        ),
         ({"estimators": (3,)}, "estimators"),
     ],
 )
@@ -147,3 +151,9 @@ def test_levels_that_are_none(level):
     data = LoggedData([0, 1], [0.0, 1.0], [0.5, 0.5], np.full((2, 2), 0.5))
     with pytest.raises(InputError, match="level is"):
         evaluate(data, level=level)
+
+
+def test_a_level_needs_resamples_beyond_its_ends(data):
+    found = evaluate(data, interval="bootstrap", resamples=200, level=0.99)
+    assert found["ips"].low < found["ips"].value < found["ips"].high
+    evaluate(data, resamples=100, level=0.999999)  # no bootstrap, no resamples

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -138,7 +139,8 @@ def evaluate(
             weights up to the largest target probability over the smallest logged propensity, which
             it takes for the floor of the log).
         level: Confidence level, in (0, 1).
-        resamples: Bootstrap samples, 100 to 1,000,000.
+        resamples: Bootstrap samples, 100 to 1,000,000; for ``"bootstrap"`` at least 2 / (1 -
+            level): fewer have no draw beyond each end.
         adaptive: True when the logging policy learned from these rewards: models are fitted on the
             past only, intervals use the martingale variance, and rounds are weighted by the
             inverse standard deviation that the past predicts for their weight.
@@ -149,8 +151,8 @@ def evaluate(
 
     Raises:
         InputError: No log; an unknown estimator, interval or level; a seed or a number of resamples
-            out of range; ``adaptive`` that is neither true nor false; rewards outside [0, 1] for
-            ``"bernstein"`` without a declared ``reward_range``.
+            out of range, or too few for the level; ``adaptive`` that is neither true nor false;
+            rewards outside [0, 1] for ``"bernstein"`` without a declared ``reward_range``.
 
     Example:
         >>> from steersman.ope import LoggedData
@@ -254,6 +256,10 @@ def _check(data: LoggedData, interval: str, level: object, resamples: object, se
         message = f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95"
         raise InputError(message)
     check_whole("resamples", resamples, 100, _MOST_RESAMPLES)
+    needed = math.ceil(2.0 / (1.0 - float(level)) - 1e-6)
+    if interval == "bootstrap" and cast("int", resamples) < needed:
+        message = f"resamples is {resamples} at level {level}; allowed are {needed:,} or more: "
+        raise InputError(message + "ask for a lower level, or take more")
     undeclared = interval == "bernstein" and data.reward_range is None
     if undeclared and (data.rewards.min() < 0.0 or data.rewards.max() > 1.0):
         message = (
