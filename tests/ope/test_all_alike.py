@@ -231,6 +231,16 @@ def test_actions_that_were_drawn_once_and_differ_did_show_their_noise():
     assert held >= 34
 
 
+def test_rows_of_one_unit_drew_its_action_once():
+    rng = np.random.default_rng(0)
+    actions, rewards = rng.integers(0, 200, 600), rng.random(600)
+    target, rows = np.full((6000, 200), 1 / 200), np.repeat(np.arange(600), 10)
+    once = LoggedData(actions, rewards, np.full(600, 1 / 200), target[:600], clusters=range(600))
+    copies = LoggedData(actions[rows], rewards[rows], np.full(6000, 1 / 200), target, clusters=rows)
+    found, same = (evaluate(log, estimators=("snips",))["snips"] for log in (once, copies))
+    assert (same.low, same.high) == pytest.approx((found.low, found.high), abs=1e-12)
+
+
 def test_actions_that_were_drawn_once_and_are_all_alike_leave_the_rest_open():
     rng = np.random.default_rng(1)
     actions = np.concatenate([np.repeat([0, 1], 300), np.arange(2, 42)])

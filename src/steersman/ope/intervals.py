@@ -117,8 +117,8 @@ def left_open(data: LoggedData, span: tuple[float, float], level: float) -> tupl
     fail in three of a hundred; where the target mostly takes it, that is most of what is not known.
     Actions whose rewards with weight are all one value, the same for all of them, are taken
     together: what as many units that are all alike leave open, times what the target takes of them.
-    Actions that were drawn once and of which the target takes a hundredth at most are judged
-    together: where these rewards differ from one another, they did show their noise.
+    Actions that one row drew, or one unit, and of which the target takes a hundredth at most are
+    judged together: where these rewards differ from one another, they did show their noise.
 
     Args:
         data: The log, of which some rows have weight; its columns are actions.
@@ -187,8 +187,7 @@ def _left_open(
     np.maximum.at(most, actions, rewards)
     quiet = np.flatnonzero(np.isfinite(least) & (most - least <= slack))
     shares = np.array([float(taken(slice(None), place).mean()) for place in quiet])
-    once = np.bincount(actions, minlength=len(least))[quiet] == 1
-    once &= shares <= _SMALL
+    once = _of_one_unit(actions, seen, data.units, len(least))[quiet] & (shares <= _SMALL)
     if once.any() and float(np.ptp(least[quiet[once]])) > slack:
         quiet, shares = quiet[~once], shares[~once]
     order = np.argsort(least[quiet])
@@ -205,6 +204,17 @@ def _left_open(
             )
             down, up = math.hypot(down, mass * (value - low)), math.hypot(up, mass * (high - value))
     return down, up
+
+
+def _of_one_unit(
+    actions: NDArray[np.int64], seen: NDArray[np.bool_], units: Units, count: int
+) -> NDArray[np.bool_]:
+    """Return whether all rows that drew an action are one unit's, (count,)."""
+    drawers = np.flatnonzero(seen) if units is None else units[seen]
+    first, last = np.full(count, len(seen)), np.full(count, -1)
+    np.minimum.at(first, actions, drawers)
+    np.maximum.at(last, actions, drawers)
+    return np.asarray(first == last)
 
 
 def _slack(rewards: Floats, span: tuple[float, float]) -> float:
