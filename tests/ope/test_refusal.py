@@ -178,3 +178,40 @@ def test_any_valid_log_gets_an_answer(rows, actions, shape, interval, adaptive, 
     assert report.refused or not should
     for name in ALL:
         assert (report[name].value is None) == report.refused
+
+
+def test_a_hundred_equal_units_are_worth_a_hundred_whatever_they_sum_to():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        propensities, target = rng.uniform(0.2, 0.9, 3), rng.uniform(0.2, 0.9, 3)
+        masses = np.tile(target, 100)
+        log = LoggedData(
+            np.zeros(300, dtype=int),
+            rng.random(300),
+            np.tile(propensities, 100),
+            np.column_stack([masses, 1.0 - masses]),
+            clusters=np.repeat(np.arange(100), 3),
+        )
+        report = evaluate(log)
+        assert report.ess == 100.0
+        assert not any("Too little overlap" in reason for reason in report.reasons)
+
+
+def test_a_row_with_a_twentieth_of_the_weight_is_allowed():
+    for rows in range(200, 500, 10):
+        masses = np.append(np.full(rows, 0.019), 0.001 * rows)  # the last has 1 of 20 parts
+        target = np.column_stack([masses, 1.0 - masses])
+        log = LoggedData(
+            np.zeros(rows + 1, int), np.zeros(rows + 1), np.full(rows + 1, 0.5), target
+        )
+        report = evaluate(log)
+        assert report.diagnostics.max_weight_share == 0.05
+        assert not any("decides too much" in reason for reason in report.reasons)
+
+
+def test_a_figure_that_is_refused_is_shown_beyond_its_bound():
+    masses = np.append(np.full(99, 1.0), 0.8)
+    target = np.column_stack([masses, 1.0 - masses])
+    report = evaluate(LoggedData(np.zeros(100, int), np.zeros(100), np.ones(100), target))
+    assert 99.95 < report.ess < 100.0
+    refused(report, "the 100 rows are worth 99.96 rows of the target policy, below 100")

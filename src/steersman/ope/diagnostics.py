@@ -20,6 +20,8 @@ MAX_WEIGHT_SHARE = 0.05
 MAX_MEAN_WEIGHT_ERRORS = 5.0
 MAX_UNSUPPORTED = 0.01
 
+_DIGITS = 12  # of a figure: sums of the same weights in another order differ in later ones
+
 
 @dataclass(frozen=True)
 class Diagnostics:
@@ -71,13 +73,46 @@ def diagnose(data: LoggedData) -> Diagnostics:
     return Diagnostics(
         n=len(data),
         units=len(totals),
-        ess=total**2 / float(totals @ totals) if total > 0.0 else 0.0,
+        ess=size_of(totals),
         max_weight=largest,
-        max_weight_share=float(totals.max()) / total if total > 0.0 else 1.0,
+        max_weight_share=share_of(totals),
         mean_weight=largest * (total / len(data)),
         mean_weight_error=largest * _mean_error(data, weights),
         unsupported=float(np.where(forced, 1.0 - data.chosen_target, missing).mean()),
     )
+
+
+def size_of(totals: Floats) -> float:
+    """Return the effective sample size of weights, 0 where all are 0.
+
+    To twelve digits: a hundred equal ones must be worth a hundred, whatever they sum to in float64.
+
+    Args:
+        totals: Weights of units, scaled so that their squares are numbers, shape (units,).
+    """
+    total = float(totals.sum())
+    return _rounded(total**2 / float(totals @ totals)) if total > 0.0 else 0.0
+
+
+def share_of(totals: Floats) -> float:
+    """Return the share of the largest weight in the sum, to twelve digits; 1 where all are 0.
+
+    Args:
+        totals: Weights of units, shape (units,).
+    """
+    total = float(totals.sum())
+    return _rounded(float(totals.max()) / total) if total > 0.0 else 1.0
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.{_DIGITS}g}")
+
+
+def _told(figure: float, bound: float, digits: int) -> str:
+    """Return a figure with as many digits as it takes to see on which side of a bound it lies."""
+    while round(figure, digits) == bound and digits < _DIGITS:
+        digits += 1
+    return f"{figure:.{digits}f}"
 
 
 def reasons_to_refuse(found: Diagnostics) -> list[str]:
@@ -94,17 +129,20 @@ def reasons_to_refuse(found: Diagnostics) -> list[str]:
         logged += f" of {found.units:,} unit{'s' if found.units > 1 else ''}"
         one, weight, asked = "unit", "rows' weight", "units"
     mean = f"{found.mean_weight:.4f}" if found.mean_weight < 1e6 else f"{found.mean_weight:.4g}"
+    worth = _told(found.ess, MIN_EFFECTIVE_SAMPLE_SIZE, 1)
+    share = _told(100.0 * found.max_weight_share, 100.0 * MAX_WEIGHT_SHARE, 1)
+    lost = _told(100.0 * found.unsupported, 100.0 * MAX_UNSUPPORTED, 1)
     checks = {
-        f"Too little overlap: the {logged} are worth {found.ess:.1f} {one}s of the target "
+        f"Too little overlap: the {logged} are worth {worth} {one}s of the target "
         f"policy, below {MIN_EFFECTIVE_SAMPLE_SIZE:.0f}. Log more {asked}, raise the floor, or "
         "evaluate a target nearer to the logged policy.": found.ess < MIN_EFFECTIVE_SAMPLE_SIZE,
-        f"One {one} decides too much: its {weight} is {found.max_weight_share:.1%} of the sum of "
+        f"One {one} decides too much: its {weight} is {share}% of the sum of "
         f"weights, above {MAX_WEIGHT_SHARE:.0%}. Log more {asked} or raise the "
         "floor.": found.max_weight_share > MAX_WEIGHT_SHARE,
         f"The mean weight is {mean}, {_distance(found)}. Either the propensities are not those "
         "with which actions were drawn, or the log lacks actions that the target takes: check "
         "both.": mean_weight_is_off(found),
-        f"The log could not have drawn {found.unsupported:.1%} of what the target does, above "
+        f"The log could not have drawn {lost}% of what the target does, above "
         f"{MAX_UNSUPPORTED:.0%}: it had no choice (propensity 1) there, or the action was not "
         "among those that it drew from. Log with a floor (explore: floor), let more candidates "
         "lead, or leave those rows out of both.": found.unsupported > MAX_UNSUPPORTED,
@@ -129,7 +167,8 @@ def _distance(found: Diagnostics) -> str:
     if found.mean_weight_error == 0.0:
         return "the same everywhere, not 1"
     errors = abs(found.mean_weight - 1.0) / found.mean_weight_error
-    return f"{errors:.1f} standard errors from 1, above {MAX_MEAN_WEIGHT_ERRORS:.0f}"
+    told = _told(errors, MAX_MEAN_WEIGHT_ERRORS, 1)
+    return f"{told} standard errors from 1, above {MAX_MEAN_WEIGHT_ERRORS:.0f}"
 
 
 def unit_totals(data: LoggedData, values: Floats) -> Floats:

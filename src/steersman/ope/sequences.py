@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from steersman.errors import InputError
 from steersman.ope.arguments import check_truth
-from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse
+from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse, share_of, size_of
 from steersman.ope.evaluation import Estimate, Report
 from steersman.ope.intervals import no_narrower
 from steersman.ope.logged_data import (
@@ -290,9 +290,9 @@ def _diagnose(data: LoggedSequences) -> Diagnostics:
     return Diagnostics(
         n=len(data),
         units=count,
-        ess=total**2 / float(totals @ totals) if total > 0.0 else 0.0,
+        ess=size_of(totals),
         max_weight=largest,
-        max_weight_share=float(totals.max()) / total if total > 0.0 else 1.0,
+        max_weight_share=share_of(totals),
         mean_weight=largest * total / len(data),
         mean_weight_error=largest * error,
         unsupported=_unsupported(data),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -274,21 +275,22 @@ def beyond_gates(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[s
         Plain sentences with the numbers seen and wanted.
 
     >>> from steersman.spec import Gates
-    >>> beyond_gates(OffPolicyEvidence(max_weight_share=0.04, effective_sample_size=50.0), Gates())
-    ['the effective sample size is 50; wanted are 100']
+    >>> beyond_gates(OffPolicyEvidence(max_weight_share=0.04, effective_sample_size=99.8), Gates())
+    ['the effective sample size is 99; wanted are 100']
     """
     reasons = []
     if found.effective_sample_size < gates.min_effective_sample_size:
         reasons.append(
-            f"the effective sample size is {found.effective_sample_size:.0f}; wanted are "
+            # Rounded down, and shares up: a figure must not look as if it reached its bound.
+            f"the effective sample size is {floor(found.effective_sample_size)}; wanted are "
             f"{gates.min_effective_sample_size:g}"
         )
     if found.max_weight_share > gates.max_weight_share:
         reasons.append(
-            f"one weight has {found.max_weight_share:.1%} of the sum; allowed are "
-            f"{gates.max_weight_share:.1%}"
+            f"one weight has {ceil(1000 * found.max_weight_share) / 10:.1f}% of the sum; allowed "
+            f"are {100 * gates.max_weight_share:g}%"
         )
     if gates.min_value is not None and (found.low is None or found.low < gates.min_value):
-        shown = "unknown" if found.low is None else f"{found.low:.3f}"
+        shown = "unknown" if found.low is None else f"{floor(1000 * found.low) / 1000:.3f}"
         reasons.append(f"the lower bound of its reward is {shown}; wanted is {gates.min_value:g}")
     return reasons
