@@ -91,6 +91,14 @@ def test_dr_on_an_adaptive_log_moves_with_the_rewards_and_its_interval_does_not_
     assert far.high - far.low == pytest.approx(near.high - near.low, abs=1e-9)
 
 
-def test_dr_takes_an_adaptive_log_as_it_is_that_is_all_beginning():
-    data = LoggedData([0, 1] * 4, [1.0, 0.0] * 4, np.full(8, 0.5), np.tile([0.5, 0.5], (8, 1)))
-    assert DR().rounds(Log(data, adaptive=True)).value == pytest.approx(0.5, abs=1e-12)
+def test_dr_takes_an_adaptive_log_as_it_is_that_is_mostly_beginning():
+    for rows, first in ((8, 1.0), (18, 1.0), (20, 0.0)):
+        data = LoggedData(
+            np.arange(rows) % 2,
+            np.arange(rows) % 2 == 0,
+            np.full(rows, 0.5),
+            np.tile([0.5, 0.5], (rows, 1)),
+        )
+        rounds = DR().rounds(Log(data, adaptive=True))
+        assert rounds.denominator[0] == first
+        assert rounds.value == pytest.approx(0.5, abs=1e-12)

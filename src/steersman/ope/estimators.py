@@ -57,12 +57,12 @@ class Log:
         The first rows of an adaptive log have no past to be predicted from. They are left out, not
         taken for 0: where rewards lie far from 0 the noise of these few would be that of the whole
         log. Which ones they are is known beforehand, so that leaving them out biases nothing. A log
-        that has no others is taken as it is.
+        that has not as many others, which could show their noise, is taken as it is.
         """
         counted = np.ones(len(self.data))
         if self.data.q_hat is None and self.adaptive:
             first = next(time_batches(len(counted)))
-            counted[first] = 0.0 if first.stop < len(counted) else 1.0
+            counted[first] = 0.0 if 2 * first.stop <= len(counted) else 1.0
         return counted
 
     @cached_property
