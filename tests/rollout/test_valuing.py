@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,11 +42,12 @@ async def _imported(logs, *, with_propensities):
     return point
 
 
-async def _read(logs, point, **options):
+async def _read(logs, point, *, declared=None, **options):
     connection = await logs.database.connect("app")
     try:
         async with as_tenant(connection, logs.tenant):
             row = await find_declared(connection, (logs.tenant, point.skill, point.point))
+            row = replace(row, spec=row.spec.model_copy(update=declared or {}))
             return await read_log(connection, row, now=time.time(), **options)
     finally:
         await connection.close()
@@ -73,6 +75,17 @@ async def test_an_imported_log_with_propensities_is_evidence_when_it_is_asked_fo
     assert order == ["shallow", "hybrid", "deep"]
     assert log.mean == pytest.approx(np.mean([one.reward for one in log.rows]))
     assert len((await _read(logs, point, rows="all", newest=500)).rows) == 500
+
+
+async def test_decisions_of_a_point_that_never_explores_are_no_evidence(logs):
+    point = await _imported(logs, with_propensities=True)
+    never = {"explore": "none", "floor": 0.0}
+    log = await _read(logs, point, declared=never, rows="all")
+    for one in value(log, baselines(point.spec)):
+        assert one.report is None
+        assert "declares explore: none" in one.reason
+    elsewhere = await _read(logs, point, declared=never, rows="imported")  # not drawn here
+    assert all(one.report is not None for one in value(elsewhere, baselines(point.spec)))
 
 
 async def test_an_imported_log_without_propensities_is_no_evidence(logs):

@@ -57,12 +57,14 @@ class Log(NamedTuple):
     Attributes:
         rows: in the order in which they were made.
         mean: of what they earned.
+        against: why they tell nothing of other policies; empty if they do.
 
     No doctest: a value; ``tests/rollout/test_valuing.py`` shows where it is made.
     """
 
     rows: Sequence[LoggedChoice]
     mean: float
+    against: str = ""
 
 
 def baselines(spec: DecisionPoint) -> dict[str, Candidate]:
@@ -118,7 +120,8 @@ async def read_log(
         now: seconds since 1970; windows that end later are open.
 
     Returns:
-        Two decisions or more.
+        Two decisions or more; with a reason against them where those made here are among them and
+        the point declares ``explore: none``.
 
     Raises:
         InputError: the number is out of range, or fewer than two decisions have a final reward.
@@ -141,7 +144,11 @@ async def read_log(
         if rows == "own":
             message += "; logs that were imported count with --rows all"
         raise InputError(message)
-    return Log(found, sum(float(one.reward or 0) for one in found) / len(found))
+    against = ""
+    if point.spec.explore == "none" and rows != "imported":
+        against = "the point declares explore: none, so its log cannot tell about other policies; "
+        against += "declare a floor"
+    return Log(found, sum(float(one.reward or 0) for one in found) / len(found), against)
 
 
 async def find_candidates(
@@ -196,6 +203,9 @@ def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -
         raise InputError(f"level is {level!r}; allowed is between 0 and 1")
     said = []
     for name, candidate in policies.items():
+        if log.against:
+            said.append(Valued(name, None, log.against))
+            continue
         try:
             data = logged_data(candidate, log.rows)
             report = evaluate(data, estimators=ESTIMATORS, level=level, adaptive=True)
