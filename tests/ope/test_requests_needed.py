@@ -69,6 +69,7 @@ def test_wrong_questions():
         ({"effect": 0.1, "estimator": "dm"}, "estimator"),
         ({"effect": "0.1"}, "effect is '0.1'"),
         ({"effect": None}, "effect is None"),
+        ({"effect": 10**400}, "allowed is a finite number other than 0"),
         ({"effect": 0.1, "power": True}, "power is True"),
         ({"effect": 0.1, "level": [0.9]}, "level is"),
     ):

@@ -188,6 +188,8 @@ def test_a_log_that_says_too_little_is_refused_and_never_raises():
         ("lengths", np.array([1, 2, 3])),
         ("lengths", np.array([1.0, 2.0, 2.0])),
         ("lengths", np.array([1, 2])),
+        ("lengths", [[1], [1, 2], [2]]),
+        ("lengths", np.ma.array([1, 2, 2], mask=[True, False, False])),
         ("q_hat", np.zeros((3, 2))),
         ("clusters", np.zeros(2)),
     ],

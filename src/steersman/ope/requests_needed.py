@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -165,8 +166,8 @@ def _quantiles(effect: float, power: float, level: float) -> float:
         if isinstance(value, bool) or not isinstance(value, Real):
             message = f"{name} is {value!r}; allowed is a number"
             raise InputError(message)
-    if not (math.isfinite(effect) and effect != 0.0):
-        message = f"effect is {effect!r}; allowed is a finite number other than 0"
+    if not 0.0 < abs(effect) <= sys.float_info.max:
+        message = f"effect is {effect!r:.60}; allowed is a finite number other than 0"
         raise InputError(message)
     if not (0.0 < level < 1.0 and 1.0 - level < power < 1.0):
         message = (

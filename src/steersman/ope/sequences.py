@@ -81,6 +81,7 @@ class LoggedSequences:
         for name in ("propensities", "target", "rewards", "q_hat", "v_hat", "missing"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, real_numbers(getattr(self, name), name))
+        real_numbers(self.lengths, "lengths")  # or refuses what is no array of them
         lengths = np.asarray(self.lengths)
         shape = self.propensities.shape
         if len(shape) != 2 or not shape[0] or lengths.shape != shape[:1]:
