@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steersman.ope import LoggedData
+from steersman.ope import LoggedData, drawn_or_another, evaluate
 from steersman.ope.stabilise import stabilisers
 
 
@@ -73,3 +73,31 @@ def test_a_steady_log_needs_none():
     assert factors.mean() == pytest.approx(1.0)
     # An arm that happens to wait long looks as if it had been dropped, which costs little.
     assert factors.sum() ** 2 / (factors**2).sum() > 0.98 * 5000
+
+
+def test_all_else_beside_what_was_drawn_is_no_arm_that_was_dropped():
+    rng, rows, arms = np.random.default_rng(0), 4000, 20
+    actions, masses = rng.integers(0, arms, rows), rng.dirichlet(np.full(arms, 2.0))
+    rewards, propensities = rng.random(rows), np.full(rows, 1.0 / arms)
+    mixed = LoggedData(
+        np.zeros(rows, int), rewards, propensities, drawn_or_another(masses[actions])
+    )
+    named = LoggedData(actions, rewards, propensities, np.tile(masses, (rows, 1)))
+    factors = stabilisers(mixed)  # of a log that never changed
+    assert 0.6 < factors.min() < factors.max() < 1.6
+    said = [evaluate(log, estimators=("snips",), adaptive=True)["snips"] for log in (mixed, named)]
+    widths = [one.high - one.low for one in said]
+    assert widths[0] == pytest.approx(widths[1], rel=0.02)
+
+
+def test_all_else_beside_what_was_drawn_is_levelled_as_arms_are():
+    rng, rows = np.random.default_rng(1), 4000
+    p = np.where(np.arange(rows)[:, None] < rows // 2, [0.5, 0.5], [0.95, 0.05])
+    actions = (rng.random(rows) >= p[:, 0]).astype(int)
+    propensities, masses = p[np.arange(rows), actions], np.array([0.3, 0.7])
+    rewards = rng.random(rows)
+    mixed = LoggedData(
+        np.zeros(rows, int), rewards, propensities, drawn_or_another(masses[actions])
+    )
+    factors = stabilisers(mixed)
+    assert factors[rows // 4 : rows // 2].mean() > 2.0 * factors[-rows // 4 :].mean()

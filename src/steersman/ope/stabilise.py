@@ -61,7 +61,9 @@ def stabilisers(data: LoggedData) -> Floats:
         ``tests/ope/test_adaptive_coverage.py``.
     """
     moments = np.zeros(len(data))
-    for arm in np.flatnonzero(data.target.any(axis=0)):
+    draws = np.bincount(data.actions, minlength=data.target.shape[1])
+    # What was never drawn, such as all else beside what was (`drawn_or_another`), has no weights.
+    for arm in np.flatnonzero(data.target.any(axis=0) & (draws > 0)):
         moments += _arm_moments(data, int(arm))
     moments[:_BURN_IN] = moments[min(_BURN_IN, len(data) - 1)]
     # A weight's mean is 1, so its second moment is at least that.
@@ -121,6 +123,9 @@ def _arm_moments(data: LoggedData, arm: int) -> Floats:
     A draw shows a context with probability proportional to g, so draws are averaged with weight
     1 / g to speak for all contexts. An arm that has not been drawn for m rows has g of about 1/m at
     most: without that, a policy that drops an arm would go unnoticed until its next draw.
+
+    A column that is drawn in every row stands for all arms, each by its own g (`drawn_or_another`):
+    its draws speak for all contexts as they are.
     """
     drawn = data.actions == arm
     draws = np.flatnonzero(drawn)
@@ -130,7 +135,7 @@ def _arm_moments(data: LoggedData, arm: int) -> Floats:
     fade = [1.0, -(1.0 - 1.0 / _MEMORY)]
     # Row 0 of each table speaks for rows before the first draw: one arm of K, equally likely.
     share = float(data.target[:, arm].mean()) ** 2
-    total = scipy.signal.lfilter([1.0], fade, odds)
+    total = scipy.signal.lfilter([1.0], fade, np.ones_like(odds) if drawn.all() else odds)
     squares = np.concatenate([[share], scipy.signal.lfilter([1.0], fade, wanted**2 * odds) / total])
     recent = scipy.signal.lfilter([1.0], fade, (wanted * odds) ** 2) / total
     recent = np.concatenate([[share * data.target.shape[1]], recent])
