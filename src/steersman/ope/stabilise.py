@@ -62,8 +62,9 @@ def stabilisers(data: LoggedData) -> Floats:
     """
     moments = np.zeros(len(data))
     draws = np.bincount(data.actions, minlength=data.target.shape[1])
-    # What was never drawn, such as all else beside what was (`drawn_or_another`), has no weights.
-    for arm in np.flatnonzero(data.target.any(axis=0) & (draws > 0)):
+    # Beside what every row drew (`drawn_or_another`) all else is no arm, and has no weights.
+    always = draws == len(data)
+    for arm in np.flatnonzero(always if always.any() else data.target.any(axis=0)):
         moments += _arm_moments(data, int(arm))
     moments[:_BURN_IN] = moments[min(_BURN_IN, len(data) - 1)]
     # A weight's mean is 1, so its second moment is at least that.
