@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 
 import aiohttp
@@ -233,3 +234,29 @@ async def test_a_drain_answers_what_was_asked_and_stores_it(serving) -> None:
         good = [answer for answer in answers if not isinstance(answer, refused)]
         assert good
         assert all(answer.body["logged"] is True for answer in good)
+
+
+async def test_a_drain_cuts_no_connection_that_is_in_use(serving) -> None:
+    async with serving() as s:
+
+        async def ask_on() -> list[bytes]:
+            """Ask again and again on one connection, until an answer says that it was the last."""
+            reader, writer = await asyncio.open_connection("127.0.0.1", s.port)
+            heads: list[bytes] = []
+            while not heads or b"connection: close" not in heads[-1]:
+                await asyncio.sleep(0.03)  # meanwhile it looks idle
+                writer.write(post(s))
+                head = await reader.readuntil(b"\r\n\r\n")
+                (length,) = re.findall(rb"content-length: (\d+)", head)
+                await reader.readexactly(int(length))
+                heads.append(head)
+            assert await reader.read() == b""
+            writer.close()
+            return heads
+
+        asking = [asyncio.create_task(ask_on()) for _ in range(8)]
+        await asyncio.sleep(0.3)
+        s.server.stop()
+        for heads in await asyncio.wait_for(asyncio.gather(*asking), 20):
+            assert len(heads) > 1
+            assert all(head.startswith(b"HTTP/1.1 200 ") for head in heads)
