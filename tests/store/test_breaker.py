@@ -145,3 +145,56 @@ async def test_what_was_given_up_neither_opens_nor_closes() -> None:
     assert breaker.state == "open"
     assert await breaker.call(works) == 7
     assert breaker.state == "closed"
+
+
+async def test_calls_that_hung_before_it_opened_do_not_keep_it_open() -> None:
+    clock = Clock()
+    breaker = Breaker("store", clock, failures=2, open_s=2)
+    go = asyncio.Event()
+
+    async def fails_late() -> None:
+        await go.wait()
+        raise ConnectionResetError
+
+    late = [asyncio.create_task(refused(breaker, fails_late)) for _ in range(5)]
+    await asyncio.sleep(0)
+    for _ in range(2):
+        assert await refused(breaker, fails)
+    clock.now = 1.9
+    go.set()
+    assert all(await asyncio.gather(*late))
+    clock.now = 2.0
+    assert await breaker.call(works) == 7
+
+
+@pytest.mark.parametrize("goes_away", [False, True])
+async def test_calls_of_before_the_probe_neither_end_it_nor_open_again(goes_away: bool) -> None:
+    clock = Clock()
+    breaker = Breaker("store", clock, failures=2, open_s=2)
+    go, answered = asyncio.Event(), asyncio.Event()
+
+    async def fails_late() -> None:
+        await go.wait()
+        raise ConnectionResetError
+
+    async def slowly() -> int:
+        await answered.wait()
+        return 7
+
+    late = [asyncio.create_task(refused(breaker, fails_late)) for _ in range(5)]
+    await asyncio.sleep(0)
+    for _ in range(2):
+        assert await refused(breaker, fails)
+    clock.now = 2.0
+    probe = asyncio.create_task(breaker.call(slowly))
+    await asyncio.sleep(0)
+    if goes_away:
+        late[0].cancel()
+        await asyncio.gather(late[0], return_exceptions=True)
+        assert breaker.state == "half_open"
+        assert await refused(breaker, works)
+    answered.set()
+    assert await probe == 7
+    go.set()
+    await asyncio.gather(*late, return_exceptions=True)
+    assert (breaker.state, breaker.opened) == ("closed", 1)

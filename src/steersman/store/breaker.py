@@ -91,6 +91,7 @@ class Breaker:
         self._timeout_s = timeout_s
         self._row = 0
         self._until = 0.0
+        self._probes = 0
         self._lock = threading.Lock()
 
     def allow(self) -> bool:
@@ -98,14 +99,19 @@ class Breaker:
 
         Whoever was allowed tells `succeeded` or `failed`.
         """
+        return self._admitted() is not None
+
+    def _admitted(self) -> int | None:
+        """Return how many probes there were when a call may be made; None: it may not."""
         with self._lock:
-            if self.state == "closed":
-                return True
             if self.state == "open" and self._clock() >= self._until:
                 self.state = "half_open"
-                return True
+                self._probes += 1
+                return self._probes
+            if self.state == "closed":
+                return self._probes
             self.refused += 1
-            return False
+            return None
 
     def succeeded(self) -> None:
         """Tell that a call was answered."""
@@ -114,12 +120,13 @@ class Breaker:
             self._row = 0
 
     def failed(self) -> None:
-        """Tell that a call hung or failed."""
+        """Tell that a call hung or failed; while it is open, that is known and changes nothing."""
         with self._lock:
+            if self.state == "open":
+                return
             self._row += 1
             if self.state == "half_open" or self._row >= self._failures:
-                if self.state != "open":
-                    self.opened += 1
+                self.opened += 1
                 self.state = "open"
                 self._until = self._clock() + self._open_s
 
@@ -135,27 +142,29 @@ class Breaker:
         Raises:
             Refused: the breaker is open, or the call hung or failed now.
         """
-        if not self.allow():
+        probes = self._admitted()
+        if probes is None:
             raise self._unavailable("has failed and is asked again soon")
         try:
             async with asyncio.timeout(self._timeout_s):
                 result = await make()
         except (asyncio.CancelledError, GivenUp):
-            self._abandoned()
+            self._abandoned(probes)
             raise
         except Exception as error:
             if not self._is_broken(error):
                 self.succeeded()
                 raise
-            self.failed()
+            if probes == self._probes:  # what was asked before a probe says less than the probe
+                self.failed()
             raise self._unavailable("does not answer") from error
         self.succeeded()
         return result
 
-    def _abandoned(self) -> None:
+    def _abandoned(self, probes: int) -> None:
         """A caller went away: that proves nothing, but a probe must not stay out for ever."""
         with self._lock:
-            if self.state == "half_open":
+            if self.state == "half_open" and probes == self._probes:
                 self.state = "open"
 
     def _unavailable(self, why: str) -> Refused:
