@@ -6,6 +6,8 @@ import asyncio
 import json
 from uuid import uuid4
 
+import pytest
+
 from steersman.service import GuardianState
 from steersman.store import declare
 from tests.service.test_explain import JOINT
@@ -203,3 +205,24 @@ async def test_a_key_asked_again_gets_the_same_answer(serving) -> None:
         other = await s.ask("POST", "/v1/decide", {**body, "unit": "u"})
         assert json.dumps(first.body) == json.dumps(again.body)
         assert other.status == 409
+
+
+@pytest.mark.parametrize("said", ["True", "1", "yes", "", "true&{}=false", "tru"])
+async def test_a_flag_that_is_neither_true_nor_false_is_told(serving, said) -> None:
+    async with serving() as s:
+        made = (await s.ask("POST", "/v1/decide", DECIDE)).body["decision_id"]
+        explain = f"/v1/decisions/{made}/explain"
+        for path, name in ((explain, "recompute"), ("/rl-status", "states")):
+            answer = await s.ask("GET", f"{path}?{name}={said.format(name)}")
+            assert (answer.status, answer.body.get("field")) == (422, name)
+            assert "allowed are true and false" in answer.body["detail"]
+
+
+async def test_a_flag_is_read_as_the_query_has_it(serving) -> None:
+    async with serving() as s:
+        made = (await s.ask("POST", "/v1/decide", DECIDE)).body["decision_id"]
+        path = f"/v1/decisions/{made}/explain"
+        for query in ("recompute=true", "recompute=tru%65", "more=1&recompute=true"):
+            assert "recomputed" in (await s.ask("GET", f"{path}?{query}")).body
+        for query in ("recompute=false", "", "more=recompute=true"):
+            assert "recomputed" not in (await s.ask("GET", f"{path}?{query}")).body

@@ -26,7 +26,7 @@ from steersman.service.explanation import (
     Explanation,
     Recomputed,
 )
-from steersman.service.http import Answer, json_answer
+from steersman.service.http import Answer, flag, json_answer
 from steersman.service.patience import in_time
 from steersman.service.rows import declared, over, parts_of, probabilities
 from steersman.service.selecting import picked_in
@@ -105,19 +105,20 @@ class Explain:
             An `Explanation`.
 
         Raises:
-            Refused: this tenant has no such decision, too many states are being built, or this one
-                takes too long.
+            Refused: this tenant has no such decision, the flag is neither true nor false, too many
+                states are being built, or this one takes too long.
         """
         try:
             identifier = UUID(request.params[0])
         except ValueError:
             raise _no_such_decision() from None
+        recompute = flag(request, "recompute")
         tenant = request.key.tenant
         found = await self._breaker.call(lambda: self._read(tenant, identifier))
         if found is None:
             raise _no_such_decision()
         explanation, row, spec = found
-        if row is not None and b"recompute=true" in request.scope["query_string"].split(b"&"):
+        if recompute and row is not None:
             explanation.recomputed = await self._recompute(row, spec)
         return json_answer(explanation)
 

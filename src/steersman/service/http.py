@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -155,6 +156,30 @@ def check_media_type(headers: Mapping[bytes, bytes]) -> None:
     if headers.get(b"content-encoding", b"identity") != b"identity":
         detail = "the body is compressed; send it as it is"
         raise Refused.of("unsupported_media_type", detail)
+
+
+def flag(request: Request, name: str) -> bool:
+    """Return what a Boolean parameter of the query says.
+
+    Args:
+        request: whose query it is.
+        name: of the parameter.
+
+    Returns:
+        False where it is absent.
+
+    Raises:
+        Refused: it is neither ``true`` nor ``false``: who asked so would take the plain answer for
+            the one that was meant.
+    """
+    query: bytes = request.scope["query_string"]
+    fields = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    said = {value for key, value in fields if key == name}
+    if not said <= {"true", "false"} or len(said) > 1:
+        shown = " and ".join(sorted(repr(value[:40]) for value in said)[:3])
+        detail = f"{name} is {shown}; allowed are true and false; give one of them, or leave it out"
+        raise Refused.of("invalid", detail, field=name)
+    return said == {"true"}
 
 
 def converted(body: Any, kind: Any) -> Any:

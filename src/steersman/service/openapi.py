@@ -150,6 +150,7 @@ def _problems(operation: Operation) -> dict[str, Any]:
     codes = [*_ALWAYS, *operation.codes]
     codes += _KEYED if operation.scope else ()
     codes += _WITH_BODY if operation.body is not None else ()
+    codes += ("invalid",) if operation.query else ()
     found: dict[str, Any] = {}
     for code in sorted(set(codes), key=lambda code: CODES[code]):
         status, title = CODES[code]

@@ -16,7 +16,7 @@ import msgspec
 
 from steersman.registry import state_sha256
 from steersman.service.app import Route
-from steersman.service.http import Answer, json_answer
+from steersman.service.http import Answer, flag, json_answer
 from steersman.service.patience import READ_S, in_time
 from steersman.store import (
     PointRow,
@@ -174,9 +174,10 @@ class StatusPage:
             A `Status` that is at most a second old.
 
         Raises:
-            Refused: the store does not answer, or counting takes too long.
+            Refused: the flag is neither true nor false, the store does not answer, or counting
+                takes too long.
         """
-        states = b"states=true" in request.scope["query_string"].split(b"&")
+        states = flag(request, "states")
         asked, now = (request.key.tenant, states), self._clock()
         status = self._kept.get(asked)
         if status is None or not 0 <= now - status.at < _KEPT_S:
