@@ -47,6 +47,8 @@ async def test_what_is_not_allowed_is_refused(serving) -> None:
             {"name": "n", "role": "king"},
             {"name": "n", "scopes": []},
             {"name": "n", "scopes": ["all"]},
+            {"name": "n", "role": "observer", "scopes": ["admin"]},
+            {"name": "n", "role": "king", "scopes": ["read"]},
             {"name": "n", "role": "observer", "expires_at": 1e300},
             {"name": "n\n", "role": "observer"},
         ):

@@ -32,7 +32,7 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True):
     Attributes:
         name: for people.
         role: application, observer or operator; or give scopes.
-        scopes: what it may do.
+        scopes: what it may do; or give a role, not both.
         expires_at: seconds since 1970 from when on it is refused; absent: never.
     """
 
@@ -133,6 +133,10 @@ class KeyAdmin:
             Refused: what is asked for is not allowed.
         """
         asked = converted(await read_json(request, _BYTES), NewKey)
+        if asked.role and asked.scopes is not None:
+            # A reader with the scope admin would be one or the other, and nobody told which.
+            detail = f"both a role ({asked.role!r:.80}) and scopes are given; give one of the two"
+            raise Refused.of("invalid", detail, field="scopes")
         expires = (
             None if asked.expires_at is None else datetime.fromtimestamp(asked.expires_at, UTC)
         )
