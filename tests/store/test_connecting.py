@@ -57,3 +57,12 @@ async def test_what_is_no_url_is_told_without_its_password(url):
     assert "Secr3t" not in shown
     assert "tail" not in str(told.value)
     assert not store_is_away(told.value)
+
+
+@pytest.mark.parametrize("url", ["Secr3t", "mysql://steersman:Secr3t@127.0.0.1/db", "/Secr3t"])
+def test_who_waits_for_a_server_to_come_back_does_not_wait_for_what_is_none(url, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", url)
+    with pytest.raises(StoreError, match="DATABASE_URL is no URL ") as told:
+        Database.open()
+    assert "Secr3t" not in str(told.value)
+    assert Database.open(url="PostgreSQL://127.0.0.1:1/db").url == "PostgreSQL://127.0.0.1:1/db"

@@ -42,6 +42,7 @@ _NO_URL = (
     "DATABASE_URL is no URL of a server; give postgresql://user:password@host:port/database, and "
     "write @ : / ? # [ % in a password as %40 %3A %2F %3F %23 %5B %25"
 )
+_SCHEMES = ("postgresql:", "postgres:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,15 @@ class Database:
             A database that answers; its schema may still be missing (`migrate`).
 
         Raises:
-            StoreError: the embedded server does not start.
+            StoreError: the embedded server does not start, or the URL is none of PostgreSQL's: who
+                waits for a server to come back would wait for it for ever.
 
         No doctest: it starts a server; ``tests/store`` does so in every test.
         """
         url = url or os.environ.get("DATABASE_URL")
         if url:
+            if not url.lower().startswith(_SCHEMES):
+                raise StoreError(_NO_URL)
             return cls(url)
         server = embedded.start((home or state_home()) / "postgres")
         return cls(server.url, server)
