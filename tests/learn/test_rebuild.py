@@ -288,6 +288,7 @@ async def test_ids_of_others_are_refused(database, tenant):
         "unit = U&'\\0041'",
         "(unit = 'a'",
         "unit = 'a' \x00",
+        "unit = '\udcff'",
         "steersman.first_id('2026-01-01') = id",
         "x" * 2001,
     ],

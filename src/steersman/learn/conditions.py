@@ -65,6 +65,11 @@ def check_condition(condition: str) -> str:
     """
     if not condition.strip() or len(condition) > _LONGEST:
         raise InputError(f"a condition has 1 to {_LONGEST} characters; got {len(condition)}")
+    try:
+        condition.encode()
+    except UnicodeEncodeError as error:  # typed in a terminal of another encoding
+        part = condition[error.start : error.end]
+        raise _refused("has", error.start, f"{part!r}, which is no text in UTF-8") from None
     opened, place = 0, 0
     while place < len(condition):
         token = _TOKEN.match(condition, place)
