@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from steersman.store import as_tenant, claim, keep_claims
+from steersman.store import as_tenant, claim, holder_of, keep_claims
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -134,13 +134,37 @@ class Claims:
             rows = [(*held.point[1:], held.epoch) for held in claims]
             async with self._turn, as_tenant(self._connection, tenant):
                 lost = await keep_claims(self._connection, tenant, rows)
-            for skill, point in lost:
-                _log.warning("another learner has claimed %s/%s", skill, point)
-                await self.give_up((tenant, skill, point), fenced=True)
+                holders = {
+                    (tenant, *name): await holder_of(self._connection, (tenant, *name))
+                    for name in lost
+                }
+            for held in claims:
+                if held.point in holders and self._has(held):
+                    await self._let_go(held, holders[held.point])
         for held in list(self.held.values()):
             if not held.locked:  # taken over from one that is paused; the lock comes later
                 async with self._turn:
-                    held.locked = await self._connection.fetchval(_LOCK, _name(held.point))
+                    await self._lock(held)
+
+    async def _let_go(self, held: Claim, holder: str | None) -> None:
+        """Give up a point whose epoch is over: of another learner, or of the snapshot before."""
+        if holder:
+            _log.warning("another learner has claimed %s/%s", *held.point[1:])
+        await self.give_up(held.point, fenced=bool(holder))
+
+    async def _lock(self, held: Claim) -> None:
+        """Get the lock of a claim if it is free; one that was given up meanwhile leaves it so."""
+        if not self._has(held):
+            return
+        locked = await self._connection.fetchval(_LOCK, _name(held.point))
+        if self._has(held):
+            held.locked = locked
+        elif locked:
+            await self._connection.fetchval(_UNLOCK, _name(held.point))
+
+    def _has(self, claim: Claim) -> bool:
+        """Return whether a claim is still held: work goes on while the database is asked."""
+        return self.held.get(claim.point) is claim
 
     async def _claim(self, point: Point) -> Claim | None:
         locked = await self._connection.fetchval(_LOCK, _name(point))
