@@ -29,6 +29,7 @@ from steersman.store import (
     as_tenant,
     due_work,
     end_unfinished,
+    fence,
     holder_of,
     work_under_lease,
     write_checkpoint,
@@ -182,7 +183,7 @@ class _Learner:
             if taken < self._settings.batch:
                 await asyncio.sleep(self._settings.linger_s)
         for claim in list(claims.held.values()):
-            await self._checkpoint(connection, claim, after=1)
+            await self._last_checkpoint(connection, claim)
 
     async def _round(self, connection: Any, claims: Claims) -> int:
         """Do what is due now; return how much of it."""
@@ -263,18 +264,25 @@ class _Learner:
             return
         state = pack_state(replica.policy.state())
         async with as_tenant(connection, claim.point[0]):
+            # What a former holder still knows may have been erased and relearned since.
+            await fence(connection, claim.point, claim.epoch)
             await write_checkpoint(connection, claim.point, replica.snapshot, replica.seq, state)
         claim.checkpointed = replica.seq
+
+    async def _last_checkpoint(self, connection: Any, claim: Claim) -> None:
+        """Store the state of a point that is let go of, if it is still ours and nobody is at it."""
+        try:
+            await self._checkpoint(connection, claim, after=1)
+        except (FencedError, asyncpg.LockNotAvailableError) as error:
+            _log.info("the last state of %s/%s is not stored: %s", *claim.point[1:], error)
 
     async def _let_idle_go(self, connection: Any, claims: Claims) -> None:
         """Give up points without work, so that memory and claims do not grow with their number."""
         now = asyncio.get_running_loop().time()
-        idle: list[Point] = [
-            point for point, claim in claims.held.items() if claim.used < now - _IDLE_S
-        ]
-        for point in idle:
-            await self._checkpoint(connection, claims.held[point], after=1)
-            await claims.give_up(point)
+        idle = [claim for claim in claims.held.values() if claim.used < now - _IDLE_S]
+        for claim in idle:  # while one is stored, others may be found to be somebody else's
+            await self._last_checkpoint(connection, claim)
+            await claims.give_up(claim.point)
 
 
 async def _close(connection: Any) -> None:
