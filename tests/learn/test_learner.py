@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from steersman.store import (
     initial_policy,
     log_decisions,
     log_events,
+    queue_work,
 )
 from tests.learn.world import (
     POLICIES,
@@ -26,11 +27,13 @@ from tests.learn.world import (
     happened,
     learn_all,
     nothing_due,
+    point_of,
     replica_of,
     rows,
     traffic,
     write,
 )
+from tests.store.rows import connected
 
 REWARDS = "SELECT * FROM reward ORDER BY decision, revision"
 UPDATES = "SELECT * FROM update ORDER BY seq"
@@ -167,6 +170,28 @@ async def test_what_the_policy_did_not_choose_is_not_learned(database, tenant):
     await learn_all(database)
     assert len(await rows(database, tenant.id, REWARDS)) == 3
     assert await rows(database, tenant.id, UPDATES) == []
+
+
+async def test_a_long_episode_is_credited_once_for_all_events_that_wait(database, tenant):
+    row = await declared(database, tenant.id, reward="scope: episode, window_s: 86400")
+    rng = np.random.default_rng(0)
+    start = time.time() - 3600
+    decisions = [decided(row, rng, at=start + i, episode="long") for i in range(60)]
+    told = [happened(one, {"success": i / 40}) for i, one in enumerate(decisions[:40])]
+    await write(database, decisions, told)
+    point = (tenant.id, row.skill, row.point)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    async with connected(database, "worker", tenant.id) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM work") == 40 * 60
+        await queue_work(connection, point, [(decisions[0].id, later, None)])
+    done = []
+    await learn_all(database, watch=done.append)
+    # 500 rows at a time these were five batches, each of which credited all the episode again.
+    assert [each.taken for each in done if each.taken] == [40 * 60]
+    assert (done[0].rewards, done[0].updates) == (60, 60)
+    left = await rows(database, tenant.id, "SELECT decision FROM work WHERE due_at = $1", later)
+    assert [each["decision"] for each in left] == [decisions[0].id]
+    assert (await verify(database, await point_of(database, tenant.id))).holds
 
 
 async def test_imported_decisions_count_for_their_weight(database, tenant):

@@ -7,6 +7,7 @@ update that the policy refuses is never written; if the transaction fails, the r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import SpecError, StateError
@@ -27,7 +28,6 @@ from steersman.store import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from steersman.learn.bases import Bases
     from steersman.learn.claims import Claim
@@ -89,7 +89,7 @@ async def learn_batch(
     try:
         async with as_tenant(connection, claim.point[0]):
             held = await fence(connection, claim.point, claim.epoch)
-            work = await take_work(connection, ids)
+            work = await take_work(connection, ids, now=datetime.fromtimestamp(now, UTC))
             if not work:
                 return done
             replica = await _current(connection, claim, held, bases)
@@ -104,7 +104,7 @@ async def learn_batch(
     done.rewards, done.updates = len(drafted.rewards), len(drafted.updates)
     done.refused, done.failed = drafted.refused, drafted.failed
     asked = [decided.traceparent for decided in evidence.decisions.values()]
-    told = [*causes.values(), *asked]
+    told = [*(row.traceparent for row in work), *asked]
     done.traceparents = list(dict.fromkeys(it for it in told if it is not None))
     return done
 

@@ -56,7 +56,8 @@ class LearnerSettings:
     """How a learner works.
 
     Attributes:
-        batch: most work rows of one transaction.
+        batch: most work rows of one transaction, beside others that wait for the same decisions
+            where outcomes credit whole episodes.
         checkpoint_every: updates between stored states of a point.
         lease_s: a learner that was not heard of for so long is taken over from.
         poll_s: the longest wait for work, should a wake-up be lost.

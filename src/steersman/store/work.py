@@ -23,6 +23,19 @@ _DUE = (
     "SELECT FROM unnest($2::uuid[], $3::text[], $4::text[]) AS o (tenant, skill, point) "
     "WHERE o.tenant = work.tenant AND o.skill = work.skill AND o.point = work.point)"
 )
+_MOST_AGAIN = 20_000
+"""Rows of the queue that are looked through for more of the same, oldest first."""
+_AGAIN = f"""
+WITH oldest AS MATERIALIZED (
+  SELECT * FROM work WHERE due_at <= $5 AND EXISTS (
+    SELECT FROM decision_point WHERE {_THIS} AND per_episode
+  ) ORDER BY due_at LIMIT $6
+), again AS (
+  DELETE FROM work WHERE id = ANY(ARRAY(
+    SELECT id FROM oldest WHERE {_THIS} AND (decision IN (SELECT unnest($4::uuid[]))) IS TRUE
+  )) RETURNING *
+) SELECT * FROM again ORDER BY id
+"""  # noqa: S608 (a constant)
 
 
 class WorkRow(NamedTuple):
@@ -91,26 +104,36 @@ async def due_work(
     return dict(sorted(found.items(), key=lambda item: len(item[1])))
 
 
-async def take_work(connection: Any, ids: Sequence[int]) -> list[WorkRow]:
+async def take_work(
+    connection: Any, ids: Sequence[int], *, now: datetime | None = None
+) -> list[WorkRow]:
     """Take work off the queue; it is back if the transaction fails.
+
+    Every event of an episode asks for all of its decisions again. What waits for the same decisions
+    is done with them where whole episodes are credited: else a long one would be credited as often
+    as it has events.
 
     Args:
         connection: of role worker, within a transaction of the tenant.
-        ids: of work rows, in the order in which they are to be done.
+        ids: of work rows of one point, in the order in which they are to be done.
+        now: take what else is due for the same decisions by then, too; None: these alone.
 
     Returns:
-        Those that are still there, in that order; the latest row of each decision.
+        Those that are still there, in that order, and then others of the same decisions.
 
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     rows = await connection.fetch(
         "WITH taken AS (DELETE FROM work WHERE id = ANY($1) "
-        "RETURNING id, decision, at, traceparent) "
-        "SELECT t.* FROM taken AS t "
+        "RETURNING *) SELECT t.* FROM taken AS t "
         "JOIN unnest($1::bigint[]) WITH ORDINALITY AS o (id, place) USING (id) ORDER BY o.place",
         ids,
     )
-    return [WorkRow(*row) for row in rows]
+    if rows and now is not None:
+        point = [rows[0][column] for column in ("tenant", "skill", "point")]
+        decisions = list({row["decision"] for row in rows})
+        rows += await connection.fetch(_AGAIN, *point, decisions, now, _MOST_AGAIN)
+    return [WorkRow(*(row[column] for column in WorkRow._fields)) for row in rows]
 
 
 async def queue_work(
