@@ -170,7 +170,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except asyncpg.UndefinedTableError as error:
         message = f"the database has no schema of this version ({error}); run `steersman up` or "
         raise StoreError(message + "`steersman doctor --migrate`") from error
-    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (
+        *(asyncpg.PostgresError, asyncpg.InterfaceError),
+        asyncpg.InternalClientError,  # what is called while a connection is being lost
+    ) as error:
         message = f"the database refused: {error}; `steersman doctor` tells whether it is sound"
         raise StoreError(message) from error
 

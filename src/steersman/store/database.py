@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 Role = Literal["owner", "app", "worker"]
 _OLDEST = 15
-AWAY = (
-    *(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError),
+OF_SERVER = (
+    *(asyncpg.PostgresError, asyncpg.InterfaceError),
     asyncpg.InternalClientError,  # what is called while a connection is being lost
 )
+"""What a server, and a connection to it that is lost, make of a call."""
+AWAY = (*(OSError, TimeoutError), *OF_SERVER)
 """What a server that is gone, stopping or hanging makes of a call."""
 _WAIT_FOR_DISK = """
 SELECT set_config('synchronous_commit', 'local', false)

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
-
 from steersman.errors import DataError, StoreError
 from steersman.store.cold import ledger
 from steersman.store.cold.datasets import DATASETS, DECISION
@@ -33,7 +31,7 @@ from steersman.store.cold.files import (
 )
 from steersman.store.cold.ledger import Export
 from steersman.store.cold.unnamed import check_whole, sorted_out
-from steersman.store.database import as_tenant, set_tenant
+from steersman.store.database import AWAY, as_tenant, set_tenant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -105,7 +103,7 @@ async def compact(
         for tenant in tenants if tenants is not None else await _tenants(connection):
             for dataset in DATASETS:
                 await run.dataset(tenant, dataset)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except AWAY as error:
         message = f"compaction stopped: {error}; what was written counts, run it again for the rest"
         raise StoreError(message) from error
     finally:

@@ -17,14 +17,12 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
-
 from steersman.errors import DataError, InputError, StoreError
 from steersman.store.cold import ledger
 from steersman.store.cold.compaction import hot_rows
 from steersman.store.cold.datasets import BY_NAME, schema
 from steersman.store.cold.files import Writer
-from steersman.store.database import set_tenant
+from steersman.store.database import OF_SERVER, set_tenant
 from steersman.store.extras import extra
 
 if TYPE_CHECKING:
@@ -98,7 +96,7 @@ async def query(
     except FileNotFoundError as error:
         message = f"a file of the cold store is gone: {error.filename or error}; restore it from a "
         raise DataError(message + "backup, or name the destination it was written to") from error
-    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except OF_SERVER as error:
         message = f"the rows could not be read: {error}; check the server and try again"
         raise StoreError(message) from error
     finally:

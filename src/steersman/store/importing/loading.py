@@ -7,12 +7,10 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import asyncpg
-
 from steersman.errors import InputError, StoreError
 from steersman.spec import Choice
 from steersman.spec.base import Problem, nearest
-from steersman.store.database import as_tenant
+from steersman.store.database import OF_SERVER, as_tenant
 from steersman.store.decisions import log_decisions
 from steersman.store.events import log_events
 from steersman.store.importing.mapping import load_mapping
@@ -145,7 +143,7 @@ async def import_log(
             await _store(connection, point, list(_converted(converter, chunk, report)), report)
             if progress is not None:
                 progress(report)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError) as error:
+    except (*OF_SERVER, ConnectionError) as error:
         message = f"the import stopped after {report.rows} rows: {error}; run it again, it goes on"
         raise StoreError(message) from error
     finally:
