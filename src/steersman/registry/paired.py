@@ -110,7 +110,7 @@ def off_policy_delta(
     ... ]
     >>> found = off_policy_delta(*logs)
     >>> round(found.delta, 3), round(found.low, 3), round(found.high, 3)
-    (0.093, 0.084, 0.102)
+    (0.094, 0.085, 0.102)
 
     Source:
         Paired differences of estimates: Thomas, Theocharous, Ghavamzadeh (2015), "High confidence
