@@ -20,6 +20,7 @@ import asyncpg
 
 from steersman.errors import StoreError
 from steersman.store.batches import BatchWriter, Entry, R, V
+from steersman.store.database import OF_SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from steersman.store.batches import Expired
 
 _log = logging.getLogger(__name__)
-_OF_SERVER = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _LOCKED_S = 1.0  # until what somebody else has locked is tried again
 
@@ -299,7 +299,7 @@ class GroupCommit(Generic[R, V]):
                 await self._writer.write(lane.connection, lane.batch, lane.room)
         except asyncpg.LockNotAvailableError:
             raise  # the server is there, and so is the connection
-        except (OSError, TimeoutError, StoreError, *_OF_SERVER) as error:
+        except (OSError, TimeoutError, StoreError, *OF_SERVER) as error:
             await self._fail(lane, loop.time() - begun, error, wrote=opened)
             return False
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
@@ -354,7 +354,7 @@ async def _close_connection(lane: _Lane[Any, Any]) -> None:
         return
     try:
         await lane.connection.close(timeout=1)
-    except (OSError, TimeoutError, *_OF_SERVER):
+    except (OSError, TimeoutError, *OF_SERVER):
         lane.connection.terminate()
     lane.connection = None
 
