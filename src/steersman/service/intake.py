@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,6 +41,7 @@ _log = logging.getLogger(__name__)
 _MAX_BODY = 64 * 1024
 _AHEAD_S = 86_400.0
 _OLDEST_S = 946_684_800.0  # 2000-01-01
+_ID = attrgetter("id")
 _NO_TARGET = "there is no such decision or episode; check the id"
 
 
@@ -108,19 +110,22 @@ class Intake:
     ) -> list[EventResult]:
         """Return what became of each row; what was refused before is passed on."""
         said: dict[int, Any] = {}
-        rest = [row for row in rows if not isinstance(row, EventResult)]
+        rest = [row for row in rows if type(row) is not EventResult]
         while rest:
-            # The same id twice in one request: the second is compared with what is stored then.
-            first = {row.id: row for row in reversed(rest)}
-            once = list(first.values()) if len(first) < len(rest) else rest
+            once, again = _each_once(rest)
             verdicts = await commits.submit(once, within_s=self._within_s)
             if isinstance(verdicts, Expired):
                 said.update((id(row), verdicts) for row in once)
             elif verdicts:
                 said.update((id(row), verdicts.get(_name(row))) for row in once)
-            rest = [row for row in rest if first[row.id] is not row]
+            rest = again
+        if not said:  # nothing was said of any: all are durable
+            return [
+                row if type(row) is EventResult else EventResult(str(row.id), "stored")
+                for row in rows
+            ]
         return [
-            row if isinstance(row, EventResult) else _result(str(row.id), said.get(id(row)))
+            row if type(row) is EventResult else _result(str(row.id), said.get(id(row)))
             for row in rows
         ]
 
@@ -140,10 +145,11 @@ class Intake:
             try:
                 checked = event or converted(raw, Event)
                 kind = _type_of(checked, fixed_type, now)
-                body: Any = checked.body or None
+                body = _body_of(checked) if checked.body else None
                 if body is not None and scrubbing is not None:
-                    body, found = scrubbing.body(body, self._secret, tenant)
+                    clean, found = scrubbing.body(checked.body, self._secret, tenant)
                     self._on_scrubbed(found)
+                    body = write(clean)
                 rows.append(_pack(packer, checked, kind, body, raw))
             except Refused as refused:
                 identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
@@ -216,6 +222,17 @@ class Intake:
         )
 
 
+def _each_once(rows: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the first row of each id, and those that have the id of another before them.
+
+    Such a one is compared with what is stored then.
+    """
+    if len(set(map(_ID, rows))) == len(rows):
+        return rows, []
+    first = {row.id: row for row in reversed(rows)}
+    return list(first.values()), [row for row in rows if first[row.id] is not row]
+
+
 def _name(row: DecisionRow | PackedEvent) -> Any:
     """Return what a row's group commit calls it."""
     return row.name if isinstance(row, PackedEvent) else row.id
@@ -272,13 +289,21 @@ def _type_of(event: Event, fixed_type: EventType | None, now: float) -> EventTyp
     if event.at is not None and not _OLDEST_S <= event.at <= now + _AHEAD_S:
         detail = f"at is {event.at}, allowed are seconds since 1970, from 2000 to a day from now"
         raise Refused.of("invalid", detail, field="at")
-    if event.body and len(write(event.body)) > _MAX_BODY:
-        detail = f"body is over {_MAX_BODY} bytes; keep long texts elsewhere and send a reference"
-        raise Refused.of("too_large", detail, field="body")
     return kind
 
 
-def _pack(packer: EventPacker, event: Event, kind: EventType, body: Any, raw: Any) -> PackedEvent:
+def _body_of(event: Event) -> bytes:
+    """Return the body of an event as JSON, unless it is too long."""
+    body = write(event.body)
+    if len(body) > _MAX_BODY:
+        detail = f"body is over {_MAX_BODY} bytes; keep long texts elsewhere and send a reference"
+        raise Refused.of("too_large", detail, field="body")
+    return body
+
+
+def _pack(
+    packer: EventPacker, event: Event, kind: EventType, body: bytes | None, raw: Any
+) -> PackedEvent:
     return packer.pack(
         event.event_id,
         event.decision_id,
@@ -286,7 +311,7 @@ def _pack(packer: EventPacker, event: Event, kind: EventType, body: Any, raw: An
         kind,
         event.schema_version,
         None if event.at is None else datetime.fromtimestamp(event.at, UTC),
-        {name: float(value) for name, value in event.outcomes.items()} or None,
+        {name: float(value) for name, value in event.outcomes.items()} if event.outcomes else None,
         event.action_taken,
         body,
         # The same event, whichever path it took.

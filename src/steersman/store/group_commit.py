@@ -165,7 +165,7 @@ class GroupCommit(Generic[R, V]):
             to `Expired`.
         """
         loop = self._loop or asyncio.get_running_loop()
-        names = [self._name(row) for row in rows]
+        names = list(map(self._name, rows))
         deadline = inf if within_s is None else loop.time() + within_s
         if self._watch is not None:
             on_settled = _both(self._watch(rows), on_settled)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -38,13 +38,14 @@ _NO_TEXT, _NO_JSONB, _NO_UUID = (_column(oid, -1) for oid in (_TEXT, _JSONB, _UU
 _UUID_OF = _column(_UUID, 16)
 _TIME_OF = _column(_TIME, 8)
 _version = Struct(">Iih").pack
+_jsonb_head = Struct(">IiB").pack  # type, bytes, and the version of jsonb's binary format
 _array_head = Struct(">iiIii").pack  # dimensions, has nulls, element type, length, first index
 _int4 = Struct(">ii").pack  # its length, itself
 _LENGTH_OF_UUID = Struct(">i").pack(16)
 _json = msgspec.json.Encoder().encode
 
 
-class PackedEvent(NamedTuple):
+class PackedEvent(msgspec.Struct, frozen=True, gc=False):
     """An event as the server wants it.
 
     Attributes:
@@ -93,7 +94,7 @@ class EventPacker:
         at: datetime | None,
         outcomes: Any,
         action_taken: str | None,
-        body: Any,
+        body: bytes | None,
         body_hash: bytes,
     ) -> PackedEvent:
         """Lay out an event.
@@ -107,14 +108,14 @@ class EventPacker:
             at: when it happened; None: when it came in.
             outcomes: finite numbers by name, or None.
             action_taken: what the application did instead, or None.
-            body: anything else, or None.
+            body: anything else, as JSON, or None.
             body_hash: of the event as it was sent.
 
         Returns:
             The event, for `log_packed_events`.
 
         Raises:
-            TypeError: a value that no JSON can hold.
+            TypeError: outcomes that no JSON can hold.
             ValueError: likewise.
         """
         key = identifier.encode()
@@ -127,7 +128,7 @@ class EventPacker:
             _kind(kind, schema_version),
             self._received if at is None else _TIME_OF + timestamp(at),
             self._received,
-            _NO_JSONB if outcomes is None else _jsonb(outcomes),
+            _NO_JSONB if outcomes is None else _jsonb(_json(outcomes)),
             _NO_TEXT if action_taken is None else _text(action_taken),
             _NO_JSONB if body is None else _jsonb(body),
             _column(_BYTEA, len(body_hash)),
@@ -149,9 +150,19 @@ def pack_event(row: EventRow) -> PackedEvent:
 
     No doctest: mere bytes; ``tests/store/test_packed_events.py`` shows it.
     """
-    tenant, identifier, decision, episode, kind, version, at, received_at, *rest, trace = row
-    packer = EventPacker(tenant, received_at, trace)
-    return packer.pack(identifier, decision, episode, kind, version, at, *rest)
+    packer = EventPacker(row.tenant, row.received_at, row.traceparent)
+    return packer.pack(
+        row.id,
+        row.decision,
+        row.episode,
+        row.type,
+        row.schema_version,
+        row.at,
+        row.outcomes,
+        row.action_taken,
+        None if row.body is None else _json(row.body),
+        row.body_hash,
+    )
 
 
 async def log_packed_events(
@@ -214,6 +225,5 @@ def _text(value: str | None) -> bytes:
     return _column(_TEXT, len(data)) + data
 
 
-def _jsonb(value: Any) -> bytes:
-    data = _json(value)
-    return _column(_JSONB, len(data) + 1) + b"\x01" + data
+def _jsonb(data: bytes) -> bytes:
+    return _jsonb_head(_JSONB, len(data) + 1, 1) + data

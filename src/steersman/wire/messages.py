@@ -175,7 +175,7 @@ def selection_name(picked: Iterable[str]) -> str:
     return json.dumps(list(picked), separators=(",", ":"), ensure_ascii=False)
 
 
-class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Something that happened after a decision. Of decision_id and episode_id, exactly one.
 
     Attributes:
@@ -240,7 +240,7 @@ class LocalDecision(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     unit: Key | None = None
 
 
-class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class EventResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What became of one event or record.
 
     Attributes:

@@ -9,17 +9,22 @@ was dropped would be missing there.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from steersman.wire.problems import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 MAX_DEPTH = 32
 MAX_CONTAINERS = (
     200_000  # objects and lists of one body: a few bytes each to send, hundreds to hold
 )
 _WITHIN = frozenset({dict, list, int})  # what has to be looked at one by one
+_VALUES = dict.values
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -102,25 +107,31 @@ def _keys(value: Any, depth: int) -> int:
     """Return the number of keys in ``value``; refuse what is too deep or too long to be kept."""
     kind = type(value)
     if kind is dict:
-        count = len(value)
-        inside = value.values()
-    elif kind is list:
-        count = 0
-        inside = value
-    else:
-        if kind is int:
-            _refuse_long(value)
-        return 0
+        return len(value) + _keys_inside(value.values(), depth)
+    if kind is list:
+        return _keys_inside(value, depth)
+    if kind is int:
+        _refuse_long((value,))
+    return 0
+
+
+def _keys_inside(values: Collection[Any], depth: int) -> int:
+    """Return the number of keys in what an object or a list holds, or many of them side by side."""
     if depth > MAX_DEPTH:
         raise _too_deep()
-    if _WITHIN.isdisjoint(map(type, inside)):
-        return count
-    for inner in inside:
-        kind = type(inner)
-        if kind is dict or kind is list:
-            count += _keys(inner, depth + 1)
-        elif kind is int:
-            _refuse_long(inner)
+    kinds = set(map(type, values))
+    if _WITHIN.isdisjoint(kinds):
+        return 0
+    count = 0
+    if int in kinds:
+        _refuse_long([value for value in values if type(value) is int])
+    if dict in kinds:
+        # All objects at once, such as those of a batch: one by one took twice as long.
+        objects = [value for value in values if type(value) is dict]
+        count += sum(map(len, objects))
+        count += _keys_inside(list(chain.from_iterable(map(_VALUES, objects))), depth + 1)
+    if list in kinds:
+        count += sum(_keys_inside(value, depth + 1) for value in values if type(value) is list)
     return count
 
 
@@ -133,8 +144,8 @@ def _hides_a_key(body: bytes | bytearray, value: Any, colons: int) -> bool:
     return _encode(value).count(b":") != colons
 
 
-def _refuse_long(number: int) -> None:
-    if not -(2**63) <= number < 2**64:
+def _refuse_long(numbers: Collection[int]) -> None:
+    if min(numbers) < -(2**63) or max(numbers) >= 2**64:
         raise _bad("an integer has more than 64 bits; send a text or a float")
 
 
