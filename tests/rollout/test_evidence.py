@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import log
 from uuid import uuid4
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 
 from steersman.errors import RolloutError
 from steersman.learn import Reason, publish
+from steersman.ope import Estimate
 from steersman.policies import Fixed, build
 from steersman.rollout import plan_of
 from steersman.rollout.candidate import Candidate, LoggedChoice
-from steersman.rollout.evidence import Shadow, logged_choices, off_policy, shadow
+from steersman.rollout.evidence import Shadow, least_value, logged_choices, off_policy, shadow
 from steersman.spec import Gates, loads
 from tests.rollout.world import NoSigner, check_history, document, world
 
@@ -64,14 +66,40 @@ async def test_a_log_that_is_asked_until_it_is_enough_is_asked_strictly(asked):
     plan, logged = await asked(900)
     once = off_policy(fixed("deep"), logged, gates=plan)
     assert off_policy(fixed("deep"), logged, gates=plan, often=True) == once
-    near = replace(plan, min_value=once.low - 0.001)
+    unseen = once.value * log(40) / once.effective_sample_size
+    near = replace(plan, min_value=once.low - unseen - 0.001)
     assert off_policy(fixed("deep"), logged, gates=near).reasons == ()
     often = off_policy(fixed("deep"), logged, gates=near, often=True)
-    assert 1.3 < (often.value - often.low) / (once.value - once.low) < 1.8
+    assert 1.3 < (often.value - often.low - unseen) / (once.value - once.low) < 1.8
     assert (often.value, often.high) == (once.value, once.high)
     assert "the lower bound of its reward is" in often.reasons[0]
     far = replace(plan, min_value=once.low - 0.1)
     assert off_policy(fixed("deep"), logged, gates=far, often=True).reasons == ()
+
+
+@pytest.mark.parametrize("often", [False, True])
+@pytest.mark.parametrize("truth", [0.8, 0.97, 0.99, 0.997])
+def test_what_is_demanded_is_reached_by_chance_in_few_logs_however_rare_its_failures(truth, often):
+    """A log without a failure says little of those that happen once in a hundred times."""
+    rng = np.random.default_rng(0)
+    runs, looks = 2000, np.geomspace(100, 5000, 24).astype(int) if often else [150, 400, 1000]
+    right = np.cumsum(rng.random((runs, 5000)) < truth, axis=1)[:, np.array(looks) - 1]
+    bound, plain = np.zeros(right.shape), np.zeros(right.shape)
+    for place, seen in np.ndenumerate(right):
+        rows = int(looks[place[1]])
+        mean = seen / rows
+        error = float(np.sqrt(mean * (1 - mean) / rows))
+        found = Estimate(mean, mean - 1.96 * error, mean + 1.96 * error, error)
+        bound[place] = least_value(found, rows, float(rows), level=0.95, often=often)
+        plain[place] = bound[place] + mean * log(40) / rows
+    # At any of the looks where it is asked often; at the worst of them where it is asked once.
+    reached, by_chance = (
+        float((ends > truth).any(axis=1).mean() if often else (ends > truth).mean(axis=0).max())
+        for ends in (bound, plain)
+    )
+    assert reached < 0.035
+    if truth >= 0.99:
+        assert by_chance > 0.08  # without room for what was not seen
 
 
 async def test_the_shadow_counts_failures_time_and_agreement(asked):
