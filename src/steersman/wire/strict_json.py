@@ -23,7 +23,6 @@ MAX_DEPTH = 32
 MAX_CONTAINERS = (
     200_000  # objects and lists of one body: a few bytes each to send, hundreds to hold
 )
-_WITHIN = frozenset({dict, list, int})  # what has to be looked at one by one
 _VALUES = dict.values
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -120,19 +119,15 @@ def _keys_inside(values: Collection[Any], depth: int) -> int:
     if depth > MAX_DEPTH:
         raise _too_deep()
     kinds = set(map(type, values))
-    if _WITHIN.isdisjoint(kinds):
-        return 0
-    count = 0
     if int in kinds:
         _refuse_long([value for value in values if type(value) is int])
-    if dict in kinds:
-        # All objects at once, such as those of a batch: one by one took twice as long.
-        objects = [value for value in values if type(value) is dict]
-        count += sum(map(len, objects))
-        count += _keys_inside(list(chain.from_iterable(map(_VALUES, objects))), depth + 1)
-    if list in kinds:
-        count += sum(_keys_inside(value, depth + 1) for value in values if type(value) is list)
-    return count
+    # All of a level at once, such as the events of a batch: one by one took up to twice as long.
+    objects = [value for value in values if type(value) is dict] if dict in kinds else []
+    lists = [value for value in values if type(value) is list] if list in kinds else []
+    if not objects and not lists:
+        return 0
+    inside = [*chain.from_iterable(map(_VALUES, objects)), *chain.from_iterable(lists)]
+    return sum(map(len, objects)) + _keys_inside(inside, depth + 1)
 
 
 def _hides_a_key(body: bytes | bytearray, value: Any, colons: int) -> bool:
