@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import time
 
 import aiohttp
+import uvloop
 
 from steersman.service import Limits
 
@@ -123,6 +125,21 @@ async def test_pipelined_requests_are_answered_in_order(serving) -> None:
         assert statuses == [b"200"] * 20 + [b"404"] + [b"200"] * 21
 
 
+async def test_requests_that_come_faster_than_answers_wait_unread(serving) -> None:
+    async with serving() as s:
+        one = b"GET /healthz HTTP/1.1\r\nhost: a\r\n"
+        asking = asyncio.create_task(
+            s.raw((one + b"\r\n") * 20_000 + one + b"connection: close\r\n\r\n")
+        )
+        most = 0
+        while not asking.done():
+            waiting = [len(it.pipeline) for it in s.server.server_state.connections]
+            most = max([most, *waiting])
+            await asyncio.sleep(0)
+        assert asking.result().count(b"HTTP/1.1 200 ") == 20_001
+        assert 0 < most < 200
+
+
 async def test_http_1_0_and_chunks_and_continue(serving) -> None:
     async with serving() as s:
         old = await s.raw(post(s, version=b"1.0"))
@@ -211,6 +228,19 @@ async def test_a_client_that_goes_away_disturbs_nobody(serving) -> None:
             await writer.drain()
             writer.transport.abort()
         assert (await s.ask("POST", "/v1/decide", DECIDE)).status == 200
+
+
+def test_who_sent_more_than_was_answered_and_went_is_no_error(serving, caplog) -> None:
+    async def go() -> None:
+        async with serving() as s:
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", s.port)) as gone:
+                    gone.sendall(post(s) * 3)
+            await s.until(lambda: not s.server.server_state.connections)
+            assert (await s.ask("POST", "/v1/decide", DECIDE)).status == 200
+
+    uvloop.run(go())
+    assert [record for record in caplog.records if record.name == "uvicorn.error"] == []
 
 
 async def test_connections_are_limited(serving) -> None:
