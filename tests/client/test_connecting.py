@@ -1,7 +1,9 @@
 """Hosts of many addresses, names that are looked up for ever: a call takes no longer for them."""
 
 import asyncio
+import os
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ import pytest
 
 from steersman.client import AsyncClient, Client
 from steersman.client.connecting import Names, connect
+from tests.store.test_tls import certificate
 
 HOST = "steersman.test"
 
@@ -138,3 +141,50 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_a_process_ends_while_a_name_is_looked_up_and_a_forked_one_asks_anew():
     assert took_s(lambda: subprocess.run([sys.executable, "-c", FORKED], check=True)) < 15.0
+
+
+def test_a_proxy_that_the_environment_names_is_not_asked(make, server, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        client = make()
+        client.submit_feedback(client.decide("mail", "tone", {}), outcomes={"stars": 5})
+        assert client.flush(10) == 0
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+
+
+ASKS_BOTH = """
+import asyncio, sys
+from steersman.client import AsyncClient, Client
+url, folder = sys.argv[1:]
+async def later():
+    async with AsyncClient(url, "key", queue_dir=folder) as client:
+        return await client.decide("mail", "tone", {}, default="plain")
+with Client(url, "key", queue_dir=folder) as client:
+    now = client.decide("mail", "tone", {}, default="plain")
+print(now.degraded, asyncio.run(later()).degraded)
+"""
+
+
+def test_a_certificate_is_of_an_authority_that_the_environment_names(server, tmp_path):
+    certificate(tmp_path, "own")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "own.crt", tmp_path / "own.key")
+    server._http.socket = context.wrap_socket(server._http.socket, server_side=True)
+
+    def ask(**environment):
+        url = server.url.replace("http:", "https:")
+        return subprocess.run(
+            [sys.executable, "-c", ASKS_BOTH, url, str(tmp_path / "queue")],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    assert ask(SSL_CERT_FILE=str(tmp_path / "own.crt")).stdout.split() == ["False", "False"]
+    refused = ask()
+    assert refused.stdout.split() == ["True", "True"]
+    assert refused.stderr.count("CERTIFICATE_VERIFY_FAILED") >= 2
