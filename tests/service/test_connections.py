@@ -9,6 +9,7 @@ import socket
 import time
 
 import aiohttp
+import pytest
 import uvloop
 
 from steersman.service import Limits
@@ -125,18 +126,20 @@ async def test_pipelined_requests_are_answered_in_order(serving) -> None:
         assert statuses == [b"200"] * 20 + [b"404"] + [b"200"] * 21
 
 
-async def test_requests_that_come_faster_than_answers_wait_unread(serving) -> None:
+@pytest.mark.parametrize("size", [0, 9000])
+async def test_requests_that_come_faster_than_answers_wait_unread(serving, size) -> None:
     async with serving() as s:
         one = b"GET /healthz HTTP/1.1\r\nhost: a\r\n"
+        first = one + b"content-length: %d\r\n\r\n" % size + b"x" * size
         asking = asyncio.create_task(
-            s.raw((one + b"\r\n") * 20_000 + one + b"connection: close\r\n\r\n")
+            s.raw(first + (one + b"\r\n") * 20_000 + one + b"connection: close\r\n\r\n")
         )
         most = 0
         while not asking.done():
             waiting = [len(it.pipeline) for it in s.server.server_state.connections]
             most = max([most, *waiting])
             await asyncio.sleep(0)
-        assert asking.result().count(b"HTTP/1.1 200 ") == 20_001
+        assert asking.result().count(b"HTTP/1.1 200 ") == 20_002
         assert 0 < most < 200
 
 

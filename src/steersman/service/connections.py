@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _PIECE = 4096  # bytes parsed at a time: 200 of the shortest requests, 3 kB each to hold
+_LENGTH = b"content-length"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._too_large = False
         self._messages = 0
         self._bodiless = 0  # bytes since the head, or the last of the body
+        self._of_body = 0  # bytes of the body that came
         self._stuck_since: float | None = None
         self._read_already = False  # the head that is being read, as part of a message before
         self._unread = memoryview(b"")  # what has come, and is parsed when its turn has come
@@ -192,7 +194,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._too_large = True
             raise HeadTooLargeError
         self._wait(_Waits.FOR_BODY)
-        self._bodiless = 0
+        self._bodiless = self._of_body = 0
         super().on_headers_complete()
         # What comes after a body in pieces is read like headers, and must not be taken for some.
         self.headers = []
@@ -202,6 +204,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body; what stands between pieces and after them is bounded."""
         self._bodiless = 0
+        self._of_body += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -272,10 +275,18 @@ class BoundedProtocol(HttpToolsProtocol):
         """Parse what has come until a request has to wait."""
         rest = self._unread
         while rest and not self.pipeline and not self.transport.is_closing():
-            self._take_piece(rest[:_PIECE])
-            rest = rest[_PIECE:]
+            size = _PIECE
+            if self._waits is _Waits.FOR_BODY and len(rest) > size:
+                size += self._body_left()
+            self._take_piece(rest[:size])
+            rest = rest[size:]
         self._unread = rest
         self.flow.held = bool(rest or self.pipeline)
+
+    def _body_left(self) -> int:
+        """Return the bytes of the body that are still to come, as far as its head says."""
+        told = (value for name, value in self.scope["headers"] if name == _LENGTH)
+        return max(0, int(next(told, b"0")) - self._of_body)
 
     def _take_piece(self, data: memoryview) -> None:
         """Parse some bytes; a head that is still not complete must not have grown too large."""
@@ -326,7 +337,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _framing(self) -> bytes:
         """Return the headers by which a request's body ends; nothing where it has none."""
-        named = (b"content-length", b"transfer-encoding")
+        named = (_LENGTH, b"transfer-encoding")
         told = [(name, value) for name, value in self.scope["headers"] if name in named]
         return b"".join(name + b": " + value + b"\r\n" for name, value in told)
 
