@@ -199,6 +199,30 @@ async def test_a_damaged_file_leaves_everything_as_it_was(database, empty, tmp_p
         assert await connection.fetch("SELECT * FROM decision") == []
 
 
+@pytest.mark.parametrize(
+    ("made", "refusal"),
+    [
+        (r"INSERT INTO migration VALUES ('0999_later.sql', '\x00')", "0999_later.sql, which this"),
+        (r"UPDATE migration SET sha256 = '\x00' WHERE name ~ '^0003'", "applied in another form"),
+        ("DELETE FROM migration", "no backup of Steersman"),
+        ("DROP SCHEMA steersman CASCADE; CREATE TABLE public.other ()", "no backup of Steersman"),
+    ],
+)
+async def test_what_does_not_fit_this_version_leaves_everything_as_it_was(
+    database, empty, tmp_path, made, refusal
+):
+    """What was there must not have gone when it turns out that nobody can work with the rest."""
+    await migrate(empty)
+    await execute(empty, made)
+    file = tmp_path / "strange.backup"
+    await programs.run("pg_dump", "--format=custom", f"--file={file}", url=empty.url)
+    before = await contents(database)
+    with pytest.raises(StoreError, match=refusal):
+        await restore(database, file, replace=True)
+    assert await contents(database) == before
+    assert await schemas(database) == [("steersman",)]
+
+
 async def test_an_interrupted_restore_can_be_done_again(database, tenant, empty, tmp_path):
     await fill(database, tenant)
     file = (await backup(database, tmp_path / "all.backup")).file

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import StoreError
 from steersman.store.corpus_hnsw import HNSW_TABLES
-from steersman.store.migrate import ensure_roles, migrate
+from steersman.store.dumps import migrations_of
+from steersman.store.migrate import ensure_roles, migrate, missing_after
 from steersman.store.programs import replay, run
 
 if TYPE_CHECKING:
@@ -125,15 +126,16 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
         Migrations that were newer than the backup.
 
     Raises:
-        StoreError: there are tenants already, the file is no backup, the user has not the rights,
-            or pg_restore failed; then the database is as it was.
+        StoreError: there are tenants already, the file is no backup or of a later version, the user
+            has not the rights, or pg_restore failed; then the database is as it was.
 
     No doctest: it needs a server; ``tests/store/test_backup.py`` shows it.
     """
+    applied = await migrations_of(file)
     try:
-        await run("pg_restore", "--list", str(file))
+        missing_after(applied)
     except StoreError as error:
-        message = f"{file} is no backup that can be read: {error}; name a file that `backup` wrote"
+        message = f"{file} cannot be restored, and nothing was changed: {error}"
         raise StoreError(message) from error
     async with _all_seeing(database, "restore") as connection:
         if not await connection.fetchval("SELECT pg_try_advisory_lock(hashtext($1))", _ASIDE):

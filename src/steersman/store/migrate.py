@@ -17,6 +17,7 @@ import asyncpg
 from steersman.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from asyncpg import Connection
@@ -52,10 +53,7 @@ async def migrate(database: Database) -> list[str]:
     connection = await database.connect(None)
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
-        done = await _applied(connection)
-        known = _files()
-        _refuse_newer(done.keys() - dict(known).keys())
-        missing = [(name, sql) for name, sql in known if not _is_done(name, sql, done)]
+        missing = missing_after(await _applied(connection))
         for name, sql in missing:
             await _apply(connection, name, sql)
     finally:
@@ -65,6 +63,26 @@ async def migrate(database: Database) -> list[str]:
     except StoreError as error:
         _log.warning("partitions are made later: %s", error)
     return [name for name, _ in missing]
+
+
+def missing_after(done: Mapping[str, bytes]) -> list[tuple[str, str]]:
+    """Return the migrations that are still to be applied, in order.
+
+    Args:
+        done: the hash of each that was applied, by its name.
+
+    Returns:
+        Name and SQL of each.
+
+    Raises:
+        StoreError: an applied migration differs from the file or is not known.
+
+    >>> missing_after({})[0][0]
+    '0001_roles.sql'
+    """
+    known = _files()
+    _refuse_newer(done.keys() - dict(known).keys())
+    return [(name, sql) for name, sql in known if not _is_done(name, sql, done)]
 
 
 async def ensure_roles(connection: Connection[Any]) -> None:
@@ -124,7 +142,7 @@ def _files() -> list[tuple[str, str]]:
     return [(name, (folder / name).read_text(encoding="utf-8")) for name in names]
 
 
-def _is_done(name: str, sql: str, done: dict[str, bytes]) -> bool:
+def _is_done(name: str, sql: str, done: Mapping[str, bytes]) -> bool:
     if name in done and done[name] != sha256(sql.encode()).digest():
         message = f"migration {name} was applied in another form; this version does not fit this "
         raise StoreError(message + "database: use the version that made it, or a newer one")
