@@ -364,6 +364,17 @@ async def test_a_failed_backup_leaves_the_older_one(database, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["all.backup"]
 
 
+@pytest.mark.slow
+async def test_a_year_of_days_is_replaced_too(database, empty, tmp_path):
+    """As one statement, dropping them took more locks than a server has by default."""
+    await migrate(empty)
+    for first in range(0, 400, 100):
+        await execute(empty, f"SELECT make_partitions(date '2024-01-01' + {first}, 100)")
+    file = (await backup(empty, tmp_path / "all.backup")).file
+    assert await restore(empty, file, replace=True) == []
+    assert await schemas(empty) == [("steersman",)]
+
+
 async def test_the_oldest_supported_server_too(database_15, tmp_path):
     tenant = await create_tenant(database_15, f"t-{uuid4().hex}", actor="me")
     await fill(database_15, tenant)

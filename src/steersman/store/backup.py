@@ -145,7 +145,7 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
         await ensure_roles(connection)
         # Renamed, not dropped, in the transaction of the restore: dropping locks every table.
         await replay(file, database.url, first=f"ALTER SCHEMA steersman RENAME TO {_ASIDE};")
-        await connection.execute(f"DROP SCHEMA IF EXISTS {_ASIDE} CASCADE")
+        await _drop_aside(connection)
     return await migrate(database)
 
 
@@ -196,8 +196,23 @@ async def _settle_earlier(connection: Any) -> None:
         "AND has_schema_privilege('steersman_app', 'steersman', 'usage')"
     )
     if whole:
-        await connection.execute(f"DROP SCHEMA {_ASIDE} CASCADE")
+        await _drop_aside(connection)
         return
     async with connection.transaction():
         await connection.execute("DROP SCHEMA IF EXISTS steersman CASCADE")
         await connection.execute(f"ALTER SCHEMA {_ASIDE} RENAME TO steersman")
+
+
+async def _drop_aside(connection: Any) -> None:
+    """Drop what was replaced, each day by itself: a year's at once need more locks than there are.
+
+    Who is stopped on the way leaves what the next restore drops.
+    """
+    partitions = await connection.fetch(
+        "SELECT oid::regclass::text AS name FROM pg_class "
+        "WHERE relnamespace = to_regnamespace($1) AND relispartition AND relkind = 'r'",
+        _ASIDE,
+    )
+    for partition in partitions:
+        await connection.execute(f"DROP TABLE {partition['name']}")
+    await connection.execute(f"DROP SCHEMA IF EXISTS {_ASIDE} CASCADE")
