@@ -199,6 +199,32 @@ async def test_a_damaged_file_leaves_everything_as_it_was(database, empty, tmp_p
         assert await connection.fetch("SELECT * FROM decision") == []
 
 
+def unsealed(file):
+    """Return what earlier versions wrote."""
+    return file.read_bytes().rpartition(b"\nsteersman: SHA-256")[0]
+
+
+@pytest.mark.parametrize("of", [b"INSERT INTO event", b"app.tenant", b"PGDMP"])
+async def test_a_changed_letter_is_seen(database, tmp_path, of):
+    """PostgreSQL itself brings back a function or a policy that is not as it was."""
+    file = (await backup(database, tmp_path / "all.backup")).file
+    data = bytearray(file.read_bytes())
+    data[data.index(of)] ^= 1
+    file.write_bytes(data)
+    before = await contents(database)
+    with pytest.raises(StoreError, match=r"all\.backup is damaged: .*restore another copy"):
+        await restore(database, file, replace=True)
+    assert await contents(database) == before
+
+
+async def test_a_backup_of_an_earlier_version_has_no_seal(database, tenant, empty, tmp_path):
+    await fill(database, tenant)
+    made = await backup(database, tmp_path / "all.backup")
+    made.file.write_bytes(unsealed(made.file))
+    await restore(empty, made.file)
+    assert await contents(empty) == await contents(database)
+
+
 @pytest.mark.parametrize(
     ("made", "refusal"),
     [
@@ -246,8 +272,8 @@ async def test_what_earlier_versions_left_aside_is_the_original(
     await create_tenant(empty, "theirs", actor="me")
     await execute(empty, f"ALTER SCHEMA steersman RENAME TO steersman_before_restore; {left}")
     damaged = tmp_path / "damaged.backup"
-    damaged.write_bytes(file.read_bytes()[:-2000])
-    with pytest.raises(StoreError, match="pg_restore failed"):
+    damaged.write_bytes(unsealed(file).replace(b"CREATE POLICY", b"CREATE POLICE"))
+    with pytest.raises(StoreError, match="psql failed"):
         await restore(empty, damaged, replace=True)
     assert await fetch(empty, "SELECT name FROM tenant") == [("theirs",)]
     with pytest.raises(StoreError, match="has 1 tenants"):
@@ -391,6 +417,9 @@ async def test_what_cannot_be_written_or_read_is_told_by_its_name(database, empt
     missing = tmp_path / "missing" / "all.backup"
     with pytest.raises(StoreError, match=r"missing/all\.backup cannot be written: No such file"):
         await backup(database, missing)
+    for unreadable in (missing, tmp_path):
+        with pytest.raises(StoreError, match=r"cannot be read: .*name a file that `backup` wrote"):
+            await restore(empty, unreadable)
     stranger = tmp_path / "notes.yaml"
     stranger.write_text("no backup")
     with pytest.raises(

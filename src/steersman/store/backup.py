@@ -1,4 +1,4 @@
-"""Backup and restore: one file in pg_dump's own format, checked when it is made.
+"""Backup and restore: one file in pg_dump's own format, checked when made and when read.
 
 A dump must see every tenant's rows, and row-level security is forced: whoever dumps and restores
 is the user of DATABASE_URL itself, who must be a superuser or have BYPASSRLS. Nobody else should.
@@ -6,6 +6,7 @@ is the user of DATABASE_URL itself, who must be a superuser or have BYPASSRLS. N
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import glob
 import os
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import StoreError
 from steersman.store.corpus_hnsw import HNSW_TABLES
-from steersman.store.dumps import migrations_of
+from steersman.store.dumps import check_seal, migrations_of, seal
 from steersman.store.migrate import ensure_roles, migrate, missing_after
 from steersman.store.programs import replay, run
 
@@ -85,9 +86,7 @@ async def backup(database: Database, file: Path) -> Backup:
             url=database.url,
         )
         listed = await run("pg_restore", "--list", str(draft))
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-            size = os.fstat(written.fileno()).st_size
+        size = await asyncio.to_thread(seal, draft)
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
@@ -126,11 +125,12 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
         Migrations that were newer than the backup.
 
     Raises:
-        StoreError: there are tenants already, the file is no backup or of a later version, the user
-            has not the rights, or pg_restore failed; then the database is as it was.
+        StoreError: there are tenants already, the file is damaged, no backup or of a later version,
+            the user has not the rights, or pg_restore failed; then the database is as it was.
 
     No doctest: it needs a server; ``tests/store/test_backup.py`` shows it.
     """
+    await asyncio.to_thread(check_seal, file)
     applied = await migrations_of(file)
     try:
         missing_after(applied)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from hashlib import file_digest, sha256
 from typing import TYPE_CHECKING
 
 from steersman.errors import StoreError
@@ -12,7 +14,67 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _APPLIED = re.compile(r"^(\S+\.sql)\t\\\\x([0-9a-f]*)\t", re.MULTILINE)
+_SEAL = b"\nsteersman: SHA-256 of what is before this line "
+_CHUNK = 1 << 20
 _WAY_OUT = "name a file that `backup` wrote"
+
+
+def seal(file: Path) -> int:
+    """Append to a dump the hash of its content, and flush it to disk.
+
+    PostgreSQL checks the rows of a dump when they are read, but not its SQL: a changed letter in a
+    function or a policy came back as it was. Its programs pass over what follows a dump.
+
+    Args:
+        file: of pg_dump, in its custom format.
+
+    Returns:
+        Its size now, in bytes.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> from pathlib import Path
+    >>> with NamedTemporaryFile() as made:
+    ...     size = seal(Path(made.name))
+    ...     check_seal(Path(made.name))
+    >>> size
+    80
+    """
+    with file.open("r+b") as written:
+        digest = file_digest(written, "sha256").digest()
+        written.seek(0, os.SEEK_END)
+        written.write(_SEAL + digest)
+        written.flush()
+        os.fsync(written.fileno())
+        return os.fstat(written.fileno()).st_size
+
+
+def check_seal(file: Path) -> None:
+    """Check that a dump is as it was when it was sealed; those of earlier versions have no seal.
+
+    Args:
+        file: of `backup`.
+
+    Raises:
+        StoreError: it cannot be read, or was changed.
+    """
+    digest = sha256()
+    try:
+        with file.open("rb") as sealed:
+            left = os.fstat(sealed.fileno()).st_size - len(_SEAL) - digest.digest_size
+            sealed.seek(max(left, 0))
+            end = sealed.read(len(_SEAL) + digest.digest_size)
+            if not end.startswith(_SEAL):
+                return
+            sealed.seek(0)
+            while left and (chunk := sealed.read(min(_CHUNK, left))):
+                digest.update(chunk)
+                left -= len(chunk)
+    except OSError as error:
+        message = f"{file} cannot be read: {error.strerror}; {_WAY_OUT}"
+        raise StoreError(message) from error
+    if end != _SEAL + digest.digest():
+        message = f"{file} is damaged: its SHA-256 is not the one at its end; restore another copy"
+        raise StoreError(message)
 
 
 async def migrations_of(file: Path) -> dict[str, bytes]:
