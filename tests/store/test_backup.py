@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import signal
+from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -413,10 +414,29 @@ async def test_the_oldest_supported_server_too(database_15, tmp_path):
     assert {rows for name, rows in after.items() if name not in before} <= {(0, None)}
 
 
+async def test_a_file_that_cannot_be_replaced_in_the_end_is_told(database, tmp_path, monkeypatch):
+    """In some folders everybody may make files, and nobody replace those of others."""
+
+    def others(draft, target):
+        raise PermissionError(1, "Operation not permitted", str(draft), None, str(target))
+
+    monkeypatch.setattr(Path, "replace", others)
+    with pytest.raises(StoreError, match=r"all\.backup cannot be written: Operation not permitted"):
+        await backup(database, tmp_path / "all.backup")
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_what_cannot_be_written_or_read_is_told_by_its_name(database, empty, tmp_path):
     missing = tmp_path / "missing" / "all.backup"
     with pytest.raises(StoreError, match=r"missing/all\.backup cannot be written: No such file"):
         await backup(database, missing)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for taken in (tmp_path, pipe, tmp_path / ".."):
+        with pytest.raises(StoreError, match=r"is no file that a backup could replace; name anot"):
+            await backup(database, taken)
+    assert list(tmp_path.iterdir()) == [pipe]
+    assert pipe.is_fifo()
     for unreadable in (missing, tmp_path):
         with pytest.raises(StoreError, match=r"cannot be read: .*name a file that `backup` wrote"):
             await restore(empty, unreadable)

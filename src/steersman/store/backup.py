@@ -11,7 +11,7 @@ import fcntl
 import glob
 import os
 import secrets
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from steersman.store.migrate import ensure_roles, migrate, missing_after
 from steersman.store.programs import replay, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from steersman.store.database import Database
@@ -60,20 +60,14 @@ async def backup(database: Database, file: Path) -> Backup:
         What was written.
 
     Raises:
-        StoreError: the user of the database may not see all rows, or pg_dump failed; then an older
-            file is as it was.
+        StoreError: the user of the database may not see all rows, pg_dump failed, or the file is a
+            directory, a device or a pipe or cannot be written; then what is there is as it was.
 
     No doctest: it needs a server; ``tests/store/test_backup.py`` shows it.
     """
     async with _all_seeing(database, "back up"):
         pass
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        _remove_left(file)
-        held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:
-        message = f"{file} cannot be written: {error.strerror}; name another place"
-        raise StoreError(message) from error
+    draft, held = _begun(file)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         if not draft.exists():  # taken for one that was left, between its making and its lock
@@ -86,13 +80,33 @@ async def backup(database: Database, file: Path) -> Backup:
             url=database.url,
         )
         listed = await run("pg_restore", "--list", str(draft))
-        size = await asyncio.to_thread(seal, draft)
-        draft.replace(file)
+        with _told(file):
+            size = await asyncio.to_thread(seal, draft)
+            draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
         os.close(held)
     tables = sum(" TABLE DATA " in line for line in listed.splitlines())
     return Backup(file, size, tables)
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"{file} cannot be written: {error.strerror}; name another place"
+        raise StoreError(message) from error
+
+
+def _begun(file: Path) -> tuple[Path, int]:
+    """Make a draft beside a file, and return it and its handle."""
+    with _told(file):
+        if file.exists() and not file.is_file():
+            raise StoreError(f"{file} is no file that a backup could replace; name another place")
+        draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+        _remove_left(file)
+        return draft, os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _remove_left(file: Path) -> None:
