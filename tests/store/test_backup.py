@@ -347,6 +347,31 @@ async def test_a_restore_whose_session_is_ended_says_so_and_changes_nothing(
     assert await fetch(empty, "SELECT name FROM tenant") == [("theirs",)]
 
 
+async def test_a_restore_whose_own_connection_is_lost_is_told_and_done_again(
+    database, tenant, empty, tmp_path, monkeypatch
+):
+    """The rows come by another one: they are there, and what was there before stays aside."""
+    await fill(database, tenant)
+    file = (await backup(database, tmp_path / "all.backup")).file
+    await migrate(empty)
+    await create_tenant(empty, "theirs", actor="me")
+    monkeypatch.setattr(programs, "_CHUNK", 1 << 12)
+    connection = await empty.connect(None)
+    restoring = asyncio.create_task(restore(empty, file, replace=True))
+    await until(lambda: connection.fetchval(f"SELECT count(*) {OF_PSQL}"), every_s=0.001)
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+        "AND application_name = 'steersman' AND datname = current_database()"
+    )
+    with pytest.raises(StoreError, match=r"the restore stopped: .*what is there is whole"):
+        await asyncio.wait_for(restoring, 30.0)
+    await connection.close()
+    assert await contents(empty) == await contents(database)
+    await restore(empty, file, replace=True)
+    assert await schemas(empty) == [("steersman",)]
+    assert await contents(empty) == await contents(database)
+
+
 async def test_two_restores_at_once_are_told_of_each_other(database, empty, tmp_path):
     file = (await backup(database, tmp_path / "all.backup")).file
     ended = await asyncio.gather(*[restore(empty, file) for _ in range(2)], return_exceptions=True)

@@ -1,4 +1,4 @@
-"""A connection that is lost at any moment of a compaction is told in words, and loses nothing."""
+"""A connection that is lost at any moment is told in words, and loses nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import pytest
 
 from steersman.cli.options import run
 from steersman.errors import StoreError
+from steersman.store import erase, export
+from tests.store.days import Days
+from tests.store.rows import connected
 
 CUT = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -34,19 +37,34 @@ def test_what_a_connection_says_while_it_is_lost_is_told_by_commands():
         run(work())
 
 
+async def erased(days):
+    await erase(days.database, days.tenant.id, unit="u", reason="asked to", actor="test")
+
+
+async def exported(days):
+    return [line async for line in export(days.database, days.tenant.id, unit="u")]
+
+
 @pytest.mark.slow
-async def test_a_connection_lost_at_any_moment_is_told(days):
+@pytest.mark.parametrize(
+    ("work", "within_s"),
+    [(Days.compact, 0.08), (Days.keep, 0.1), (erased, 0.06), (exported, 0.05)],
+)
+async def test_a_connection_lost_at_any_moment_is_told(days, work, within_s):
     rng = random.Random(1)
-    await days.write(day=0)
+    row = await days.write(day=0, unit="u")
     lost = 0
     for _ in range(120):
-        cutting = asyncio.create_task(cut(days.database, 0.08 * rng.random()))
+        cutting = asyncio.create_task(cut(days.database, within_s * rng.random()))
         await asyncio.sleep(0.03)
         try:
-            await days.compact()
+            await work(days)
         except StoreError:
             lost += 1
         await cutting
     assert lost > 10
     await days.compact()
     assert set((await days.keep()).waiting) == set()
+    async with connected(days.database, "owner", days.tenant.id) as connection:
+        gone = await connection.fetch("SELECT decision FROM erasure")
+    assert [one["decision"] for one in gone] == ([row.id] if work is erased else [])

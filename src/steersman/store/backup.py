@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 _ASIDE = "steersman_before_restore"
+_WHOLE = "what is there is whole, as it was or as in the backup: run it again"
 _DRAFT = "[0-9a-f]" * 8
 
 
@@ -65,7 +66,7 @@ async def backup(database: Database, file: Path) -> Backup:
 
     No doctest: it needs a server; ``tests/store/test_backup.py`` shows it.
     """
-    async with _all_seeing(database, "back up"):
+    async with _all_seeing(database, "backup", "run it again"):
         pass
     draft, held = _begun(file)
     try:
@@ -151,7 +152,7 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
     except StoreError as error:
         message = f"{file} cannot be restored, and nothing was changed: {error}"
         raise StoreError(message) from error
-    async with _all_seeing(database, "restore") as connection:
+    async with _all_seeing(database, "restore", _WHOLE) as connection:
         if not await connection.fetchval("SELECT pg_try_advisory_lock(hashtext($1))", _ASIDE):
             raise StoreError("another restore is under way in this database; wait for its end")
         await _settle_earlier(connection)
@@ -164,10 +165,9 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
 
 
 @asynccontextmanager
-async def _all_seeing(database: Database, purpose: str) -> AsyncIterator[Any]:
+async def _all_seeing(database: Database, what: str, way_out: str) -> AsyncIterator[Any]:
     """Connect as the URL's own user, who must not be held by row-level security."""
-    connection = await database.connect(None)
-    try:
+    async with database.connected(None, f"the {what}", way_out) as connection:
         row = await connection.fetchrow(
             "SELECT rolname, rolsuper OR rolbypassrls AS sees_all FROM pg_roles "
             "WHERE rolname = current_user"
@@ -175,13 +175,11 @@ async def _all_seeing(database: Database, purpose: str) -> AsyncIterator[Any]:
         if row is None or not row["sees_all"]:
             name = row and row["rolname"]
             message = (
-                f"the user {name!r} cannot {purpose}, since row-level security hides rows from it; "
+                f"no {what} by the user {name!r}, since row-level security hides rows from it; "
                 "name a superuser or a user with BYPASSRLS in DATABASE_URL for this command"
             )
             raise StoreError(message)
         yield connection
-    finally:
-        await connection.close()
 
 
 async def _refuse_tenants(connection: Any, *, replace: bool) -> None:

@@ -112,6 +112,37 @@ class Database:
         opened: Connection[Any] = connection
         return opened
 
+    @asynccontextmanager
+    async def connected(
+        self, role: Role | None, what: str, way_out: str
+    ) -> AsyncIterator[Connection[Any]]:
+        """Lend a connection for one thing, and say in words if that ends with the connection.
+
+        Args:
+            role: as for `connect`.
+            what: is done with it, to be told: "the export".
+            way_out: likewise, what counts of it then and what to do next.
+
+        Returns:
+            A context, whose end closes the connection.
+
+        Raises:
+            StoreError: as `connect`; or the server was lost on the way, or refused something. Only
+                tables that are not there, as before the first `migrate`, go through as they are.
+
+        No doctest: it needs a server; ``tests/store/test_lost_connections.py`` shows it.
+        """
+        connection = await self.connect(role)
+        try:
+            try:
+                yield connection
+            finally:
+                await connection.close()
+        except asyncpg.UndefinedTableError:
+            raise
+        except AWAY as error:
+            raise StoreError(f"{what} stopped: {error}; {way_out}") from error
+
     async def pool(self, role: Role, *, least: int = 1, most: int = 4) -> Pool[Any]:
         """Return a pool of connections that act as a role.
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 _VERSION = 7
+_WHOLE = "all of it was done or nothing: erase again, which changes nothing where it was"
 _EXPORTED = {
     "decision": "SELECT to_jsonb(r) FROM decision AS r WHERE id = ANY($1) ORDER BY id",
     "event": (
@@ -109,27 +110,26 @@ async def erase(
     Raises:
         InputError: not exactly one of unit and decisions, no reason, or an id that no decision can
             have: not a UUIDv7, or of the future.
-        StoreError: the server does not answer.
+        StoreError: the server does not answer, or was lost on the way.
 
     No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
     """
     _check(unit, decisions, reason)
-    connection = await database.connect("owner")
-    try:
-        async with as_tenant(connection, tenant):
-            # A learner that is crediting one of them is waited for; the next one sees the erasure.
-            await connection.execute("SELECT FROM learner ORDER BY skill, point FOR UPDATE")
-            ids = await _of_unit(connection, unit) if decisions is None else sorted(set(decisions))
-            await _write_down(connection, tenant, ids, reason)
-            # Before the rows go that tell which point a decision belongs to.
-            published = await published_from(connection, ids)
-            await clear_states(connection, ids, waiting=True)
-            rows = await _delete(connection, ids)
-            learned = await _take_back(connection, ids)
-            detail = {"decisions": len(ids), "rows": rows, "by_unit": unit is not None}
-            await record(connection, tenant, actor, "data.erase", reason, detail)
-    finally:
-        await connection.close()
+    async with (
+        database.connected("owner", "the erasure", _WHOLE) as connection,
+        as_tenant(connection, tenant),
+    ):
+        # A learner that is crediting one of them is waited for; the next one sees the erasure.
+        await connection.execute("SELECT FROM learner ORDER BY skill, point FOR UPDATE")
+        ids = await _of_unit(connection, unit) if decisions is None else sorted(set(decisions))
+        await _write_down(connection, tenant, ids, reason)
+        # Before the rows go that tell which point a decision belongs to.
+        published = await published_from(connection, ids)
+        await clear_states(connection, ids, waiting=True)
+        rows = await _delete(connection, ids)
+        learned = await _take_back(connection, ids)
+        detail = {"decisions": len(ids), "rows": rows, "by_unit": unit is not None}
+        await record(connection, tenant, actor, "data.erase", reason, detail)
     return Erased(tuple(ids), rows, learned, published)
 
 
@@ -145,21 +145,20 @@ async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterato
         ``{"table": name, "row": {column: value}}``.
 
     Raises:
-        StoreError: the server does not answer.
+        StoreError: the server does not answer, or was lost on the way.
 
     No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
     """
-    connection = await database.connect("owner")
-    try:
-        async with as_tenant(connection, tenant):
-            ids = await _of_unit(connection, unit)
-            episodes = await _episodes(connection, ids)
-            for table, query in _EXPORTED.items():
-                arguments = (ids, episodes) if table == "event" else (ids,)
-                async for row in connection.cursor(query, *arguments):
-                    yield msgspec.json.encode({"table": table, "row": row[0]}).decode()
-    finally:
-        await connection.close()
+    async with (
+        database.connected("owner", "the export", "it is not whole: begin it again") as connection,
+        as_tenant(connection, tenant),
+    ):
+        ids = await _of_unit(connection, unit)
+        episodes = await _episodes(connection, ids)
+        for table, query in _EXPORTED.items():
+            arguments = (ids, episodes) if table == "event" else (ids,)
+            async for row in connection.cursor(query, *arguments):
+                yield msgspec.json.encode({"table": table, "row": row[0]}).decode()
 
 
 async def sweep(connection: Any) -> dict[str, int]:

@@ -19,6 +19,7 @@ from steersman.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
+    from datetime import date
 
     from asyncpg import Connection
 
@@ -50,14 +51,12 @@ async def migrate(database: Database) -> list[str]:
 
     No doctest: it needs a server; ``tests/store/test_migrations.py`` shows it.
     """
-    connection = await database.connect(None)
-    try:
+    way_out = "files that were applied count, run it again for the rest"
+    async with database.connected(None, "the migration", way_out) as connection:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
         missing = missing_after(await _applied(connection))
         for name, sql in missing:
             await _apply(connection, name, sql)
-    finally:
-        await connection.close()
     try:
         await make_partitions(database)
     except StoreError as error:
@@ -114,19 +113,23 @@ async def make_partitions(database: Database, *, days: int = _AHEAD_DAYS) -> int
 
     No doctest: it needs a server; ``tests/store/test_migrations.py`` shows it.
     """
-    connection = await database.connect("owner")
-    try:
+    way_out = "those that are there count, run it again for the rest"
+    async with database.connected("owner", "making partitions", way_out) as connection:
         first = datetime.now(UTC).date() - timedelta(days=1)
         made = 0
         for day in await connection.fetch(_DAYS_WITHOUT, first, days + 1):
-            async with connection.transaction():
-                await connection.execute("SET LOCAL lock_timeout = '250ms'")
-                made += await connection.fetchval("SELECT make_partitions($1, 1)", day[0])
+            made += await _make_partition(connection, day[0])
+    return made
+
+
+async def _make_partition(connection: Connection[Any], day: date) -> int:
+    try:
+        async with connection.transaction():
+            await connection.execute("SET LOCAL lock_timeout = '250ms'")
+            made: int = await connection.fetchval("SELECT make_partitions($1, 1)", day)
     except asyncpg.LockNotAvailableError as error:
         message = "a long transaction reads decisions or events, such as a backup; days without "
         raise StoreError(message + "a partition get theirs when it has ended") from error
-    finally:
-        await connection.close()
     return made
 
 

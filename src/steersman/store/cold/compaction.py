@@ -31,7 +31,7 @@ from steersman.store.cold.files import (
 )
 from steersman.store.cold.ledger import Export
 from steersman.store.cold.unnamed import check_whole, sorted_out
-from steersman.store.database import AWAY, as_tenant, set_tenant
+from steersman.store.database import as_tenant, set_tenant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _LOCK = 7_365_366
 _PREFETCH = 1_000
+_GOES_ON = "what was written counts, run it again for the rest"
 _log = logging.getLogger(__name__)
 
 
@@ -95,19 +96,13 @@ async def compact(
     No doctest: it needs a server; ``tests/store/cold/test_compaction.py`` shows it.
     """
     last = until or datetime.now(UTC).date() - timedelta(days=1)
-    connection = await database.connect("owner")
-    try:
+    async with database.connected("owner", "compaction", _GOES_ON) as connection:
         # The lock ends with the connection, without which nothing can be committed either.
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
         run = _Run(connection, destination, last)
         for tenant in tenants if tenants is not None else await _tenants(connection):
             for dataset in DATASETS:
                 await run.dataset(tenant, dataset)
-    except AWAY as error:
-        message = f"compaction stopped: {error}; what was written counts, run it again for the rest"
-        raise StoreError(message) from error
-    finally:
-        await connection.close()
     return run.result()
 
 
