@@ -6,6 +6,7 @@ import asyncio
 from itertools import count
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from steersman.store import create_tenant, erase
@@ -106,6 +107,26 @@ async def test_days_leave_while_a_learner_works(days):
     stop.set()
     await learners
     assert await days.existing() == []
+
+
+async def test_a_learner_that_finishes_while_its_work_is_looked_at_keeps_nothing(days, monkeypatch):
+    row = await days.write()
+    await days.compact()
+    await days.queue(row, days.at(0))
+
+    def then_done(asked):
+        async def ask(self, query, *args):
+            found = await asked(self, query, *args)
+            if "FROM work" in query:
+                await days.learn()
+            return found
+
+        return ask
+
+    for name in ("fetchval", "fetchrow"):
+        monkeypatch.setattr(asyncpg.Connection, name, then_done(getattr(asyncpg.Connection, name)))
+    kept = await days.keep()
+    assert set(days.names(0)) <= set(kept.dropped)
 
 
 async def test_files_are_looked_at_once_for_all_tenants(days):

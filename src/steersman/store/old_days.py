@@ -265,10 +265,11 @@ def _closing(now: datetime) -> str:
 
 async def _unlearned(connection: Any) -> str | None:
     """Return SQL for decisions ``d`` that there is work for; None if there is none."""
-    first, last = [
-        await connection.fetchval(f"SELECT decision FROM work ORDER BY 1 {direction} LIMIT 1")  # noqa: S608 (ours)
-        for direction in ("ASC", "DESC")
-    ]
+    # Both as of one moment: the learner may finish the last of it between two looks.
+    first, last = await connection.fetchrow(
+        "SELECT (SELECT decision FROM work ORDER BY 1 LIMIT 1), "
+        "(SELECT decision FROM work ORDER BY 1 DESC LIMIT 1)"
+    )
     if first is None:
         return None
     return (
