@@ -8,6 +8,7 @@ import pytest
 
 from steersman.errors import StoreError
 from steersman.store.programs import run
+from tests.store.rows import connected
 
 SAYS = '#!/bin/sh\nprintf \'%s|\' "$@" "$PGPASSWORD"\n'
 
@@ -60,3 +61,11 @@ async def test_a_server_is_reached_whichever_way_its_url_is_written(database) ->
         pytest.skip("the server has a host; this is about URLs that name a socket")
     asked = "--no-psqlrc", "--tuples-only", "--no-align", "--command=SELECT current_user"
     assert (await run("psql", *asked, url=url)).strip() == parts.username
+
+
+async def test_the_reason_is_told_before_a_query_that_names_every_table(database) -> None:
+    async with connected(database, None) as connection, connection.transaction():
+        await connection.execute("LOCK TABLE steersman.audit")
+        with pytest.raises(StoreError, match="due to statement timeout") as failed:
+            await run("pg_dump", "--lock-wait-timeout=100ms", url=database.url)
+    assert 1500 < len(str(failed.value)) < 1600

@@ -20,6 +20,7 @@ from steersman.store.embedded import binaries
 
 _CHUNK = 1 << 20
 _PREAMBLE = 32
+_LONGEST = 1500
 _ENCRYPTED = {"require", "verify-ca", "verify-full"}
 _OPEN_KEY = (
     "the URL of the database has an sslpassword: the programs of PostgreSQL would show it to every "
@@ -183,6 +184,8 @@ async def _kill(process: Process) -> None:
 
 def _check(program: str, process: Process, said: bytes) -> None:
     if process.returncode != 0:
-        reason = said.decode(errors="replace").strip()[-1500:]
+        reason = said.decode(errors="replace").strip()
+        # What is wrong stands first, and a query that names every table may follow it.
+        reason = reason if len(reason) <= _LONGEST else f"{reason[:1000]} … {reason[-500:]}"
         message = f"{program} failed with status {process.returncode}: {reason}"
         raise StoreError(message)
