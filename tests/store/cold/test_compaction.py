@@ -234,6 +234,30 @@ async def test_a_lost_file_that_alone_had_the_rows_is_told_every_time(past, cold
         assert f"{done.written[0].path} is gone from the cold store" in str(caught.value)
 
 
+@pytest.mark.parametrize("hot", [False, True])
+async def test_what_a_changed_file_says_is_not_taken_over(past, cold, days, hot):
+    """Half of all changed bits can be read, and the next file would vouch for what they say."""
+    await past.add(days[0], 20)
+    export = (await run(past, cold, days[-1])).written[0]
+    file = cold.root / export.path
+    whole, table = file.read_bytes(), pq.read_table(file, partitioning=None)
+    place = table.schema.get_field_index("p")
+    pq.write_table(table.set_column(place, table.schema.field(place), [[0.75] * 20]), file)
+    if not hot:
+        await past.forget(days[0])
+    await past.add(days[0], 1)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"part-1\.parquet is damaged; restore it") as caught:
+            await run(past, cold, days[-1])
+        assert "1 days were not written" in str(caught.value)
+    file.write_bytes(whole)
+    (written,) = (await run(past, cold, days[-1])).written
+    stored = pq.read_table(cold.root / written.path, partitioning=None)
+    assert dict(zip(stored["id"].to_pylist(), stored["p"].to_pylist(), strict=True)) == {
+        str(row.id): row.p for row in past.decisions
+    }
+
+
 class KeepsAll(Directory):
     """As a bucket whose credentials may not delete."""
 

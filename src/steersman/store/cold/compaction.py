@@ -22,6 +22,7 @@ from steersman.store.cold.files import (
     NotCovered,
     Writer,
     covering,
+    digest_of,
     episodes,
     mentions,
     merged,
@@ -282,6 +283,9 @@ class _Run:
                     continue  # a later generation has replaced it, or PostgreSQL has its rows
                 message = f"{place} went while it was to be taken in; run again"
                 raise DataError(message) from error
+        if old is not None and old.path in fetched and digest_of(fetched[old.path]) != old.sha256:
+            # Most changed bits can be read, and the next file would vouch for them.
+            raise DataError(f"{old.path} is damaged; restore it from a backup of the cold store")
         for file in unnamed:
             check_whole(fetched[file.path], dataset, file.path)
             _log.warning("%s is not named in cold_export; its rows are taken in", file.path)

@@ -61,8 +61,7 @@ class Writer:
         """
         self._flush()
         self._file.close()
-        with self._path.open("rb") as file:
-            return file_digest(file, "sha256").digest()
+        return digest_of(self._path)
 
     def abandon(self) -> None:
         """Close the file as it is; it is not to be used."""
@@ -92,6 +91,16 @@ def _pairs(value: Any) -> list[tuple[str, float]] | None:
         return None
     pairs = value.items() if isinstance(value, dict) else value
     return [(name, float(number)) for name, number in pairs]
+
+
+def digest_of(path: Path) -> bytes:
+    """Return the SHA-256 of a file.
+
+    Args:
+        path: of the file.
+    """
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").digest()
 
 
 def read_rows(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import shutil
 from typing import TYPE_CHECKING
 
 from steersman.errors import DataError
+from steersman.store.cold.files import digest_of
 
 if TYPE_CHECKING:
     from steersman.store.cold.destination import Destination
     from steersman.store.cold.ledger import Export
-
-_PIECE = 1 << 20
 
 
 class Looked:
@@ -61,17 +59,13 @@ class Looked:
         scratch = self._destination.scratch() / "looked-at"
         scratch.mkdir(mode=0o700, exist_ok=True)
         try:
-            file = self._destination.fetch(export.path, scratch)
-            digest = hashlib.sha256()
-            with file.open("rb") as content:
-                while piece := content.read(_PIECE):
-                    digest.update(piece)
+            digest = digest_of(self._destination.fetch(export.path, scratch))
         except FileNotFoundError:
             return f"{export.path} is gone from the cold store; compact again, or restore it"
         except (DataError, OSError) as error:
             return f"{export.path} cannot be read: {error}"
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        if digest.digest() != export.sha256:
+        if digest != export.sha256:
             return f"{export.path} is damaged; remove it and compact again, or restore it"
         return ""
