@@ -381,6 +381,20 @@ async def test_two_restores_at_once_are_told_of_each_other(database, empty, tmp_
     assert await contents(empty) == await contents(database)
 
 
+async def test_a_backup_is_on_the_disk_by_its_name_when_it_is_told(database, tmp_path, monkeypatch):
+    flush, flushed = os.fsync, []
+
+    def noted(handle):
+        flush(handle)
+        flushed.append((os.fstat(handle).st_ino, [path.name for path in tmp_path.iterdir()]))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    made = await backup(database, tmp_path / "all.backup")
+    content, name = flushed
+    assert content[0] == made.file.stat().st_ino
+    assert name == (tmp_path.stat().st_ino, ["all.backup"])
+
+
 async def test_what_a_killed_backup_left_is_removed_by_the_next(database, tmp_path):
     left = tmp_path / ".all.backup.0123abcd"
     left.write_bytes(b"everybody's data")

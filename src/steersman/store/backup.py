@@ -83,7 +83,7 @@ async def backup(database: Database, file: Path) -> Backup:
         listed = await run("pg_restore", "--list", str(draft))
         with _told(file):
             size = await asyncio.to_thread(seal, draft)
-            draft.replace(file)
+            _move(draft, file)
     finally:
         draft.unlink(missing_ok=True)
         os.close(held)
@@ -108,6 +108,16 @@ def _begun(file: Path) -> tuple[Path, int]:
         draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
         _remove_left(file)
         return draft, os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _move(draft: Path, file: Path) -> None:
+    """Move a draft to its place, flushed: what was told as written is there after a power cut."""
+    draft.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _remove_left(file: Path) -> None:
