@@ -118,6 +118,7 @@ def test_bad_contexts_are_tried_in_deciding_and_in_batches():
             check_policy(kind(NAMES, 3, floor=0.1))
 
 
+@pytest.mark.slow
 def test_the_checks_do_not_cry_wolf():
     check_policy(Fixed(NAMES, "planner"))
     check_policy(LinUCB([f"a{place}" for place in range(30)], 3, floor=0.6))

@@ -222,6 +222,7 @@ def test_the_revoked_key_of_a_tampered_registry_is_not_believed_after_a_sleep(wo
     refused(world, knowing, "timestamp was signed by 0/1 keys")
 
 
+@pytest.mark.slow
 def test_a_root_with_too_few_signatures_is_refused(tmp_path):
     world = World(tmp_path / "strict", roots=3, threshold=2)
     world.publish("0.1.1")

@@ -127,6 +127,7 @@ def publisher(bucket, world):
     return made
 
 
+@pytest.mark.slow
 def test_a_change_whose_answer_was_lost_is_told_as_done(bucket, publisher):
     """The library tries again by itself, and is refused, since it was done."""
     for version in ("0.1.0", "0.2.0"):

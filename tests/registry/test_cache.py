@@ -7,6 +7,8 @@ import os
 import shutil
 import threading
 
+import pytest
+
 from steersman.registry import manifest
 from tests.registry.conftest import DAY
 
@@ -37,6 +39,7 @@ def test_the_major_that_was_begun_with_is_not_forgotten(world):
     assert load(consumer, "0.1.0", "1.0.0", "1.1.0", None) == ["0.1.0", "1.0.0", "1.1.0", "0.1.0"]
 
 
+@pytest.mark.slow
 def test_a_load_does_not_wait_for_who_holds_the_list(world):
     """A process that hangs, or was stopped, must not stop the others from serving."""
     world.publish("0.1.0")

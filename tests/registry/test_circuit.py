@@ -50,6 +50,7 @@ def made(clock, **options):
     return Breaker("registry", clock, failures=3, open_s=5.0, **options)
 
 
+@pytest.mark.slow
 def test_what_is_in_the_cache_serves_at_once_while_the_registry_hangs(world, web):
     kind, url = web
     world.publish("0.1.0")
@@ -84,6 +85,7 @@ def test_what_is_in_the_cache_serves_at_once_while_the_registry_hangs(world, web
     assert breaker.state == "closed"
 
 
+@pytest.mark.slow
 def test_the_reason_says_that_it_was_not_asked(world, web):
     kind, url = web
     world.publish("0.1.0")

@@ -112,6 +112,7 @@ def test_the_root_is_renewed_before_it_expires(world):
     assert world.consumer().refresh().online
 
 
+@pytest.mark.slow
 def test_several_root_keys_must_sign_together(tmp_path):
     strict = World(tmp_path / "strict", roots=3, threshold=2)
     strict.publish("0.1.0")
@@ -183,6 +184,7 @@ def test_a_rotation_that_was_killed_at_any_step_is_completed(world, role):
     assert left == {"root.json", "root.pem", "targets.pem", "snapshot.pem", "timestamp.pem"}
 
 
+@pytest.mark.slow
 def test_a_rotation_of_root_that_was_killed_takes_either_passphrase(world):
     rotation = Rotation(Trusting(Deadly(world.place, 2), world.keys), world.clock)
     with pytest.raises(Killed):
@@ -203,6 +205,7 @@ def test_a_rotation_of_root_that_was_killed_early_takes_the_passphrase_from_befo
     assert world.consumer().refresh().online
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [{"roots": 2, "threshold": 1}], indirect=True)
 def test_a_root_key_that_was_not_yet_put_in_place_is_not_lost(world):
     """The first of two took its place, then the publisher was killed."""

@@ -101,6 +101,7 @@ CRAWLING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CRAWLING)
 def test_a_transfer_that_crawls_is_cut_when_its_time_is_over(kind):
     begin, again = CRAWLING[kind]
@@ -131,6 +132,7 @@ def test_when_the_time_is_over_nothing_more_is_asked(world, web):
         assert fetcher.download_bytes("metadata/timestamp.json", 16384)
 
 
+@pytest.mark.slow
 def test_a_consumer_of_a_crawling_server_goes_on_serving(world):
     world.publish("0.1.0")
     world.consumer().load("assistant", "route")

@@ -94,6 +94,7 @@ def test_the_doctor_tells(monkeypatch, compiled):
     assert ("C compiler" in told.advice) is not compiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "kind"), [("cc", "linux"), ("no-such-compiler", "any")])
 def test_a_wheel_is_for_all_systems_only_without_it(monkeypatch, tmp_path, compiler, kind):
     if sys.platform != "linux":

@@ -81,6 +81,7 @@ def test_the_log_is_filled_in_advance_where_holes_are_dear(tmp_path, pause_s, sp
     assert embedded.spares_zeros(tmp_path, flush=broken) is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spared", [True, False])
 async def test_what_the_disk_told_is_what_the_server_does(home, monkeypatch, spared):
     monkeypatch.setattr(embedded, "spares_zeros", lambda _folder: spared)

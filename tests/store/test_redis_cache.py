@@ -69,6 +69,7 @@ def test_keys_begin_with_the_tenant_and_end_with_time(cache, tenant, raw):
     assert 7 * 86_400 - 60 < raw.ttl(place) <= 7 * 86_400
 
 
+@pytest.mark.slow
 def test_an_answer_goes_after_its_time(server, tenant):
     with RedisCache(server.url, tenant, ttl_s=1) as cache:
         cache.put(KEY, vectors())
@@ -125,6 +126,7 @@ def test_a_server_that_dies_and_comes_back():
         assert cache.get(KEY) is not None
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_is_given_up_in_time():
     with redis_server() as server, RedisCache(server.url, uuid4()) as cache:
         cache.put(KEY, vectors())
