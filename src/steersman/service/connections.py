@@ -126,7 +126,7 @@ class _Flow(FlowControl):
     held = False
 
     def resume_reading(self) -> None:
-        if not self.held:
+        if self.read_paused and not self.held:
             super().resume_reading()
 
 
@@ -168,13 +168,17 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, as far as nothing in them has to wait for an answer before it."""
-        self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
-        self._take()
+        if len(data) <= _PIECE and not self._unread and not self.pipeline:
+            self._take_piece(memoryview(data))  # as nearly always
+            self.flow.held = bool(self.pipeline)
+        else:
+            self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
+            self._take()
 
     def on_response_complete(self) -> None:
         """Begin what waits, and read on."""
         super().on_response_complete()
-        if not self.transport.is_closing():
+        if self.flow.held and not self.transport.is_closing():
             self._take()
             self.flow.resume_reading()
 
