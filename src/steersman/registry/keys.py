@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from securesystemslib.signer import CryptoSigner
 
 from steersman.errors import InputError, SigningError
+from steersman.registry.durable import flush_folder
 from steersman.registry.locking import locked
 
 Role = Literal["root", "targets", "snapshot", "timestamp"]
@@ -177,11 +178,7 @@ def write_private(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(handle)
         draft.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)  # a root that names a key must not outlive it
-        finally:
-            os.close(folder)
+        flush_folder(path.parent)  # a root that names a key must not outlive it
     except OSError as error:
         message = f"the key {path} cannot be written: {error.strerror}; see to it, then repeat"
         raise SigningError(message) from error

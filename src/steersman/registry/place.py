@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import uuid4
 
 from steersman.errors import RegistryError, VerificationError
+from steersman.registry.durable import flush_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -321,11 +322,7 @@ def _move(draft: Path, target: Path) -> None:
     """Move a draft to its place, flushed; alone, as others remove the folders that are empty."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft.replace(target)
-    handle = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    flush_folder(target.parent)
 
 
 def _failed(verb: str, target: Path, error: OSError) -> RegistryError:

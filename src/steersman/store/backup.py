@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import StoreError
+from steersman.registry.durable import flush_folder
 from steersman.store.corpus_hnsw import HNSW_TABLES
 from steersman.store.dumps import check_seal, migrations_of, seal
 from steersman.store.migrate import ensure_roles, migrate, missing_after
@@ -113,11 +114,7 @@ def _begun(file: Path) -> tuple[Path, int]:
 def _move(draft: Path, file: Path) -> None:
     """Move a draft to its place, flushed: what was told as written is there after a power cut."""
     draft.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    flush_folder(file.parent)
 
 
 def _remove_left(file: Path) -> None:

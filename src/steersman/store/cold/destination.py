@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from steersman.errors import DataError, InputError
+from steersman.registry.durable import flush_folder
 from steersman.store.extras import extra
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Directory:
             if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
                 raise
             file.rename(target)
-        _flush(target.parent)
+        flush_folder(target.parent)
         file.unlink(missing_ok=True)
 
     def remove(self, path: str) -> None:
@@ -128,7 +129,7 @@ class Directory:
         target = self._at(path)
         target.unlink(missing_ok=True)
         if target.parent.exists():
-            _flush(target.parent)
+            flush_folder(target.parent)
 
     def paths(self, prefix: str) -> Iterator[str]:
         """Yield the paths of all files below a folder, sorted.
@@ -311,12 +312,4 @@ def _make_folders(folder: Path, root: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for part in missing:
         if root in (part, *part.parents):
-            _flush(part.parent)
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            flush_folder(part.parent)
