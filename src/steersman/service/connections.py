@@ -168,12 +168,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, as far as nothing in them has to wait for an answer before it."""
-        if len(data) <= _PIECE and not self._unread and not self.pipeline:
-            self._take_piece(memoryview(data))  # as nearly always
-            self.flow.held = bool(self.pipeline)
-        else:
-            self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
-            self._take()
+        self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
+        self._take()
 
     def on_response_complete(self) -> None:
         """Begin what waits, and read on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 
 ONE_BYTES = 1 << 20
 BATCH_BYTES = 8 << 20
-_STATUS = attrgetter("status")
-_TYPE = itemgetter("type")
 
 
 class Decides(Protocol):
@@ -175,16 +172,10 @@ class Endpoints:
     def _count_results(self, batch: EventBatch, results: Sequence[EventResult]) -> None:
         records = len(batch.records)
         seen = Counter(("record", result.status) for result in results[:records])
-        taken = results[records:]
-        statuses = set(map(_STATUS, taken))
-        if len(statuses) == 1 and "refused" not in statuses:
-            kinds = Counter(map(_TYPE, batch.events))
-            seen.update({(kind, taken[0].status): count for kind, count in kinds.items()})
-        else:
-            seen.update(
-                ("unknown" if result.status == "refused" else event["type"], result.status)
-                for event, result in zip(batch.events, taken, strict=True)
-            )
+        seen.update(
+            ("unknown" if result.status == "refused" else str(event.get("type")), result.status)
+            for event, result in zip(batch.events, results[records:], strict=True)
+        )
         for (kind, status), count in seen.items():
             self._metrics.event(kind, status, count)
 

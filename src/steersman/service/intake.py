@@ -110,7 +110,7 @@ class Intake:
     ) -> list[EventResult]:
         """Return what became of each row; what was refused before is passed on."""
         said: dict[int, Any] = {}
-        rest = [row for row in rows if type(row) is not EventResult]
+        rest = [row for row in rows if not isinstance(row, EventResult)]
         while rest:
             once, again = _each_once(rest)
             verdicts = await commits.submit(once, within_s=self._within_s)
@@ -119,13 +119,8 @@ class Intake:
             elif verdicts:
                 said.update((id(row), verdicts.get(_name(row))) for row in once)
             rest = again
-        if not said:  # nothing was said of any: all are durable
-            return [
-                row if type(row) is EventResult else EventResult(str(row.id), "stored")
-                for row in rows
-            ]
         return [
-            row if type(row) is EventResult else _result(str(row.id), said.get(id(row)))
+            row if isinstance(row, EventResult) else _result(str(row.id), said.get(id(row)))
             for row in rows
         ]
 
