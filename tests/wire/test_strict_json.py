@@ -68,12 +68,18 @@ def reference(text: str) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("beside", [0, 20])
 @given(
-    st.recursive(leaves, containers, max_leaves=12),
-    st.booleans(),
-    st.sampled_from(["", " ", "\n\t"]),
+    value=st.recursive(leaves, containers, max_leaves=12),
+    ascii_only=st.booleans(),
+    gap=st.sampled_from(["", " ", "\n\t"]),
 )
-def test_it_reads_as_a_slow_reader_does(value: Any, ascii_only: bool, gap: str) -> None:
+def test_it_reads_as_a_slow_reader_does(
+    beside: int, value: Any, ascii_only: bool, gap: str
+) -> None:
+    """Also among many others, which are looked at together."""
+    if beside:
+        value = [*[Pairs([("a", [n])]) for n in range(beside)], value, *range(beside)]
     text = encoded(value, ascii_only=ascii_only, gap=gap)
     try:
         wanted = reference(text)
@@ -95,6 +101,7 @@ def test_it_reads_as_a_slow_reader_does(value: Any, ascii_only: bool, gap: str) 
         b'{"a\\/b": 1, "a/b": 2}',
         b'{"a": "\\\\u003a:", "a": "\\u003A"}',
         b'{"\\u003a": 1, ":": "\\\\\\u003a"}',
+        b"[" + b'{"a": ":"},' * 20 + b'{"a": 1, "a": 2}]',
     ],
 )
 def test_a_key_twice_is_found_however_it_is_written(body: bytes) -> None:
@@ -136,6 +143,10 @@ def test_a_key_twice_is_found_however_it_is_written(body: bytes) -> None:
         b'[{"a":1},{"a":' + b"[" * 31 + b"]" * 31 + b"}]",
         b'[{"a":1},{"a":{"b":2}},{"a":18446744073709551616}]',
         b'{"a":[1,2,-9223372036854775809]}',
+        b"[" + b'{"a":1},' * 20 + b'{"a":18446744073709551616}]',
+        b"[" + b"1," * 20 + b"-9223372036854775809]",
+        b"[" + b'{"a":[1]},' * 20 + b'{"a":' + b"[" * 31 + b"]" * 31 + b"}]",
+        b"[" + b"[1]," * 20 + b'{"a":' * 31 + b"{}" + b"}" * 31 + b"]",
         b"[" * 100_000,
         b'{"a":' * 100_000,
         b"// no\n1",
@@ -154,6 +165,9 @@ def test_what_is_not_strict_json_is_refused(body: bytes) -> None:
         b'{"a":' * 31 + b"{}" + b"}" * 31,
         b'[{"a":1},{"a":' + b"[" * 30 + b"]" * 30 + b"}]",
         b'[{"a":1},{"a":{"b":2}},{"a":[{"b":18446744073709551615},[]]}]',
+        b"[" + b'{"a":[1]},' * 20 + b'{"a":' + b"[" * 30 + b"]" * 30 + b"}]",
+        b"[" + b"[1]," * 20 + b'{"a":' * 30 + b"{}" + b"}" * 30 + b"]",
+        b"[" + b'{"a":1,":":[]},' * 20 + b"18446744073709551615]",
         b"18446744073709551615",
         b"-9223372036854775808",
         b'{"url": "http://a:80/", "b": "\\u003a"}',
