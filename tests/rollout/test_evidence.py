@@ -77,6 +77,7 @@ async def test_a_log_that_is_asked_until_it_is_enough_is_asked_strictly(asked):
     assert off_policy(fixed("deep"), logged, gates=far, often=True).reasons == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("often", [False, True])
 @pytest.mark.parametrize("truth", [0.8, 0.97, 0.99, 0.997])
 def test_what_is_demanded_is_reached_by_chance_in_few_logs_however_rare_its_failures(truth, often):

@@ -107,7 +107,8 @@ def off_policy(
     except Exception as error:  # noqa: BLE001 (whatever it raises, it is not shown to be good)
         reason = f"the candidate cannot be evaluated on the log: {error!r:.300}"
         return OffPolicyEvidence(reasons=(reason,))
-    found, low = report["dr"], report["dr"].low
+    found = report["dr"]
+    low = found.low
     if gates.min_value is not None:
         low = least_value(found, len(data), float(report.ess), level=level, often=often)
     measured = OffPolicyEvidence(

@@ -49,6 +49,8 @@ class Judgement:
         value: doubly robust estimate of its reward; None where the log cannot tell.
         low: lower end of the interval of the value.
         high: upper end.
+        least: the lower end with room for failures too rare to have been seen, as ``min_value``
+            wants it: `steersman.rollout.evidence.least_value`.
         standard_error: of the value.
         effective_sample_size: of the importance weights.
         max_weight_share: of one weight in their sum.
@@ -64,6 +66,7 @@ class Judgement:
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    least: float | None = None
     standard_error: float | None = None
     effective_sample_size: float = 0.0
     max_weight_share: float = 1.0
@@ -126,5 +129,5 @@ def gates_of(asked: Evaluation, declared: Gates, found: Judgement) -> tuple[Gate
         ),
     ]
     if value is not None:
-        gates.insert(2, Gate("min_value", found.low, value, "least", "lower bound of the value"))
+        gates.insert(2, Gate("min_value", found.least, value, "least", "least value"))
     return tuple(gates)

@@ -24,7 +24,7 @@ from steersman.registry import (
     unpack_state,
 )
 from steersman.rollout.candidate import Candidate, LoggedChoice
-from steersman.rollout.evidence import logged_data
+from steersman.rollout.evidence import least_value, logged_data
 from steersman.store import (
     base_state,
     hold_out,
@@ -239,6 +239,7 @@ def _measured(found: Judgement, data: Any, other: Any, level: float) -> Judgemen
         value=value.value,
         low=value.low,
         high=value.high,
+        least=least_value(value, len(data), float(report.ess), level=level, often=False),
         standard_error=value.standard_error,
         effective_sample_size=float(report.ess),
         max_weight_share=float(report.diagnostics.max_weight_share),
