@@ -11,6 +11,7 @@ import os
 import runpy
 import signal
 import sys
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,24 @@ def call(target: Callable[..., None], *arguments: Any) -> Process:
     forked = _CONTEXT.Process(target=target, args=arguments, daemon=True)
     forked.start()
     return Process(forked)
+
+
+def bare_fork(target: Callable[[], bool]) -> int:
+    """Return the id of a copy of this very process, with all that it holds open.
+
+    Its exit status is 0 where the function is true. Whatever is raised, it does not go on as one
+    more pytest that tells of the tests to come.
+    """
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        status = 0 if target() else 1
+    except BaseException:  # noqa: BLE001 - it ends here
+        traceback.print_exc()
+    finally:
+        os._exit(status)
 
 
 def run_module(module: str, *arguments: Any, output: Path = Path(os.devnull)) -> Process:

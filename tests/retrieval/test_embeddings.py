@@ -19,6 +19,7 @@ import pytest
 from steersman.errors import DataError, InputError
 from steersman.retrieval import CachedEmbedder, MiniLM
 from tests.faults.harness import small_disk
+from tests.forked import bare_fork
 from tests.retrieval.hashed_words import HashedWords
 from tests.sqlite_neighbour import keeps_its_journal
 
@@ -267,10 +268,9 @@ def test_several_processes_fill_one_file(file):
 def test_a_child_that_was_forked_has_a_connection_of_its_own(file):
     with CachedEmbedder(HashedWords(), file) as embedder:
         embedder.encode(["before"])
-        child = os.fork()
-        if child == 0:  # pragma: no cover - another process
-            fine = embedder.encode(["before", "child"]).shape == (2, 32) and embedder.unstored == 0
-            os._exit(0 if fine else 1)
+        child = bare_fork(
+            lambda: embedder.encode(["before", "child"]).shape == (2, 32) and embedder.unstored == 0
+        )
         embedder.encode(["parent"])
         assert os.waitpid(child, 0)[1] == 0
         embedder.encode(["before", "child", "parent"])

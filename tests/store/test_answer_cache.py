@@ -23,6 +23,7 @@ from steersman.store import (
     trim_all_answers,
     trim_answers,
 )
+from tests.forked import bare_fork
 from tests.store.rows import connected
 
 KEY = "ab" * 32
@@ -147,21 +148,20 @@ async def test_it_works_within_a_running_loop(database, tenant):
 
 def test_a_child_that_was_forked_has_a_connection_of_its_own(cache):
     cache.put(KEY, vectors())
-    child = os.fork()
-    if child == 0:  # pragma: no cover - another process
+
+    def looks() -> bool:
         fine = cache.get(KEY) is not None
         cache.close()
-        os._exit(0 if fine else 1)
+        return fine
+
+    child = bare_fork(looks)
     assert os.waitpid(child, 0)[1] == 0
     assert cache.get(KEY) is not None
 
 
 def test_a_child_closes_nothing_of_its_parent(cache):
     cache.put(KEY, vectors())
-    child = os.fork()
-    if child == 0:  # pragma: no cover - another process
-        cache.close()
-        os._exit(0)
+    child = bare_fork(lambda: cache.close() is None)
     assert os.waitpid(child, 0)[1] == 0
     assert cache.get(KEY) is not None
 

@@ -11,6 +11,7 @@ from steersman.learn.selecting import walks
 from steersman.policies import NetworkScorer, scorer_state
 from steersman.policies.sequence import StepRule, step_distribution
 from steersman.systems.leadr.made_up import BEST, COLUMNS, made_up
+from tests.forked import call
 
 torch = pytest.importorskip("torch", reason="needs the extra rl")
 
@@ -138,24 +139,24 @@ def test_defaults_are_those_asked_for():
     assert (how.clip, how.smoothing, how.gamma) == (0.2, 0.95, 0.99)
 
 
+def _dying(folder):
+    """End in the middle of the third round, at once and uncleaned."""
+    calls = []
+
+    def dying(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 7:
+            os._exit(9)
+        return walks(*args, **kwargs)
+
+    ppo(made_up(20, seed=1), START, FREE, seed=4, folder=folder, sample=dying)
+
+
 @pytest.mark.slow
 def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path):
     tasks = made_up(20, seed=1)
     whole = ppo(tasks, START, FREE, seed=4)
-    # A process of its own that ends in the middle of the third round, at once and uncleaned.
-    pid = os.fork()
-    if pid == 0:
-        calls = []
-
-        def dying(*args, **kwargs):
-            calls.append(1)
-            if len(calls) == 7:
-                os._exit(9)
-            return walks(*args, **kwargs)
-
-        ppo(tasks, START, FREE, seed=4, folder=tmp_path, sample=dying)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert call(_dying, tmp_path).wait() == 9
     assert list(tmp_path.glob("round-*.safetensors"))
     resumed = ppo(tasks, START, FREE, seed=4, folder=tmp_path)
     assert _bytes(resumed) == _bytes(whole)

@@ -27,6 +27,7 @@ from steersman.learn.selecting.task import stream
 from steersman.policies import NetworkScorer, scorer_state
 from steersman.policies.sequence import Step, StepRule
 from steersman.systems.leadr.made_up import BEST, COLUMNS, made_up
+from tests.forked import call
 
 pytest.importorskip("lightgbm", reason="needs the extra evidence")
 
@@ -63,26 +64,30 @@ def _bytes(trained):
     return {name: array.tobytes() for name, array in scorer_state(trained.scorer).items()}
 
 
+def _judging(how):
+    return max(1, how.crossed)
+
+
+def _dying(folder, how):
+    """End in the third round: what begins is sampled once, a round to be logged and judged."""
+    calls = []
+
+    def dying(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 3 + 2 * _judging(how):
+            os._exit(9)
+        return walks(*args, **kwargs)
+
+    raft(made_up(30, seed=1), START, how, tune=SMALL, seed=4, folder=folder, sample=dying)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"credit": "action"}, {"credit": "action", "crossed": 2}])
 def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path, how):
     """A process that dies between two rounds; another goes on in its folder."""
     tasks, few = made_up(30, seed=1), replace(FEW, **how)
-    judging = max(1, few.crossed)
     whole = raft(tasks, START, few, tune=SMALL, seed=4)
-    calls = []
-
-    def dying(*args, **kwargs):
-        calls.append(1)
-        if len(calls) == 3 + 2 * judging:  # begins; logs and judges rounds: this is in the third
-            os._exit(9)
-        return walks(*args, **kwargs)
-
-    pid = os.fork()
-    if pid == 0:
-        raft(tasks, START, few, tune=SMALL, seed=4, folder=tmp_path, sample=dying)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert call(_dying, tmp_path, few).wait() == 9
     assert list(tmp_path.glob("round-*.safetensors"))
     asked = []
 
@@ -91,7 +96,7 @@ def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path, how):
         return walks(*args, **kwargs)
 
     resumed = raft(tasks, START, few, tune=SMALL, seed=4, folder=tmp_path, sample=counting)
-    assert len(asked) <= 2 * (1 + judging), "rounds that were finished are not done again"
+    assert len(asked) <= 2 * (1 + _judging(few)), "rounds that were finished are not done again"
     assert _bytes(resumed) == _bytes(whole)
     assert resumed.rounds == whole.rounds
     again = raft(tasks, START, few, tune=SMALL, seed=4, folder=tmp_path)
