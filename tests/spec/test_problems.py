@@ -54,6 +54,7 @@ MISTAKES = [
     ("type: text", "type: text, words: yes", 8, "context.fields.text.words", "true or false"),
     ("type: text", "type: text, wrds: true", 8, "context.fields.text.wrds", "did you mean words?"),
     ("type: text", "type: text, ngrams: [0]", 8, "context.fields.text.ngrams[0]", "1 or more"),
+    ("type: text", "type: text, ngrams: [3, 4, 3]", 8, "context.fields.text.ngrams[2]", "twice"),
     ("type: text", "type: text, ngrams: 3", 8, "context.fields.text.ngrams", "allowed a list"),
     (
         "type: text",

@@ -73,9 +73,9 @@ PartValue = Annotated[
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 # A YAML list arrives as a Python list: the container may be either, its items stay strict.
-_ONCE: dict[str, JsonValue] = {"uniqueItems": True}
-ActionNames = Annotated[tuple[ActionName, ...], Field(strict=False, json_schema_extra=_ONCE)]
-Identifiers = Annotated[tuple[Identifier, ...], Field(strict=False, json_schema_extra=_ONCE)]
+ONCE: dict[str, JsonValue] = {"uniqueItems": True}
+ActionNames = Annotated[tuple[ActionName, ...], Field(strict=False, json_schema_extra=ONCE)]
+Identifiers = Annotated[tuple[Identifier, ...], Field(strict=False, json_schema_extra=ONCE)]
 
 
 class Problem(NamedTuple):

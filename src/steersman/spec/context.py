@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from steersman.spec.base import Declared, Identifier, Positive, Problem
+from steersman.spec.base import ONCE, Declared, Identifier, Positive, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +20,10 @@ class TextField(Declared):
     words: bool = True
     """Whether whole words count."""
     ngrams: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=8)], ...], Field(strict=False, max_length=4)
+        tuple[Annotated[int, Field(ge=1, le=8)], ...],
+        Field(strict=False, max_length=4, json_schema_extra=ONCE),
     ] = (3, 4)
-    """Lengths of the character n-grams that count, each 1 to 8; empty for none."""
+    """Lengths of the character n-grams that count, each 1 to 8 and named once; empty for none."""
     weight: Positive = 1.0
     """How much this field counts beside the other hashed fields."""
     missing: Literal["empty", "refuse"] = "empty"
@@ -41,6 +42,10 @@ class TextField(Declared):
                 "one to four lengths, 1 to 8",
                 "set words: true or name n-gram lengths",
             )
+        for place, length in enumerate(self.ngrams):
+            if length in self.ngrams[:place]:
+                allowed = "each length once"
+                yield Problem(("ngrams", place), "named twice", length, allowed, "remove one")
 
 
 class CategoryField(Declared):

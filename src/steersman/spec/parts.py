@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 from pydantic import Field
 
-from steersman.spec.base import Declared, PartValue, Problem, out_of_order, repeats, some_of
+from steersman.spec.base import ONCE, Declared, PartValue, Problem, out_of_order, repeats, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ class CategoricalPart(Declared):
     """What kind of part this is."""
     values: Annotated[
         tuple[PartValue, ...],
-        Field(strict=False, min_length=2, json_schema_extra={"uniqueItems": True}),
+        Field(strict=False, min_length=2, json_schema_extra=ONCE),
     ]
     """The values, at least two."""
 
