@@ -18,6 +18,7 @@ from steersman.service.http import converted
 from steersman.service.records import verify
 from steersman.store import DecisionRow, EventPacker, Expired, PackedEvent, Taken
 from steersman.wire import (
+    OLDEST_S,
     Event,
     EventResult,
     LocalDecision,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MAX_BODY = 64 * 1024
 _AHEAD_S = 86_400.0
-_OLDEST_S = 946_684_800.0  # 2000-01-01
 _ID = attrgetter("id")
 _NO_TARGET = "there is no such decision or episode; check the id"
 
@@ -173,7 +173,7 @@ class Intake:
         # A process that has just started has loaded nothing yet; its client's queue comes first.
         served = await self._replicas.get(tenant, local.skill, local.decision)
         made = id_time(local.decision_id)
-        if local.decision_id.version != 7 or not _OLDEST_S <= made <= self._clock() + _AHEAD_S:
+        if local.decision_id.version != 7 or not OLDEST_S <= made <= self._clock() + _AHEAD_S:
             detail = f"{local.decision_id} is no UUIDv7 of our days; let the client make it"
             raise Refused.of("invalid", detail, field="decision_id")
         at = datetime.fromtimestamp(made, UTC)
@@ -281,7 +281,7 @@ def _type_of(event: Event, fixed_type: EventType | None, now: float) -> EventTyp
     if (event.decision_id is None) == (event.episode_id is None):
         detail = "an event is about one decision_id or one episode_id; give exactly one"
         raise Refused.of("invalid", detail, field="decision_id")
-    if event.at is not None and not _OLDEST_S <= event.at <= now + _AHEAD_S:
+    if event.at is not None and not OLDEST_S <= event.at <= now + _AHEAD_S:
         detail = f"at is {event.at}, allowed are seconds since 1970, from 2000 to a day from now"
         raise Refused.of("invalid", detail, field="at")
     return kind

@@ -9,6 +9,7 @@ from __future__ import annotations
 from steersman.wire.ids import id_time, new_id
 from steersman.wire.messages import (
     EVENT_TYPES,
+    OLDEST_S,
     BatchRequest,
     DecideRequest,
     Decision,
@@ -27,6 +28,7 @@ from steersman.wire.strict_json import canonical_hash, read, write
 __all__ = [
     "CODES",
     "EVENT_TYPES",
+    "OLDEST_S",
     "BatchRequest",
     "DecideRequest",
     "Decision",

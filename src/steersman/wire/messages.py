@@ -29,6 +29,10 @@ Actions = Annotated[list[ActionName], Meta(max_length=10_000)]
 Features = dict[ActionName, Annotated[list[float], Meta(max_length=16_384)]]
 Links = dict[ActionName, Annotated[list[ActionName], Meta(max_length=10_000)]]
 Outcomes = Annotated[dict[Name, float | bool], Meta(max_length=64)]
+OLDEST_S = 946_684_800.0
+"""2000-01-01, seconds since 1970: an older time is one in another unit, or a clock not set."""
+Time = Annotated[float, Meta(extra_json_schema={"minimum": OLDEST_S})]
+"""Seconds since 1970; the service refuses those too old, or a day ahead, in its own words."""
 EventType = Literal["interaction.create", "interaction.output", "feedback.submit", "task_result"]
 
 EVENT_TYPES: tuple[EventType, ...] = (
@@ -184,7 +188,8 @@ class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
         episode_id: or the episode.
         type: one of the four; the paths named for a type know it already.
         schema_version: of this format.
-        at: when it happened, seconds since 1970; absent: when it was received.
+        at: when it happened, seconds since 1970, from 2000 to a day from now; absent: when it was
+            received.
         outcomes: named finite numbers, of which rewards are made.
         action_taken: what the application did, if not the action it was told; that decision is
             then neither learned from nor evidence.
@@ -196,7 +201,7 @@ class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
     episode_id: Key | None = None
     type: EventType | None = None
     schema_version: Literal[1] = 1
-    at: float | None = None
+    at: Time | None = None
     outcomes: Outcomes = {}
     action_taken: Done | None = None
     body: dict[str, Any] = {}
