@@ -176,12 +176,22 @@ async def test_a_file_that_is_gone_is_told(past, cold, days):
     assert len(await ask(past, cold, "SELECT * FROM reward")) == 2
 
 
-async def test_a_damaged_file_is_told(past, cold, days):
+@pytest.mark.parametrize("damage", [lambda _: b"not parquet", lambda whole: whole[:-1], "swapped"])
+async def test_a_damaged_file_is_told(past, cold, days, damage):
+    """Also one that can still be read: a file of another day in its place."""
+    late = days[0] + timedelta(days=1)
     await past.add(days[0], 2)
-    done = await compact(past.database, cold, tenants=[past.tenant], until=days[0])
-    (cold.root / done.written[0].path).write_bytes(b"not parquet")
-    with pytest.raises((DataError, InputError), match=r"(?i)parquet"):
-        await ask(past, cold, "SELECT * FROM decision")
+    await past.add(late, 3)
+    done = await compact(past.database, cold, tenants=[past.tenant], until=late)
+    first, other = (
+        cold.root / one.path for one in done.written if one.dataset == done.written[0].dataset
+    )
+    whole = first.read_bytes()
+    first.write_bytes(other.read_bytes() if damage == "swapped" else damage(whole))
+    with pytest.raises(DataError, match=r"part-1\.parquet is damaged: .* compact again"):
+        await ask(past, cold, "SELECT count(*) AS n FROM decision")
+    first.write_bytes(whole)
+    assert await ask(past, cold, "SELECT count(*) AS n FROM decision") == [{"n": 5}]
 
 
 async def test_without_the_extra_it_says_how_to_get_it(past, cold, monkeypatch):

@@ -21,7 +21,7 @@ from steersman.errors import DataError, InputError, StoreError
 from steersman.store.cold import ledger
 from steersman.store.cold.compaction import hot_rows
 from steersman.store.cold.datasets import BY_NAME, schema
-from steersman.store.cold.files import Writer
+from steersman.store.cold.files import Writer, digest_of
 from steersman.store.database import OF_SERVER, set_tenant
 from steersman.store.extras import extra
 
@@ -150,7 +150,7 @@ async def _load_one(
     sources = await ledger.sources(connection, dataset, exports.keys(), None, _FAR)
     stale = [day for day, source in sources.items() if not _fresh(exports.get(day), source)]
     cold = [
-        await asyncio.to_thread(destination.fetch, export.path, folder)
+        await asyncio.to_thread(_fetched, destination, export, folder)
         for export in exports.values()
         if export.rows
     ]
@@ -164,6 +164,17 @@ async def _load_one(
         overlap=any(day in exports for day in stale),
         erased=await ledger.erasures(connection),
     )
+
+
+def _fetched(destination: Destination, export: Export, folder: Path) -> Path:
+    """Return the file of a day on this machine, as it was written."""
+    path = destination.fetch(export.path, folder)
+    if digest_of(path) != export.sha256:
+        raise DataError(
+            f"{export.path} is damaged: it is not what was written; restore it from a backup, or, "
+            "while its rows are in the database, remove it and compact again"
+        )
+    return path
 
 
 def _fresh(export: Export | None, source: ledger.Source) -> bool:
