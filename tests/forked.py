@@ -11,7 +11,6 @@ import os
 import runpy
 import signal
 import sys
-import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,27 +86,17 @@ class Process:
 def call(target: Callable[..., None], *arguments: Any) -> Process:
     """Call a function in a process of its own."""
     _CONTEXT.set_forkserver_preload(_IMPORTED)  # when the first is asked for, it begins
-    forked = _CONTEXT.Process(target=target, args=arguments, daemon=True)
+    return _started(_CONTEXT.Process(target=target, args=arguments, daemon=True))
+
+
+def call_in_a_copy(target: Callable[[], None]) -> Process:
+    """Call a function in a copy of this very process, with all that it holds open."""
+    return _started(multiprocessing.get_context("fork").Process(target=target, daemon=True))
+
+
+def _started(forked: BaseProcess) -> Process:
     forked.start()
     return Process(forked)
-
-
-def bare_fork(target: Callable[[], bool]) -> int:
-    """Return the id of a copy of this very process, with all that it holds open.
-
-    Its exit status is 0 where the function is true. Whatever is raised, it does not go on as one
-    more pytest that tells of the tests to come.
-    """
-    child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        status = 0 if target() else 1
-    except BaseException:  # noqa: BLE001 - it ends here
-        traceback.print_exc()
-    finally:
-        os._exit(status)
 
 
 def run_module(module: str, *arguments: Any, output: Path = Path(os.devnull)) -> Process:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import signal
 import sqlite3
 import subprocess
@@ -19,7 +18,7 @@ import pytest
 from steersman.errors import DataError, InputError
 from steersman.retrieval import CachedEmbedder, MiniLM
 from tests.faults.harness import small_disk
-from tests.forked import bare_fork
+from tests.forked import call_in_a_copy
 from tests.retrieval.hashed_words import HashedWords
 from tests.sqlite_neighbour import keeps_its_journal
 
@@ -268,11 +267,14 @@ def test_several_processes_fill_one_file(file):
 def test_a_child_that_was_forked_has_a_connection_of_its_own(file):
     with CachedEmbedder(HashedWords(), file) as embedder:
         embedder.encode(["before"])
-        child = bare_fork(
-            lambda: embedder.encode(["before", "child"]).shape == (2, 32) and embedder.unstored == 0
-        )
+
+        def encodes() -> None:
+            assert embedder.encode(["before", "child"]).shape == (2, 32)
+            assert embedder.unstored == 0
+
+        child = call_in_a_copy(encodes)
         embedder.encode(["parent"])
-        assert os.waitpid(child, 0)[1] == 0
+        assert child.wait() == 0
         embedder.encode(["before", "child", "parent"])
         assert (embedder.computed, embedder.found) == (2, 3)
 

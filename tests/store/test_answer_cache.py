@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -23,7 +22,7 @@ from steersman.store import (
     trim_all_answers,
     trim_answers,
 )
-from tests.forked import bare_fork
+from tests.forked import call_in_a_copy
 from tests.store.rows import connected
 
 KEY = "ab" * 32
@@ -149,20 +148,17 @@ async def test_it_works_within_a_running_loop(database, tenant):
 def test_a_child_that_was_forked_has_a_connection_of_its_own(cache):
     cache.put(KEY, vectors())
 
-    def looks() -> bool:
-        fine = cache.get(KEY) is not None
+    def looks() -> None:
+        assert cache.get(KEY) is not None
         cache.close()
-        return fine
 
-    child = bare_fork(looks)
-    assert os.waitpid(child, 0)[1] == 0
+    assert call_in_a_copy(looks).wait() == 0
     assert cache.get(KEY) is not None
 
 
 def test_a_child_closes_nothing_of_its_parent(cache):
     cache.put(KEY, vectors())
-    child = bare_fork(lambda: cache.close() is None)
-    assert os.waitpid(child, 0)[1] == 0
+    assert call_in_a_copy(cache.close).wait() == 0
     assert cache.get(KEY) is not None
 
 
