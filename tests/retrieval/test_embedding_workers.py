@@ -31,18 +31,18 @@ def _findable(monkeypatch):
 
 @pytest.fixture
 def workers():
-    """Two processes."""
-    with EmbeddingWorkers(HASHED, {"size": 8}, workers=2) as made:
+    """Two processes, slow enough that neither has embedded all before the other begins."""
+    with EmbeddingWorkers(SLOW, {"seconds": 0.05}, workers=2) as made:
         yield made
 
 
 @pytest.mark.slow
 def test_they_give_what_one_embedder_gives_in_order(workers):
-    alone = HashedWords(size=8)
+    alone = HashedWords()
     assert (workers.name, workers.size) == (alone.name, alone.size)
     np.testing.assert_array_equal(workers.encode(TEXTS), alone.encode(TEXTS))
     assert len(workers.processes) == 2
-    assert workers.encode([]).shape == (0, 8)
+    assert workers.encode([]).shape == (0, 32)
     np.testing.assert_array_equal(workers.encode(["", "ä 🔧"]), alone.encode(["", "ä 🔧"]))
     big = ["word " * 100_000] * 3  # more than a pipe holds
     np.testing.assert_array_equal(workers.encode(big), alone.encode(big))
@@ -123,7 +123,7 @@ def test_half_of_a_surrogate_pair_is_told_and_no_row_is_another_texts(workers):
     texts = [*TEXTS[:20], "half of a \ud83d", *TEXTS[20:]]
     with pytest.raises(InputError, match=r"text 20, 'half of a \\ud83d', holds half of a"):
         workers.encode(texts)
-    assert workers.encode(TEXTS).shape == (100, 8)
+    assert workers.encode(TEXTS).shape == (100, 32)
 
 
 @pytest.mark.slow
@@ -158,7 +158,8 @@ def test_a_program_with_a_thousand_open_files_has_workers_too():
 
 @pytest.mark.slow
 def test_a_worker_killed_while_it_starts_is_replaced_as_one_that_embeds(tmp_path):
-    with EmbeddingWorkers(SLOW, {"starts": str(tmp_path), "dies_at": 2}, workers=2) as workers:
+    how = {"seconds": 0.05, "starts": str(tmp_path), "dies_at": 2}
+    with EmbeddingWorkers(SLOW, how, workers=2) as workers:
         np.testing.assert_array_equal(workers.encode(TEXTS), HashedWords().encode(TEXTS))
         assert workers.deaths == 1
 
