@@ -99,6 +99,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _few_rounds() -> Iterator[None]:
+    """Let passphrases open keys at once: 600,000 rounds each are a twentieth of all tests' time.
+
+    `tests/registry/test_keys.py` looks at a key with as many as the product takes.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("steersman.registry.locking.ROUNDS", 1_000)
+        yield
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Path]:
     """Return the data of a migrated server, to be copied into homes: see `clusters`."""

@@ -88,12 +88,16 @@ def test_a_key_of_another_kind_is_refused(keys):
         keys.signer("targets")
 
 
-def test_a_root_key_takes_many_rounds_to_open(keys):
+def test_a_root_key_takes_many_rounds_to_open(tmp_path, monkeypatch):
     """What ``cryptography`` writes by itself takes 2,048, as nothing against who has the file."""
+    monkeypatch.setattr("steersman.registry.locking.ROUNDS", ROUNDS)  # all other tests take few
+    keys = Keys(tmp_path / "keys")
+    keys.create(PASSPHRASE)
     assert ROUNDS == 600_000
     pem = (keys.folder / "root.pem").read_text().splitlines()[1:-1]
     written = b64decode("".join(pem))
     assert b"\x02\x03" + ROUNDS.to_bytes(3, "big") in written  # DER's integer of three bytes
+    assert len(keys.root_signers(PASSPHRASE)) == 1
 
 
 def test_a_root_key_of_an_earlier_release_is_opened(keys):

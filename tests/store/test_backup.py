@@ -90,25 +90,33 @@ def empty(database):
 async def fetch(database, query):
     connection = await database.connect(None)
     try:
-        return [tuple(row) for row in await connection.fetch(query)]
+        return await rows_of(connection, query)
     finally:
         await connection.close()
 
 
+async def rows_of(connection, query):
+    return [tuple(row) for row in await connection.fetch(query)]
+
+
 async def contents(database):
     """Return number and hash of the rows of every table, also those that no view can read."""
-    names = await fetch(
-        database,
-        "SELECT relname FROM pg_class WHERE relnamespace = 'steersman'::regnamespace "
-        "AND relkind IN ('r', 'p') ORDER BY relname",
-    )
-    found = {}
-    for (name,) in names:
-        (found[name],) = await fetch(
-            database,
-            f"SELECT count(*), sum(hashtextextended(to_jsonb(t)::text, 0)) FROM {name} AS t",
+    connection = await database.connect(None)
+    try:
+        names = await rows_of(
+            connection,
+            "SELECT relname FROM pg_class WHERE relnamespace = 'steersman'::regnamespace "
+            "AND relkind IN ('r', 'p') ORDER BY relname",
         )
-    return found
+        found = {}
+        for (name,) in names:
+            (found[name],) = await rows_of(
+                connection,
+                f"SELECT count(*), sum(hashtextextended(to_jsonb(t)::text, 0)) FROM {name} AS t",
+            )
+        return found
+    finally:
+        await connection.close()
 
 
 async def fill(database, tenant):
