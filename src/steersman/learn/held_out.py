@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from steersman.errors import ActionError, SteersmanError
+from steersman.errors import SteersmanError
 from steersman.features import FeatureMap
 from steersman.ope import LoggedData, drawn_or_another, never_drawn
 from steersman.policies import withdraw
@@ -238,16 +238,18 @@ def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _D
     found = [_distribution(row, state, features) for row in rows]
     contexts = [x for _, _, x in found]
     if isinstance(state.spec.actions, Mixed):  # of which there are thousands
-        drawn = [
-            _mass(state.policy, distribution, row.action)
+        known = _places(state.policy.actions)
+        drawn = [  # what has been barred since would never be drawn
+            float(distribution[known[row.action]]) if row.action in known else 0.0
             for row, (_, distribution, _) in zip(rows, found, strict=True)
         ]
         return _Decided([0] * len(rows), drawn_or_another(drawn), [None] * len(rows))
-    columns = [every or row.eligible or () for row in rows]
+    shared = _places(every)
+    columns = [shared or _places(row.eligible or ()) for row in rows]
     target = np.zeros((len(rows), max(map(len, columns))))
     for place, (names, distribution, _) in enumerate(found):
-        target[place, [columns[place].index(name) for name in names]] = distribution
-    places = [names.index(row.action) for row, names in zip(rows, columns, strict=True)]
+        target[place, [columns[place][name] for name in names]] = distribution
+    places = [column[row.action] for row, column in zip(rows, columns, strict=True)]
     return _Decided(places, target, contexts, never_drawn(places, target) if every else None)
 
 
@@ -256,11 +258,8 @@ def _whole(row: HeldOut, state: Judged) -> Whole:
     return weigh_whole(cast("SequencePolicy", state.policy), offered, row.steps)
 
 
-def _mass(policy: ChoicePolicy, distribution: Floats, action: str) -> float:
-    try:
-        return float(distribution[policy.index(action)])
-    except ActionError:  # barred since: it would never be drawn
-        return 0.0
+def _places(names: Sequence[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
 
 
 def _every(rows: Sequence[HeldOut], states: Iterable[Judged]) -> Sequence[str]:
