@@ -228,7 +228,7 @@ async def list_keys(database: Database, tenant: UUID) -> list[KeyRow]:
     No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
     """
     async with _administer(database, tenant) as connection:
-        rows = await connection.fetch("SELECT * FROM api_key ORDER BY id")
+        rows = await connection.fetch("SELECT * FROM api_key ORDER BY created_at, id")
     return [_key(row) for row in rows]
 
 
