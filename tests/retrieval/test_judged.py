@@ -1,5 +1,6 @@
 """Judged collections are read from both formats, and what is wrong in them is named."""
 
+import csv
 import gzip
 import json
 
@@ -23,6 +24,13 @@ QRELS = "query-id\tcorpus-id\tscore\n1\t4\t3\n1\t17\t0\n2\t17\t1\n"
 
 def lines(rows):
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+@pytest.fixture(autouse=True)
+def _fields_as_long_as_in_a_new_process():
+    before = csv.field_size_limit(131_072)  # who reads larger ones raises it for the whole process
+    yield
+    csv.field_size_limit(before)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ import json
 import math
 import zlib
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from steersman.errors import DataError, InputError
@@ -285,7 +286,10 @@ def _unfindable(
     unknown = {one: question.id for question in questions for one in question.gains}
     unknown = {one: asked for one, asked in unknown.items() if one not in known}
     if unknown and missing == "error":
-        named = [f"{one!r} (question {asked!r})" for one, asked in unknown.items()][:_LISTED]
+        named = [
+            f"{one!r:.80} (question {asked!r:.80})"
+            for one, asked in islice(unknown.items(), _LISTED)
+        ]
         more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
         raise DataError(
             f"{folder}: {len(unknown):,} relevant ids are no document: {', '.join(named)}{more}; "
