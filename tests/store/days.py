@@ -29,6 +29,13 @@ class Days:
         async with connected(self.database, "owner") as connection:
             await connection.execute("SELECT make_partitions($1, 3)", self.first)
 
+    async def drop(self):
+        """Drop those that are left: whoever keeps or exports days looks at all there are."""
+        days = [f"{self.first + timedelta(days=day):%Y%m%d}" for day in range(3)]
+        names = ", ".join(f"{table}_{day}" for table in ("decision", "event") for day in days)
+        async with connected(self.database, "owner") as connection:
+            await connection.execute(f"DROP TABLE IF EXISTS {names}")
+
     def at(self, day, hour=12):
         begun = datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC)
         return begun + timedelta(days=day, hours=hour)

@@ -204,7 +204,7 @@ def test_in_a_conversation_what_was_searched_for_is_asked():
             return self
 
     evaluate("bands", talking, [Fixed(Oracle(FULL))], folds=3, judge=Noting(),
-             answerer=Answerer(Judge(model)))  # fmt: skip
+             answerer=Answerer(Judge(model, retry=Retry(tries=1))))  # fmt: skip
     assert all("Tell me of it." in prompt.splitlines()[0] for prompt in model.prompts)
     assert judged
     assert all(one.endswith("Tell me of it.") for one in judged)
@@ -230,7 +230,7 @@ def test_a_yes_or_a_no_stands_in_no_passage():
     prepared = bands()
     asked = [replace(one, question=replace(one.question, answers=("Yes",)))
              for one in prepared.pools]  # fmt: skip
-    judge = Judge(Echo())
+    judge = Judge(Echo(), retry=Retry(tries=1))
     found = evaluate("bands", asked, [Fixed(Oracle(FULL))], folds=3, answerer=Answerer(judge))
     for measure in ("holds_answer", "attributed", "citation_accuracy", "faithful"):
         assert np.isnan(found.column("oracle", measure)).all(), measure
