@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from steersman.rollout import forecast, plan_of
 from steersman.spec import loads
 from tests.service.points import POINT
@@ -41,9 +39,8 @@ async def test_spread_and_traffic_are_those_of_the_log(serving, database) -> Non
         assert told["forecast"]["days"] > 0
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+async def test_what_is_none_is_refused(serving, subtests) -> None:
+    changes = [
         {"effect": 0},
         {"effect": 1.5},
         {"effect": "much"},
@@ -55,12 +52,12 @@ async def test_spread_and_traffic_are_those_of_the_log(serving, database) -> Non
         {"overrides": {"colour": "red"}},
         {"overrides": {"stages": [{"name": "canary", "share": 0.2}]}},
         {"salt": "mine"},
-    ],
-)
-async def test_what_is_none_is_refused(serving, change) -> None:
+    ]
     async with serving() as s:
-        answer = await s.ask("POST", "/v1/rollouts/plan", {**GIVEN, **change})
-        assert (answer.status, answer.body["code"]) == (422, "invalid"), answer.body
+        for change in changes:
+            with subtests.test(str(change)):
+                answer = await s.ask("POST", "/v1/rollouts/plan", {**GIVEN, **change})
+                assert (answer.status, answer.body["code"]) == (422, "invalid"), answer.body
 
 
 async def test_only_who_may_read_asks_and_of_points_there_are(serving) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import product
 from uuid import uuid4
-
-import pytest
 
 from steersman.store import create_tenant, declare
 from steersman.wire import new_id
@@ -55,19 +54,18 @@ async def test_a_refusal_does_not_tell_where_files_lie(serving, database, tenant
         assert str(s.home) not in answer.body["detail"]
 
 
-@pytest.mark.parametrize("field", ["reason", "again", "force"])
-@pytest.mark.parametrize(
-    "text", ["  ", "\u001b[2Jgone", "one\nrow: 2", "\u202etxt.exe", "a\u2028b", "\u009b31m"]
-)
 async def test_a_reason_is_one_line_that_steers_no_terminal(
-    serving, database, tenant, field, text
+    serving, database, tenant, subtests
 ) -> None:
+    texts = ("  ", "\u001b[2Jgone", "one\nrow: 2", "\u202etxt.exe", "a\u2028b", "\u009b31m")
     async with serving() as s:
         new = await _published(s, database, tenant)
-        answer = await s.ask("POST", "/v1/rollouts", {**new, field: text})
-        assert (answer.status, answer.body["code"]) == (422, "invalid"), answer.body
-        assert field in answer.body["detail"]
-        assert answer.body["detail"].isprintable()
+        for field, text in product(("reason", "again", "force"), texts):
+            with subtests.test(f"{field}: {text!r}"):
+                answer = await s.ask("POST", "/v1/rollouts", {**new, field: text})
+                assert (answer.status, answer.body["code"]) == (422, "invalid"), answer.body
+                assert field in answer.body["detail"]
+                assert answer.body["detail"].isprintable()
         assert (await s.ask("GET", "/v1/rollouts")).body == {"rollouts": []}
 
 

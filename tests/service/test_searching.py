@@ -103,9 +103,8 @@ async def test_every_setting_is_taken(serving, database, tenant, settings):
         assert answer.body["degraded"] == []
 
 
-@pytest.mark.parametrize(
-    ("wrong", "what"),
-    [
+async def test_bad_requests_are_told(serving, database, tenant, subtests):
+    bad = [
         ({"k": 0}, ">= 1"),
         ({"k": 101}, "<= 100"),
         ({"k": 1.5}, "int"),
@@ -121,15 +120,15 @@ async def test_every_setting_is_taken(serving, database, tenant, settings):
         ({"corpus": "x" * 65}, "length <= 64"),
         ({"more": 1}, "more"),
         ({"query": None}, "query"),
-    ],
-)
-async def test_bad_requests_are_told(serving, database, tenant, wrong, what):
+    ]
     await fill(database, tenant)
     async with serving() as s:
         knows(s)
-        answer = await search(s, **{"query": "pump", **wrong})
-        assert answer.status == 422, answer
-        assert what in str(answer.body)
+        for wrong, what in bad:
+            with subtests.test(str(wrong)[:80]):
+                answer = await search(s, **{"query": "pump", **wrong})
+                assert answer.status == 422, answer
+                assert what in str(answer.body)
 
 
 async def test_nul_is_no_part_of_a_name(serving, database, tenant):

@@ -126,9 +126,8 @@ async def test_degraded_searches_do_not_count(serving, database, tenant):
         assert "degraded" not in words.body["configurations"][0]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "what"),
-    [
+async def test_bad_requests_are_told(serving, database, tenant, subtests):
+    bad = [
         ({"configurations": []}, "length >= 1"),
         ({"configurations": [WORDS] * 51}, "length <= 50"),
         ({"configurations": [{"variant": "magic"}]}, "magic"),
@@ -143,14 +142,14 @@ async def test_degraded_searches_do_not_count(serving, database, tenant):
         ({"weights": {"alpha": -1}}, ">= 0"),
         ({"deadline_ms": 0}, ">= 1"),
         ({"corpus": ""}, "length >= 1"),
-    ],
-)
-async def test_bad_requests_are_told(serving, database, tenant, wrong, what):
+    ]
     async with serving() as s:
         await fill(database, tenant, s)
-        answer = await evaluate(s, **wrong)
-        assert answer.status == 422, answer
-        assert what in str(answer.body)
+        for wrong, what in bad:
+            with subtests.test(str(wrong)[:80]):
+                answer = await evaluate(s, **wrong)
+                assert answer.status == 422, answer
+                assert what in str(answer.body)
 
 
 async def test_a_deadline_ends_it_and_nobody_waits_behind_it(serving, database, tenant):
