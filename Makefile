@@ -3,10 +3,10 @@
 
 SHELL := /bin/bash
 VENV := .venv/bin
-PYTEST := $(VENV)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(VENV)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 # Whole files to a process: the snippets of one page of the docs build on each other. In the order of
 # tests/conftest.py, which begins with the slow ones; xdist's own begins with those of most tests.
-# Three test processes on two cores: a quarter of their time they wait, for a server or a window to close.
+# Four test processes on two cores: half of their time they wait, for a server or a window to close.
 # A BLAS with threads of its own would only get in their way.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -33,7 +33,7 @@ up: ## set up .venv, then run everything with a sample tenant and key, until Ctr
 	@tools/install core data
 	@exec $(VENV)/steersman up $(ARGS)
 
-test: ## every test (a quarter of an hour to forty minutes on two cores, by their speed)
+test: ## every test (ten minutes on two cores)
 	@tools/install dev rag
 	@$(PYTEST) $(ARGS)
 

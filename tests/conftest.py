@@ -9,6 +9,7 @@ embedded server is started in a temporary directory.
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import pwd
@@ -21,11 +22,13 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from zlib import crc32
 
 import pytest
 
 from steersman.store import Database, Tenant, create_tenant, migrate
 from tests.clusters import MIGRATED, copy_cluster, execute, on, open_database, stopped_cluster
+from tests.kept import kept, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 _DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own in it
 _ENOUGH = 6 << 30
-"""Bytes: three test processes of some servers each."""
+"""Bytes: four test processes of some servers each."""
 
 
 _SERVERS = {"database", "database_alone", "database_15"}
@@ -73,7 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need a server, so that `make quick` can leave them out; slow files first.
 
     A file is never split between processes. If a long one came last, all others would wait for it:
-    the longest begin, then files with most slow tests, and the quick ones even out what is left.
+    the longest begin, then files with most slow tests, and examples in docs, each of a moment, even
+    out what is left. Between them folders are mixed: tests of a service wait, and others reckon.
     """
     for item in items:
         asked = set(getattr(item, "fixturenames", ()))
@@ -85,17 +89,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("server")
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     slow |= {path: 1000 for path in slow if path.name in _LONGEST}
-    items.sort(key=lambda item: -slow[item.path])  # stable: within a file, as it is written
+    items.sort(key=lambda item: _place(item, slow[item.path]))  # within a file as it is written
+
+
+def _place(item: pytest.Item, slow: int) -> tuple[int, bool, int]:
+    path = item.path.relative_to(item.config.rootpath).as_posix()
+    return -slow, not path.startswith("tests/"), crc32(path.encode())
+
+
+def pytest_collection() -> None:
+    """Read ten thousand tests without looking for garbage: they stay."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, but not among them."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run ``async def`` tests, each in an event loop of its own."""
+    """Run ``async def`` tests, one after the other in the event loop of them all."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
     arguments = {name: pyfuncitem.funcargs[name] for name in names if name in pyfuncitem.funcargs}
-    asyncio.run(pyfuncitem.obj(**arguments))
+    run(pyfuncitem.obj(**arguments))
     return True
 
 
@@ -141,7 +161,7 @@ def database_alone(database: Database) -> Iterator[Database]:
 @pytest.fixture
 def tenant(database: Database) -> Tenant:
     """Return a new tenant of `database`, which nobody else knows."""
-    return asyncio.run(create_tenant(database, f"t-{uuid4().hex}", actor="test"))
+    return run(create_tenant(database, f"t-{uuid4().hex}", actor="test"))
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +184,8 @@ def _embedded(cluster: Path) -> Iterator[Database]:
     copy_cluster(cluster, home)
     made = open_database(home)
     try:
-        yield made
+        with kept(made) as lent:
+            yield lent
     finally:
         if made.server is not None:
             made.server.stop()
@@ -176,13 +197,13 @@ def _own_database(server: Database) -> Iterator[Database]:
     """Make a migrated database on a server that others use too, and drop it afterwards."""
     name = f"steersman_test_{uuid4().hex[:12]}"
     template = f" TEMPLATE {MIGRATED} STRATEGY file_copy" if server.server is not None else ""
-    asyncio.run(execute(server, f'CREATE DATABASE "{name}"{template}'))
-    made = on(server, name)
+    run(execute(server, f'CREATE DATABASE "{name}"{template}'))
     try:
-        asyncio.run(migrate(made))  # where there was a template, it looks and leaves all as it is
-        yield made
+        with kept(on(server, name)) as made:
+            run(migrate(made))  # where there was a template, it looks and leaves all as it is
+            yield made
     finally:
-        asyncio.run(execute(server, f'DROP DATABASE "{name}" WITH (FORCE)'))
+        run(execute(server, f'DROP DATABASE "{name}" WITH (FORCE)'))
 
 
 @contextmanager

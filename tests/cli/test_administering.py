@@ -1,6 +1,5 @@
 """Commands that talk to the store: tenants, keys, learning, backups."""
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from steersman.store import as_tenant, find_tenant
 from tests.clusters import execute, on
+from tests.kept import run
 
 CONFIGS = [Path("configs/assistant", f"{name}.yaml") for name in ("cache", "route", "tool")]
 
@@ -122,11 +122,11 @@ def test_a_backup_holds_everything(command, name, tmp_path):
 def elsewhere(command, database):
     """The command, over another database in which there is nothing yet."""
     name = f"restored_{uuid4().hex[:12]}"
-    asyncio.run(execute(database, f"CREATE DATABASE {name}"))
+    run(execute(database, f"CREATE DATABASE {name}"))
     yield replace(
         command, environment={**command.environment, "DATABASE_URL": on(database, name).url}
     )
-    asyncio.run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
+    run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 def test_a_backup_is_brought_back_elsewhere(command, name, elsewhere, tmp_path):
@@ -201,9 +201,9 @@ def test_retention_says_what_waits(command):
 def unreadable(command, database, name):
     """A tenant of three points, of which `cache` was declared as this version cannot read."""
     command("tenant", "declare", name, *CONFIGS)
-    asyncio.run(stored(database, name, "document || 'sails: 3'"))
+    run(stored(database, name, "document || 'sails: 3'"))
     yield name
-    asyncio.run(stored(database, name, "replace(document, 'sails: 3', '')"))
+    run(stored(database, name, "replace(document, 'sails: 3', '')"))
 
 
 async def stored(database, name, text):

@@ -1,12 +1,12 @@
 """The audit from the command line: shown, and verified with a status that says what was found."""
 
-import asyncio
 import shutil
 from uuid import uuid4
 
 import pytest
 
 from steersman.registry import Keys, Publisher, open_place
+from tests.kept import run
 from tests.store.rows import connected
 
 
@@ -26,7 +26,7 @@ def tamper(database, name, statement):
             tenant = await connection.fetchval("SELECT id FROM tenant WHERE name = $1", name)
             await connection.execute(statement, tenant)
 
-    asyncio.run(do())
+    run(do())
 
 
 def test_rows_are_listed_with_their_chain(command, name):

@@ -1,6 +1,5 @@
 """``steersman evidence weigh``: what a point's own log says of another selector."""
 
-import asyncio
 import time
 from uuid import uuid4
 
@@ -19,6 +18,7 @@ from steersman.store import (
     log_decisions,
 )
 from steersman.wire import selection_name
+from tests.kept import run
 from tests.learn.shipping_world import PASSPHRASE
 from tests.store.rows import decision_of
 
@@ -44,7 +44,7 @@ TREES = (
 def logged(command, database):
     name = f"t-{uuid4().hex[:12]}"
     command("tenant", "create", name)
-    asyncio.run(_log(database, name, SELECT, 500))
+    run(_log(database, name, SELECT, 500))
     return name
 
 
@@ -127,7 +127,7 @@ def test_trees_are_grown_weighed_and_published(command, database):
     name = f"t-{uuid4().hex[:12]}"
     command("tenant", "create", name)
     command("snapshot", "keys", "init", "--tenant", name)
-    asyncio.run(_log(database, name, TREES, 1_200))
+    run(_log(database, name, TREES, 1_200))
     grow = ("evidence", "grow", *POINT, "--tenant", name)
     told = command.json(*grow)
     assert told["grown_from"] + told["selections"] == 1_200
@@ -177,7 +177,7 @@ def test_the_rules_of_a_point_are_kept(command, database, tmp_path, rule, said):
     document = SELECT + rule + "\n"
     if "explore" in rule:
         document = document.replace("floor: 0.3\n", "")
-    asyncio.run(_log(database, name, document, 150))
+    run(_log(database, name, document, 150))
     own = tmp_path / "own.yaml"
     own.write_text(document)
     told = command("evidence", "weigh", *POINT, "--spec", own, "--tenant", name, status=1)
@@ -187,8 +187,8 @@ def test_the_rules_of_a_point_are_kept(command, database, tmp_path, rule, said):
 def test_a_version_of_other_actions_is_not_weighed(command, database):
     name = f"t-{uuid4().hex[:12]}"
     command("tenant", "create", name)
-    asyncio.run(_log(database, name, SELECT, 5))
-    asyncio.run(_log(database, name, SELECT.replace("max_steps: 2", "max_steps: 1"), 5))
+    run(_log(database, name, SELECT, 5))
+    run(_log(database, name, SELECT.replace("max_steps: 2", "max_steps: 1"), 5))
     said = command("evidence", "weigh", *POINT, "--version", "0.1.0", "--tenant", name, status=1)
     assert "actions of 0.1.0 differ" in " ".join(said.split())
 

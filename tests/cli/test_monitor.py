@@ -34,6 +34,7 @@ from steersman.store import (
     start_rollout,
 )
 from steersman.wire import new_id
+from tests.kept import run
 from tests.store.rows import connected, decision, event
 
 POINT = """
@@ -173,7 +174,7 @@ def busy(database):
         )
         return tenant
 
-    return asyncio.run(make())
+    return run(make())
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +196,7 @@ def trying(database):
         )
         return tenant
 
-    return asyncio.run(make())
+    return run(make())
 
 
 def test_one_frame_as_json_is_what_the_store_holds(command, busy):
@@ -290,9 +291,9 @@ def broken(database):
         async with connected(database, "owner", tenant.id) as connection:
             await connection.execute(f"UPDATE spec SET document = {text} WHERE point = 'depth'")
 
-    tenant = asyncio.run(make())
+    tenant = run(make())
     yield tenant
-    asyncio.run(spoil("replace(document, 'sails: 3', '')", tenant))
+    run(spoil("replace(document, 'sails: 3', '')", tenant))
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -405,7 +406,7 @@ def test_every_width_is_kept_to_and_no_number_is_cut(command, trying, width):
         finally:
             await watching.close()
 
-    lines = pictured(asyncio.run(look()), width)
+    lines = pictured(run(look()), width)
     assert max(map(len, lines)) <= width
     (row,) = [line for line in lines if line.strip().startswith("depth")]
     assert "…" not in row
@@ -477,4 +478,4 @@ def test_a_connection_that_is_lost_is_made_again(command, busy):
         finally:
             await watching.close()
 
-    assert asyncio.run(look()).tenants[0].tenant == busy.name
+    assert run(look()).tenants[0].tenant == busy.name

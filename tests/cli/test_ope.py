@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import numpy as np
 import pytest
 
+from tests.kept import run
 from tests.store.importing.conftest import Logs
 from tests.store.importing.test_import import learned
 
@@ -28,7 +27,7 @@ def logs(database, tenant, tmp_path):
         assert report.stored == 600, report.refusals
         await learned(logs)
 
-    asyncio.run(fill())
+    run(fill())
     return logs
 
 

@@ -1,12 +1,12 @@
 """`learn rebuild` tells what its condition cannot see, and goes on only where that is said."""
 
-import asyncio
 import time
 
 import numpy as np
 import pytest
 
 from steersman.store import create_tenant
+from tests.kept import run
 from tests.learn.world import decided, declared, happened, learn_all, write
 from tests.store.rows import connected
 
@@ -16,7 +16,7 @@ NAME = "relearns"
 @pytest.fixture(scope="module")
 def gone(command, database):
     """Five decisions of a bot that were learned; the rows of the first two are gone."""
-    return asyncio.run(_learned(database))
+    return run(_learned(database))
 
 
 async def _learned(database):

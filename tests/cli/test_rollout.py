@@ -1,6 +1,5 @@
 """`steersman rollout`, as a person types it: start, plan, move, explain, history; exit status."""
 
-import asyncio
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from steersman.cli.registries import publisher_of, registry_location
 from steersman.learn import Reason, publish
 from steersman.registry import Keys, Publisher, open_place
 from steersman.store import as_tenant, find_tenant, open_incident, points_of
+from tests.kept import run
 
 ROUTE = Path("configs/assistant/route.yaml")
 
@@ -40,7 +40,7 @@ def _ready(database, home, name):
         made = await publish(database, row, publisher_of(home, name), Reason(actor="test"))
         return made.version
 
-    return asyncio.run(make())
+    return run(make())
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_what_is_under_way_is_found_however_many_came_after_it(command, candidat
             )
         await connection.close()
 
-    asyncio.run(end_others())
+    run(end_others())
     (listed,) = command.json("rollout", "status", *of)
     assert listed["id"] == begun["id"]
     every = command.json("rollout", "status", "--all", *of)
@@ -200,7 +200,7 @@ def _forge(database, name, rollout):
             )
         await connection.close()
 
-    asyncio.run(change())
+    run(change())
 
 
 def test_what_is_printed_is_json(command, candidate):
@@ -223,7 +223,7 @@ def test_incidents_are_listed_and_closed(command, database, candidate):
             )
         await connection.close()
 
-    asyncio.run(open_one())
+    run(open_one())
     (shown,) = command.json("rollout", "incidents", *of)
     assert (shown["kind"], shown["closed_at"]) == ("drill", None)
     closed = command.json("rollout", "close", shown["id"], "--reason", "it was one", *of)

@@ -1,6 +1,5 @@
 """``steersman snapshot``: keys, versions, what consumers see, and what is taken back."""
 
-import asyncio
 import json
 import shutil
 import sys
@@ -21,6 +20,7 @@ from steersman.errors import SigningError
 from steersman.policies import LinUCB
 from steersman.registry import describe, pack_snapshot, pack_state
 from steersman.store import as_tenant, find_tenant
+from tests.kept import run
 from tests.learn.shipping_world import PASSPHRASE, lessons, promote_point
 from tests.learn.world import declared, document, learn_all, traffic
 
@@ -64,7 +64,7 @@ def learn(database, name, n, *, seed=0, many=False):
         await (lessons if many else traffic)(database, row, n, seed=seed)
         await learn_all(database)
 
-    asyncio.run(work())
+    run(work())
 
 
 def test_a_registry_that_is_made_anew_does_not_pass_for_the_trusted_one(tmp_path, monkeypatch):
@@ -150,7 +150,7 @@ def test_bytes_are_made_again_from_the_log(shell, ready, database, tmp_path):
             await connection.execute("UPDATE update SET reward_change = 0.5 WHERE seq = 3")
         await connection.close()
 
-    asyncio.run(damage())
+    run(damage())
     base = shell.json("snapshot", "reproduce", *POINT, "0.1.0", "--tenant", ready)
     assert base["same"]  # it has learned nothing
     said = shell("snapshot", "reproduce", *POINT, "0.1.1", "--tenant", ready, status=1)
@@ -212,7 +212,7 @@ def test_a_version_is_retracted_unless_it_serves(shell, ready, database):
         tenant = await find_tenant(database, ready)
         await promote_point(database, tenant.id, "0.1.2")
 
-    asyncio.run(serve())
+    run(serve())
     said = shell("snapshot", "retract", *POINT, "0.1.2", *why, status=1)
     assert "--take-back" in said
     done = shell.json("snapshot", "retract", *POINT, "0.1.2", "--take-back", *why)
@@ -287,9 +287,9 @@ def test_a_pin_is_taken_off(shell, ready, database):
         finally:
             await connection.close()
 
-    assert asyncio.run(pin(3)) == 3
+    assert run(pin(3)) == 3
     shell("snapshot", "unpin", *POINT, "--tenant", ready, "--reason", "it was a holiday")
-    assert asyncio.run(pin(None)) is None
+    assert run(pin(None)) is None
 
 
 @pytest.mark.parametrize("what", ["publish", "diff", "list"])

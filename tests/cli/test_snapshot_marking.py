@@ -1,6 +1,5 @@
 """What is done must not look as if it were not, only because it could not be marked."""
 
-import asyncio
 from uuid import uuid4
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from steersman.cli.registries import keys_of
 from steersman.cli.snapshot_marking import mark_here
 from steersman.store import Database
+from tests.kept import run
 
 POINT = (uuid4(), "search", "depth")
 
@@ -20,5 +20,5 @@ def test_what_cannot_be_marked_is_told_and_fails_nothing(tmp_path, monkeypatch, 
     if registry is not None:
         monkeypatch.setenv("STEERSMAN_REGISTRY", registry)
     database = Database("postgresql://nobody@127.0.0.1:1/none")  # nobody listens there
-    asyncio.run(mark_here(tmp_path, "acme", database, POINT))
+    run(mark_here(tmp_path, "acme", database, POINT))
     assert "not marked yet, `steersman rollout run` will do it: " in capsys.readouterr().err

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from steersman.store import Database
 from tests.faults.harness import installation
+
+
+@pytest.fixture(scope="session")
+def database(database):
+    """Return it without connections that are kept: what is broken here was opened here."""
+    return Database(database.url, database.server)
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 """Tests that learn wait until nothing is due, so nothing may be due that other tests left."""
 
-import asyncio
-
 import pytest
 
+from tests.kept import run
 from tests.learn.shipping_world import registry_of
 
 
@@ -23,4 +22,4 @@ def _no_work_of_others(request):
         await connection.execute("DELETE FROM work")
         await connection.close()
 
-    asyncio.run(clear())
+    run(clear())

@@ -14,6 +14,7 @@ from steersman.errors import CorpusError, DataError, InputError, MissingCorpusEr
 from steersman.retrieval import Embedders, SearchSettings
 from steersman.retrieval.documents import Chunking, Document
 from steersman.store import as_tenant, create_tenant, history
+from tests.kept import run
 from tests.retrieval.corpora import PUMPS, SMALL, VALVES, corpora, texts
 from tests.retrieval.hashed_words import HashedWords
 
@@ -23,7 +24,7 @@ pytest.importorskip("bm25s")
 @pytest.fixture
 def other(database):
     """A second tenant."""
-    return asyncio.run(create_tenant(database, f"t-{uuid4().hex}", actor="test"))
+    return run(create_tenant(database, f"t-{uuid4().hex}", actor="test"))
 
 
 EVERY = [

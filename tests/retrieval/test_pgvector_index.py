@@ -15,6 +15,7 @@ from steersman.errors import InputError, StoreError
 from steersman.retrieval import PgvectorIndex, SearchSettings
 from steersman.retrieval.documents import Document
 from steersman.store import as_tenant, create_tenant, history
+from tests.kept import run
 from tests.retrieval.corpora import corpora
 from tests.retrieval.hashed_words import HashedWords
 
@@ -45,7 +46,7 @@ def built(database_alone):
         indexed.loaded.vectors._timeout_s = 30.0  # the machine may be busy
         return corpus, exact, indexed
 
-    return asyncio.run(make())
+    return run(make())
 
 
 def test_it_finds_what_comparing_all_finds(built):

@@ -1,10 +1,9 @@
 """Every test has what is under way for itself: controllers look at all tenants."""
 
-import asyncio
-
 import pytest
 
 from steersman.store import as_tenant
+from tests.kept import run
 
 
 @pytest.fixture(autouse=True)
@@ -24,4 +23,4 @@ def _nothing_of_others(request):
                 await connection.execute("DELETE FROM rollout_task WHERE rollout = $1", rollout)
         await connection.close()
 
-    asyncio.run(clear())
+    run(clear())

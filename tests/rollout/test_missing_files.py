@@ -81,7 +81,7 @@ async def test_what_cannot_be_verified_is_held_until_it_can(harm, database, tena
             await act(database, tenant.id, begun.id, "promote", force=True, **who)
         assert (await w.point()).snapshot == "0.1.0"
         put_back(registry, aside)
-        ended = await w.drive(begun.id, steps=30, **good)
+        ended = await w.drive(begun.id, steps=200, **good)  # it is asked again after a second or so
     bases.close()
     rows = await check_history(w, begun.id)
     assert ended.status == "promoted", rows[-1].reasons

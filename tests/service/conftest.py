@@ -17,6 +17,7 @@ import pytest
 
 from steersman.service import HttpServer, Limits, Service, Settings, assemble
 from steersman.store import Database, Tenant, create_key, create_tenant, declare, load_secret
+from tests.kept import run
 from tests.service.points import POINT
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def serving_of(
 
     def make() -> Callable[..., AbstractAsyncContextManager[Serving]]:
         new = create_tenant(database, f"t-{uuid4().hex}", actor="test")
-        return _starter(database, asyncio.run(new))
+        return _starter(database, run(new))
 
     return make
 

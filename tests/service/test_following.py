@@ -10,6 +10,7 @@ from steersman.service import following
 from steersman.service.replicas import Replicas
 from steersman.service.verified import Verified
 from steersman.store import as_tenant, pin_point
+from tests.kept import run
 from tests.service.rollouts import decision, teach, until
 
 POINT = ("search", "depth")
@@ -22,7 +23,7 @@ def _no_work_of_others(database):
         await connection.execute("DELETE FROM work")
         await connection.close()
 
-    asyncio.run(clear())
+    run(clear())
 
 
 async def pin(database, tenant, seq: int | None) -> None:

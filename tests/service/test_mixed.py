@@ -15,6 +15,7 @@ from steersman.rollout.candidate import Candidate
 from steersman.rollout.evidence import Shadow, logged_choices, logged_data, shadow
 from steersman.spec import loads
 from steersman.store import DecisionRow, as_tenant, create_tenant, declare, find_declared
+from tests.kept import run
 from tests.learn.world import bits, learn_all
 from tests.service.shipping import Shipping
 
@@ -48,7 +49,7 @@ def _no_work_of_others(database):
         await connection.execute("DELETE FROM work")
         await connection.close()
 
-    asyncio.run(clear())
+    run(clear())
 
 
 async def decide(s, count=1, **more):

@@ -12,6 +12,7 @@ import pytest
 from steersman.learn import ShippingSettings, run_shipping
 from steersman.registry import Consumer
 from steersman.store import create_tenant, history, incidents_of, unpin_point
+from tests.kept import run
 from tests.service.rollouts import decision, teach, until
 from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import prepared
@@ -260,4 +261,4 @@ async def test_only_who_may_administer_retracts_and_of_its_own_alone(
 @pytest.fixture
 def other(tenant, database):
     """Another tenant, without any point."""
-    return asyncio.run(create_tenant(database, f"{tenant.name}-b", actor="test"))
+    return run(create_tenant(database, f"{tenant.name}-b", actor="test"))

@@ -15,6 +15,7 @@ from steersman.registry import Consumer
 from steersman.rollout import place, position
 from steersman.spec import loads
 from steersman.store import DecisionRow, as_tenant, declare, encode
+from tests.kept import run
 from tests.service.points import POINT
 from tests.service.rollouts import DECIDE, decision, teach, until
 from tests.service.shipping import Shipping
@@ -29,7 +30,7 @@ def _no_work_of_others(database):
         await connection.execute("DELETE FROM work")
         await connection.close()
 
-    asyncio.run(clear())
+    run(clear())
 
 
 async def prepared(s, database, tenant, *, policy: str = "") -> tuple[Shipping, str]:

@@ -292,7 +292,11 @@ async def test_a_model_that_is_away_is_told_and_the_loop_goes_on(serving, databa
 
 @pytest.mark.parametrize(
     ("mode", "unjudged"),
-    [("busy", {"unavailable": 2}), ("silent", {"unavailable": 2}), ("garbage", {"refused": 2})],
+    [
+        ("busy", {"unavailable": 2}),
+        pytest.param("silent", {"unavailable": 2}, marks=pytest.mark.slow),
+        ("garbage", {"refused": 2}),
+    ],
 )
 async def test_a_judge_that_is_busy_silent_or_garbled_is_no_zero_and_what_was_answered_is_kept(
     serving, database, tenant, model, mode, unjudged

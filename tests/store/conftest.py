@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from uuid import uuid4
 
 import pytest
 
 from steersman.store import create_tenant, migrate
+from tests.kept import kept, run
 from tests.store.days import Days
 from tests.store.test_backup import execute, on
 
@@ -16,10 +16,11 @@ from tests.store.test_backup import execute, on
 def apart(database):
     """Return a database of these tests' own: they drop days of whoever has rows there."""
     name = f"retention_{uuid4().hex[:12]}"
-    asyncio.run(execute(database, f"CREATE DATABASE {name}"))
-    asyncio.run(migrate(on(database, name)))
-    yield on(database, name)
-    asyncio.run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
+    run(execute(database, f"CREATE DATABASE {name}"))
+    with kept(on(database, name)) as made:
+        run(migrate(made))
+        yield made
+    run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,8 @@ def cold_folder(tmp_path_factory):
 
 @pytest.fixture
 def days(apart, cold_folder):
-    tenant = asyncio.run(create_tenant(apart, f"t-{uuid4().hex}", actor="test"))
+    tenant = run(create_tenant(apart, f"t-{uuid4().hex}", actor="test"))
     made = Days(apart, tenant, cold_folder)
-    asyncio.run(made.make())
-    return made
+    run(made.make())
+    yield made
+    run(made.drop())

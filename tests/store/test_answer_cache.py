@@ -23,6 +23,7 @@ from steersman.store import (
     trim_answers,
 )
 from tests.forked import call_in_a_copy
+from tests.kept import run
 from tests.store.rows import connected
 
 KEY = "ab" * 32
@@ -40,7 +41,7 @@ def server(request):
 
 @pytest.fixture
 def owner(server):
-    return asyncio.run(create_tenant(server, f"t-{uuid4().hex}", actor="test"))
+    return run(create_tenant(server, f"t-{uuid4().hex}", actor="test"))
 
 
 @pytest.fixture
@@ -171,7 +172,7 @@ def test_a_server_that_is_gone_is_told_in_time_and_comes_back(database, tenant):
         assert time.monotonic() - begun < 10
     with TableCache(database, tenant.id) as cache:
         cache.put(KEY, vectors())
-        asyncio.run(_end_connections(database, cache))
+        run(_end_connections(database, cache))
         # Whether the loss was noticed before the next question is a matter of time.
         with contextlib.suppress(StoreError):
             cache.get(KEY)
@@ -188,7 +189,7 @@ async def _end_connections(database, cache):
 def test_a_server_that_hangs_is_told_in_time(database, tenant):
     with TableCache(database, tenant.id, timeout_s=0.3) as cache:
         cache.put(KEY, vectors())
-        asyncio.run(_while_locked(database, cache))
+        run(_while_locked(database, cache))
         assert cache.get(KEY) is not None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from uuid import uuid4
 
@@ -20,6 +19,7 @@ from steersman.store import (
     create_tenant,
     trim_answers,
 )
+from tests.kept import run
 from tests.redis_server import redis_server
 from tests.store.rows import connected
 
@@ -71,7 +71,7 @@ class TwoTenantsOfATable(TwoTenants):
 
     @rule(who=WHO)
     def count(self, who):
-        counts = asyncio.run(self._seen(who))
+        counts = run(self._seen(who))
         assert counts == (len(self.models[who]), 0)
 
     async def _seen(self, who):
@@ -85,7 +85,7 @@ class TwoTenantsOfATable(TwoTenants):
 
     @rule(who=WHO)
     def remove_all(self, who):
-        asyncio.run(self._removed(who))
+        run(self._removed(who))
         self.models[who].clear()
 
     async def _removed(self, who):
@@ -95,7 +95,7 @@ class TwoTenantsOfATable(TwoTenants):
 
     @rule(who=WHO)
     def trim(self, who):
-        asyncio.run(self._trimmed(who))
+        run(self._trimmed(who))
 
     async def _trimmed(self, who):
         async with connected(self.database, "app", self.tenants[who]) as connection:
@@ -104,7 +104,7 @@ class TwoTenantsOfATable(TwoTenants):
     @rule(who=WHO, key=KEYS, value=VALUES)
     def write_as_the_other(self, who, key, value):
         """Whether the other has the key or not, the refusal is the same."""
-        assert asyncio.run(self._written(who, key)) == "InsufficientPrivilegeError"
+        assert run(self._written(who, key)) == "InsufficientPrivilegeError"
 
     async def _written(self, who, key):
         async with connected(self.database, "app") as connection:
@@ -126,9 +126,7 @@ class TwoTenantsOfATable(TwoTenants):
 @pytest.mark.slow
 def test_no_tenant_of_postgresql_notices_the_other(database):
     def two():
-        made = [
-            asyncio.run(create_tenant(database, f"t-{uuid4().hex}", actor="test")) for _ in range(2)
-        ]
+        made = [run(create_tenant(database, f"t-{uuid4().hex}", actor="test")) for _ in range(2)]
         return [TableCache(database, tenant.id, timeout_s=30) for tenant in made]
 
     run_state_machine_as_test(partial(TwoTenantsOfATable, database, two), settings=SETTINGS)

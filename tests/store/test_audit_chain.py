@@ -25,6 +25,7 @@ from steersman.store import (
     verify_chain,
 )
 from steersman.store.audit_chain import canonical_json, entry_hash
+from tests.kept import run
 from tests.store.rows import connected
 
 DETAIL = {"z": [1, 2.5, -0.0, 1e-7, 1e22, True, None], "a": {"é": "“x”\n\\", "": {}}, "B": []}
@@ -38,7 +39,7 @@ def server(request):
 @pytest.fixture
 def owner(server):
     """Return a new tenant's id; making it is the first row of its audit."""
-    return asyncio.run(create_tenant(server, f"t-{uuid4().hex}", actor="test")).id
+    return run(create_tenant(server, f"t-{uuid4().hex}", actor="test")).id
 
 
 async def write(server, tenant, count, *, role="app"):

@@ -29,6 +29,7 @@ from steersman.store import (
     verify_chain,
 )
 from tests.forked import call
+from tests.kept import run
 from tests.learn.processes import until
 from tests.store.rows import connected, decision, event
 from tests.store.schema import fill as one_row_each
@@ -82,9 +83,9 @@ def database(database_alone):
 @pytest.fixture
 def empty(database):
     name = f"restored_{uuid4().hex[:12]}"
-    asyncio.run(execute(database, f"CREATE DATABASE {name}"))
+    run(execute(database, f"CREATE DATABASE {name}"))
     yield on(database, name)
-    asyncio.run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
+    run(execute(database, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 async def fetch(database, query):

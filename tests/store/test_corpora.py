@@ -34,6 +34,7 @@ from steersman.store import (
     write_links,
     write_vectors,
 )
+from tests.kept import run
 from tests.store.corpora import digest, document, owned, put
 from tests.store.rows import connected
 
@@ -56,7 +57,7 @@ def corpus(database, tenant):
                 embedder=("tiny", "tiny-1", 2),
             )
 
-    return asyncio.run(make())
+    return run(make())
 
 
 async def texts(database, tenant, corpus, revision):

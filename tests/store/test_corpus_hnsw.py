@@ -33,6 +33,7 @@ from steersman.store import (
     write_vectors,
 )
 from steersman.store.corpus_hnsw import hnsw_id, indexed_by_hnsw
+from tests.kept import run
 from tests.retrieval.real_vectors import real_vectors
 from tests.store.corpora import digest, document, owned, put
 from tests.store.rows import connected
@@ -77,10 +78,10 @@ async def nearest(database, tenant, corpus, revision, vector, k=10):
 
 @pytest.fixture(scope="module")
 def large(database_alone):
-    asyncio.run(ensure_pgvector(database_alone))
-    asyncio.run(ensure_pgvector(database_alone))  # twice is once
-    made = asyncio.run(filled(database_alone))
-    assert asyncio.run(indexed(database_alone, *made[:2])) == COUNT
+    run(ensure_pgvector(database_alone))
+    run(ensure_pgvector(database_alone))  # twice is once
+    made = run(filled(database_alone))
+    assert run(indexed(database_alone, *made[:2])) == COUNT
     return database_alone, *made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -20,6 +19,7 @@ from steersman.store import (
     write_links,
     write_vectors,
 )
+from tests.kept import run
 from tests.store.corpora import digest, document, owned, put
 
 TEXTS = ("Pumps.", "Pipes.", "Valves.")
@@ -29,7 +29,7 @@ LINKS = StoredLinks(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np
 @pytest.fixture
 def corpus(database, tenant):
     """Three revisions of one document; the first is named ``v1`` for a day."""
-    return asyncio.run(made(database, tenant))
+    return run(made(database, tenant))
 
 
 async def made(database, tenant):

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from steersman.store import connect_writer
+from steersman.store import Database, connect_writer
 from tests.clusters import execute
 
 SHOW = "SHOW synchronous_commit"
@@ -15,7 +15,7 @@ SHOW = "SHOW synchronous_commit"
 
 @pytest.fixture(params=["database_alone", "database_15"])
 def server(request):
-    return request.getfixturevalue(request.param)
+    return Database(request.getfixturevalue(request.param).url)  # without those that are kept
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ Tables, views and roles are read from the catalogue, so that one that is added l
 
 from __future__ import annotations
 
-import asyncio
 from uuid import UUID, uuid4
 
 import pytest
 
 from steersman.store import as_tenant, create_tenant
+from tests.kept import run
 from tests.store.rows import connected
 from tests.store.schema import (
     ROLES,
@@ -36,7 +36,7 @@ def pair(server):
     async def make():
         return [await create_tenant(server, f"t-{uuid4().hex}", actor="test") for _ in range(2)]
 
-    return [tenant.id for tenant in asyncio.run(make())]
+    return [tenant.id for tenant in run(make())]
 
 
 @pytest.mark.parametrize("role", ROLES)

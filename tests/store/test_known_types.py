@@ -8,6 +8,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from steersman.store import Database
 from steersman.store.known_types import ARRAYS
 from tests.store.rows import connected
 
@@ -50,6 +51,7 @@ async def test_they_are_written_and_read_without_asking(database, monkeypatch, p
 
     monkeypatch.setattr(asyncpg.Connection, "_introspect_types", ask)
     monkeypatch.setattr(asyncpg.Connection, "_introspect_type", ask)
+    database = Database(database.url)  # without those that are kept
     pool = await database.pool("app") if pooled else None
     connection = await (pool.acquire() if pool else database.connect("app"))
     try:

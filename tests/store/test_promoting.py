@@ -26,6 +26,7 @@ from steersman.store import (
     unpin_point,
     updates_after,
 )
+from tests.kept import run
 from tests.store.published import declared, frozen, learn, published
 from tests.store.rows import connected
 from tests.store.test_points import DOCUMENT
@@ -34,7 +35,7 @@ from tests.store.test_points import DOCUMENT
 @pytest.fixture
 def point(database, tenant):
     """Return a declared point."""
-    return asyncio.run(declared(database, tenant.id))
+    return run(declared(database, tenant.id))
 
 
 async def promoted(database, point, version, **options):

@@ -27,6 +27,7 @@ from steersman.store import (
     rollouts_of,
     start_rollout,
 )
+from tests.kept import run
 from tests.store.published import declared, frozen, published
 from tests.store.rows import connected
 from tests.store.test_points import DOCUMENT
@@ -38,7 +39,7 @@ PLAN = {"stages": [["shadow", 0.0]], "holdback": 0.05}
 @pytest.fixture
 def point(database, tenant):
     """Return a declared point."""
-    return asyncio.run(declared(database, tenant.id))
+    return run(declared(database, tenant.id))
 
 
 async def start(database, point, candidate, **changes):

@@ -26,6 +26,7 @@ from steersman.store import (
     store_spec,
 )
 from steersman.wire import new_id
+from tests.kept import run
 from tests.store.published import declared, found, frozen, learn, published
 from tests.store.rows import connected
 from tests.store.test_points import DOCUMENT
@@ -34,7 +35,7 @@ from tests.store.test_points import DOCUMENT
 @pytest.fixture
 def point(database, tenant):
     """Return a declared point."""
-    return asyncio.run(declared(database, tenant.id))
+    return run(declared(database, tenant.id))
 
 
 async def test_a_state_gets_a_version_and_is_published_under_it(database, point):

@@ -26,6 +26,7 @@ from steersman.store import (
 )
 from steersman.store.erasure import sweep
 from steersman.store.standing import thin_states
+from tests.kept import run
 from tests.store.published import declared, found, frozen, learn, published
 from tests.store.rows import connected, decision
 from tests.store.test_points import DOCUMENT
@@ -37,7 +38,7 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 @pytest.fixture
 def point(database, tenant):
     """Return a declared point."""
-    return asyncio.run(declared(database, tenant.id))
+    return run(declared(database, tenant.id))
 
 
 async def promoted(database, point, version):

@@ -18,6 +18,7 @@ from steersman.store import (
     move_rollout,
     verdicts_of,
 )
+from tests.kept import run
 from tests.store.published import declared
 from tests.store.rows import connected
 from tests.store.test_rollouts import started
@@ -33,7 +34,7 @@ def rollout(database, tenant):
     async def made():
         return await started(database, await declared(database, tenant.id))
 
-    return asyncio.run(made())
+    return run(made())
 
 
 async def judged(database, row, epoch, verdict="hold", acted="held"):
