@@ -1,4 +1,4 @@
-"""PostgreSQL servers of tests: made once per test process and then copied, which takes no time.
+"""PostgreSQL servers of tests: one is made for all test processes, and copied in no time.
 
 What initdb and the migrations do is the same every time; that a server is made from nothing is
 shown where that is what matters: `tests/store/test_embedded.py`, `tests/cli/test_up.py`, the demo.
@@ -9,10 +9,9 @@ same, and no test takes the power away.
 from __future__ import annotations
 
 import asyncio
-import shutil
+import fcntl
 import subprocess
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -22,7 +21,7 @@ import pytest
 from steersman.store import Database, migrate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 _NEEDLESS = ("fsync", "full_page_writes", "autovacuum")
 """Power stays on, and a server lives for minutes: what it would tidy goes away with it."""
@@ -52,17 +51,31 @@ async def execute(database: Database, *statements: str) -> None:
         await connection.close()
 
 
-@contextmanager
-def stopped_cluster() -> Iterator[Path]:
+def stopped_cluster() -> Path:
     """Return the data of a migrated server that does not run, to be copied."""
-    home = Path(tempfile.mkdtemp(prefix="steersman-cluster-"))
-    database = open_database(home)
-    try:
-        asyncio.run(_fill(database))
-    finally:
-        database.server.stop()
-    yield home / "postgres" / "data"
-    shutil.rmtree(home, ignore_errors=True)
+
+    def make(home: Path) -> None:
+        database = open_database(home)
+        try:
+            asyncio.run(_fill(database))
+        finally:
+            database.server.stop()
+
+    return made_once("cluster", make) / "postgres" / "data"
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """Return what whichever test process asks first makes at a path.
+
+    It ends with the temporary directory of them all.
+    """
+    made = Path(tempfile.gettempdir()) / name
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            make(making := made.with_suffix(".making"))
+            making.rename(made)
+    return made
 
 
 async def _fill(database: Database) -> None:

@@ -8,19 +8,16 @@ embedded server is started in a temporary directory.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import inspect
 import os
-import pwd
 import shutil
-import subprocess
 import tempfile
 from collections import Counter
 from contextlib import contextmanager
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 from zlib import crc32
 
@@ -28,12 +25,12 @@ import pytest
 
 from steersman.store import Database, Tenant, create_tenant, migrate
 from tests.clusters import MIGRATED, copy_cluster, execute, on, open_database, stopped_cluster
+from tests.debian_15 import PROGRAMS, debian_15
 from tests.kept import kept, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own in it
 _ENOUGH = 6 << 30
 """Bytes: four test processes of some servers each."""
@@ -131,10 +128,9 @@ def _few_rounds() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Path]:
+def cluster() -> Path:
     """Return the data of a migrated server, to be copied into homes: see `clusters`."""
-    with stopped_cluster() as one:
-        yield one
+    return stopped_cluster()
 
 
 @pytest.fixture(scope="session")
@@ -167,13 +163,12 @@ def tenant(database: Database) -> Tenant:
 @pytest.fixture(scope="session")
 def database_15() -> Iterator[Database]:
     """Return a migrated database on Debian's PostgreSQL 15, the oldest that is supported."""
-    if not (_DEBIAN_15 / "initdb").exists():
+    if not (PROGRAMS / "initdb").exists():
         message = "no PostgreSQL 15 of Debian; `tools/postgres-15` installs it"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
-    with _debian_15() as made:
-        asyncio.run(migrate(made))
+    with debian_15() as made:
         yield made
 
 
@@ -204,31 +199,3 @@ def _own_database(server: Database) -> Iterator[Database]:
             yield made
     finally:
         run(execute(server, f'DROP DATABASE "{name}" WITH (FORCE)'))
-
-
-@contextmanager
-def _debian_15() -> Iterator[Database]:
-    """Run a server of Debian's programs, reached by a socket alone."""
-    home = Path(tempfile.mkdtemp(prefix="steersman-15-"))
-    data = home / "data"
-    data.mkdir()
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam("postgres")
-        user = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-        for path in (home, data):
-            os.chown(path, owner.pw_uid, owner.pw_gid)
-
-    def run(program: str, *arguments: str) -> None:
-        command = [_DEBIAN_15 / program, "-D", data, *arguments]
-        with (home / "said").open("ab") as said:
-            subprocess.run(command, check=True, cwd="/", stdout=said, stderr=said, **user)
-
-    run("initdb", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "-U", "postgres")
-    settings = f"-k {home} -c listen_addresses='' -c timezone=UTC -c fsync=off"
-    run("pg_ctl", "-w", "-l", str(home / "log"), "-o", settings, "start")
-    try:
-        yield Database(f"postgresql://postgres@/postgres?host={home}")
-    finally:
-        run("pg_ctl", "-w", "-m", "immediate", "stop")
-        shutil.rmtree(home, ignore_errors=True)
