@@ -423,13 +423,14 @@ async def test_texts_of_parquet_that_are_bytes_are_texts(logs, tmp_path):
 
 def test_what_is_no_row_of_csv_is_told_where_it_begins(tmp_path):
     file = tmp_path / "log.csv"
-    long = "x" * 200_000
-    file.write_text(f'id,at\n1,2\n{long},3\n4,5\n"6,7\n8,9\n')
+    fair, long = "x" * 200_000, "x" * 1_100_000
+    file.write_text(f'id,at\n{fair},2\n{long},3\n4,5\n"6,7\n8,9\n')
     found = list(read_rows(file, None))
     assert [(one.number, one.problem is None) for one in found] == [
         *((2, True), (3, False), (4, True), (5, False)),
     ]
-    assert "field larger than" in found[1].problem
+    assert found[0].row["id"] == fair
+    assert "longer than 1,048,576 characters" in found[1].problem
     assert "up to line 6; is a quote not closed?" in found[3].problem
 
 

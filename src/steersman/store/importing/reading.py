@@ -83,6 +83,8 @@ def _json_line(number: int, line: bytes) -> Raw:
 
 
 def _csv(path: Path) -> Iterator[Raw]:
+    # How long a field may be is a setting of the whole process; here a row's own limit counts.
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
     # Bytes that are not UTF-8 come as lone surrogates, so that they are told by their row.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         source = _Lines(file)
