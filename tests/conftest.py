@@ -38,6 +38,7 @@ _ENOUGH = 6 << 30
 
 _SERVERS = {"database", "database_alone", "database_15"}
 _SERVER_FOLDERS = {"cli", "client", "examples", "faults", "service"}
+_OF_PROGRAMS = {"cli", "client", "deploy", "examples", "faults"}
 _LONGEST = {"test_demo.py", "test_kills.py", "test_run_to_its_end.py", "test_two_tenants.py"}
 """A minute or more each: they are never what all others wait for in the end."""
 
@@ -158,6 +159,22 @@ def database_alone(database: Database) -> Iterator[Database]:
 def tenant(database: Database) -> Tenant:
     """Return a new tenant of `database`, which nobody else knows."""
     return run(create_tenant(database, f"t-{uuid4().hex}", actor="test"))
+
+
+@pytest.fixture(autouse=True)
+def _no_work_of_others(request: pytest.FixtureRequest) -> None:
+    """Leave learners nothing that other tests left: some wait until nothing at all is due.
+
+    Where whole programs run, they learn on from test to test.
+    """
+    if "database" in request.fixturenames and not _OF_PROGRAMS & set(request.path.parts):
+        run(_clear(request.getfixturevalue("database")))
+
+
+async def _clear(database: Database) -> None:
+    connection = await database.connect("worker")
+    await connection.execute("DELETE FROM work")
+    await connection.close()
 
 
 @pytest.fixture(scope="session")

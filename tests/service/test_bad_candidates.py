@@ -16,7 +16,6 @@ from tests.learn.world import bits
 from tests.service.points import POINT as DOCUMENT
 from tests.service.rollouts import decision, teach, until
 from tests.service.test_retracting import third_that_cannot_be_had
-from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import ask_units, prepared, staged
 
 POINT = ("search", "depth")

@@ -10,20 +10,9 @@ from steersman.service import following
 from steersman.service.replicas import Replicas
 from steersman.service.verified import Verified
 from steersman.store import as_tenant, pin_point
-from tests.kept import run
 from tests.service.rollouts import decision, teach, until
 
 POINT = ("search", "depth")
-
-
-@pytest.fixture(autouse=True)
-def _no_work_of_others(database):
-    async def clear() -> None:
-        connection = await database.connect("worker")
-        await connection.execute("DELETE FROM work")
-        await connection.close()
-
-    run(clear())
 
 
 async def pin(database, tenant, seq: int | None) -> None:

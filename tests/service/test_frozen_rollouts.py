@@ -13,7 +13,6 @@ from steersman.learn import run_learner, verify
 from steersman.service import Verified
 from tests.learn.world import QUICK, bits, nothing_due, point_of, replica_of, rows
 from tests.service.rollouts import until
-from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import ask_units, prepared, staged
 
 POINT = ("search", "depth")

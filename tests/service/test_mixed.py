@@ -15,7 +15,6 @@ from steersman.rollout.candidate import Candidate
 from steersman.rollout.evidence import Shadow, logged_choices, logged_data, shadow
 from steersman.spec import loads
 from steersman.store import DecisionRow, as_tenant, create_tenant, declare, find_declared
-from tests.kept import run
 from tests.learn.world import bits, learn_all
 from tests.service.shipping import Shipping
 
@@ -40,16 +39,6 @@ budgets: {deadline_ms: 20000}
 """
 ASK = {"skill": "rag", "decision": "retrieval", "context": {"category": "howto"}}
 SPEC = loads(MIXED)
-
-
-@pytest.fixture(autouse=True)
-def _no_work_of_others(database):
-    async def clear():
-        connection = await database.connect("worker")
-        await connection.execute("DELETE FROM work")
-        await connection.close()
-
-    run(clear())
 
 
 async def decide(s, count=1, **more):

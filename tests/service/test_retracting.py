@@ -14,7 +14,6 @@ from steersman.registry import Consumer
 from steersman.store import create_tenant, history, incidents_of, unpin_point
 from tests.kept import run
 from tests.service.rollouts import decision, teach, until
-from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import prepared
 
 ASKED = {"skill": "search", "decision": "depth", "reason": "learned from a bot"}

@@ -27,7 +27,6 @@ from steersman.store import (
     initial_policy,
     offered_of,
 )
-from tests.kept import run
 from tests.learn.world import bits, learn_all
 from tests.service.shipping import Shipping
 from tests.service.test_deciding_apart import locked
@@ -60,16 +59,6 @@ ASK = {
     "features": FEATURES,
     "links": {"p2": ["p5", "p1"]},
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_work_of_others(database):
-    async def clear():
-        connection = await database.connect("worker")
-        await connection.execute("DELETE FROM work")
-        await connection.close()
-
-    run(clear())
 
 
 async def decide(s, count=1, **more):

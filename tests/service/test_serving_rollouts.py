@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 
 import numpy as np
-import pytest
 
 from steersman.features import FeatureMap
 from steersman.learn import state_at
@@ -15,22 +14,11 @@ from steersman.registry import Consumer
 from steersman.rollout import place, position
 from steersman.spec import loads
 from steersman.store import DecisionRow, as_tenant, declare, encode
-from tests.kept import run
 from tests.service.points import POINT
 from tests.service.rollouts import DECIDE, decision, teach, until
 from tests.service.shipping import Shipping
 
 ACTIONS = ("shallow", "deep")
-
-
-@pytest.fixture(autouse=True)
-def _no_work_of_others(database):
-    async def clear() -> None:
-        connection = await database.connect("worker")
-        await connection.execute("DELETE FROM work")
-        await connection.close()
-
-    run(clear())
 
 
 async def prepared(s, database, tenant, *, policy: str = "") -> tuple[Shipping, str]:

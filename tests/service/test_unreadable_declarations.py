@@ -5,7 +5,6 @@ from __future__ import annotations
 from steersman.store import as_tenant, declare
 from tests.service.points import POINT
 from tests.service.rollouts import DECIDE, until
-from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import prepared
 
 WIDTH = {**DECIDE, "decision": "width"}

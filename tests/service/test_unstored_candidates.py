@@ -6,7 +6,6 @@ import re
 from contextlib import asynccontextmanager
 
 from tests.service.rollouts import DECIDE
-from tests.service.test_serving_rollouts import _no_work_of_others as _  # noqa: F401 (a fixture)
 from tests.service.test_serving_rollouts import ask_units, prepared, rows_of, staged
 
 UNITS = [f"u{n}" for n in range(200)]
