@@ -174,6 +174,7 @@ def test_only_a_few_of_many_unknown_ids_are_named(beir):
         ("qrels.tsv", "1\t4\t1\n1\t4\t2\n", "line 2: '4' is judged twice for the query '1'"),
         ("qrels.tsv", "1\t4\t0\n", "no question of .* has a relevant document"),
         ("qrels.tsv", "1\t" + "4" * 200_000 + "\t1\n", "qrels.tsv is no table: field larger"),
+        ("qrels.tsv", "1\t" + "4" * 500 + "\t1\n", r"are no document: '4{79} \(question '1'\)"),
     ],
 )
 def test_a_wrong_line_is_named(beir, file, content, says):
