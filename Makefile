@@ -5,7 +5,7 @@ SHELL := /bin/bash
 VENV := .venv/bin
 PYTEST := $(VENV)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 # Whole files to a process: the snippets of one page of the docs build on each other. In the order of
-# tests/conftest.py, which begins with the slow ones; xdist's own begins with those of most tests.
+# tools/read_late.py, which begins with the slow ones; xdist's own begins with those of most tests.
 # Four test processes on two cores: half of their time they wait, for a server or a window to close.
 # A BLAS with threads of its own would only get in their way.
 export OMP_NUM_THREADS ?= 1

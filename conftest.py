@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from steersman.errors import DataError
+from tools import read_late
 from tools.snippets import collect
 
 _ROOT = Path(__file__).parent
@@ -32,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let nothing be looked through for cycles while nine thousand tests are made, to be kept."""
     if config.getoption("dist", "no") == "no":  # whoever only hands out tests makes none
         gc.disable()
+    read_late.register(config)
 
 
 def pytest_collection_finish() -> None:

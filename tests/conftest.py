@@ -8,21 +8,19 @@ embedded server is started in a temporary directory.
 
 from __future__ import annotations
 
-import gc
 import inspect
 import os
 import shutil
 import tempfile
-from collections import Counter
 from contextlib import contextmanager
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
-from zlib import crc32
 
 import pytest
 
+from steersman.registry import locking
 from steersman.store import Database, Tenant, create_tenant, migrate
 from tests.clusters import MIGRATED, copy_cluster, execute, on, open_database, stopped_cluster
 from tests.debian_15 import PROGRAMS, debian_15
@@ -39,8 +37,6 @@ _ENOUGH = 6 << 30
 _SERVERS = {"database", "database_alone", "database_15"}
 _SERVER_FOLDERS = {"cli", "client", "examples", "faults", "service"}
 _OF_PROGRAMS = {"cli", "client", "deploy", "examples", "faults"}
-_LONGEST = {"test_demo.py", "test_kills.py", "test_run_to_its_end.py", "test_two_tenants.py"}
-"""A minute or more each: they are never what all others wait for in the end."""
 
 
 def pytest_configure() -> None:
@@ -71,12 +67,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a server, so that `make quick` can leave them out; slow files first.
-
-    A file is never split between processes. If a long one came last, all others would wait for it:
-    the longest begin, then files with most slow tests, and examples in docs, each of a moment, even
-    out what is left. Between them folders are mixed: tests of a service wait, and others reckon.
-    """
+    """Mark the tests that need a server, so that `make quick` can leave them out."""
     for item in items:
         asked = set(getattr(item, "fixturenames", ()))
         if isinstance(item, pytest.Function) and hasattr(
@@ -85,25 +76,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             asked |= {value for value in item.callspec.params.values() if isinstance(value, str)}
         if _SERVERS & asked or _SERVER_FOLDERS & set(item.path.parts):
             item.add_marker("server")
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    slow |= {path: 1000 for path in slow if path.name in _LONGEST}
-    items.sort(key=lambda item: _place(item, slow[item.path]))  # within a file as it is written
-
-
-def _place(item: pytest.Item, slow: int) -> tuple[int, bool, int]:
-    path = item.path.relative_to(item.config.rootpath).as_posix()
-    return -slow, not path.startswith("tests/"), crc32(path.encode())
-
-
-def pytest_collection() -> None:
-    """Read ten thousand tests without looking for garbage: they stay."""
-    gc.disable()
-
-
-def pytest_collection_finish() -> None:
-    """Look for garbage again, but not among them."""
-    gc.freeze()
-    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -118,14 +90,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _few_rounds() -> Iterator[None]:
+def rounds() -> Iterator[int]:
     """Let passphrases open keys at once: 600,000 rounds each are a twentieth of all tests' time.
 
-    `tests/registry/test_keys.py` looks at a key with as many as the product takes.
+    Return how many the product takes; `tests/registry/test_keys.py` looks at a key with as many.
     """
+    as_shipped = locking.ROUNDS
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("steersman.registry.locking.ROUNDS", 1_000)
-        yield
+        patch.setattr(locking, "ROUNDS", 1_000)
+        yield as_shipped
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from steersman.errors import InputError, SigningError
 from steersman.registry import Keys
-from steersman.registry.locking import ROUNDS
 from tests.registry.conftest import PASSPHRASE
 
 
@@ -88,15 +87,15 @@ def test_a_key_of_another_kind_is_refused(keys):
         keys.signer("targets")
 
 
-def test_a_root_key_takes_many_rounds_to_open(tmp_path, monkeypatch):
+def test_a_root_key_takes_many_rounds_to_open(tmp_path, monkeypatch, rounds):
     """What ``cryptography`` writes by itself takes 2,048, as nothing against who has the file."""
-    monkeypatch.setattr("steersman.registry.locking.ROUNDS", ROUNDS)  # all other tests take few
+    monkeypatch.setattr("steersman.registry.locking.ROUNDS", rounds)  # all other tests take few
     keys = Keys(tmp_path / "keys")
     keys.create(PASSPHRASE)
-    assert ROUNDS == 600_000
+    assert rounds == 600_000
     pem = (keys.folder / "root.pem").read_text().splitlines()[1:-1]
     written = b64decode("".join(pem))
-    assert b"\x02\x03" + ROUNDS.to_bytes(3, "big") in written  # DER's integer of three bytes
+    assert b"\x02\x03" + rounds.to_bytes(3, "big") in written  # DER's integer of three bytes
     assert len(keys.root_signers(PASSPHRASE)) == 1
 
 
