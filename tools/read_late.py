@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _LONGEST = {"test_demo.py", "test_kills.py", "test_run_to_its_end.py", "test_two_tenants.py"}
 """A minute or more each: they are never what all others wait for in the end."""
-
-
+_MANY = 100
+"""Modules: so many more are a large library, never to be looked through for garbage again."""
 _OVER_ALL = ("lf", "failedfirst", "newfirst", "stepwise")
 """Options of pytest that look at all tests before one runs."""
 
@@ -37,10 +37,6 @@ def register(config: pytest.Config) -> None:
         config.pluginmanager.register(ReadLate())
     elif config.getoption("dist", "no") == "loadfile":
         config.pluginmanager.register(FilesBegun())
-
-
-_MANY = 100
-"""Modules: so many more are a large library, never to be looked through for garbage again."""
 
 
 class Unread(pytest.Item):
