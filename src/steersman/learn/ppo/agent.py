@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from steersman.errors import InputError, StateError
+from steersman.learn.optimizer import Adam
 from steersman.learn.ppo.advantages import advantages
 from steersman.learn.ppo.kept import check_state
 from steersman.learn.ppo.network import Network
@@ -108,9 +109,8 @@ class PPO:
         self._order = np.random.default_rng(seed)
         generator = torch.Generator().manual_seed(seed)
         self._network = Network(self.parts, features, self.settings.hidden, generator)
-        self._optimizer = torch.optim.Adam(
-            self._network.parameters(), lr=self.settings.learning_rate, eps=1e-5
-        )
+        self._weights = list(self._network.parameters())
+        self._optimizer = Adam(self._weights, lr=self.settings.learning_rate, eps=1e-5)
 
     def start_from(self, guess: Sequence[tuple[Floats, Floats]]) -> None:
         """Begin with a policy that is known to be better than chance; all of it can be unlearned.
@@ -247,7 +247,7 @@ class PPO:
             for places in self._minibatches(len(told.ahead)):
                 self._optimizer.zero_grad()
                 self._loss(told, places).backward()
-                torch.nn.utils.clip_grad_norm_(self._network.parameters(), self.settings.max_norm)
+                torch.nn.utils.clip_grad_norm_(self._weights, self.settings.max_norm)
                 self._optimizer.step()
             if self._divergence(told) > _STOP * self.settings.kl_target:
                 return epoch

@@ -23,6 +23,7 @@ except ImportError as missing:
     _MESSAGE = "networks need the package torch to train; install it with: "
     raise DataError(_MESSAGE + how_to_install("rl")) from missing
 
+from steersman.learn.optimizer import Adam
 from steersman.learn.selecting.cloning import visit
 from steersman.learn.selecting.examples import Examples
 from steersman.learn.selecting.task import stream
@@ -305,7 +306,7 @@ def _descend(
 ) -> None:
     # Autocast leaves 64 bits alone: it is the 32-bit weights that it computes with in bfloat16.
     network.to(torch.float32 if mixed else torch.float64)
-    optimizer = torch.optim.Adam(network.parameters(), lr=how.learning_rate)
+    optimizer = Adam(network.parameters(), lr=how.learning_rate)
     warm = max(round(how.warm_up * how.updates), 1)
     for update in range(how.updates):
         for group in optimizer.param_groups:

@@ -24,6 +24,7 @@ except ImportError as missing:
     _MESSAGE = "PPO needs the package torch; install it with: "
     raise DataError(_MESSAGE + how_to_install("rl")) from missing
 
+from steersman.learn.optimizer import Adam
 from steersman.learn.ppo import advantages
 from steersman.learn.selecting.checkpoints import Checkpoints
 from steersman.learn.selecting.digests import about_run
@@ -194,7 +195,7 @@ class _Run:
         self.value = RowNetwork(np.tile(mean, 2), np.tile(scale, 2), self.how.hidden, 2, generator,
                                 silent=True)  # fmt: skip
         self.parameters = [*self.policy.parameters(), *self.value.parameters()]
-        self.optimizer = torch.optim.Adam(self.parameters, lr=self.how.learning_rate, eps=1e-5)
+        self.optimizer = Adam(self.parameters, lr=self.how.learning_rate, eps=1e-5)
         self.before = self._held_out(self.start)
         self.best, self.best_reward = self._weights(), self.before
 
