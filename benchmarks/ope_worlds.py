@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -129,9 +130,14 @@ class AdaptiveWorld:
         shares = wins / (wins + losses)
         if self.thompson:
             spread = np.sqrt(shares * (1.0 - shares) / (wins + losses + 1.0))
-            draws = shares + spread * rng.standard_normal((32, *shares.shape))
+            draws = rng.standard_normal((32, *shares.shape))
+            draws *= spread
+            draws += shares
             # The frequencies of posterior draws, with the floor, are the very distribution.
-            best = (draws == draws.max(axis=2, keepdims=True)).mean(axis=0)
+            of_arm = [draws[:, :, arm] for arm in range(shares.shape[1])]
+            top = functools.reduce(np.maximum, of_arm)  # not along so short an axis: that is slow
+            best = np.stack([(one == top).sum(axis=0, dtype=np.uint8) for one in of_arm], axis=1)
+            best = best / len(draws)
         else:
             tied = shares == shares.max(axis=1, keepdims=True)
             best = tied / tied.sum(axis=1, keepdims=True)
