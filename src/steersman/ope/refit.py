@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steersman.ope.reward_models import Sums, fit, group_sums
+from steersman.ope.reward_models import Sums, fit, group_sums, passes_are_quicker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,12 +72,18 @@ class Refit:
 
     def _target_sums(self, blocks: NDArray[np.int64], count: int) -> Floats:
         """Return the sums of pi(a|x) (1, x) over each block: (count, K * width)."""
+        target, features = self.data.target, np.ones((len(blocks), 1))
+        if self.data.contexts is not None:
+            features = np.column_stack([features, self.data.contexts])
+        summed = np.empty((count, target.shape[1], features.shape[1]))
+        if passes_are_quicker(summed[0].size, len(blocks), count):
+            for at in np.ndindex(summed[0].shape):
+                products = target[:, at[0]] * features[:, at[1]]
+                summed[:, *at] = np.bincount(blocks, weights=products, minlength=count)
+            return summed.reshape(count, -1)
         order = np.argsort(blocks, kind="stable")
         edges = np.searchsorted(blocks[order], np.arange(count + 1))
-        target, features = self.data.target[order], np.ones((len(order), 1))
-        if self.data.contexts is not None:
-            features = np.column_stack([features, self.data.contexts[order]])
-        summed = np.empty((count, target.shape[1], features.shape[1]))
+        target, features = target[order], features[order]
         for block in range(count):
             rows = slice(edges[block], edges[block + 1])
             summed[block] = target[rows].T @ features[rows]
