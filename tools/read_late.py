@@ -33,7 +33,7 @@ def register(config: pytest.Config) -> None:
     named = any("::" in asked for asked in config.args)
     if named or any(config.getoption(name, default=False) for name in _OVER_ALL):
         return
-    if hasattr(config, "workerinput"):
+    if "read_late" in getattr(config, "workerinput", {}):
         config.pluginmanager.register(ReadLate())
     elif config.getoption("dist", "no") == "loadfile":
         config.pluginmanager.register(FilesBegun())
@@ -134,6 +134,10 @@ class FilesBegun:
         self._files: set[str] = set()
         self._begun: set[str] = set()
         self._tests: set[str] = set()
+
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        """Tell a test process to read late."""
+        node.workerinput["read_late"] = True
 
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> WholeFiles:
         """Hand out files."""

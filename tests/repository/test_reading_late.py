@@ -36,12 +36,19 @@ def run(tmp_path):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text)
         (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
-        asked = ["--import-mode=importlib", "--doctest-modules", "-p", "no:cacheprovider"]
+        asked = [
+            "--import-mode=importlib",
+            "--doctest-modules",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "xdist",
+        ]
         asked += ["-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder", *options]
         told = subprocess.run(
             [sys.executable, "-m", "pytest", *asked],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+            env=os.environ | {"PYTHONPATH": str(_ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
