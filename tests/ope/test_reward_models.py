@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steersman.ope import LoggedData
-from steersman.ope.reward_models import FOLDS, cross_fitted, past_only, time_batches
+from steersman.ope import LoggedData, refit, reward_models
+from steersman.ope.reward_models import FOLDS, cross_fitted, group_sums, past_only, time_batches
 
 
 def make_log(seed, rows=60, contexts=True, units=None):
@@ -87,3 +87,30 @@ def test_an_unseen_action_gets_the_mean_of_all():
         target=np.tile([0.0, 1.0], (50, 1)),
     )
     assert past_only(data).expected[-1] == pytest.approx(0.5, abs=0.02)
+
+
+def test_batches_are_followed_the_same_a_few_at_a_time(monkeypatch):
+    data = make_log(3, rows=400)
+    whole = past_only(data)
+    monkeypatch.setattr(reward_models, "_AT_ONCE", 3 * 12 * 4)  # four batches
+    few = past_only(data)
+    assert few.chosen == pytest.approx(whole.chosen, rel=1e-12)
+    assert few.expected == pytest.approx(whole.expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("contexts", [False, True])
+def test_sums_are_the_same_pair_by_pair_and_cell_by_cell(monkeypatch, contexts):
+    data = make_log(4, rows=90, contexts=contexts)
+    groups = np.sort(np.random.default_rng(0).integers(0, 30, 90) * 2)  # some without a row
+    found = []
+    for pair_by_pair in (True, False):
+        for module in (reward_models, refit):
+            monkeypatch.setattr(module, "passes_are_quicker", lambda *_, way=pair_by_pair: way)
+        sums, blocks = group_sums(data, groups, 60), refit.Refit(data).block_sums(groups, 60)
+        found.append([sums.gram, sums.moment, blocks])
+    for one, other in zip(*found, strict=True):
+        assert one == pytest.approx(other, rel=1e-12, abs=1e-12)
+    z = np.column_stack([np.ones(90), data.contexts]) if contexts else np.ones((90, 1))
+    for group, action in ((groups[0], 1), (groups[-1], 2), (1, 0)):
+        mine = z[(groups == group) & (data.actions == action)]
+        assert found[0][0][group, action] == pytest.approx(mine.T @ mine, abs=1e-12)
