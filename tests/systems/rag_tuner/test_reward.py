@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steersman.errors import InputError
 from steersman.systems.rag_tuner.configuration import Configuration
@@ -146,6 +148,13 @@ def test_some_queries_of_a_batch_are_a_batch():
 def test_what_is_no_batch(changed):
     with pytest.raises(InputError):
         batch(**changed)
+
+
+@given(st.lists(st.sampled_from([100.0, 499.0, 500.0, 501.0, 900.0, 1e308]), min_size=1))
+def test_the_gate_on_latency_is_of_the_95th_percentile(latency):
+    many = batch(((0.8, 0.9),) * len(latency), tuple(latency), (0.1,) * len(latency))
+    broken = "p95_latency_ms" in breaches(many, SHIPPED.thresholds)
+    assert broken == (np.quantile(latency, 0.95) > SHIPPED.thresholds.p95_latency_ms == 500.0)
 
 
 def test_infinite_latency_holds_no_gate():

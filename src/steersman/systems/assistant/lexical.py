@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -23,23 +23,24 @@ __all__ = ["hashed_counts", "hashed_vector", "ngrams"]
 _WORD = re.compile(r"\w+")
 
 
-def ngrams(text: str) -> Iterator[str]:
-    """Yield the words of a text, pairs of neighbouring words, and runs of 3 and 4 letters.
+def ngrams(text: str) -> list[str]:
+    """Return the words of a text, pairs of neighbouring words, and runs of 3 and 4 letters.
 
-    >>> list(ngrams("Hi Al"))
+    >>> ngrams("Hi Al")
     ['w hi', 'w al', 'p ^ hi', 'p hi al', 'p al $', ' hi', 'hi ', 'i a', ' al', 'al ', ' hi ', \
 'hi a', 'i al', ' al ']
     """
     words = _WORD.findall(text.casefold())
     if not words:
-        return
-    yield from (f"w {word}" for word in words)
-    yield from (
-        f"p {left} {right}" for left, right in zip(["^", *words], [*words, "$"], strict=True)
-    )
+        return []
+    pairs = zip(["^", *words], [*words, "$"], strict=True)
     line = f" {' '.join(words)} "
-    for n in (3, 4):
-        yield from (line[start : start + n] for start in range(len(line) - n + 1))
+    return [
+        *[f"w {word}" for word in words],
+        *[f"p {left} {right}" for left, right in pairs],
+        *[line[start : start + 3] for start in range(len(line) - 2)],
+        *[line[start : start + 4] for start in range(len(line) - 3)],
+    ]
 
 
 def hashed_counts(texts: Sequence[str], dim: int) -> sparse.csr_array:
@@ -56,14 +57,13 @@ def hashed_counts(texts: Sequence[str], dim: int) -> sparse.csr_array:
     >>> hashed_counts(["play jazz", "play jazz", "weather"], 64).sum(axis=1)
     array([-4., -4.,  0.])
     """
-    slots, signs, ends = [], [], [0]
+    hashes, ends = [], [0]
     for text in texts:
-        for gram in dict.fromkeys(ngrams(text)):
-            hashed = zlib.crc32(gram.encode())
-            slots.append(hashed % dim)
-            signs.append(1.0 if hashed >> 31 else -1.0)
-        ends.append(len(slots))
-    counts = sparse.csr_array((signs, slots, ends), shape=(len(texts), dim), dtype=np.float64)
+        hashes += [zlib.crc32(gram.encode()) for gram in dict.fromkeys(ngrams(text))]
+        ends.append(len(hashes))
+    hashed = np.array(hashes, np.int64)
+    signs = np.where(hashed >> 31, 1.0, -1.0)
+    counts = sparse.csr_array((signs, hashed % dim, ends), shape=(len(texts), dim))
     counts.sum_duplicates()
     return counts
 
