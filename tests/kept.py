@@ -2,7 +2,8 @@
 
 A connection costs its server some ten milliseconds before it has read what it needs of the
 catalogue. Tests open 25,000, one after the other, most of them to set something up or to look at a
-row. As behind a pooler, one that is closed is reset, and lent again.
+row; a service opens its pools with more. As behind a pooler, one that is closed is reset, and lent
+again.
 Tests of connecting itself, and of connections that are lost, take `Database` as it is.
 """
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from steersman.store import Database
+from steersman.store.database import _reset
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -74,6 +76,7 @@ class Kept(asyncpg.Connection):
             return
         try:
             self._termination_listeners.clear()
+            self._pool_holder = None
             await self.reset(timeout=timeout)
         except BaseException:
             self.terminate()
@@ -94,3 +97,19 @@ class _Kept(Database):
         made = await super().connect(role, connection_class=Kept, **options)
         made.key = key
         return made
+
+    async def pool(self, role: Role, *, least: int = 1, most: int = 4) -> Any:
+        if asyncio.get_running_loop() is not _runner.get_loop():
+            return await super().pool(role, least=least, most=most)
+
+        async def lend(*_: Any, **__: Any) -> Any:
+            return await self.connect(role, command_timeout=60)
+
+        return await asyncpg.create_pool(
+            min_size=least,
+            max_size=most,
+            connect=lend,
+            connection_class=Kept,
+            reset=_reset,
+            max_inactive_connection_lifetime=0,  # nobody may close what is lent to others by then
+        )

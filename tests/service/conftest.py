@@ -96,7 +96,7 @@ class Serving:
     async def raw(self, data: bytes, *, within_s: float = 10.0) -> bytes:
         """Send bytes, and return all that comes until the connection ends."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        said = b""
+        said = bytearray()
         try:
             writer.write(data)
             async with asyncio.timeout(within_s):
@@ -106,7 +106,7 @@ class Serving:
             pass  # ended while we were still sending
         finally:
             writer.close()
-        return said
+        return bytes(said)
 
 
 @pytest.fixture
