@@ -231,3 +231,13 @@ def test_a_file_with_byte_order_mark_loads(tmp_path):
 def test_any_text_is_refused_as_a_spec_error(text):
     with pytest.raises(SpecError):
         loads(text)
+
+
+def test_what_is_loaded_again_is_the_same_and_nobody_elses():
+    first = loads(ROUTE)
+    first.reward.terms.clear()
+    again = loads(ROUTE)
+    assert again.reward.terms
+    assert again == loads(ROUTE + "\n")  # read anew
+    with pytest.raises(SpecError, match=r"^other:"):
+        loads("format: 2", source="other")

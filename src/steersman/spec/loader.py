@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from os import PathLike
 
 from pydantic import ValidationError, create_model
@@ -13,6 +14,9 @@ from steersman.spec.crosschecks import crosscheck
 from steersman.spec.document import Document, parse
 from steersman.spec.point import DecisionPoint
 from steersman.spec.reading import text_of
+
+_KEPT = 256
+"""Declarations that are kept: services and learners read the same again and again."""
 
 
 def load(path: str | PathLike[str]) -> DecisionPoint:
@@ -61,6 +65,11 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
     (0.5, ('micro', 'planner'), 'online')
     """
     _check_text(text, source)
+    return _loaded(text, source).model_copy(deep=True)  # nobody changes what others get
+
+
+@lru_cache(_KEPT)
+def _loaded(text: str, source: str) -> DecisionPoint:
     document = parse(text, source)
     found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
     try:
