@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -149,6 +150,9 @@ def _algorithm(
     except ImportError as missing:
         message = "RLlib is not installed; train with our own PPO on this machine, or install it: "
         raise DataError(message + how_to_install("ray", "rl")) from missing
+    # RLlib asks for it once it is connected. It looks for the working directory, which of a job is
+    # gone by then where several nodes share a machine.
+    import_module("torch._dynamo.config")
     with cluster(address) as ray:
         made = _configured(stage, ray.put(stage), state, sizes, settings).build_algo()
         try:
