@@ -45,6 +45,7 @@ def test_it_goes_where_torchs_own_goes():
         assert kept["state"][0][name].numpy() == pytest.approx(value.numpy(), rel=1e-12), name
 
 
+@pytest.mark.slow
 def test_the_compiler_stays_unread():
     asked = [sys.executable, "-c", TRAINED]
     said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout

@@ -18,8 +18,10 @@ from steersman.spec import (
     Sequence,
     Stage,
     load,
+    loader,
     loads,
 )
+from steersman.spec.document import parse
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 # Read by what they belong to, and tested there.
@@ -241,3 +243,14 @@ def test_what_is_loaded_again_is_the_same_and_nobody_elses():
     assert again == loads(ROUTE + "\n")  # read anew
     with pytest.raises(SpecError, match=r"^other:"):
         loads("format: 2", source="other")
+
+
+def test_short_declarations_are_read_once_and_long_ones_are_not_kept(monkeypatch):
+    texts = []
+    monkeypatch.setattr(
+        loader, "parse", lambda text, source: texts.append(text) or parse(text, source)
+    )
+    short, long = ROUTE + "# short\n", ROUTE + "# " + "x" * 20_000
+    for text in (short, short, long, long):
+        loads(text)
+    assert texts == [short, long, long]

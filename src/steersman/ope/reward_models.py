@@ -157,11 +157,12 @@ def past_only(data: LoggedData) -> Predictions:
     Returns:
         Predictions for every row from models fitted before its batch began; 0 in the first batch.
     """
-    contexts = 0 if data.contexts is None else data.contexts.shape[1]
-    size = data.target.shape[1] * (contexts + 1) * (contexts + 2)
-    at_once = max(1, _AT_ONCE // size)
+    actions, width = data.target.shape[1], 1
+    if data.contexts is not None:
+        width += data.contexts.shape[1]
+    known = Sums(np.zeros((actions, width, width)), np.zeros((actions, width)))
+    at_once = max(1, _AT_ONCE // (known.gram.size + known.moment.size))
     blank = Predictions(np.empty(len(data)), np.empty(len(data)))
-    known: Sums | None = None
     batches = list(time_batches(len(data)))
     for start in range(0, len(batches), at_once):
         some = batches[start : start + at_once]
@@ -171,17 +172,13 @@ def past_only(data: LoggedData) -> Predictions:
     return blank
 
 
-def _before_each(
-    data: LoggedData, batches: Sequence[slice], known: Sums | None
-) -> tuple[Sums, Sums]:
+def _before_each(data: LoggedData, batches: Sequence[slice], known: Sums) -> tuple[Sums, Sums]:
     """Return the sums of all rows before each of some consecutive batches, and those after them."""
     rows = slice(batches[0].start, batches[-1].stop)
     lengths = [batch.stop - batch.start for batch in batches]
     parts = group_sums(data, np.repeat(np.arange(len(batches)), lengths), len(batches), rows)
-    nothing = Sums(np.zeros_like(parts.gram[0]), np.zeros_like(parts.moment[0]))
-    first = nothing if known is None else known
-    gram = np.concatenate([first.gram[None], parts.gram]).cumsum(axis=0)
-    moment = np.concatenate([first.moment[None], parts.moment]).cumsum(axis=0)
+    gram = np.concatenate([known.gram[None], parts.gram]).cumsum(axis=0)
+    moment = np.concatenate([known.moment[None], parts.moment]).cumsum(axis=0)
     return Sums(gram[:-1], moment[:-1]), Sums(gram[-1], moment[-1])
 
 

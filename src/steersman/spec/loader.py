@@ -17,6 +17,8 @@ from steersman.spec.reading import text_of
 
 _KEPT = 256
 """Declarations that are kept: services and learners read the same again and again."""
+_SHORT = 1 << 14
+"""Characters: longer ones are not kept, so that nobody fills the memory with them."""
 
 
 def load(path: str | PathLike[str]) -> DecisionPoint:
@@ -65,11 +67,12 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
     (0.5, ('micro', 'planner'), 'online')
     """
     _check_text(text, source)
-    return _loaded(text, source).model_copy(deep=True)  # nobody changes what others get
+    if len(text) > _SHORT:
+        return _read(text, source)
+    return _read_once(text, source).model_copy(deep=True)  # nobody changes what others get
 
 
-@lru_cache(_KEPT)
-def _loaded(text: str, source: str) -> DecisionPoint:
+def _read(text: str, source: str) -> DecisionPoint:
     document = parse(text, source)
     found = {Complaint(fault.line, dotted(fault.path), fault.text) for fault in document.faults}
     try:
@@ -79,6 +82,9 @@ def _loaded(text: str, source: str) -> DecisionPoint:
     if found:
         raise SpecError(report(source, found))
     return point
+
+
+_read_once = lru_cache(_KEPT)(_read)
 
 
 def _check_path(value: object) -> None:
