@@ -105,6 +105,10 @@ def shared(turns, seconds, threads=None):
     crew = [name for name in seconds for _ in range((threads or {}).get(name, 1))]
     begun = threading.Barrier(len(crew))
 
+    def others_wait():
+        with slices._guard:
+            return sum(map(len, slices._waiting.values())) == len(crew) - 1
+
     def work(name):
         begun.wait()
         with shares[name].turn() as turn:
@@ -113,7 +117,8 @@ def shared(turns, seconds, threads=None):
                 now[0] += seconds[name]
                 if order.count(name) >= turns[name]:
                     over.set()
-                time.sleep(0.001)  # whoever is to wait does so
+                while not (over.is_set() or others_wait()):
+                    time.sleep(0.0005)
                 turn.again()
 
     each = [threading.Thread(target=work, args=(name,)) for name in crew]
