@@ -54,7 +54,7 @@ def visits_of(log: Log, consequences: Consequences) -> list[Visit]:
         request = log.answered[decision.arrival].request
         guardian = str(decision.seen.context["guardian_state"])
         chances, came = [], []
-        for route, worth in zip(ROUTES, decision.seen.truth, strict=True):
+        for route, worth in zip(ROUTES, decision.seen.truth(), strict=True):
             wrong, right = (
                 consequences.routed(request, guardian, route, right=right)
                 for right in (False, True)

@@ -16,8 +16,8 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy
 from scipy import linalg
+from scipy.linalg import blas
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,13 +133,24 @@ def _arm_moments(data: LoggedData, arm: int) -> Floats:
     # The sums of 1 / g must stay in float64; rarer draws drown all others either way.
     odds = 1.0 / np.maximum(data.propensities[draws], _RAREST)
     wanted = data.target[draws, arm]
-    fade = [1.0, -(1.0 - 1.0 / _MEMORY)]
     # Row 0 of each table speaks for rows before the first draw: one arm of K, equally likely.
     share = float(data.target[:, arm].mean()) ** 2
-    total = scipy.signal.lfilter([1.0], fade, np.ones_like(odds) if drawn.all() else odds)
-    squares = np.concatenate([[share], scipy.signal.lfilter([1.0], fade, wanted**2 * odds) / total])
-    recent = scipy.signal.lfilter([1.0], fade, (wanted * odds) ** 2) / total
+    total = _faded_sums(np.ones_like(odds) if drawn.all() else odds)
+    squares = np.concatenate([[share], _faded_sums(wanted**2 * odds) / total])
+    recent = _faded_sums((wanted * odds) ** 2) / total
     recent = np.concatenate([[share * data.target.shape[1]], recent])
     seen = np.cumsum(drawn) - drawn
     waited = np.arange(len(data)) - np.concatenate([[0], draws])[seen]
     return np.asarray(np.maximum(recent[seen], squares[seen] * waited))
+
+
+def _faded_sums(terms: Floats) -> Floats:
+    """Return the sums of a row's term and all before it, each earlier one fading by `_MEMORY`.
+
+    The recurrence s[i] = terms[i] + keep s[i - 1] as a triangular solve; scipy.signal, which has it
+    too, takes longer to import than most logs to judge.
+    """
+    if not len(terms):
+        return terms
+    band = np.full((2, len(terms)), -(1.0 - 1.0 / _MEMORY))  # row 1: below the diagonal of ones
+    return np.asarray(blas.dtbsv(1, band, terms, lower=1, diag=1))

@@ -10,7 +10,6 @@ with the same counts are integrated once.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -162,10 +161,11 @@ def _far_panel(counts: Floats) -> float:
 
 
 def _split_wide(borders: Floats, widest: Floats) -> Floats:
-    """Return the borders with further ones between those more than ``widest`` apart."""
-    pieces = [
-        np.linspace(left, right, int(np.ceil((right - left) / wide)) + 1)[:-1]
-        for (left, right), wide in zip(pairwise(borders), widest, strict=True)
-        if right > left
-    ]
-    return np.concatenate([*pieces, borders[-1:]])
+    """Return the borders with further ones, evenly, between those more than ``widest`` apart."""
+    gaps = np.diff(borders)
+    pieces = np.where(gaps > 0.0, np.ceil(gaps / widest), 0.0).astype(np.int64)
+    total = int(pieces.sum())
+    place = np.arange(total) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    steps = gaps / np.maximum(pieces, 1)
+    split = place * np.repeat(steps, pieces) + np.repeat(borders[:-1], pieces)
+    return np.concatenate((split, borders[-1:]))

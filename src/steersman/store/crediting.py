@@ -244,12 +244,19 @@ async def events_about(
 
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
-    members = dict.fromkeys(ids, None)
-    if episodes:
-        members |= await connection.fetch(
-            "SELECT id, episode FROM decision WHERE tenant = $1 AND episode = ANY($2)",
-            *(tenant, episodes),
+    if not episodes:  # the usual case: one condition, whose plan PostgreSQL keeps
+        rows = await connection.fetch(
+            "SELECT decision, episode, at, outcomes, action_taken FROM event "
+            "WHERE tenant = $1 AND decision = ANY($2) "
+            "AND (outcomes IS NOT NULL OR action_taken IS NOT NULL) "
+            "ORDER BY at, received_at, id",
+            *(tenant, ids),
         )
+        return [Happened(*row) for row in rows]
+    members = dict.fromkeys(ids) | await connection.fetch(
+        "SELECT id, episode FROM decision WHERE tenant = $1 AND episode = ANY($2)",
+        *(tenant, episodes),
+    )
     rows = await connection.fetch(
         "SELECT decision, episode, at, outcomes, action_taken FROM ("
         "  SELECT * FROM event WHERE tenant = $1 AND decision = ANY($2) UNION ALL"

@@ -71,7 +71,7 @@ def test_every_decision_carries_the_probability_it_was_drawn_with(logs):
         drawn = decision.drawn
         assert drawn.distribution.sum() == pytest.approx(1.0, abs=1e-9)
         assert drawn.propensity == drawn.distribution[drawn.index] > 0
-        assert len(drawn.distribution) == len(decision.seen.eligible) == len(decision.seen.truth)
+        assert len(drawn.distribution) == len(decision.seen.eligible) == len(decision.seen.truth())
         assert decision.action == decision.seen.eligible[drawn.index]
 
 
@@ -107,16 +107,16 @@ def test_a_hit_ends_the_request_and_only_the_planner_decides_on_tools(logs):
 
 def test_the_reward_of_a_taken_action_is_its_truth_where_nothing_is_left_to_chance(logs):
     for decision in logs["learned"].decisions:
-        truth = decision.seen.truth[decision.drawn.index]
+        truth = decision.seen.truth()[decision.drawn.index]
         if decision.point == "tool" or decision.action in {"micro", "deep"}:
             assert decision.reward == pytest.approx(truth, abs=1e-12)
-        assert decision.seen.truth.min() - 1e-12 <= truth <= 1.0
+        assert decision.seen.truth().min() - 1e-12 <= truth <= 1.0
 
 
 def test_expected_rewards_are_unbiased_for_what_came(logs):
     for point in ("cache", "route"):
         rows = logs["learned"].of(point)
-        gaps = np.array([row.reward - row.seen.truth[row.drawn.index] for row in rows])
+        gaps = np.array([row.reward - row.seen.truth()[row.drawn.index] for row in rows])
         assert abs(gaps.mean()) < 4 * gaps.std() / np.sqrt(len(gaps)) + 1e-12
 
 

@@ -30,10 +30,10 @@ gap above an hour, and it starts cold: what was seen before it counts as new.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy
 
 from steersman.errors import InputError
 
@@ -240,7 +240,7 @@ def arrival_times(
     keep = np.exp(-(ticks[1] - ticks[0]) / law.correlation_s)
     shocks = rng.standard_normal(len(ticks) - 1) * np.sqrt(1.0 - keep**2)
     shocks[0] /= np.sqrt(1.0 - keep**2)
-    log_rate = law.log_sd * scipy.signal.lfilter([1.0], [1.0, -keep], shocks)
+    log_rate = law.log_sd * np.array([*accumulate(shocks, lambda last, shock: shock + keep * last)])
     mass = np.concatenate([[0.0], np.cumsum(np.exp(log_rate))])
     return np.interp(np.sort(rng.uniform(0.0, mass[-1], n_arrivals)), mass, ticks)
 

@@ -1,6 +1,6 @@
 """Who chooses: learned policies, rules, one fixed choice, or an oracle, behind one small seam.
 
-A chooser sees a decision as `Seen` and answers with a `Drawn`. All but the oracle ignore
+A chooser sees a decision as `Seen` and answers with a `Drawn`. None but the oracle asks for
 ``Seen.truth``, which no real system knows.
 """
 
@@ -20,7 +20,7 @@ from steersman.systems.assistant.history import TOOL_FEATURES
 from steersman.systems.assistant.routes import ROUTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -39,14 +39,14 @@ class Seen:
     Args:
         context: What is known, by field name.
         eligible: The n names to choose from.
-        truth: (n,) expected reward of each, all later choices made as this set of policies makes
-            them. For the oracle and for checking estimates; hidden from everyone else.
+        truth: Works out the (n,) expected rewards of each, all later choices made as this set of
+            policies makes them. For the oracle and for checking estimates; nobody else asks.
         features: (n, d) features of each, where the chooser reads them.
     """
 
     context: Mapping[str, Any]
     eligible: tuple[str, ...]
-    truth: Floats
+    truth: Callable[[], Floats]
     features: Floats | None = None
 
 
@@ -245,7 +245,8 @@ class Oracle:
 
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
         """See `Chooser.choose`."""
-        return _certain(int(np.argmax(seen.truth)), seen.truth, rng)
+        truth = seen.truth()
+        return _certain(int(np.argmax(truth)), truth, rng)
 
     def learn(
         self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
@@ -338,7 +339,7 @@ def oracle() -> Policies:
     Returns:
         A new set.
 
-    >>> seen = Seen({}, ("a", "b"), np.array([0.2, 0.7]))
+    >>> seen = Seen({}, ("a", "b"), lambda: np.array([0.2, 0.7]))
     >>> oracle().tool.choose(seen, np.random.default_rng(0)).index
     1
     """

@@ -159,5 +159,5 @@ class Log:
         Returns:
             Its mean expected reward over the logged contexts.
         """
-        truth = np.stack([row.seen.truth for row in self.of(point)])
+        truth = np.stack([row.seen.truth() for row in self.of(point)])
         return float((truth * target).sum(axis=1).mean())

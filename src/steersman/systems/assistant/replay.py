@@ -1,7 +1,7 @@
 """Replaying a stream: cache, route and tool are decided for each arrival, and learned from at once.
 
 The three distributions of an arrival are formed from the last choice to the first, so that the
-expected reward of every choice is known (what an oracle sees, and what estimates are checked with);
+expected reward of every choice can be known (an oracle asks for it, and who checks estimates);
 then the choices take effect from the first to the last. Every policy set takes the same three
 uniforms per arrival, whatever it reaches, so two sets differ by their choices alone.
 
@@ -116,11 +116,9 @@ class _Run:
     def answer(self, at: _Arrival) -> None:
         tool_seen = self._tool(at)
         tool = self.policies.tool.choose(tool_seen, self.rng)
-        chance = float(tool.distribution @ (at.shortlist == at.needed))
-        route_seen = self._route(at, chance, tool)
+        route_seen = self._route(at, tool)
         route = self.policies.route.choose(route_seen, self.rng)
-        going_on = float(route.distribution @ self._values("cache", at, chance))
-        cache_seen = self._cache(at, going_on)
+        cache_seen = self._cache(at, tool, route)
         cache = self.policies.cache.choose(cache_seen, self.rng)
 
         lookup = at.glance.lookups[LOOKUPS[cache.index]]
@@ -145,21 +143,17 @@ class _Run:
     # -- what each decision sees -----------------------------------------------------------------
 
     def _tool(self, at: _Arrival) -> Seen:
-        wrong, right = (
-            self.consequences.routed(at.request, at.guardian, "planner", right=right).tool
-            for right in (False, True)
-        )
         features = None
         if self.policies.tool.reads_features:
             features = self.world.tool_features(at.request, self.history)
         return Seen(
             context=self.world.contexts[at.request],
             eligible=tuple(self.world.names(at.shortlist)),
-            truth=np.where(at.shortlist == at.needed, right, wrong),
+            truth=lambda: self._tool_values(at),
             features=features,
         )
 
-    def _route(self, at: _Arrival, chance: float, tool: Drawn) -> Seen:
+    def _route(self, at: _Arrival, tool: Drawn) -> Seen:
         now = {
             "guardian_state": at.guardian,
             "tool_score": float(tool.scores.max()),
@@ -168,11 +162,20 @@ class _Run:
         }
         known = self.world.contexts[at.request]
         context = {name: value for name, value in known.items() if name != "text"} | now
-        return Seen(context, ROUTES, self._values("route", at, chance))
+        return Seen(context, ROUTES, lambda: self._route_values("route", at, tool))
 
-    def _cache(self, at: _Arrival, going_on: float) -> Seen:
+    def _cache(self, at: _Arrival, tool: Drawn, route: Drawn) -> Seen:
         known = self.world.contexts[at.request]
         context = {name: known[name] for name in ("intent", "language", "text_len")}
+        return Seen(
+            context | at.glance.features, LOOKUPS, lambda: self._cache_values(at, tool, route)
+        )
+
+    # -- what each choice is worth, for who asks --------------------------------------------------
+
+    def _cache_values(self, at: _Arrival, tool: Drawn, route: Drawn) -> Floats:
+        """(4,) expected reward of each lookup."""
+        going_on = float(route.distribution @ self._route_values("cache", at, tool))
         values = []
         for name in LOOKUPS:
             lookup = at.glance.lookups[name]
@@ -180,10 +183,11 @@ class _Run:
             right = self._used(at, taken, at.cheap) == at.needed
             hit = self._got(at, lookup, taken, right=right).cache
             values.append(hit if lookup.hit else going_on)
-        return Seen(context | at.glance.features, LOOKUPS, np.array(values))
+        return np.array(values)
 
-    def _values(self, point: PointName, at: _Arrival, chance: float) -> Floats:
+    def _route_values(self, point: PointName, at: _Arrival, tool: Drawn) -> Floats:
         """(3,) expected reward of each route, by one point's declaration."""
+        chance = float(tool.distribution @ (at.shortlist == at.needed))
         deep = self.consequences.deep_right(at.request)
         chances = (float(at.cheap == at.needed), chance, float(deep))
         values = []
@@ -196,6 +200,14 @@ class _Run:
             )
             values.append((1.0 - p) * wrong + p * right)
         return np.array(values)
+
+    def _tool_values(self, at: _Arrival) -> Floats:
+        """(n,) expected reward of each tool of the shortlist."""
+        wrong, right = (
+            self.consequences.routed(at.request, at.guardian, "planner", right=right).tool
+            for right in (False, True)
+        )
+        return np.where(at.shortlist == at.needed, right, wrong)
 
     # -- what comes of them ----------------------------------------------------------------------
 
