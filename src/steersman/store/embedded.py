@@ -231,7 +231,7 @@ def _serves(data: Path, sockets: Path) -> bool:
     One that waits for a recovery that nobody does is stopped: it would for ever.
     """
     begun = healthy = time.monotonic()
-    while _running(data):
+    while (data / "postmaster.pid").exists():
         said = subprocess.run(  # noqa: S603 (our own program and path)
             # By its user's name: it would log that there is no such role as the one who asks.
             [binaries() / "pg_isready", "-q", "-h", sockets, "-U", "postgres", "-t", "2"],
@@ -239,6 +239,8 @@ def _serves(data: Path, sockets: Path) -> bool:
         )
         if said.returncode == 0:
             return True
+        if not _running(data):
+            return False
         now = time.monotonic()
         if said.returncode != _REFUSES or not is_stuck(data):
             healthy = now
