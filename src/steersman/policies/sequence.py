@@ -213,7 +213,28 @@ def draw_step(
     >>> place, step.action, step.p
     (0, 'a', 1.0)
     """
-    uniform = inputs.uniforms(rng)
-    distribution = step_distribution(scores, rule)
-    place = draw(distribution, uniform())
+    return draw_of_step(names, step_distribution(scores, rule), rng=rng)
+
+
+def draw_of_step(
+    names: Sequence[str], distribution: Floats, *, rng: np.random.Generator
+) -> tuple[int, Step]:
+    """Return what `draw_step` does, of a distribution that is known already.
+
+    Args:
+        names: of the eligible actions, all different.
+        distribution: (K,) float64 of theirs, from `step_distribution`.
+        rng: gives one ``random()``.
+
+    Returns:
+        The place of the action among `names`, and the step.
+
+    Raises:
+        InputError: ``rng`` is no generator (a seed, say).
+
+    >>> place, step = draw_of_step(["a", STOP], np.array([0.0, 1.0]), rng=np.random.default_rng(0))
+    >>> place, step.action == STOP, step.p
+    (1, True, 1.0)
+    """
+    place = draw(distribution, inputs.uniforms(rng)())
     return place, Step(tuple(names), names[place], float(distribution[place]))

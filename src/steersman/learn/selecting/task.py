@@ -15,7 +15,7 @@ from steersman.errors import DataError
 from steersman.policies.sequence import (
     Step,
     StepRule,
-    draw_step,
+    draw_of_step,
     leading,
     sequence_propensity,
     step_distribution,
@@ -174,27 +174,25 @@ def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.G
 
     No doctest: it needs a task; ``tests/learn/selecting/test_walks.py`` shows it.
     """
-    return _eligible(options, scorer.scores(options.rows), rule).drawn(rule, rng)
+    return _eligible(options, scorer.scores(options.rows), rule).drawn(rng)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Eligible:
-    """What may be drawn in a state, with its scores."""
+    """What may be drawn in a state, and with which probabilities."""
 
     names: tuple[str, ...]
     places: NDArray[np.intp]
     rows: Floats
-    scores: Floats
+    chances: Floats
 
-    def drawn(self, rule: StepRule, rng: np.random.Generator) -> Taken:
-        chosen, step = draw_step(self.names, self.scores, rule, rng=rng)
+    def drawn(self, rng: np.random.Generator) -> Taken:
+        chosen, step = draw_of_step(self.names, self.chances, rng=rng)
         return Taken(step, self.rows, chosen, int(self.places[chosen]))
 
-    def chance(
-        self, place: int, rule: StepRule, logged: Collection[str]
-    ) -> tuple[float, Floats, float]:
+    def chance(self, place: int, logged: Collection[str]) -> tuple[float, Floats, float]:
         """Return the probability of an option, the mean row of all, and the mass not in a log."""
-        chances = step_distribution(self.scores, rule)
+        chances = self.chances
         elsewhere = np.array([name not in logged for name in self.names])
         chance = float(chances[self.places == place].sum())
         return chance, chances @ self.rows, float(chances[elsewhere].sum())
@@ -204,7 +202,8 @@ def _eligible(options: Options, scores: Floats, rule: StepRule) -> _Eligible:
     first = leading(scores[: options.candidates], rule.leading)
     places = np.concatenate([first, np.arange(options.candidates, len(scores))])
     names = tuple(options.names[place] for place in places.tolist())
-    return _Eligible(names, places, options.rows[places], scores[places])
+    chances = step_distribution(scores[places], rule)
+    return _Eligible(names, places, options.rows[places], chances)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +228,7 @@ class _Ways:
         now, taken = self._reached[way], []
         potentials = [now.potential]
         while now.eligible is not None:
-            taken.append(now.eligible.drawn(self._rule, rng))
+            taken.append(now.eligible.drawn(rng))
             way = (*way, taken[-1].place)
             now = self._next(way, now)
             potentials.append(now.potential)
@@ -248,7 +247,7 @@ class _Ways:
             if names[one.place] != one.step.action:
                 raise _unlike(logged, number, f"{names[one.place]!r} stands")
             known = frozenset(one.step.eligible)
-            chance, mean, elsewhere = now.eligible.chance(one.place, self._rule, known)
+            chance, mean, elsewhere = now.eligible.chance(one.place, known)
             missing.append(elsewhere)
             chances.append(chance)
             taken.append(now.options.rows[one.place])
