@@ -20,13 +20,9 @@ CUT = (
 )
 
 
-async def cut(database, delay):
-    connection = await database.connect(None)
-    try:
-        await asyncio.sleep(delay)
-        await connection.execute(CUT)
-    finally:
-        await connection.close()
+async def cut(connection, delay):
+    await asyncio.sleep(delay)
+    await connection.execute(CUT)
 
 
 def test_what_a_connection_says_while_it_is_lost_is_told_by_commands():
@@ -55,14 +51,16 @@ async def test_a_connection_lost_at_any_moment_is_told(days, work, within_s):
     days.database = Database(days.database.url)  # without those that are kept
     row = await days.write(day=0, unit="u")
     lost = 0
+    cutter = await days.database.connect(None)
     for _ in range(120):
-        cutting = asyncio.create_task(cut(days.database, within_s * rng.random()))
+        cutting = asyncio.create_task(cut(cutter, within_s * rng.random()))
         await asyncio.sleep(0.03)
         try:
             await work(days)
         except StoreError:
             lost += 1
         await cutting
+    await cutter.close()
     assert lost > 10
     await days.compact()
     assert set((await days.keep()).waiting) == set()

@@ -253,7 +253,8 @@ async def events_about(
             *(tenant, ids),
         )
         return [Happened(*row) for row in rows]
-    members = dict.fromkeys(ids) | await connection.fetch(
+    members = dict.fromkeys(ids)
+    members |= await connection.fetch(
         "SELECT id, episode FROM decision WHERE tenant = $1 AND episode = ANY($2)",
         *(tenant, episodes),
     )
