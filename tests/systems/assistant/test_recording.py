@@ -82,7 +82,7 @@ def few(world):
     """The first requests and tools, and the engines over these tools alone."""
     pytest.importorskip("onnxruntime")
     tools = world.catalogue.tools[:30]
-    requests = [request for request in world.catalogue.requests[:40] if request.tool < len(tools)]
+    requests = [request for request in world.catalogue.requests[:16] if request.tool < len(tools)]
     catalogue = Catalogue(tuple(requests), tools)
     try:
         return catalogue, Engines(catalogue)
@@ -94,7 +94,7 @@ def few(world):
 def test_embeddings_are_derived_again(few, recording):
     catalogue, engines = few
     again = record(catalogue, engines, clock=time.perf_counter)
-    rows = [i for i, tool in enumerate(recording.truth[:40]) if tool < len(catalogue.tools)]
+    rows = [i for i, tool in enumerate(recording.truth[:16]) if tool < len(catalogue.tools)]
     for new, old in (
         (again.request_embedding, recording.request_embedding[rows]),
         (again.tool_embedding, recording.tool_embedding[: len(catalogue.tools)]),
