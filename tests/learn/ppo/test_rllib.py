@@ -150,6 +150,21 @@ def test_an_environment_of_gymnasium_never_plays_an_episode_twice():
     assert all(ends == [False, True] for _, ends in first), "cut off, and not over"
 
 
+def weights_of(agent):
+    return {n: of for n, of in agent.state().items() if n.startswith("network.")}
+
+
+def module_of(weights):
+    from steersman.learn.ppo.rllib_parts import Built, Module, Seat  # noqa: PLC0415
+
+    seat = Seat({"kept": Reference(), "seed": (0, 0)})
+    return Module(
+        observation_space=seat.observation_space,
+        action_space=seat.action_space,
+        model_config={"built": Built(PARTS, 2, 8, weights)},
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Ray's and of what it imports
 def test_the_module_of_rllib_draws_as_our_own_policy_does():
@@ -157,16 +172,9 @@ def test_the_module_of_rllib_draws_as_our_own_policy_does():
     import torch  # noqa: PLC0415
     from ray.rllib.core.columns import Columns  # noqa: PLC0415
 
-    from steersman.learn.ppo.rllib_parts import Built, Module, Seat  # noqa: PLC0415
-
     agent = PPO(PARTS, 2, settings=Settings(hidden=8), seed=5)
-    seat = Seat({"kept": Reference(), "seed": (0, 0)})
-    weights = {n: of for n, of in agent.state().items() if n.startswith("network.")}
-    module = Module(
-        observation_space=seat.observation_space,
-        action_space=seat.action_space,
-        model_config={"built": Built(PARTS, 2, 8, weights)},
-    )
+    weights = weights_of(agent)
+    module = module_of(weights)
     assert {n: of.tolist() for n, of in module.get_state().items()} == {
         n: of.tolist() for n, of in weights.items()
     }
@@ -181,3 +189,23 @@ def test_the_module_of_rllib_draws_as_our_own_policy_does():
             own = np.prod([of[value] for of, value in zip(masses, values, strict=True)])
             assert float(torch.exp(logs[row])) == pytest.approx(own, rel=1e-5)
         assert module.compute_values({Columns.OBS: torch.from_numpy(states)}).shape == (5,)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray's and of what it imports
+def test_the_divergence_that_rllib_follows_is_finite_also_between_narrow_bells():
+    pytest.importorskip("ray.rllib", reason="`tools/install ray` installs it")
+    import torch  # noqa: PLC0415
+    from ray.rllib.core.columns import Columns  # noqa: PLC0415
+
+    def narrow(mean):
+        agent = PPO(PARTS, 2, settings=Settings(hidden=8), seed=5)
+        biases = torch.tensor([mean, -20.0], dtype=torch.float64)
+        agent._network.set_direct(1, torch.zeros(2, 2, dtype=torch.float64), biases)
+        module = module_of(weights_of(agent))
+        out = module.forward_train({Columns.OBS: torch.zeros(1, 2)})
+        return module.get_train_action_dist_cls().from_logits(out[Columns.ACTION_DIST_INPUTS])
+
+    here, far = narrow(-2.0), narrow(2.0)
+    assert float(here.kl(here)) == pytest.approx(0.0, abs=1e-6)
+    assert 50.0 < float(here.kl(far)) < 100.0

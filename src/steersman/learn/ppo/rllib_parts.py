@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _CLIP = 1e6
 _EPSILON = 1e-5
 """Adam's, as in our own PPO."""
+_FAINTEST = -80.0
+"""Logarithm of the least probability that RLlib sees. What is no number in float32 is 0 to it, and
+the divergence of what was a little more, before an update, infinite; its penalty and our pace would
+follow that."""
 
 
 class Kept:
@@ -135,7 +139,7 @@ class Module(TorchRLModule, ValueFunctionAPI):
 
     def _forward(self, batch: Mapping[str, Any], **_: Any) -> dict[str, Any]:
         logs, values = self.network(batch[Columns.OBS].double())
-        flat = torch.cat([logs[place] for place in self._order], dim=-1).float()
+        flat = torch.cat([logs[place] for place in self._order], dim=-1).clamp(_FAINTEST).float()
         return {Columns.ACTION_DIST_INPUTS: flat, Columns.EMBEDDINGS: values.float()}
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Any = None) -> Any:
