@@ -9,13 +9,13 @@ from steersman.ope import LoggedData, drawn_or_another, evaluate
 from steersman.ope.stabilise import stabilisers
 
 
-def make_log(seed, rows=300):
+def make_log(seed, rows=300, arms=3):
     rng = np.random.default_rng(seed)
     return LoggedData(
         rng.integers(0, 3, rows),
         rng.random(rows),
         rng.uniform(0.05, 0.9, rows),
-        rng.dirichlet(np.full(3, 0.5), rows),
+        rng.dirichlet(np.full(arms, 0.5), rows),
     )
 
 
@@ -48,6 +48,12 @@ def slow(data):
 @given(st.integers(0, 1000))
 def test_a_second_implementation(seed):
     data = make_log(seed)
+    assert stabilisers(data) == pytest.approx(slow(data), rel=1e-9)
+
+
+@pytest.mark.slow
+def test_arms_that_were_never_drawn():
+    data = make_log(1, arms=5)
     assert stabilisers(data) == pytest.approx(slow(data), rel=1e-9)
 
 
