@@ -51,15 +51,14 @@ async def test_a_connection_lost_at_any_moment_is_told(days, work, within_s):
     days.database = Database(days.database.url)  # without those that are kept
     row = await days.write(day=0, unit="u")
     lost = 0
-    cutter = await days.database.connect(None)
-    for _ in range(120):
-        cutting = asyncio.create_task(cut(cutter, within_s * rng.random()))
-        try:
-            await work(days)
-        except StoreError:
-            lost += 1
-        await cutting
-    await cutter.close()
+    async with days.database.connected(None, "cutting", "run the test again") as cutter:
+        for _ in range(120):
+            cutting = asyncio.create_task(cut(cutter, within_s * rng.random()))
+            try:
+                await work(days)
+            except StoreError:
+                lost += 1
+            await cutting
     assert lost > 10
     await days.compact()
     assert set((await days.keep()).waiting) == set()

@@ -16,12 +16,12 @@ import numpy as np
 from steersman.errors import ActionError, InputError
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
-from steersman.policies.choice import draw
 from steersman.policies.offered import STANDING, Progress, SequenceForm
 from steersman.policies.sequence import (
     STOP,
     Step,
     StepRule,
+    draw_of_step,
     leading,
     sequence_propensity,
     step_distribution,
@@ -137,7 +137,6 @@ class SequencePolicy(ChoicePolicy):
         >>> policy.select(offered, rng=np.random.default_rng(0)).picked
         ('b', 'c')
         """
-        uniform = inputs.uniforms(rng)
         self._check_learnable(offered)
         progress = Progress(offered, self.form)
         steps, distributions = [], []
@@ -146,8 +145,8 @@ class SequencePolicy(ChoicePolicy):
         while not progress.ended:
             names, rows, places, scores = self._leading(progress)
             distribution = step_distribution(scores, self.rule)
-            number = draw(distribution, uniform())
-            steps.append(Step(names, names[number], float(distribution[number])))
+            number, step = draw_of_step(names, distribution, rng=rng)
+            steps.append(step)
             distributions.append(distribution)
             x[:-1] += rows[number]
             progress.take(int(places[number]))

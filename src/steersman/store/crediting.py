@@ -244,28 +244,23 @@ async def events_about(
 
     No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
-    if not episodes:  # the usual case: one condition, whose plan PostgreSQL keeps
-        rows = await connection.fetch(
-            "SELECT decision, episode, at, outcomes, action_taken FROM event "
-            "WHERE tenant = $1 AND decision = ANY($2) "
-            "AND (outcomes IS NOT NULL OR action_taken IS NOT NULL) "
-            "ORDER BY at, received_at, id",
-            *(tenant, ids),
-        )
-        return [Happened(*row) for row in rows]
     members = dict.fromkeys(ids)
-    members |= await connection.fetch(
-        "SELECT id, episode FROM decision WHERE tenant = $1 AND episode = ANY($2)",
-        *(tenant, episodes),
-    )
+    source = "SELECT * FROM event WHERE tenant = $1 AND decision = ANY($2)"
+    theirs = []
+    if episodes:  # seldom; PostgreSQL keeps the plan of one condition, and plans two anew
+        members |= await connection.fetch(
+            "SELECT id, episode FROM decision WHERE tenant = $1 AND episode = ANY($2)",
+            *(tenant, episodes),
+        )
+        source += (
+            " UNION ALL SELECT * FROM event WHERE tenant = $1 AND episode = ANY($3)"
+            " AND (decision IS NULL OR decision <> ALL ($2))"
+        )
+        theirs = [episodes]
     rows = await connection.fetch(
-        "SELECT decision, episode, at, outcomes, action_taken FROM ("
-        "  SELECT * FROM event WHERE tenant = $1 AND decision = ANY($2) UNION ALL"
-        "  SELECT * FROM event WHERE tenant = $1 AND episode = ANY($3)"
-        "  AND (decision IS NULL OR decision <> ALL ($2))"
-        ") AS e WHERE outcomes IS NOT NULL OR action_taken IS NOT NULL "
-        "ORDER BY at, received_at, id",
-        *(tenant, list(members), episodes),
+        f"SELECT decision, episode, at, outcomes, action_taken FROM ({source}) AS e "  # noqa: S608
+        "WHERE outcomes IS NOT NULL OR action_taken IS NOT NULL ORDER BY at, received_at, id",
+        *(tenant, list(members), *theirs),
     )
     return [Happened(row[0], row[1] or members.get(row[0]), *row[2:]) for row in rows]
 

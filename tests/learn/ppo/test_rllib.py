@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 from steersman.errors import DataError, InputError, StateError
 from steersman.errors.installing import how_to_install
 from steersman.learn.ppo import PPO, Part, Settings, Stage, train_rllib
@@ -169,9 +171,6 @@ def module_of(weights):
 @pytest.mark.filterwarnings("ignore")  # of Ray's and of what it imports
 def test_the_module_of_rllib_draws_as_our_own_policy_does():
     pytest.importorskip("ray.rllib", reason="`tools/install ray` installs it")
-    import torch  # noqa: PLC0415
-    from ray.rllib.core.columns import Columns  # noqa: PLC0415
-
     agent = PPO(PARTS, 2, settings=Settings(hidden=8), seed=5)
     weights = weights_of(agent)
     module = module_of(weights)
@@ -179,8 +178,8 @@ def test_the_module_of_rllib_draws_as_our_own_policy_does():
         n: of.tolist() for n, of in weights.items()
     }
     states = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
-    out = module.forward_inference({Columns.OBS: torch.from_numpy(states)})
-    drawn = module.get_inference_action_dist_cls().from_logits(out[Columns.ACTION_DIST_INPUTS])
+    out = module.forward_inference({"obs": torch.from_numpy(states)})
+    drawn = module.get_inference_action_dist_cls().from_logits(out["action_dist_inputs"])
     for values in ((0, 0, 0), (1, 10, 2), (1, 5, 1)):
         action = dict(zip(["switch", "k", "again"], values, strict=True))
         logs = drawn.logp({n: torch.full((5,), of) for n, of in action.items()})
@@ -188,23 +187,21 @@ def test_the_module_of_rllib_draws_as_our_own_policy_does():
             masses = agent.distributions(state)
             own = np.prod([of[value] for of, value in zip(masses, values, strict=True)])
             assert float(torch.exp(logs[row])) == pytest.approx(own, rel=1e-5)
-        assert module.compute_values({Columns.OBS: torch.from_numpy(states)}).shape == (5,)
+        assert module.compute_values({"obs": torch.from_numpy(states)}).shape == (5,)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Ray's and of what it imports
 def test_the_divergence_that_rllib_follows_is_finite_also_between_narrow_bells():
     pytest.importorskip("ray.rllib", reason="`tools/install ray` installs it")
-    import torch  # noqa: PLC0415
-    from ray.rllib.core.columns import Columns  # noqa: PLC0415
 
     def narrow(mean):
         agent = PPO(PARTS, 2, settings=Settings(hidden=8), seed=5)
         biases = torch.tensor([mean, -20.0], dtype=torch.float64)
         agent._network.set_direct(1, torch.zeros(2, 2, dtype=torch.float64), biases)
         module = module_of(weights_of(agent))
-        out = module.forward_train({Columns.OBS: torch.zeros(1, 2)})
-        return module.get_train_action_dist_cls().from_logits(out[Columns.ACTION_DIST_INPUTS])
+        out = module.forward_train({"obs": torch.zeros(1, 2)})
+        return module.get_train_action_dist_cls().from_logits(out["action_dist_inputs"])
 
     here, far = narrow(-2.0), narrow(2.0)
     assert float(here.kl(here)) == pytest.approx(0.0, abs=1e-6)

@@ -237,10 +237,11 @@ def arrival_times(
         message = f"duration_s is {duration_s}; allowed: above 0, up to 1e7 seconds."
         raise InputError(message)
     ticks = np.linspace(0.0, duration_s, int(np.ceil(duration_s)) + 1)
-    keep = np.exp(-(ticks[1] - ticks[0]) / law.correlation_s)
+    keep = float(np.exp(-(ticks[1] - ticks[0]) / law.correlation_s))
     shocks = rng.standard_normal(len(ticks) - 1) * np.sqrt(1.0 - keep**2)
     shocks[0] /= np.sqrt(1.0 - keep**2)
-    log_rate = law.log_sd * np.array([*accumulate(shocks, lambda last, shock: shock + keep * last)])
+    wandering = accumulate(shocks.tolist(), lambda last, shock: shock + keep * last)
+    log_rate = law.log_sd * np.fromiter(wandering, np.float64, len(shocks))
     mass = np.concatenate([[0.0], np.cumsum(np.exp(log_rate))])
     return np.interp(np.sort(rng.uniform(0.0, mass[-1], n_arrivals)), mass, ticks)
 
