@@ -357,6 +357,13 @@ def test_beta_densities_of_many_counts_are_those_of_few(a, b):
     assert found == pytest.approx(plain, abs=1e-7)
 
 
+def test_beta_panels_are_split_where_they_are_too_wide():
+    borders, widest = np.array([0.0, 1.0, 10.0, 10.0]), np.array([4.0, 4.0, 4.0])
+    assert beta_choice._split_wide(borders, widest).tolist() == [0.0, 1.0, 4.0, 7.0, 10.0]
+    a, b = np.array([1e-3, 2e-3]), np.array([1e-3, 3e-3])
+    assert beta_choice._integrate(a, b, np.ones(2)).sum() == pytest.approx(1.0, abs=1e-8)
+
+
 def test_beta_with_whole_counts_is_the_known_sum():
     """P(X > Y) for X ~ Beta(a, b), Y ~ Beta(c, d) with whole parameters (a finite sum)."""
     a, b, c, d = 7, 4, 5, 6
