@@ -5,6 +5,9 @@ public methods have ``Args:``, ``Returns:`` and ``Raises:`` where they apply (a 
 it returns in its first line alone). Functions and classes that do something have a doctest, or a
 line ``No doctest:`` with the reason; mere values are shown where they are made. Functions of
 ``stats`` and ``ope`` and classes of ``policies`` that estimate something have ``Source:``.
+
+A package that needs an extra which is not installed is left out and named; where ``CI`` is
+``true``, it fails the gate.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import os
 import pkgutil
 import sys
 import textwrap
@@ -22,6 +26,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import steersman
+from steersman.errors import DataError
 from steersman.spec.base import Declared
 from steersman.spec.schema import meanings
 
@@ -36,21 +41,32 @@ UNSOURCED = frozenset({"Fixed", "Rules"})
 
 def main() -> int:
     """Print every gap and how many names are covered; return the exit status."""
-    names = [(package, name) for package in _packages() for name in getattr(package, "__all__", ())]
+    packages, absent = _packages()
+    for place, why in absent.items():
+        print(f"DOCS {place} is left out: {why}")
+    names = [(package, name) for package in packages for name in getattr(package, "__all__", ())]
     gaps = {f"{package.__name__}.{name}": list(_gaps(package, name)) for package, name in names}
     for place, missing in gaps.items():
         for gap in missing:
             print(f"DOCS {place}: {gap}")
     covered = sum(not missing for missing in gaps.values())
     print(f"docs: {covered} of {len(gaps)} public names are covered")
-    return 0 if covered == len(gaps) else 1
+    missed = bool(absent) and os.environ.get("CI") == "true"
+    return 0 if covered == len(gaps) and not missed else 1
 
 
-def _packages() -> Iterator[ModuleType]:
-    yield steersman
-    for found in pkgutil.walk_packages(steersman.__path__, "steersman."):
+def _packages() -> tuple[list[ModuleType], dict[str, str]]:
+    """Return the packages, and by name what those need that cannot be imported."""
+    packages, absent = [steersman], {}
+    # What it cannot import itself has been tried, and told, before.
+    walk = pkgutil.walk_packages(steersman.__path__, "steersman.", onerror=lambda _: None)
+    for found in walk:
         if found.ispkg:
-            yield importlib.import_module(found.name)
+            try:
+                packages.append(importlib.import_module(found.name))
+            except DataError as missing:
+                absent[found.name] = str(missing)
+    return packages, absent
 
 
 def _gaps(package: ModuleType, name: str) -> Iterator[str]:
