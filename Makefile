@@ -33,7 +33,7 @@ up: ## set up .venv, then run everything with a sample tenant and key, until Ctr
 	@tools/install core data
 	@exec $(VENV)/steersman up $(ARGS)
 
-test: ## every test (ten to eleven minutes on two cores)
+test: ## every test (ten to twenty minutes on two cores, by their speed)
 	@tools/install dev rag
 	@$(PYTEST) $(ARGS)
 
