@@ -44,6 +44,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Let Python end as it does: DuckDB complains of what is left over, in a page of lines."""
+    gc.unfreeze()
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:  # noqa: ARG001 (pytest names it)
     """Say what is left out, and how it is had: these two stand in no lock of the tests."""
     return [
