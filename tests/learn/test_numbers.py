@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 
+pytest.importorskip("torch")
+
 from steersman.errors import InputError
 from steersman.learn.ppo.settings import Settings
 from steersman.learn.selecting.cloning import CloneSettings
