@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.without_torch import without_torch
 from tools import docs_gate, sizes
 
 ROOT = Path(__file__).parent.parent.parent
@@ -61,31 +62,18 @@ def test_the_docs_gate_names_each_missing_section():
     assert list(docs_gate._function_gaps(full)) == []
 
 
-WITHOUT_TORCH = """
-import os
-import sys
-
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, NoTorch())
-from tools import docs_gate
-for ci in ("", "true"):
-    os.environ["CI"] = ci
-    print("status", docs_gate.main())
-"""
-
-
 @pytest.mark.slow
 def test_the_docs_gate_leaves_out_what_is_not_installed_but_in_ci():
     """`make check` of a fresh checkout has no torch."""
-    gate = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH], cwd=ROOT, capture_output=True, text=True, check=True
+    gate = without_torch(
+        "import os\n"
+        "from tools import docs_gate\n"
+        "for ci in ('', 'true'):\n"
+        "    os.environ['CI'] = ci\n"
+        "    print('status', docs_gate.main())\n"
     )
     left_out = "DOCS steersman.learn.ppo is left out: PPO needs the package torch"
-    assert gate.stdout.count(left_out) == 2, gate.stdout
+    assert gate.stdout.count(left_out) == 2, gate.stdout + gate.stderr
     told = [line for line in gate.stdout.splitlines() if line.startswith("status")]
     assert told == ["status 0", "status 1"]
 

@@ -1,34 +1,14 @@
 """Where torch is not installed, PPO says so before anything is trained."""
 
-import subprocess
-import sys
-
 import pytest
 
 from steersman.errors.installing import how_to_install
-
-BLOCKED = """
-import sys
-
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, NoTorch())
-from steersman.errors import DataError
-"""
-
-
-def _without_torch(code):
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKED + code], capture_output=True, text=True, check=False
-    )
+from tests.without_torch import without_torch
 
 
 @pytest.mark.slow
 def test_importing_ppo_says_what_to_install():
-    found = _without_torch("import steersman.learn.selecting.ppo")
+    found = without_torch("import steersman.learn.selecting.ppo")
     assert "DataError: PPO needs the package torch" in found.stderr
     assert how_to_install("rl") in found.stderr
 
@@ -36,7 +16,8 @@ def test_importing_ppo_says_what_to_install():
 @pytest.mark.slow
 def test_it_is_said_before_raft_and_not_as_an_error_of_python():
     """RAFT refuses no questions at all with another error; it is not reached."""
-    found = _without_torch(
+    found = without_torch(
+        "from steersman.errors import DataError\n"
         "from steersman.systems.leadr.improving import raft_then_ppo\n"
         "try:\n    raft_then_ppo([], None, 0)\n"
         "except DataError as told:\n    print(told)\n"
@@ -46,7 +27,7 @@ def test_it_is_said_before_raft_and_not_as_an_error_of_python():
 
 @pytest.mark.slow
 def test_an_evaluation_leaves_ppo_out_and_says_why():
-    found = _without_torch(
+    found = without_torch(
         "from tests.systems.leadr.conftest import ROWS\n"
         "from steersman.systems.leadr import Collection, Question\n"
         "from steersman.systems.leadr.contenders import contenders\n"
