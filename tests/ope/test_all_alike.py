@@ -253,3 +253,70 @@ def test_actions_that_were_drawn_once_and_are_all_alike_leave_the_rest_open():
     forty = all_alike_interval(1.0, 40, low=0.0, high=1.0)  # as many as are all alike
     alone = 1.0 - forty.low
     assert one.value - one.low == pytest.approx(np.hypot(seen, 0.4 * alone), rel=0.01)
+
+
+def _where_it_suits(rng, right, *, n=400):
+    """The target takes the action that suits the context, but for a floor on the other one."""
+    context, actions = rng.integers(0, 2, (2, n))
+    succeeds = np.where(actions == context, 0.995, 0.5)
+    rewards = (rng.random(n) < succeeds).astype(float)
+    target = np.where(np.arange(2) == context[:, None], right, 1.0 - right)
+    halves = np.full(n, 0.5)
+    return LoggedData(actions, rewards, halves, target, contexts=context[:, None].astype(float))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [0.99, 0.95])
+def test_failures_where_an_action_does_not_suit_vouch_for_nothing_where_it_does(right):
+    """By the standard error alone SNIPS covers the truth in .63 and .85, DR in .63 and .72."""
+    covered, used = dict.fromkeys(("snips", "dr", "wpdis"), 0), 0
+    truth = right * 0.995 + (1.0 - right) * 0.5
+    for seed in range(RUNS):
+        log = _where_it_suits(np.random.default_rng(seed), right)
+        found = evaluate(log, estimators=("snips", "dr"))
+        used += not found.refused
+        taken = log.target[np.arange(len(log)), log.actions]
+        steps = (log.propensities[:, None], taken[:, None], log.rewards[:, None])
+        selected = evaluate_sequences(LoggedSequences(*steps, np.ones(len(log), int)))
+        for name, one in (*found.estimates.items(), ("wpdis", selected["wpdis"])):
+            covered[name] += one.low is not None and one.low <= truth <= one.high
+    assert used == RUNS
+    assert min(covered.values()) >= 0.95 * used
+
+
+def test_the_heaviest_rows_that_never_failed_leave_their_share_open():
+    context, actions = np.arange(400) % 2, np.arange(400) // 2 % 2
+    suits = actions == context
+    rewards = np.where(suits, 1.0, np.arange(400) // 4 % 2)
+    target = np.where(np.arange(2) == context[:, None], 0.9, 0.1)
+    log = LoggedData(actions, rewards, np.full(400, 0.5), target)
+    found = evaluate(log, estimators=("snips",))["snips"]
+    half = 1.959964 * found.standard_error
+    opened = _by_hand(1.0, 200, 0.9)
+    assert found.value - found.low == pytest.approx(np.hypot(half, opened), rel=1e-6)
+    assert found.high - found.value == pytest.approx(half, rel=1e-6)
+
+
+def test_heaviest_rows_that_are_alike_by_chance_leave_nothing_open():
+    rng = np.random.default_rng(0)
+    actions, rewards = rng.integers(0, 3, 600), (rng.random(600) < 0.7).astype(float)
+    target = rng.dirichlet(np.ones(3), 600)
+    log = LoggedData(actions, rewards, np.full(600, 1 / 3), target)
+    top = np.argsort(-log.weights)[:2]
+    log = LoggedData(actions, np.where(np.isin(np.arange(600), top), 1.0, rewards),
+                     np.full(600, 1 / 3), target)  # fmt: skip
+    found = evaluate(log, estimators=("snips",))["snips"]
+    assert found.value - found.low == pytest.approx(1.959964 * found.standard_error, rel=1e-6)
+
+
+def test_selections_of_weight_that_never_failed_leave_their_share_open():
+    both = np.arange(800) % 4 == 0
+    rewards = np.where(both, 1.0, np.arange(800) // 4 % 2)
+    target = np.where(both, 0.9, 0.1 / 3)
+    log = LoggedSequences(
+        np.full((800, 1), 0.25), target[:, None], rewards[:, None], np.ones(800, int)
+    )
+    found = evaluate_sequences(log, estimators="wpdis")["wpdis"]
+    half = 1.959964 * found.standard_error
+    opened = _by_hand(1.0, 200, 0.9)
+    assert found.value - found.low == pytest.approx(np.hypot(half, opened), rel=1e-3)

@@ -164,6 +164,18 @@ def test_what_is_no_log_seed_or_name_is_told_so():
             call()
 
 
+class _NeverAsked:
+    """As `pandas.NA`, it cannot be said to be true or not."""
+
+    def __ne__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError
+
+    __hash__ = None
+
+
 @pytest.mark.parametrize(
     "labels",
     [
@@ -171,11 +183,25 @@ def test_what_is_no_log_seed_or_name_is_told_so():
         np.array([1.0, float("nan")] * 2, object),
         np.array(["2026-01-01", "NaT"] * 2, "datetime64[D]"),
         np.array([1 + 1j, complex(float("nan"), 0)] * 2),
+        ["a", float("nan"), "b", float("nan")],
+        ["a", None, "b", "c"],
+        [1, "1", "b", "b"],
+        np.array(["a", _NeverAsked()] * 2, object),
     ],
 )
 def test_what_names_no_unit_is_refused_in_every_type(labels):
     with pytest.raises(InputError, match="clusters holds"):
         unit_labels(labels, 4)
+
+
+@pytest.mark.parametrize("labels", [["a", "b", "a"], [3, 1, 3], [True, False, True]])
+def test_labels_in_lists_are_what_they_are_in_arrays(labels):
+    assert unit_labels(labels, 3).tolist() == unit_labels(np.array(labels), 3).tolist() == labels
+
+
+def test_a_target_that_is_no_number_is_none_of_which_nothing_is_missing():
+    with pytest.raises(InputError, match="target"):
+        never_drawn([0, 1], [[0.5, float("nan")]] * 2)
 
 
 def test_a_mass_that_is_1_up_to_rounding_leaves_nothing_below_0():

@@ -54,6 +54,8 @@ class _Own:
         (lambda n: Rounds(np.ones(n - 1), np.ones(n), 1.0), r"numerator of shape \(499,\)"),
         (lambda n: Rounds(np.ones(n), 1.0, 1.0), r"denominator of shape \(\)"),
         (lambda n: Rounds(np.full(n, np.nan), np.ones(n), 1.0), "numerator of nan in round 0"),
+        (lambda n: Rounds([1.0] * n, np.ones(n), 1.0), "numerator that is list; allowed is an ar"),
+        (lambda n: Rounds(np.ones(n), np.ones(n), "1"), "a span of '1'"),
         (lambda n: Rounds(np.ones(n), np.zeros(n), 1.0), "denominators that sum to 0.0"),
         (lambda n: Rounds(np.ones(n), np.ones(n), float("nan")), "a span of nan"),
     ],
@@ -76,6 +78,26 @@ def test_as_dict_is_json(data):
     assert told["refused"] is False
     assert told["estimates"]["ips"]["value"] == pytest.approx(0.5, abs=0.1)
     assert told["diagnostics"]["n"] == 500
+
+
+def test_as_dict_is_json_of_numpys_options_and_of_what_is_not_finite(data):
+    report = evaluate(data, level=np.float32(0.9), adaptive=np.bool_(True))
+    assert json.loads(json.dumps(report.as_dict(), allow_nan=False))["adaptive"] is True
+    rare = data.propensities.copy()
+    rare[0], target = 1e-140, data.target.copy()
+    target[0] = np.eye(2)[1 - data.actions[0]]  # of no weight, and nobody knows how large it can be
+    log = LoggedData(data.actions, data.rewards, rare, target)
+    report = evaluate(log, estimators=("ips",), interval="bernstein")
+    assert report["ips"].high == float("inf")
+    told = json.loads(json.dumps(report.as_dict(), allow_nan=False))
+    assert told["estimates"]["ips"]["high"] is None
+
+
+def test_an_interval_is_the_same_whatever_else_is_asked_for(data):
+    options = {"interval": "bootstrap", "resamples": 200}
+    together = evaluate(data, **options)
+    for name, one in together.estimates.items():
+        assert evaluate(data, estimators=(name,), **options)[name] == one
 
 
 def test_one_seed_one_answer(data):

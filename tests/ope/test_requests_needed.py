@@ -72,6 +72,7 @@ def test_wrong_questions():
         ({"effect": 10**400}, "allowed is a finite number other than 0"),
         ({"effect": 0.1, "power": True}, "power is True"),
         ({"effect": 0.1, "level": [0.9]}, "level is"),
+        ({"effect": 0.1, "adaptive": "no"}, "adaptive is 'no'"),
     ):
         with pytest.raises(InputError, match=said):
             requests_needed(pilot, **options)

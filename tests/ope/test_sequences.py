@@ -302,7 +302,7 @@ def test_what_is_no_log_of_selections_is_said():
     log = World(3).log(400, np.random.default_rng(0))
     alone = evaluate_sequences(log, estimators="wpdis")
     assert list(alone.estimates) == ["wpdis"]
-    for wrong in (None, (), "best", ["pdis", 3]):
+    for wrong in (None, (), "best", 5, ["pdis", 3]):
         with pytest.raises(InputError, match="allowed are pdis, wpdis, dr, gain"):
             evaluate_sequences(log, estimators=wrong)
 
@@ -316,6 +316,14 @@ def test_weights_beyond_floats_are_the_largest_and_refused():
     found = evaluate_sequences(log)
     assert found.refused
     assert found.ess == pytest.approx(1.0)
+
+
+def test_a_step_that_the_target_never_takes_ends_weights_beyond_floats():
+    propensities, target = np.full((400, 3), 0.5), np.full((400, 3), 0.5)
+    propensities[7, :2], target[7, 2] = 1e-200, 0.0
+    log = LoggedSequences(propensities, target, np.zeros((400, 3)), np.full(400, 3))
+    assert log.weights[7].tolist() == [5e199, np.finfo(np.float64).max, 0.0]
+    assert np.isfinite(evaluate_sequences(log).max_weight)
 
 
 def test_selections_without_a_step_earn_nothing():

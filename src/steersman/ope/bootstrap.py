@@ -78,7 +78,7 @@ def bootstrap(
     *,
     level: float,
     resamples: int,
-    rng: np.random.Generator,
+    seed: int,
 ) -> dict[str, Interval]:
     """Return percentile intervals; numerator and denominator are resampled together.
 
@@ -91,7 +91,7 @@ def bootstrap(
         data: The log that they came from.
         level: Confidence level, in (0, 1).
         resamples: Bootstrap samples.
-        rng: Draws the blocks.
+        seed: Of the blocks that are drawn: the same ones, whatever else is asked for.
 
     Returns:
         One interval for each estimator that has one: not for models that cannot be refitted.
@@ -101,10 +101,11 @@ def bootstrap(
         and Welsh (2007). Against resampling single rows: ``tests/ope/test_bootstrap.py``.
     """
     sampled = {name: terms for name, terms in rounds.items() if not terms.from_model}
-    draws = _ratio_draws(sampled, make_blocks(data), resamples, rng)
+    draws = _ratio_draws(sampled, make_blocks(data), resamples, np.random.default_rng([seed, 1]))
     for name, refit in _affordable_refits(rounds).items():
         few = max(_FEWEST_REFIT_BLOCKS, _REFIT_WORK // refit.columns)
         blocks = make_blocks(data, min(few, BLOCKS))
+        rng = np.random.default_rng([seed, 2])
         draws[name] = rounds[name].value + _refit_deviations(refit, blocks, resamples, rng)
     tail = (1.0 - level) / 2.0
     return {

@@ -102,8 +102,9 @@ class Report:
         return self.diagnostics.mean_weight
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values that JSON knows."""
-        return asdict(self) | {"refused": self.refused}
+        """Return the report as plain values that JSON knows: None where a number is not finite."""
+        plain: dict[str, Any] = _finite_or_none(asdict(self) | {"refused": self.refused})
+        return plain
 
 
 def evaluate(
@@ -128,8 +129,9 @@ def evaluate(
     day, breaks the level: correct for it or use a confidence sequence. Other decision points are
     held at the policies that were logged. Where all rewards with weight are one value, their noise
     is not known: intervals then are no narrower than that of as many units, ``ess``, that are all
-    alike, within ``data.reward_range`` or [0, 1]. Where those of some actions are, intervals are
-    wider by what as many units leave open of these, for what the target takes of them.
+    alike, within ``data.reward_range`` or [0, 1]. Where those of some actions are, or of their
+    heaviest rows, intervals are wider by what as many units leave open of these, for what the
+    target takes of them.
 
     Args:
         data: The log and the target policy's distribution in each context.
@@ -137,7 +139,7 @@ def evaluate(
         interval: ``"wald"`` (normal, linearised), ``"bootstrap"`` (blocks, percentile; the only one
             for DM) or ``"bernstein"`` (holds at every n for rewards in ``data.reward_range`` and
             weights up to the largest target probability over the smallest logged propensity, which
-            it takes for the floor of the log).
+            it takes for the floor of the log; proved for independent rows, not for ``adaptive``).
         level: Confidence level, in (0, 1).
         resamples: Bootstrap samples, 100 to 1,000,000; for ``"bootstrap"`` at least 2 / (1 -
             level): fewer have no draw beyond each end.
@@ -182,9 +184,8 @@ def evaluate(
             name: check_rounds(name, estimator.rounds(log), len(data))
             for name, estimator in chosen.items()
         }
-        rng = np.random.default_rng([seed, 1])
         if interval == "bootstrap":
-            intervals = bootstrap(rounds, data, level=level, resamples=resamples, rng=rng)
+            intervals = bootstrap(rounds, data, level=level, resamples=resamples, seed=seed)
         else:
             intervals = _analytic(rounds, data, interval, level)
         weighted = data.rewards[data.weights > 0.0]
@@ -198,7 +199,13 @@ def evaluate(
             for name, one in intervals.items()
         }
         estimates = {name: _estimate(rounds[name], data, ends.get(name)) for name in chosen}
-    return Report(estimates, found, reasons, level, interval, adaptive)
+    return Report(estimates, found, reasons, float(level), interval, bool(adaptive))
+
+
+def _finite_or_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite_or_none(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _analytic(

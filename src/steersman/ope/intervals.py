@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     _Taken = Callable[[Any, Any], Floats]
 
 _ROUNDING = 1e-12  # of the range of rewards: sums of the same terms differ by less, and are alike
+_ALIKE = 1.0 - 1e-9  # weights that are nearer to one another are equal
+_CHANCE = 0.05  # with less, that the heaviest are alike is no accident
 _SMALL = 0.01  # of a target: one action of which it takes no more decides little by itself
 
 
@@ -115,10 +117,13 @@ def left_open(data: LoggedData, span: tuple[float, float], level: float) -> tupl
 
     An action that never failed in a hundred draws adds nothing to a standard error, though it may
     fail in three of a hundred; where the target mostly takes it, that is most of what is not known.
-    Actions whose rewards with weight are all one value, the same for all of them, are taken
-    together: what as many units that are all alike leave open, times what the target takes of them.
+    So are the decisions of an action that weigh most, if all that differ from them weigh less: one
+    that is taken where it suits shows its failures where it does not, and these count little.
+    Actions whose heaviest rewards are all one value, the same for all of them, are taken together:
+    what as many units that are all alike leave open, times what the target takes of them there.
     Actions that one row drew, or one unit, and of which the target takes a hundredth at most are
-    judged together: where these rewards differ from one another, they did show their noise.
+    judged together: where these rewards differ from one another, they did show their noise. So did
+    an action whose heaviest are alike by chance, as the shares of its rewards let one expect.
 
     Args:
         data: The log, of which some rows have weight; its columns are actions.
@@ -126,8 +131,8 @@ def left_open(data: LoggedData, span: tuple[float, float], level: float) -> tupl
         level: Confidence level, in (0, 1).
 
     Returns:
-        Two numbers of at least 0: both are 0 where the rewards of every action differ, or where
-        those of all actions are one value (see `no_narrower`).
+        Two numbers of at least 0: both are 0 where the heaviest rewards of every action differ, or
+        where all are one value (see `no_narrower`).
 
     Source:
         `steersman.stats.all_alike_interval`; errors of groups that are not alike add up as
@@ -167,6 +172,29 @@ def left_open_between(
     return math.hypot(gained[0], lost[1]), math.hypot(gained[1], lost[0])
 
 
+def left_open_by_heaviest(
+    rewards: Floats, weights: Floats, units: Units, span: tuple[float, float], level: float
+) -> tuple[float, float]:
+    """Return how much a value may be off by its heaviest rows, where these are all one value.
+
+    As `left_open`, of rows that are all of one kind.
+
+    Args:
+        rewards: Of the rows with weight, (n,).
+        weights: (n,).
+        units: Number of each row's unit, or None.
+        span: Smallest and largest possible reward; where rewards that are seen pass it, these.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        Below and above, at least 0.
+    """
+    if not weights.any() or rewards.max() - rewards.min() <= _slack(rewards, span):
+        return 0.0, 0.0
+    one = np.zeros(len(rewards), np.int64)
+    return _open_in_groups(one, rewards, weights, lambda _: 1.0, units, span, level)
+
+
 def _left_open(
     data: LoggedData, taken: _Taken, span: tuple[float, float], level: float
 ) -> tuple[float, float]:
@@ -175,35 +203,74 @@ def _left_open(
     Of the columns those alone are asked for that showed no noise: a log may have thousands.
     """
     weights = taken(np.arange(len(data)), data.actions) / data.propensities
-    seen = weights > 0.0
-    if not seen.any():
+    if not weights.any():
         return 0.0, 0.0
-    actions, rewards = data.actions[seen], data.rewards[seen]
-    slack = _slack(rewards, span)
-    span = min(span[0], float(rewards.min())), max(span[1], float(rewards.max()))
-    least = np.full(data.target.shape[1], math.inf)
-    most = -least
-    np.minimum.at(least, actions, rewards)
-    np.maximum.at(most, actions, rewards)
-    quiet = np.flatnonzero(np.isfinite(least) & (most - least <= slack))
-    shares = np.array([float(taken(slice(None), place).mean()) for place in quiet])
-    once = _of_one_unit(actions, seen, data.units, len(least))[quiet] & (shares <= _SMALL)
-    if once.any() and float(np.ptp(least[quiet[once]])) > slack:
+
+    def share(place: int) -> float:
+        return float(taken(slice(None), place).mean())
+
+    return _open_in_groups(data.actions, data.rewards, weights, share, data.units, span, level)
+
+
+def _open_in_groups(
+    groups: NDArray[np.int64],
+    rewards: Floats,
+    weights: Floats,
+    share: Callable[[int], float],
+    units: Units,
+    span: tuple[float, float],
+    level: float,
+) -> tuple[float, float]:
+    """Return how much a mean may be off by groups whose heaviest rows showed no noise.
+
+    What it has of a group, in [0, 1], is ``share(group)``.
+    """
+    seen = weights > 0.0
+    slack = _slack(rewards[seen], span)
+    span = min(span[0], float(rewards[seen].min())), max(span[1], float(rewards[seen].max()))
+    values, near, alike = _heaviest_alike(groups, rewards, weights, slack)
+    once = _of_one_unit(groups[alike], alike, units, len(values))
+    part = np.bincount(groups[alike], weights[alike], len(values))
+    whole = np.bincount(groups[seen], weights[seen], len(values))
+    rows, fitting, heaviest = (
+        np.bincount(groups[which], minlength=len(values)) for which in (seen, seen & near, alike)
+    )
+    by_chance = (fitting / np.maximum(rows, 1)) ** heaviest
+    quiet = np.flatnonzero((part == whole) | (~once & (by_chance < _CHANCE)))
+    quiet = quiet[part[quiet] > 0.0]
+    shares = np.array([share(int(place)) for place in quiet]) * (part[quiet] / whole[quiet])
+    once = once[quiet] & (shares <= _SMALL)
+    if once.any() and float(np.ptp(values[quiet[once]])) > slack:
         quiet, shares = quiet[~once], shares[~once]
-    order = np.argsort(least[quiet])
+    order = np.argsort(values[quiet])
     quiet, shares = quiet[order], shares[order]
-    edges = np.flatnonzero(np.diff(least[quiet]) > slack) + 1
+    edges = np.flatnonzero(np.diff(values[quiet]) > slack) + 1
     down, up = 0.0, 0.0
-    for group, held in zip(np.split(quiet, edges), np.split(shares, edges), strict=True):
-        if len(group):
-            value, mass = float(least[group[0]]), float(held.sum())
-            rows = seen & np.isin(data.actions, group)
-            units = None if data.units is None else data.units[rows]
-            low, high = all_alike_interval(
-                value, _worth(weights[rows], units), low=span[0], high=span[1], level=level
-            )
+    for same, held in zip(np.split(quiet, edges), np.split(shares, edges), strict=True):
+        if len(same):
+            value, mass = float(values[same[0]]), float(held.sum())
+            which = alike & np.isin(groups, same)
+            size = _worth(weights[which], None if units is None else units[which])
+            low, high = all_alike_interval(value, size, low=span[0], high=span[1], level=level)
             down, up = math.hypot(down, mass * (value - low)), math.hypot(up, mass * (high - value))
     return down, up
+
+
+def _heaviest_alike(
+    groups: NDArray[np.int64], rewards: Floats, weights: Floats, slack: float
+) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return what each group's heaviest earned, who earned it, and the heaviest that all did.
+
+    These end at the first that earned otherwise: of rows of equal weight all are in, or none.
+    """
+    count = int(groups.max()) + 1
+    most, values, less = np.zeros(count), np.zeros(count), np.zeros(count)
+    np.maximum.at(most, groups, weights)
+    top = weights >= _ALIKE * most[groups]
+    values[groups[top]] = rewards[top]
+    near = np.abs(rewards - values[groups]) <= slack
+    np.maximum.at(less, groups[~near], weights[~near])
+    return values, near, _ALIKE * weights > less[groups]
 
 
 def _of_one_unit(

@@ -185,6 +185,7 @@ def never_drawn(actions: ArrayLike, target: ArrayLike) -> Floats | None:
     if not (fit and masses.dtype.kind in "biuf" and _are_columns(named, masses)):
         message = f"actions are no columns of a target of shape {masses.shape}, one for each row"
         raise InputError(message)
+    check_finite(masses, "target")
     drawn = np.bincount(named, minlength=masses.shape[1])
     lost = (drawn == 0) & (masses.sum(axis=0) >= _EXPECTED)
     return np.asarray(masses[:, lost].sum(axis=1)) if lost.any() else None
@@ -353,6 +354,8 @@ def unit_labels(values: ArrayLike, rows: int) -> NDArray[Any]:
         ['a', 'b']
     """
     labels = _array(values, "clusters")
+    if labels.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        labels = np.array(values, dtype=object)  # of a list of several types numpy makes texts
     if labels.shape != (rows,):
         message = f"clusters has shape {labels.shape}; allowed is ({rows},): one label a decision"
         raise InputError(message)
@@ -364,14 +367,26 @@ def unit_labels(values: ArrayLike, rows: int) -> NDArray[Any]:
     if labels.dtype.kind in "mM" and np.isnat(labels).any():
         raise InputError("clusters holds NaT; allowed are labels that name a unit")
     if labels.dtype.kind == "O":
-        if any(label != label for label in labels.tolist()):  # noqa: PLR0124 (NaN of any kind)
+        if any(map(_is_none, labels.tolist())):
             raise InputError("clusters holds NaN; give every row the label of its unit")
+        kinds = sorted({type(label).__name__ for label in labels.tolist()})
         try:
             np.unique(labels)
         except TypeError as error:
             message = f"clusters holds labels of several types ({error}); allowed is one type"
             raise InputError(message) from error
+        if "str" in kinds and len(kinds) > 1:
+            message = f"clusters holds labels of several types ({', '.join(kinds)}); allowed is one"
+            raise InputError(message)
     return labels
+
+
+def _is_none(label: object) -> bool:
+    """Return whether it is a NaN of any kind, which is not itself, or may not even be asked."""
+    try:
+        return bool(label != label)  # noqa: PLR0124
+    except TypeError:
+        return True
 
 
 def possible_rewards(declared: tuple[float, float]) -> tuple[float, float]:

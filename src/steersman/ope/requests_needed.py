@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
-from steersman.ope.arguments import check_log_and_seed
+from steersman.ope.arguments import check_log_and_seed, check_truth
 from steersman.ope.diagnostics import (
     MAX_UNSUPPORTED,
     MAX_WEIGHT_SHARE,
@@ -84,8 +84,8 @@ def requests_needed(
         propensities or support are wrong, which more rows cannot mend.
 
     Raises:
-        InputError: An argument is outside its range, no pilot row has weight, or all rewards that
-            have weight are alike.
+        InputError: An argument is outside its range, ``adaptive`` is neither true nor false, no
+            pilot row has weight, or all rewards that have weight are alike.
 
     Example:
         >>> from steersman.ope import LoggedData
@@ -103,6 +103,7 @@ def requests_needed(
     """
     quantiles = _quantiles(effect, power, level)
     check_log_and_seed(pilot, seed)
+    check_truth("adaptive", adaptive)
     if estimator not in ("ips", "snips", "dr"):  # a list has no hash
         message = f"estimator is {estimator!r}; allowed are 'ips', 'snips' and 'dr'"
         raise InputError(message)

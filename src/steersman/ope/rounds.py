@@ -88,13 +88,17 @@ def check_rounds(name: str, rounds: object, count: int) -> Rounds:
         message = f"estimator {name!r} returned {type(rounds).__name__}; allowed are Rounds"
         raise InputError(message)
     for field in ("numerator", "denominator"):
-        terms = np.asarray(getattr(rounds, field))
+        given: object = getattr(rounds, field)
+        terms = np.asarray(given)
         if terms.shape != (count,) or terms.dtype.kind not in "biuf":
             message = (
                 f"estimator {name!r} has a {field} of shape {terms.shape} and type {terms.dtype}; "
                 f"allowed is one number for each of {count} rounds"
             )
             raise InputError(message)
+        if not isinstance(given, np.ndarray):
+            message = f"estimator {name!r} has a {field} that is {type(given).__name__}; allowed is"
+            raise InputError(f"{message} an array: give it to numpy.asarray")
         if not np.isfinite(terms).all():
             place = int(np.argmin(np.isfinite(terms)))
             message = (
@@ -102,10 +106,12 @@ def check_rounds(name: str, rounds: object, count: int) -> Rounds:
                 "are finite numbers"
             )
             raise InputError(message)
-    if not (rounds.denominator.sum() != 0.0 and rounds.span >= 0.0):
+    span: object = rounds.span
+    spanned = isinstance(span, int | float | np.number) and bool(span >= 0.0)
+    if not (rounds.denominator.sum() != 0.0 and spanned):
         message = (
             f"estimator {name!r} has denominators that sum to {rounds.denominator.sum()} and a "
-            f"span of {rounds.span}; allowed are a sum other than 0 and a span of at least 0"
+            f"span of {rounds.span!r}; allowed are a sum other than 0 and a span of at least 0"
         )
         raise InputError(message)
     return rounds

@@ -8,8 +8,9 @@ still to come takes out most of the rest, without bias as long as it never saw t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -18,7 +19,7 @@ from steersman.errors import InputError
 from steersman.ope.arguments import check_truth
 from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse, share_of, size_of
 from steersman.ope.evaluation import Estimate, Report
-from steersman.ope.intervals import no_narrower
+from steersman.ope.intervals import left_open_by_heaviest, no_narrower, widened
 from steersman.ope.logged_data import (
     LARGEST_WEIGHT,
     check_finite,
@@ -133,7 +134,8 @@ class LoggedSequences:
         with np.errstate(over="ignore", invalid="ignore"):
             np.divide(self.target, self.propensities, out=ratios, where=self._there)
             products = np.multiply.accumulate(np.minimum(ratios, LARGEST_WEIGHT), axis=1)
-        return np.minimum(products, LARGEST_WEIGHT)
+        # Infinity times 0 is none: what the target never does has no weight.
+        return np.nan_to_num(np.minimum(products, LARGEST_WEIGHT), copy=False, nan=0.0)
 
 
 def evaluate_sequences(
@@ -201,7 +203,8 @@ def evaluate_sequences(
     if not isinstance(log, LoggedSequences):
         message = f"data is {type(data).__name__}; allowed is a log of selections: LoggedSequences"
         raise InputError(message)
-    named = (estimators,) if isinstance(estimators, str) else tuple(estimators or ())
+    alone = isinstance(estimators, str) or not isinstance(estimators, Iterable)
+    named: tuple[Any, ...] = (estimators,) if alone else tuple(estimators)
     if not named or not all(name in tuple(ESTIMATORS) for name in named):
         raise InputError(f"estimators are {estimators!r}; allowed are {', '.join(ESTIMATORS)}")
     said: object = level
@@ -215,7 +218,7 @@ def evaluate_sequences(
     estimates = {
         name: Estimate() if name in silent else _estimate(data, name, level, ess) for name in named
     }
-    return Report(estimates, found, reasons, level, "wald", adaptive=adaptive)
+    return Report(estimates, found, reasons, float(level), "wald", adaptive=bool(adaptive))
 
 
 def _estimate(data: LoggedSequences, name: str, level: float, ess: float) -> Estimate:
@@ -227,19 +230,22 @@ def _estimate(data: LoggedSequences, name: str, level: float, ess: float) -> Est
     # A gain is what is earned less a mean: so is what its selections could have earned.
     less = float(data.rewards.sum(axis=1).mean()) if name == "gain" else 0.0
     low, high = (end - less for end in data.reward_range or _USUAL_RANGE)
-    seen = _earned_with_weight(data) - less
-    ends = no_narrower(Interval(value - half, value + half), seen, ess, (low, high), level)
+    earned, weights, units = _with_weight(data)
+    opened = left_open_by_heaviest(earned - less, weights, units, (low, high), level)
+    noise = widened(Interval(value - half, value + half), value, opened)
+    ends = no_narrower(noise, earned - less, ess, (low, high), level)
     if ends is None:
         return Estimate(value, standard_error=error)
     return Estimate(value, ends.low, ends.high, error)
 
 
-def _earned_with_weight(data: LoggedSequences) -> Floats:
-    """Return what came back, with weight, of each selection that has any."""
+def _with_weight(data: LoggedSequences) -> tuple[Floats, Floats, NDArray[np.int64] | None]:
+    """Return what came back, the weight and the cluster of each selection that has weight."""
     counted = np.where(data.weights > 0.0, data.rewards, 0.0)
-    has = data.weights[:, -1] > 0.0 if data.weights.shape[1] else np.ones(len(data), np.bool_)
-    earned: Floats = counted.sum(axis=1)[has | counted.any(axis=1)]
-    return earned
+    last = data.weights[:, -1] if data.weights.shape[1] else np.ones(len(data))
+    has = (last > 0.0) | counted.any(axis=1)
+    units = None if data.clusters is None else np.unique(data.clusters, return_inverse=True)[1][has]
+    return counted.sum(axis=1)[has], last[has], units
 
 
 def _pdis(data: LoggedSequences) -> tuple[float, Floats]:
