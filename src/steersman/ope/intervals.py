@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-12  # of the range of rewards: sums of the same terms differ by less, and are alike
 _ALIKE = 1.0 - 1e-9  # weights that are nearer to one another are equal
-_CHANCE = 0.05  # with less, that the heaviest are alike is no accident
+_CHANCE = 0.001  # with less, that the heaviest are alike is no accident
 _SMALL = 0.01  # of a target: one action of which it takes no more decides little by itself
 
 
