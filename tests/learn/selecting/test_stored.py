@@ -55,7 +55,9 @@ def test_estimates_hold_what_the_target_earns(truth):
     gain = found["gain"]
     assert gain.value == pytest.approx(found["wpdis"].value - own)
     assert 0.0 < gain.low < truth - float(np.mean([one.reward for one in logged(6_000, seed=8)]))
-    assert gain.low + gain.high == pytest.approx(2 * gain.value)
+    # What the heaviest selections leave open, which all earned the same, widens a side.
+    below, above = gain.value - gain.low, gain.high - gain.value
+    assert above <= below + 1e-12 < 1.25 * above
 
 
 def test_along_its_own_log_every_weight_is_one():
