@@ -1,6 +1,7 @@
 """Bad input is a clear error, and the state stays as it was."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -355,3 +356,38 @@ def test_an_action_too_many_is_refused_before_anything_is_changed(monkeypatch):
     load_policy(policy.state()).learn(np.ones(4), "d", 1.0)
     with pytest.raises(InputError, match="need 40 numbers"):
         policy._arms.load({**policy._arms.sums(), "count": np.zeros(4)}, 0)
+
+
+def peak_of(refused, error, said):
+    """Return how many bytes were taken while something was refused."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(error, match=said):
+            refused()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        LinUCB(["a"], 1),
+        LinUCB(NAMES, 1),
+        EpsilonGreedy(NAMES, 1),
+        JointLinTS((), 1),
+        JointSquareCB(NAMES, 1),
+    ],
+)
+def test_a_state_without_models_is_refused_before_it_takes_memory(policy):
+    state = policy.state()
+    meta = json.loads(state["meta"].tobytes())
+    meta["config"]["dim"] = 1000
+    empty = {"gram": np.zeros((0, 500_500)), "moment": np.zeros((0, 1000)), "count": np.zeros(0)}
+    small = {**state, **empty, "meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
+    assert peak_of(lambda: load_policy(small), StateError, "no 'gram' with one row") < 1e6
+
+
+def test_models_that_are_too_large_are_refused_before_they_take_memory(monkeypatch):
+    monkeypatch.setattr(arm_sums, "_LARGEST_SIZE", 600_000)
+    assert peak_of(lambda: LinUCB(NAMES, 1000), InputError, "need 1,001,000 numbers") < 1e6

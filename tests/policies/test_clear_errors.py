@@ -25,6 +25,9 @@ MASKED = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
 ODD = [
     [True, False, True],
     (False, False, False),
+    [1.0, True, 0.5],
+    (1, 0.5, np.bool_(False)),
+    (True, 0.5, 1.0),
     [np.bool_(True)] * 3,
     np.array([True, False, True]),
     MASKED,
@@ -78,7 +81,7 @@ def test_features_of_actions_are_numbers_too(row):
 
 def test_rows_of_whole_numbers_and_of_both_are_learned():
     one, other = LinUCB(NAMES, 3), LinUCB(NAMES, 3)
-    rows = [[1, 0, 2], (1, 1, 1), np.array([3, 0, 0]), [True, 0.5, 2], np.ones(3, np.float32)]
+    rows = [[1, 0, 2], (1, 1, 1), np.array([3, 0, 0]), [1, 0.5, 2], np.ones(3, np.float32)]
     one.learn_batch(rows, ["a"] * 5, [1.0] * 5)
     same = np.array([[1, 0, 2], [1, 1, 1], [3, 0, 0], [1, 0.5, 2], [1, 1, 1]])
     other.learn_batch(same, ["a"] * 5, [1.0] * 5)
@@ -161,6 +164,14 @@ def test_a_copy_of_any_kind_learns_alone(policy, x):
     twin.learn(x, "b", 1.0)
     assert bits(policy) == before
     assert (twin.updates, policy.updates) == (2, 1)
+
+
+def test_an_unknown_action_has_no_posterior_whether_its_key_was_seen_or_not():
+    policy = BetaThompson(NAMES)
+    policy.learn("seen", "a", 1.0)
+    for key in ("seen", "never"):
+        with pytest.raises(ActionError, match="unknown action 'other'"):
+            policy.posterior(key, "other")
 
 
 def test_an_unknown_action_is_told_with_those_known():

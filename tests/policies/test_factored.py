@@ -114,6 +114,27 @@ def test_what_a_part_does_may_depend_on_the_context():
         assert having > 0.95
 
 
+@pytest.mark.parametrize("prior_var", [0.01, 1.0, 1e3, 1e9])
+def test_what_can_be_decided_in_can_be_learned_from(prior_var):
+    policy = FactoredTS(**SMALL, dim=2, prior_var=prior_var, noise_var=1.0)
+    own = policy._rows[:, 1 : 1 + policy._alone]
+    alone = np.sqrt((own**2).sum(axis=1).max())
+    most = min(1e6, np.sqrt(1e12 - (policy._rows**2).sum(axis=1).max()) / alone)
+    at_most = np.array([0.6, 0.8]) * most * (1.0 - 1e-8)
+    policy.distribution(at_most)
+    for name in policy.actions:
+        policy.learn(at_most, name, 0.5)
+    before = policy.state()["moment"].tobytes()
+    for refused in (
+        lambda: policy.decide(at_most * 1.01, rng=np.random.default_rng(0)),
+        lambda: policy.learn(at_most * 1.01, policy.actions[0], 0.5),
+        lambda: policy.learn_batch([[0.0, 0.0], at_most * 1.01], policy.actions[:2], [0.5] * 2),
+    ):
+        with pytest.raises(InputError, match=r"the context is too large: x\[1\] is"):
+            refused()
+    assert policy.state()["moment"].tobytes() == before
+
+
 def test_some_parts_name_all_configurations_that_have_them():
     policy = FactoredTS(**SPACE, floor=0.1)
     mass = policy.distribution(None, eligible=['{"variant":"bm25","rerank":false}', '{"k":8}'])

@@ -65,6 +65,32 @@ def test_a_revision_weighs_as_its_update_does():
     assert revised.state()["moment"] == pytest.approx(right.state()["moment"], rel=1e-12)
 
 
+def test_a_revision_of_an_action_that_learned_nothing_here_decays_too():
+    """A worker corrects what another learned; merged, they are one process."""
+    base = LinTS(NAMES, 1, forget=0.5).state()
+    first, second, one = (load_policy(base) for _ in range(3))
+    for policy in (first, one):
+        policy.learn([1.0], "a", 0.0, bucket=3)
+    for policy in (second, one):
+        policy.learn([1.0], "b", 1.0, bucket=3)
+        policy.revise([1.0], "a", 1.0, bucket=3)
+        policy.learn([1.0], "b", 1.0, bucket=9)
+    merged = load_policy(base)
+    merged.merge([first.delta(), second.delta()])
+    assert merged.state()["moment"] == pytest.approx(one.state()["moment"], rel=1e-12)
+
+
+def test_a_state_with_a_revision_alone_goes_on_as_the_policy_does():
+    policy = LinTS(NAMES, 1, forget=0.5)
+    policy.learn([1.0], "b", 1.0, bucket=3)
+    policy.revise([1.0], "a", 1.0, bucket=3)
+    loaded = load_policy(policy.state())
+    for one in (policy, loaded):
+        one.learn([1.0], "b", 1.0, bucket=5)
+        assert one.state()["moment"].tolist() == [[0.25], [1.25]]
+    assert policy.distribution([1.0]).tolist() == loaded.distribution([1.0]).tolist()
+
+
 def test_a_policy_that_forgets_follows_a_change():
     steady, forgetful = LinUCB(NAMES, 1), LinUCB(NAMES, 1, forget=0.9)
     for policy in (steady, forgetful):

@@ -145,6 +145,36 @@ def test_a_delta_of_nothing_is_in_no_other():
     assert header(worker.delta(id="some"))["includes"] == []
 
 
+@pytest.mark.parametrize("kind", POLICIES)
+def test_a_delta_is_since_no_state_of_another_copy(kind):
+    """It would take back what the other copy knows and this one never learned."""
+    base = taught(kind).state()
+    worker, maker, store = (load_policy(base) for _ in range(3))
+    maker.learn(ROW[kind], "b", 1.0, bucket=0)
+    store.merge([maker.delta(id="theirs")])
+    before = bits(worker.state())
+    for other in (maker, store):
+        with pytest.raises(StateError, match="holds the delta 'theirs', which this policy neither"):
+            worker.delta(since=other.state(), id="mine")
+    assert bits(worker.state()) == before
+    assert header(maker.delta(since=store.state()))["includes"] == []
+    worker.merge([load_policy(store.state()).delta(since=base, id="all")])
+    assert not worker.delta(since=maker.state())["plays"].any()
+
+
+def test_a_delta_may_be_since_a_state_with_deltas_that_hold_nothing_or_were_forgotten():
+    worker = load_policy(taught("lin_ucb").state())
+    other = load_policy(worker.state())
+    other.delta(id="nothing")
+    worker.delta(since=other.state())
+    worker.learn([1.0, 0.5], "b", 1.0)
+    worker.delta(id="first")
+    since = worker.state()
+    for place in range(1024):
+        worker.delta(id=f"later {place}")
+    assert header(worker.delta(since=since))["updates"] == 0
+
+
 def test_a_policy_remembers_the_last_deltas():
     made = {}
     for place in range(1030):

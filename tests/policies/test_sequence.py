@@ -148,6 +148,31 @@ def test_scorers_are_kept_as_arrays_and_come_back_to_the_bit():
         assert (scorer_from_state(state).scores(rows) == scorer.scores(rows)).all()
 
 
+def test_a_scorer_shares_no_memory_with_the_arrays_that_it_was_made_from():
+    rng = np.random.default_rng(2)
+    layers = [(rng.normal(size=(1, 4)), np.ones(1))]
+    mean, scale = rng.normal(size=4), np.ones(4)
+    rows = rng.normal(size=(9, 4))
+    state = scorer_state(_forest(3))
+    trees = [state[f"0.{name}"] for name in ("thresholds", "values")]
+    made = [
+        (NetworkScorer(mean, scale, layers), [mean, scale, *layers[0]]),
+        (scorer_from_state(state), trees),
+    ]
+    for scorer, arrays in made:
+        before, kept = scorer.scores(rows), scorer_state(scorer)
+        for array in arrays:
+            array[...] = 7.0
+        assert (scorer.scores(rows) == before).all()
+        assert all((scorer_state(scorer)[name] == array).all() for name, array in kept.items())
+
+
+def test_a_network_of_whole_numbers_is_kept_as_one_of_floats():
+    network = NetworkScorer(np.zeros(2, int), np.ones(2, int), [(np.array([[3, 1]]), np.ones(1))])
+    back = scorer_from_state(scorer_state(network))
+    assert back.scores(np.array([[1.0, 2.0]])).tolist() == [6.0]
+
+
 def test_damaged_states_are_refused():
     state = scorer_state(_forest(1))
     with pytest.raises(StateError, match="no scorer"):

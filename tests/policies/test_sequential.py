@@ -250,6 +250,9 @@ def test_candidates_alike_share_what_there_is_and_huge_ones_are_refused():
         {"temperature": -1.0},
         {"start": {"speed": 1.0}},
         {"start": {"good": math.nan}},
+        {"start": ["good"]},
+        {"start": []},
+        {"start": 0.0},
         {"floor": 1.0},
     ],
 )
@@ -259,6 +262,22 @@ def test_arguments_out_of_their_range_are_refused(wrong):
             make(**{**FORM, **wrong})
     with pytest.raises(InputError, match="come with each request"):
         SequenceLinear(["a"], **FORM)
+
+
+@pytest.mark.parametrize("make", [SequenceLinear, SequenceTrees])
+def test_numbers_of_numpy_make_the_state_that_those_of_python_make(make):
+    plain = make(**{**FORM, "start": {"good": 0.5, "hop": 2.0}})
+    numpy = make(
+        **{
+            **FORM,
+            "start": {"good": np.float32(0.5), "hop": np.int64(2)},
+            "leading": np.uint8(3),
+            "max_steps": np.int64(3),
+        }
+    )
+    assert numpy.state()["meta"].tobytes() == plain.state()["meta"].tobytes()
+    drawn = [one.select(offered(), rng=np.random.default_rng(0)).steps for one in (numpy, plain)]
+    assert drawn[0] == drawn[1]
 
 
 def test_what_a_policy_of_choices_does_it_says_it_does_not():
@@ -288,6 +307,41 @@ def test_a_candidate_of_no_number_is_told_as_such(value):
     unknown = Offered.of(["a", "b"], None, np.array([[0.0] * 4, [0.0, value, 0.0, 0.0]]))
     with pytest.raises(InputError, match=r"cheap of 'b' is .*; allowed is any finite number"):
         linear().select(unknown, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_candidate_whose_vector_is_no_number_is_told_before_anything_is_drawn(value):
+    rows = np.zeros((3, 4))
+    rows[2, 3] = value
+    rng = np.random.default_rng(0)
+    before = rng.bit_generator.state
+    with pytest.raises(InputError, match=r"vector\[1\] of 'c' is .*; allowed is any finite number"):
+        linear().select(Offered.of(["a", "b", "c"], None, rows), rng=rng)
+    assert rng.bit_generator.state == before
+
+
+def test_rows_of_any_numbers_are_taken_as_floats():
+    names, rows = ["a", "b"], [[1, 0, 2, 3], [0, 1, 1, 0]]
+    wanted = Offered.of(names, None, np.array(rows, np.float64)).rows
+    for numbers in (rows, tuple(rows), np.array(rows), np.array(rows, np.float32)):
+        found = Offered.of(names, None, numbers).rows
+        assert found.dtype == np.float64
+        assert (found == wanted).all()
+    huge = Offered.of(names, None, np.full((2, 4), 2**62))
+    with pytest.raises(InputError, match=r"good of 'a' is 4.61169e\+18; the features"):
+        linear().select(huge, rng=np.random.default_rng(0))
+    mine = np.zeros((2, 4))
+    shown = Offered.of(names, None, mine)
+    mine += 1.0
+    assert not shown.rows.any()
+
+
+@pytest.mark.parametrize(
+    "rows", [[[1.0], [1.0, 2.0]], [["1"], ["2"]], [[None], [1.0]], {"a": 1}, [[1j], [0]], "ab"]
+)
+def test_rows_that_are_no_numbers_are_refused(rows):
+    with pytest.raises(InputError, match="the candidates' rows must be numbers"):
+        Offered.of(["a", "b"], None, rows)
 
 
 def test_the_name_that_stands_twice_is_found_at_once():

@@ -22,6 +22,7 @@ from steersman.policies import (
     SequenceTrees,
     TreeScorer,
     load_policy,
+    states,
     withdraw,
 )
 
@@ -99,6 +100,22 @@ def test_what_is_no_state_is_a_state_error(state):
         load_policy(state)
     with pytest.raises(MergeError):
         LinUCB(NAMES, 3).merge([state])
+
+
+def test_a_header_that_could_not_be_read_is_not_written(monkeypatch):
+    policy = BetaThompson(NAMES)
+    policy.learn("k" * 100, "a", 1.0)
+    state = policy.state()
+    monkeypatch.setattr(states, "_LARGEST_META", state["meta"].size)
+    assert load_policy(state).updates == 1
+    policy.learn("more", "a", 1.0)
+    told = f"header takes [0-9]+ bytes; at most {state['meta'].size} can be read again. .* keys"
+    for written in (policy.state, policy.delta):
+        with pytest.raises(StateError, match=told):
+            written()
+    monkeypatch.setattr(states, "_LARGEST_META", 100)
+    with pytest.raises(StateError, match=f"'meta' has {state['meta'].size} bytes; at most 100"):
+        load_policy(state)
 
 
 def test_a_deeply_nested_header_is_a_state_error():

@@ -153,3 +153,12 @@ def test_a_row_without_weight_is_taken_back_after_all_others():
         for *row, weight in rows:
             withdraw(policy, *row, weight=weight)
         assert policy.updates == 0
+
+
+@pytest.mark.parametrize("change", [-0.3000000005, 0.7000000005])
+def test_what_a_revision_takes_back_beyond_rounding_leaves_no_negative_count(change):
+    policy = BetaThompson(NAMES)
+    policy.learn("k", "a", 0.3, weight=1e4)
+    policy.revise("k", "a", change, weight=1e4)
+    assert load_policy(policy.state()).posterior("k", "a") == policy.posterior("k", "a")
+    assert min(policy.posterior("k", "a")) == 1.0

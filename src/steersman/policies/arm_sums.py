@@ -69,9 +69,9 @@ class ArmSums:
         self.forget = forget
         self.clock = 0
         self.version = 0
-        self._upper = _packed_indices(dim)
-        self.packed = size = len(self._upper[0])
+        self.packed = size = dim * (dim + 1) // 2
         self.ensure_size(arms)
+        self._upper = _packed_indices(dim)
         self._gram: Floats = np.zeros((arms, size))
         self._waiting: dict[int, list[tuple[Floats, float]]] = {}
         self.moment: Floats = np.zeros((arms, dim))
@@ -237,6 +237,7 @@ class ArmSums:
         """Correct the reward of a row already added by ``change``; the Gram matrix stays."""
         self._decay_arm(arm)
         self._push(arm, x, weight * change)
+        self._learned[arm] = True
         self._mark_stale(arm)
 
     def remove(self, arm: int, x: Floats, reward: float, weight: float) -> None:

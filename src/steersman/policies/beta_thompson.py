@@ -84,9 +84,12 @@ class BetaThompson(ChoicePolicy):
         Args:
             key: as given to ``decide``.
             action: a name.
+
+        Raises:
+            ActionError: the policy does not know it.
         """
-        counts = self._counts.get(self._key(key))
-        successes, failures = (0.0, 0.0) if counts is None else counts[self.index(action)]
+        counts, index = self._counts.get(self._key(key)), self.index(action)
+        successes, failures = (0.0, 0.0) if counts is None else counts[index]
         return float(self.prior[0] + successes), float(self.prior[1] + failures)
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
@@ -141,7 +144,7 @@ class BetaThompson(ChoicePolicy):
                 f"a revision by {change} would leave negative counts for this key and action; "
                 "revise only what was learned, with the weight that it was learned with"
             )
-        counts[index] += (step, -step)
+        counts[index] = np.maximum(counts[index] + (step, -step), 0.0)
 
     def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
         counts, value = self._counts.get(self._key(x)), inputs.unit_reward(reward)

@@ -55,6 +55,27 @@ def delta_header(
     }
 
 
+def refuse_other_copy(
+    base: Mapping[str, Any], *, merged: set[str], emitted: Mapping[str, str]
+) -> None:
+    """Raise StateError if a state holds deltas that a policy lacks, so is not what it came from.
+
+    Args:
+        base: header of the state.
+        merged: ids that the policy has merged.
+        emitted: its own deltas; once it has forgotten some of them, nothing can be told.
+    """
+    if len(emitted) >= _MOST_KEPT:
+        return
+    made = {id_ for id_, learned in states.emitted(base).items() if learned}
+    lacking = {*states.texts(base, "merged"), *made} - merged - set(emitted)
+    if lacking:
+        raise StateError(
+            f"the state holds the delta {inputs.brief(min(lacking))}, which this policy neither "
+            "merged nor made; give a state that this policy has gone on from"
+        )
+
+
 def fingerprint(meta: Mapping[str, Any], sums: Sums, counters: Iterable[str]) -> str:
     """Return 16 hexadecimal digits that tell what was learned from all else.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 
 from steersman.errors import InputError, StateError
 from steersman.policies import inputs
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _MOST_WEIGHTS = 1_024
 _MOST_WORK = 250_000_000  # multiplications after an update, of which others wait for the end
 _MOST_KEPT = 64
+_ROUNDING = 1e-9  # of a norm: what can be decided in must be short enough to learn from
 
 
 class _Drawn(NamedTuple):
@@ -83,6 +86,7 @@ class FactoredTS(LinearPolicy):
     """
 
     algorithm = "factored_ts"
+    _shared = True
 
     def __init__(
         self,
@@ -109,6 +113,8 @@ class FactoredTS(LinearPolicy):
         self.draws = inputs.whole("draws", draws, 1, 1_000)
         self.seed = inputs.whole("seed", seed, 0, 2**63)
         self._rows, self._alone = part_features(key, self.pairs, self.prior_var)
+        self._longest = self._longest_contexts()
+        self._longest_of_all = float(self._longest.min()) * (1.0 - _ROUNDING)
         names = space_of(key).names
         if actions and tuple(actions) != names:
             raise InputError(f"actions are not the {len(names):,} of these parts; leave them out")
@@ -119,7 +125,6 @@ class FactoredTS(LinearPolicy):
             noise_var=self.noise_var,
             floor=floor,
             forget=forget,
-            shared=True,
         )
         self._halves = halves_of(key, self.pairs, self.prior_var)
         self._check_work()
@@ -136,6 +141,26 @@ class FactoredTS(LinearPolicy):
             )
         return found
 
+    def _longest_contexts(self) -> Floats:
+        """Return (K,) norms of the longest contexts in which a row is short enough to learn."""
+        alone = self._rows[:, 1 : 1 + self._alone]
+        room = inputs.LARGEST_NORM**2 - np.einsum("ij,ij->i", self._rows, self._rows)
+        found: Floats = np.sqrt(np.maximum(room, 0.0) / np.einsum("ij,ij->i", alone, alone))
+        return found
+
+    def _seen(self, x: Any, longest: float) -> Floats:
+        """Return a context; InputError if it is longer than can be learned from."""
+        seen = inputs.vector(x, self.context_dim)
+        norm = math.sqrt(blas.ddot(seen, seen))
+        if norm <= longest:
+            return seen
+        worst = int(np.abs(seen).argmax())
+        raise InputError(
+            f"the context is too large: x[{worst}] is {seen[worst]:g}, its norm {norm:g}; with a "
+            f"prior_var of {self.prior_var:g} it may be at most {longest:g}. Declare a scale "
+            "(zscore or robust) for this number"
+        )
+
     def _check_work(self) -> None:
         """Refuse what would keep others waiting while weights are drawn, once for each update."""
         work = (self.dim**2 + self._halves.work) * self.draws
@@ -150,7 +175,7 @@ class FactoredTS(LinearPolicy):
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         self._no_features(features)
-        seen = inputs.vector(x, self.context_dim) if self.contextual else np.zeros(0)
+        seen = self._seen(x, self._longest_of_all) if self.contextual else np.zeros(0)
         drawn = self._draws_now()
         key = seen.tobytes(), b"" if mask is None else mask.tobytes()
         if key not in self._kept:
@@ -197,7 +222,7 @@ class FactoredTS(LinearPolicy):
         row: Floats = self._rows[index]
         if not self.contextual:
             return row
-        seen = inputs.vector(x, self.context_dim)
+        seen = self._seen(x, float(self._longest[index]))
         return np.concatenate([row, np.outer(seen, row[1 : 1 + self._alone]).ravel()])
 
     def _learn(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
@@ -211,7 +236,8 @@ class FactoredTS(LinearPolicy):
         weights: Floats,
         buckets: Sequence[int] | None,
     ) -> None:
-        made = [self._row(x, int(index)) for x, index in zip(rows, indexes, strict=True)]
+        pairs = list(zip(rows, indexes.tolist(), strict=True))
+        made = inputs.each(lambda pair: self._row(*pair), pairs)
         super()._learn_batch(np.array(made), indexes, rewards, weights, buckets)
 
     def _revise(self, x: Any, index: int, change: float, weight: float, bucket: int | None) -> None:

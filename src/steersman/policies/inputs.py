@@ -25,6 +25,7 @@ _T = TypeVar("_T")
 LARGEST_NORM = 1e6  # its square, summed over a million updates, still leaves room in float64
 _FLOAT64 = np.dtype(np.float64)
 _PLAIN = (float, int)
+_BOOLEANS = frozenset({bool, np.bool_})
 _NO_NUMBERS = (np.ma.MaskedArray, bytearray, memoryview)  # numpy takes them for such
 LARGEST_WEIGHT = 1e9
 LARGEST_VARIANCE_RATIO = 1e12  # of prior to noise; the same as in steersman.spec.policy
@@ -82,7 +83,7 @@ def _refuse_odd_rows(rows: Sequence[Any]) -> None:
         if kind is np.ndarray:
             if row.dtype is _FLOAT64:  # nearly always
                 continue
-        elif kind is list and row and type(row[0]) in _PLAIN:
+        elif kind is list and row and type(row[0]) in _PLAIN and not _holds_booleans(row):
             continue
         if _floats(row) is None:
             raise InputError(f"row {place}: the context must be numbers; got {brief(row)}")
@@ -92,6 +93,8 @@ def _floats(values: object) -> Floats | None:
     """Return real numbers as float64, row by row in memory; None for anything else."""
     if type(values) is np.ndarray and values.dtype == np.float64:
         return np.ascontiguousarray(values)
+    if isinstance(values, (list, tuple)) and _holds_booleans(values):
+        return None
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "iuf" or isinstance(values, _NO_NUMBERS):
@@ -100,6 +103,10 @@ def _floats(values: object) -> Floats | None:
         return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def _holds_booleans(values: Sequence[Any]) -> bool:
+    return not _BOOLEANS.isdisjoint(map(type, values))
 
 
 def _vector_problem(values: Floats) -> str:

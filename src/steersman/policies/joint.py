@@ -38,6 +38,8 @@ class JointPolicy(LinearPolicy):
     in full, also where they are those of configurations.
     """
 
+    _shared = True
+
     def __init__(
         self,
         actions: Sequence[str],
@@ -55,7 +57,6 @@ class JointPolicy(LinearPolicy):
             noise_var=noise_var,
             floor=floor,
             forget=forget,
-            shared=True,
         )
         self.open = not self.actions
 

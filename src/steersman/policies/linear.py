@@ -40,10 +40,10 @@ class LinearPolicy(ChoicePolicy):
         noise_var: variance of a reward around its mean, > 0.
         floor: total mass in [0, 1) spread evenly.
         forget: factor in (0, 1] by which older updates weigh less, per time bucket.
-        shared: whether all actions share one model instead of having one each.
     """
 
     _scores_rows: ClassVar[bool] = False  # whether `_score_moments` is there
+    _shared: ClassVar[bool] = False  # whether all actions share one model
     _by_buckets: bool | None = None  # where it forgets, what batches and buckets have shown
     _at_once = False  # whether a batch without buckets is of one time
 
@@ -56,14 +56,12 @@ class LinearPolicy(ChoicePolicy):
         noise_var: float,
         floor: float,
         forget: float,
-        shared: bool = False,
     ) -> None:
         super().__init__(actions, floor=floor)
         self.dim = inputs.whole("dim", dim, 1, 16_384)
         self.forget = inputs.parameter("forget", forget, 0.0, 1.0, open_low=True)
-        self._shared = shared
         self._arms = ArmSums(
-            1 if shared else len(self.actions),
+            1 if self._shared else len(self.actions),
             dim,
             prior_precision=prior_precision,
             noise_var=noise_var,
@@ -302,8 +300,8 @@ class LinearPolicy(ChoicePolicy):
         drawn = config.get("random_features", 0)
         size = size + drawn if isinstance(size, int) and isinstance(drawn, int) else 0
         gram = sums.get("gram")
-        arms = max(1, len(config["actions"]))
-        if gram is None or gram.ndim != 2 or gram.shape[0] not in {0, 1, arms}:
+        arms = 1 if cls._shared else len(config["actions"])
+        if gram is None or gram.ndim != 2 or len(gram) != arms:
             raise StateError("the state has no 'gram' with one row per action")
         if gram.shape[1] != size * (size + 1) // 2:
             raise StateError(f"the state's 'gram' does not have the shape of dim {size}")

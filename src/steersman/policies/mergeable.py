@@ -18,6 +18,7 @@ from steersman.policies.deltas import (
     fingerprint,
     refuse_delta,
     refuse_known,
+    refuse_other_copy,
     remember,
 )
 
@@ -95,13 +96,19 @@ class Mergeable(ABC):
         States name the last 1,024 deltas that were made before them, so that no reload forgets
         what must not be merged twice. A policy that made none has a state without that entry.
 
+        Trap: another copy's state is refused only if it names deltas that this policy lacks, or
+        a later time. Updates that the other copy learned itself cannot be told from those that
+        this one has taken back since, and the delta takes them back.
+
         Args:
-            since: a state of this policy; default: the one it was made from, or nothing learned.
+            since: a state that this policy has gone on from, or that it has merged all of;
+                default: the one it was made from, or nothing learned.
             id: a name that no other delta has, 1 to 200 characters; default: a random one.
 
         Raises:
             InputError: an id that is no such text.
-            StateError: ``since`` is a delta, or no state that this policy has gone on from.
+            StateError: ``since`` is a delta, or names deltas that this policy lacks, or the header
+                would take more than 64 MiB.
         """
         id = checked_id(id)  # noqa: A001 (the argument's name)
         meta, sums = self._meta(), self._all_sums()
@@ -111,6 +118,7 @@ class Mergeable(ABC):
         if base is not None:
             base_meta, base_sums = self._unpacked(base)
             refuse_delta(base_meta)
+            refuse_other_copy(base_meta, merged=self._merged, emitted=self._emitted)
             at = self._fingerprint(base_meta, base_sums) if self._emitted else None
             sums = self._difference(meta, sums, base_meta, base_sums)
             meta["updates"] -= base_meta["updates"]

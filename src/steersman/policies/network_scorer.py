@@ -40,8 +40,10 @@ class NetworkScorer:
     def __init__(
         self, mean: Floats, scale: Floats, layers: Sequence[tuple[Floats, Floats]]
     ) -> None:
+        mean, scale = _copy(mean), _copy(scale)
+        layers = [(_copy(weights), _copy(biases)) for weights, biases in layers]
         arrays = [mean, scale, *(array for layer in layers for array in layer)]
-        ranks = [np.ndim(array) for array in arrays]
+        ranks = [array.ndim for array in arrays]
         if ranks != [1, 1, *([2, 1] * len(layers))]:
             raise InputError(
                 f"arrays have {ranks} dimensions; allowed are 1 for mean, scale and biases, and 2 "
@@ -59,7 +61,7 @@ class NetworkScorer:
                 f"{len(layers)} layers end in {width} outputs; one or more ending in 1 are "
                 "allowed, all numbers finite and all scales above 0"
             )
-        self._mean, self._scale, self._layers = mean, scale, list(layers)
+        self._mean, self._scale, self._layers = mean, scale, layers
 
     @classmethod
     def linear(cls, weights: Floats, bias: float = 0.0) -> NetworkScorer:
@@ -121,3 +123,7 @@ class NetworkScorer:
             return cls(sums["mean"], sums["scale"], layers)
         except (KeyError, InputError) as wrong:
             raise StateError(f"the state is damaged: {wrong}; use an older one") from wrong
+
+
+def _copy(array: Floats) -> Floats:
+    return np.array(array, np.float64, order="C")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.policies import inputs
 from steersman.policies.sequence import STOP
 
 if TYPE_CHECKING:
@@ -118,15 +119,15 @@ class Offered:
         Args:
             start: names of the candidates that are there from the start.
             links: what picking a candidate brings in, by its name; None: nothing ever.
-            rows: (n, d) what is said of each, in the order of `offered_names`.
+            rows: (n, d) what is said of each, in the order of `offered_names`; copied.
 
         Raises:
-            InputError: no candidate, or names or rows that do not fit.
+            InputError: no candidate, names or rows that do not fit, or rows that are no numbers.
 
         >>> Offered.of(["a"], {"a": ["b"]}, np.zeros((2, 1))).leads
         ((1,), ())
         """
-        names = offered_names(start, links)
+        names, rows = offered_names(start, links), _numbers(rows)
         if not names or rows.ndim != 2 or len(rows) != len(names):
             raise InputError(
                 f"{len(names)} candidates have rows {rows.shape}; allowed is one row for each of "
@@ -244,6 +245,18 @@ class Progress:
         if self._unit is not None:
             new = 1.0 - self._unit @ self._unit[one]
             np.minimum(column["novelty"][:count], new, out=column["novelty"][:count])
+
+
+def _numbers(rows: object) -> Floats:
+    try:
+        found = np.asarray(rows)
+        if found.dtype.kind in "biuf":
+            return np.array(found, dtype=np.float64, order="C")
+    except (TypeError, ValueError):  # rows of other lengths
+        pass
+    raise InputError(
+        f"the candidates' rows must be numbers, as many for each one; got {inputs.brief(rows)}"
+    )
 
 
 def _unit(vectors: Floats) -> Floats:

@@ -112,6 +112,7 @@ class StepRule:
     def __post_init__(self) -> None:
         if not _is_number(self.leading, int) or not 1 <= self.leading <= 1000:
             raise InputError(f"leading is {self.leading!r}; allowed are 1 to 1,000")
+        object.__setattr__(self, "leading", int(self.leading))  # a state's JSON takes no other
         hot = _is_number(self.temperature, float) and 1e-6 <= self.temperature <= 100.0
         if not hot and self.temperature != 0.0:
             raise InputError(f"temperature is {self.temperature!r}; allowed are 0, 1e-6 to 100")

@@ -59,6 +59,7 @@ class SequenceLinear(SequencePolicy, LinearPolicy):
     """
 
     algorithm = "sequence_linear"
+    _shared = True
 
     def __init__(
         self,
@@ -85,12 +86,11 @@ class SequenceLinear(SequencePolicy, LinearPolicy):
             noise_var=self.noise_var,
             floor=floor,
             forget=forget,
-            shared=True,
         )
         self._declare(
             form,
             StepRule(leading, inputs.parameter("temperature", temperature, 0.0, 100.0), self.floor),
-            start or {},
+            {} if start is None else start,
         )
 
     def scores(self, rows: Floats) -> Floats:

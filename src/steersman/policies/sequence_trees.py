@@ -70,7 +70,7 @@ class SequenceTrees(SequencePolicy, UnlearningPolicy):
         self._declare(
             form,
             StepRule(leading, inputs.parameter("temperature", temperature, 0.0, 100.0), self.floor),
-            start or {},
+            {} if start is None else start,
         )
         self.trees: TreeScorer | None = None
 

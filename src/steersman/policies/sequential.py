@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,7 +29,7 @@ from steersman.policies.sequence import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -93,14 +94,18 @@ class SequencePolicy(ChoicePolicy):
 
     def _declare(self, form: SequenceForm, rule: StepRule, start: Mapping[str, float]) -> None:
         columns = form.columns
+        if not isinstance(start, Mapping):
+            raise InputError(
+                f"start must be a mapping of columns to weights; got {inputs.brief(start)}"
+            )
         unknown = [name for name in start if name not in columns]
         if unknown:
             raise InputError(
                 f"start has a weight of {unknown[0]!r}; allowed are {', '.join(columns)}"
             )
-        self.form, self.rule, self.start = form, rule, dict(start)
-        found = [inputs.parameter(name, start.get(name, 0.0), -1e9, 1e9) for name in columns]
-        self._start = np.array(found)
+        self.form, self.rule = form, rule
+        self.start = {name: inputs.parameter(name, start[name], -1e9, 1e9) for name in start}
+        self._start = np.array([self.start.get(name, 0.0) for name in columns])
 
     def starting(self, rows: Floats) -> Floats:
         """Return the score of each action by the start weights alone.
@@ -156,16 +161,20 @@ class SequencePolicy(ChoicePolicy):
     def _check_learnable(self, offered: Offered) -> None:
         """Refuse what `learn` may refuse, before anything is drawn: not by what was picked."""
         names, steps = self.form.features, self.form.max_steps
+        unknown = ~np.isfinite(offered.rows)
+        if unknown.any():
+            row, column = divmod(int(unknown.argmax()), unknown.shape[1])
+            place = column - len(names)
+            name = names[column] if place < 0 else f"vector[{place}]"
+            raise InputError(
+                f"{name} of {offered.names[row]!r:.80} is {offered.rows[row, column]:g}; allowed "
+                "is any finite number; leave the candidate out if it is unknown"
+            )
         own = offered.rows[:, : len(names)]
         most = (inputs.LARGEST_NORM - _MOST_STANDING) / steps
         if not own.size or np.einsum("ij,ij->i", own, own).max() <= most**2:
             return
         row, column = divmod(int(np.abs(own).argmax()), own.shape[1])
-        if not np.isfinite(own[row, column]):
-            raise InputError(
-                f"{names[column]} of {offered.names[row]!r:.80} is {own[row, column]:g}; allowed "
-                "is any finite number; leave the candidate out if it is unknown"
-            )
         raise InputError(
             f"{names[column]} of {offered.names[row]!r:.80} is {own[row, column]:g}; the features "
             f"of a candidate may have a norm of at most {most:g} (1e6 over {steps} steps): "

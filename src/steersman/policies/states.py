@@ -28,9 +28,18 @@ _LARGEST_META = 64 * 1024 * 1024
 
 
 def pack(meta: Mapping[str, Any], sums: Mapping[str, NDArray[np.float64]]) -> State:
-    """Return a state: the arrays and the header as canonical JSON bytes."""
-    text = json.dumps(meta, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return {"meta": np.frombuffer(text.encode(), dtype=np.uint8).copy(), **sums}
+    """Return a state: the arrays and the header as canonical JSON bytes.
+
+    Raises:
+        StateError: the header takes more than 64 MiB, so that nobody could read it.
+    """
+    text = json.dumps(meta, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    if len(text) > _LARGEST_META:
+        raise StateError(
+            f"the state's header takes {len(text):,} bytes; at most {_LARGEST_META:,} can be read "
+            "again. Learn fewer or shorter keys, or name fewer actions"
+        )
+    return {"meta": np.frombuffer(text, dtype=np.uint8).copy(), **sums}
 
 
 def unpack(
@@ -106,8 +115,10 @@ def _header(state: Mapping[str, Any]) -> dict[str, Any]:
     if "meta" not in _mapping(state):
         raise StateError("this is no state: it has no 'meta' array; pass what state() returned")
     raw = np.asarray(state["meta"])
-    if raw.dtype != np.uint8 or raw.ndim != 1 or raw.size > _LARGEST_META:
+    if raw.dtype != np.uint8 or raw.ndim != 1:
         raise StateError(f"'meta' must be a (n,) uint8 array; got {raw.dtype} {raw.shape}")
+    if raw.size > _LARGEST_META:
+        raise StateError(f"'meta' has {raw.size:,} bytes; at most {_LARGEST_META:,} are read")
     try:
         meta = json.loads(raw.tobytes())
     except (UnicodeDecodeError, ValueError, RecursionError) as error:

@@ -77,10 +77,10 @@ class TreeScorer:
         if not (np.isfinite(thresholds).all() and np.isfinite(values).all()):
             raise InputError("a threshold or a leaf is not finite; the trees are damaged")
         self.columns = columns
-        self._places = np.ascontiguousarray(places, np.intp)
-        self._thresholds = np.ascontiguousarray(thresholds, np.float64)
-        self._kept = np.ascontiguousarray(kept, np.uint16)
-        self._values = np.ascontiguousarray(values, np.float64)
+        self._places = np.array(places, np.intp, order="C")
+        self._thresholds = np.array(thresholds, np.float64, order="C")
+        self._kept = np.array(kept, np.uint16, order="C")
+        self._values = np.array(values, np.float64, order="C")
         conditions = np.stack([self._places.ravel(), self._thresholds.ravel()])
         asked, nodes = np.unique(conditions, axis=1, return_inverse=True)
         self._nodes = nodes.ravel()
