@@ -10,7 +10,12 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from steersman.errors import InputError
-from steersman.stats import non_inferiority_test, sample_ratio_test, welch_test
+from steersman.stats import (
+    non_inferiority_test,
+    sample_ratio_test,
+    sequential_sample_ratio_test,
+    welch_test,
+)
 
 samples = arrays(float, st.integers(3, 40), elements=st.integers(-50, 50).map(lambda i: i / 7))
 
@@ -227,3 +232,26 @@ def test_huge_numbers_are_compared_or_refused():
             welch_test(words, second)
     with pytest.raises(InputError, match="level is 'x'"):
         welch_test(first, second, level="x")
+
+
+@pytest.mark.parametrize("scale", [1e-161, 1e-155])
+def test_numbers_whose_squares_leave_float64_show_no_spread(scale):
+    rng = np.random.default_rng(0)
+    arms = scale * rng.normal(size=50), scale * rng.normal(size=5)
+    for found in (welch_test(*arms), non_inferiority_test(*arms, margin=1.0)):
+        assert (found.low, found.p_value, found.rejected) == (-math.inf, 1.0, False)
+
+
+def test_small_numbers_are_compared_like_others():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=50), rng.normal(size=50)
+    plain, small = welch_test(first, second), welch_test(1e-150 * first, 1e-150 * second)
+    assert small.p_value == pytest.approx(plain.p_value, rel=1e-9)
+
+
+@pytest.mark.parametrize("test", [sample_ratio_test, sequential_sample_ratio_test])
+def test_the_counts_of_a_split_are_its_own(test):
+    counts = np.array([100.0, 120.0])
+    found = test(counts)
+    counts[0] = 0.0
+    assert found.observed.tolist() == [100.0, 120.0]

@@ -117,3 +117,16 @@ def test_what_is_no_range_of_the_numbers_is_refused(within):
 def test_what_is_no_table_is_refused(values, says):
     with pytest.raises(InputError, match=says):
         crossed_mean(values)
+
+
+@pytest.mark.parametrize("scale", [1e-162, 1e-300, 1e90])
+@pytest.mark.parametrize("runs", [1, 3])
+def test_the_unit_of_the_numbers_changes_the_interval_by_that_unit(runs, scale):
+    table = np.random.default_rng(6).normal(size=(runs, 20))
+    plain, scaled = crossed_mean(table).interval, crossed_mean(scale * table).interval
+    assert (scaled.low / scale, scaled.high / scale) == pytest.approx((plain.low, plain.high))
+
+
+def test_a_table_that_is_all_alike_has_no_width_without_a_range():
+    for value in (0.0, 0.1):
+        assert crossed_mean(np.full((3, 7), value)).interval.width == pytest.approx(0.0, abs=1e-15)

@@ -68,3 +68,15 @@ def test_huge_numbers_are_refused():
     with pytest.raises(InputError, match=r"y\[0\] is 1e\+200"):
         cuped_adjust([1e200, 1.0], [1.0, 2.0])
     assert np.isfinite(cuped_adjust([1e100, -1e100, 0.0], [1e100, 1.0, -1e100])).all()
+
+
+@pytest.mark.parametrize("scale", [1e-162, 1e-300, 2.0**-1000, 1e90])
+def test_the_unit_of_the_covariate_changes_nothing(scale):
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=1000)
+    y = before + rng.normal(size=1000)
+    assert cuped_adjust(y, scale * before) == pytest.approx(cuped_adjust(y, before), abs=1e-9)
+
+
+def test_the_least_covariates_of_float64_are_told_apart():
+    assert cuped_adjust([0.0, 1.0], [0.0, 5e-324]) == pytest.approx([0.5, 0.5])

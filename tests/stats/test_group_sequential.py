@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from steersman.errors import InputError
-from steersman.stats import group_sequential_bounds
+from steersman.stats import group_sequential, group_sequential_bounds
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,28 @@ def test_other_arguments():
 def test_looks_too_close_are_refused():
     with pytest.raises(InputError, match=r"at least 0\.0001 apart"):
         group_sequential_bounds([0.5, 0.5 + 1e-12, 1.0])
+
+
+@pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
+@pytest.mark.parametrize(
+    "times", [[0.9, 0.9001], [0.5, 0.5002, 1.0], [0.02, 0.021, 0.12], [0.2, 0.7, 0.7002, 0.9]]
+)
+def test_more_nodes_change_no_bound(times, spending, monkeypatch):
+    ours = group_sequential_bounds(times, spending=spending)
+    monkeypatch.setattr(group_sequential, "_NODES_PER_SD", 7)
+    dense = group_sequential_bounds(times, spending=spending)
+    assert ours == pytest.approx(dense, abs=1e-10)
+
+
+def test_a_look_soon_after_another_spends_what_the_normal_law_says():
+    def spent(bounds):
+        """By Simpson's rule over the score at .9, and from there to .9001."""
+        edge, reach = bounds * np.sqrt([0.9, 0.9001])
+        at = np.linspace(-edge, edge, 200_001)
+        beyond = stats.norm.sf(reach - at, scale=0.01) + stats.norm.cdf(-reach - at, scale=0.01)
+        later = integrate.simpson(stats.norm.pdf(at, scale=np.sqrt(0.9)) * beyond, x=at)
+        return 2 * stats.norm.sf(bounds[0]), later
+
+    first, later = spent(group_sequential_bounds([0.9, 0.9001], spending="pocock"))
+    wanted = 0.05 * np.log1p((np.e - 1) * np.array([0.9, 0.9001]))
+    assert (first, later) == pytest.approx((wanted[0], wanted[1] - wanted[0]), abs=1e-12)

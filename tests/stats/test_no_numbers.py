@@ -1,5 +1,7 @@
 """What is no number is refused by every function, with the error that says what to do."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,29 @@ def test_true_is_no_number_where_one_is_wanted(truth):
 def test_more_resamples_than_anybody_waits_for_are_refused():
     with pytest.raises(InputError, match=r"resamples is 1000000000000; allowed are 100 to 1,000"):
         stats.bca_interval([1.0, 2.0], np.mean, resamples=10**12)
+
+
+@pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__name__)
+def test_decimals_are_the_numbers_that_they_name(function):
+    given = CALLS[function]
+    decimal = {name: as_decimals(one) for name, one in given.items() if name != "seed"}
+    assert repr(function(**{**given, **decimal})) == repr(function(**given))
+
+
+def as_decimals(one):
+    if isinstance(one, list):
+        return [as_decimals(item) for item in one]
+    return Decimal(str(one)) if isinstance(one, int | float) and not isinstance(one, bool) else one
+
+
+@pytest.mark.parametrize("text", [b"1", bytearray(b"1"), memoryview(b"1")])
+def test_digits_are_no_numbers(text):
+    for function, given in CALLS.items():
+        for name in given:
+            with pytest.raises(InputError, match="allowed"):
+                function(**{**given, name: text})
+
+
+def test_a_count_that_is_too_large_is_told_so():
+    with pytest.raises(InputError, match=r"n is 2.*; allowed is a whole number from 2 to 2\^53"):
+        stats.achieved_power(0.1, 1.0, 2 * 10**18)

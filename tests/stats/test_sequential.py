@@ -58,7 +58,7 @@ def test_sequence_is_the_gaussian_mixture_boundary(mean, variance, n, level):
 
 
 @given(
-    st.floats(-1, 1), st.floats(0.01, 4), st.integers(1, 10_000), st.floats(0.6, 0.999),
+    st.floats(-1, 1), st.floats(0.01, 4), st.integers(2, 10_000), st.floats(0.6, 0.999),
     st.integers(1, 10_000),
 )  # fmt: skip
 def test_sequence_is_the_closed_form(mean, variance, n, level, n_star):
@@ -137,3 +137,9 @@ def test_scale_of_the_numbers_changes_no_p_value():
 def test_levels_that_are_none(level):
     with pytest.raises(InputError, match="level is"):
         asymptotic_confidence_sequence(0.0, 1.0, 10, n_star=10, level=level)
+
+
+def test_one_unit_says_nothing_of_its_spread():
+    ends = asymptotic_confidence_sequence(0.9, 0.0, 1, n_star=1000)
+    assert tuple(ends) == (-math.inf, math.inf)
+    assert math.isfinite(asymptotic_confidence_sequence(0.9, 0.1, 2, n_star=1000).width)

@@ -203,3 +203,21 @@ def test_a_median_at_exactly_a_half_is_not_moved_by_rounding():
     curve = kaplan_meier(times, times < 8)
     assert curve.survival[-1] > 0.5  # by the last bit
     assert curve.median.value == 7.0
+
+
+@pytest.mark.parametrize("straggler", [[], [5.5]])
+def test_a_median_later_than_anybody_saw_end_is_covered(straggler):
+    """Exponential with median 5, watched to 4, when the lower curve is still above a half."""
+    rng = np.random.default_rng(13)
+    for _ in range(100):
+        times = rng.exponential(5.0 / math.log(2.0), 2_000)
+        watched = [*np.minimum(times, 4.0), *straggler]
+        curve = kaplan_meier(watched, [*(times <= 4.0), *(False for _ in straggler)])
+        assert 5.0 in curve.median.interval
+        assert curve.median.interval.low == curve.times[-1]
+    assert math.isinf(curve.median.value)
+    assert math.isinf(curve.median.interval.high)
+
+
+def test_where_nothing_ended_any_median_is_possible():
+    assert tuple(kaplan_meier([10, 10], [False, False]).median.interval) == (0.0, math.inf)

@@ -1,6 +1,7 @@
 """Two arms looked at as often as one likes: second implementations, coverage, false alarms."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -212,3 +213,34 @@ def test_splits_that_are_none_and_mixtures_too_near_the_plan_are_refused():
     # With 60 digits: 7.0e-10, which no p-value shows.
     nearest = sequential_sample_ratio_test([10_000, 10_400], concentration=1e12)
     assert nearest.p_value == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 1000), (1000, 1)])
+def test_one_unit_of_an_arm_says_nothing_of_its_spread(sizes, one_sided):
+    pair = Moments(sizes[0], 0.9, 0.0), Moments(sizes[1], 0.1, 0.0)
+    ends = two_arm_confidence_sequence(*pair, n_star=1000, one_sided=one_sided)
+    assert tuple(ends) == (-math.inf, math.inf)
+    two = Moments(2, 0.9, 0.01), Moments(2, 0.1, 0.01)
+    assert math.isfinite(two_arm_confidence_sequence(*two, n_star=1000).width)
+
+
+def test_moments_hold_plain_numbers():
+    arm = Moments(Decimal(100), Decimal("0.5"), Decimal("0.25"))
+    assert arm == Moments(100, 0.5, 0.25)
+    assert [type(one) for one in (arm.n, arm.mean, arm.variance)] == [int, float, float]
+    two_arm_confidence_sequence(arm, arm, n_star=100)
+
+
+@pytest.mark.parametrize("n", [2.5, math.inf])
+def test_units_that_are_no_count_make_no_moments(n):
+    with pytest.raises(InputError, match="n is whole"):
+        Moments(n, 0.5, 0.25)
+
+
+def test_more_units_than_the_logarithms_can_tell_apart_are_refused():
+    for half in (500_000_000_000_000, 500_000_000_013_579):
+        with pytest.raises(InputError, match=r"observed has a sum of 1e\+15; allowed is up to"):
+            sequential_sample_ratio_test([half, half])
+    for half in (10**12, 5 * 10**13):
+        assert sequential_sample_ratio_test([half, half]).p_value == 1.0

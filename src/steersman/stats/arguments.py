@@ -19,6 +19,9 @@ LARGEST = 1e100
 # Whole numbers above this are no longer all float64.
 _LARGEST_COUNT = 2**53
 
+# What `float` would read as a number all the same.
+_NO_NUMBERS = (str, bytes, bytearray, memoryview, bool, np.bool_)
+
 
 def open_unit(value: float, name: str) -> float:
     """Return ``value`` as a float strictly between 0 and 1.
@@ -112,7 +115,7 @@ def count(value: int, name: str, *, at_least: int = 1) -> int:
     """
     number = as_number(value)
     if not (at_least <= number <= _LARGEST_COUNT and number == math.floor(number)):
-        message = f"{name} is {value!r}; allowed is a whole number of at least {at_least}"
+        message = f"{name} is {value!r}; allowed is a whole number from {at_least} to 2^53"
         raise InputError(message)
     return int(value)
 
@@ -193,13 +196,13 @@ def as_number(value: SupportsFloat | str) -> float:
     """Return a float, NaN for what is no number, so that range checks refuse it.
 
     Args:
-        value: Anything; true and false are no numbers.
+        value: Anything; text, true and false are no numbers.
 
     Example:
-        >>> as_number("0.95"), as_number(True)
-        (nan, nan)
+        >>> as_number("0.95"), as_number(b"1"), as_number(True)
+        (nan, nan, nan)
     """
     try:
-        return math.nan if isinstance(value, str | bool | np.bool_) else float(value)
+        return math.nan if isinstance(value, _NO_NUMBERS) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan

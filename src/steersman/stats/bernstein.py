@@ -40,10 +40,11 @@ def bernstein_half_width(variance: float, n: int, *, level: float, span: float) 
     """
     log_term = math.log(4.0 / (1.0 - open_unit(level, "level")))
     size = count(n, "n", at_least=2)
-    if finite(variance, "variance") < 0.0 or finite(span, "span") < 0.0:
+    spread, reach = finite(variance, "variance"), finite(span, "span")
+    if spread < 0.0 or reach < 0.0:
         message = f"variance is {variance!r}, span {span!r}; allowed are numbers of at least 0"
         raise InputError(message)
-    return math.sqrt(2.0 * variance * log_term / size) + 7.0 * span * log_term / (3.0 * (size - 1))
+    return math.sqrt(2.0 * spread * log_term / size) + 7.0 * reach * log_term / (3.0 * (size - 1))
 
 
 def empirical_bernstein(x: ArrayLike, *, level: float = 0.95, low: float, high: float) -> Interval:
@@ -76,17 +77,18 @@ def empirical_bernstein(x: ArrayLike, *, level: float = 0.95, low: float, high: 
         Maurer and Pontil (2009), Theorem 4. Coverage and width: ``tests/stats/test_bernstein.py``.
     """
     numbers, trust = sample(x, "x"), open_unit(level, "level")
-    if not -math.inf < as_number(low) < as_number(high) < math.inf:
+    least, most = as_number(low), as_number(high)
+    if not -math.inf < least < most < math.inf:
         message = f"the range is [{low!r}, {high!r}]; allowed is finite with low < high"
         raise InputError(message)
-    if numbers.min() < low or numbers.max() > high:
+    if numbers.min() < least or numbers.max() > most:
         message = (
             f"x spans [{numbers.min()}, {numbers.max()}]; allowed is [{low}, {high}]; "
             "widen the declared range: the bound holds only for numbers that cannot leave it"
         )
         raise InputError(message)
     half = bernstein_half_width(
-        float(np.var(numbers, ddof=1)), numbers.size, level=trust, span=high - low
+        float(np.var(numbers, ddof=1)), numbers.size, level=trust, span=most - least
     )
     mean = float(numbers.mean())
-    return Interval(max(low, mean - half), min(high, mean + half))
+    return Interval(max(least, mean - half), min(most, mean + half))

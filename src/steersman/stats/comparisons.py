@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-14
 """Numbers that differ by less, as a share of the largest, differ by rounding alone."""
+_LEAST = float(np.finfo(np.float64).tiny)
+"""Numbers below it hold fewer digits the smaller they are."""
 _LARGEST_TOTAL = 2.0**53
 """Above it, whole numbers are no longer all float64."""
 
@@ -151,17 +153,18 @@ def non_inferiority_test(
         Wellek (2010), Testing statistical hypotheses of equivalence and noninferiority, chapter 1,
         with Welch's standard error. Error at the margin: ``tests/stats/test_comparisons.py``.
     """
-    if not 0.0 <= as_number(margin) < math.inf:
+    loss = as_number(margin)
+    if not 0.0 <= loss < math.inf:
         message = f"margin is {margin!r}; allowed is a finite number >= 0, in the rewards' unit"
         raise InputError(message)
     difference, error, degrees = _welch(candidate, control)
     alpha = 1.0 - open_unit(level, "level")
     if math.isinf(error):
         return _untold(difference)
-    statistic = (difference + margin) / error
+    statistic = (difference + loss) / error
     low = difference - float(-stdtrit(degrees, alpha)) * error
     p_value = float(stdtr(degrees, -statistic))
-    return Comparison(difference, low, math.inf, statistic, degrees, p_value, low > -margin)
+    return Comparison(difference, low, math.inf, statistic, degrees, p_value, low > -loss)
 
 
 def sample_ratio_test(
@@ -231,7 +234,7 @@ def split(
         >>> split([3, 1], None)
         (array([3., 1.]), array([0.5, 0.5]))
     """
-    counts = sample(observed, "observed")
+    counts = sample(observed, "observed").copy()
     plan = np.ones_like(counts) if shares is None else sample(shares, "shares")
     if plan.shape != counts.shape or np.any(plan < 1.0 / LARGEST):
         message = f"shares are {plan.tolist()}; allowed are {counts.size} positive numbers"
@@ -279,8 +282,9 @@ def _squared_error(arm: NDArray[np.float64]) -> float:
     """Return the squared error of an arm's mean; infinite where its numbers show no spread."""
     alike = float(np.ptp(arm)) <= _ROUNDING * float(np.abs(arm).max())
     variance = 0.0 if alike else float(arm.var(ddof=1))
-    # Zero as well where squares are too small for float64.
-    return variance / arm.size if variance > 0.0 else math.inf
+    squared = variance / arm.size
+    # Squares may be too small for float64.
+    return squared if squared >= _LEAST else math.inf
 
 
 def _untold(difference: float) -> Comparison:

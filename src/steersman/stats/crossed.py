@@ -89,7 +89,7 @@ def crossed_mean(
             seen, units = min(max(mean, low), high), _apart(table)
             alike = all_alike_interval(seen, units, low=low, high=high, level=trust)
             return Estimate(mean, alike)
-    half = sqrt(_squared_half(table, 0.5 + trust / 2))
+    half = _half(table - mean, 0.5 + trust / 2)
     return Estimate(mean, Interval(mean - half, mean + half))
 
 
@@ -112,6 +112,12 @@ def _apart(table: Floats) -> int:
     """Return how many cells share neither run nor case; of one run, the cases."""
     runs, cases = table.shape
     return int(cases if runs == 1 else min(runs, cases))
+
+
+def _half(centred: Floats, place: float) -> float:
+    """Return half the width, in a unit in which squares do not leave float64."""
+    unit = float(np.abs(centred).max())
+    return unit * sqrt(_squared_half(centred / unit, place)) if unit > 0.0 else 0.0
 
 
 def _squared_half(table: Floats, place: float) -> float:

@@ -57,8 +57,7 @@ def cuped_adjust(y: ArrayLike, covariate: ArrayLike) -> NDArray[np.float64]:
     if np.ptp(known) <= _ROUNDING * np.abs(known).max():
         return numbers.copy()
     centred = known - known.mean()
+    centred /= np.abs(centred).max()  # squares of small ones leave float64
     centred -= centred.mean()  # what rounding left of it would move the mean of the numbers
     spread = float(centred @ centred)
-    if spread == 0.0:
-        return numbers.copy()
     return np.asarray(numbers - float(centred @ (numbers - numbers.mean())) / spread * centred)

@@ -25,7 +25,9 @@ def asymptotic_confidence_sequence(
     Assumes independent units (or martingale differences) with at least a little more than two
     moments. "Asymptotic": the first look must come after enough units for the central limit theorem
     (about 50; more when rewards are rare). Several numbers of one sticky user counted as units
-    break it, and so does choosing ``n_star`` after seeing the data.
+    break it, and so does choosing ``n_star`` after seeing the data. No spread is no evidence:
+    numbers that were all alike so far have a variance of 0, and an interval without width that is
+    sure of nothing (`all_alike_interval`).
 
     Args:
         mean: Running mean of the first ``n`` units (or the difference of two arms' means).
@@ -35,7 +37,8 @@ def asymptotic_confidence_sequence(
         n_star: Units at which the sequence is tightest; fixed before the first look.
 
     Returns:
-        The interval at this look, about 1.5 times as wide as the fixed-time one at ``n_star``.
+        The interval at this look, about 1.5 times as wide as the fixed-time one at ``n_star``;
+        without ends below two units, of which no variance is known.
 
     Raises:
         InputError: An argument is outside its range.
@@ -52,14 +55,17 @@ def asymptotic_confidence_sequence(
     """
     alpha = 1.0 - open_unit(level, "level")
     size, tuned = count(n, "n"), count(n_star, "n_star")
-    if not (math.isfinite(as_number(mean)) and 0.0 <= as_number(variance) < math.inf):
+    centre, spread = as_number(mean), as_number(variance)
+    if not (math.isfinite(centre) and 0.0 <= spread < math.inf):
         message = f"mean is {mean!r}, variance {variance!r}; allowed are finite numbers, >= 0"
         raise InputError(message)
     rho_squared = tuned_rho_squared(alpha, tuned)
     scaled = size * rho_squared + 1.0
     log_term = math.log(math.sqrt(scaled) / alpha)
-    half = math.sqrt(variance) / size * math.sqrt(2.0 * scaled / rho_squared * log_term)
-    return Interval(mean - half, mean + half)
+    half = math.sqrt(spread) / size * math.sqrt(2.0 * scaled / rho_squared * log_term)
+    if size < 2:
+        half = math.inf
+    return Interval(centre - half, centre + half)
 
 
 @lru_cache(maxsize=1024)

@@ -65,12 +65,16 @@ class SurvivalCurve:
         """The time by which half have ended, with its interval.
 
         The first time at which at most half last longer; infinite where censoring hides it. The
-        ends are the same time on the interval's two curves.
+        ends are the same time on the interval's two curves. Where the lower one stays above a half,
+        the lower end is the last time at which a case ended, 0 without any: of what comes later the
+        curve knows nothing.
 
         Source: Brookmeyer & Crowley (1982), A confidence interval for the median survival time,
         with the interval transformed as in `kaplan_meier`.
         """
-        ends = Interval(self._first_half(self.low), self._first_half(self.high))
+        known = float(self.times[-1]) if self.times.size else 0.0
+        low = min(self._first_half(self.low), known)
+        ends = Interval(low, self._first_half(self.high))
         return Estimate(self._first_half(self.survival), ends)
 
     def restricted_mean(self, until: float) -> Estimate:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _MOST_CONCENTRATION = 1e12
+_MOST_ARRIVED = 1e14
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,12 @@ class Moments:
     """What is left of an arm's numbers, one per unit: all that a sequence needs.
 
     Args:
-        n: Units, at least 0.
+        n: Units, a whole number of at least 0.
         mean: Of their numbers; 0 without any.
         variance: Of one unit's number, at least 0, with n - 1 below; 0 below two units.
 
     Raises:
-        InputError: A number that is not finite, or outside its range.
+        InputError: A number that is not finite, or outside its range; a part of a unit.
 
     Example:
         >>> Moments(3, 0.5, 0.25).n
@@ -45,9 +46,13 @@ class Moments:
     def __post_init__(self) -> None:
         """Refuse what no interval can be formed from, before it hides in a comparison."""
         n, mean, variance = map(as_number, (self.n, self.mean, self.variance))
-        if not (n >= 0.0 and math.isfinite(mean) and 0.0 <= variance < math.inf):
-            message = f"n, mean, variance are {self.n!r}, {self.mean!r}, {self.variance!r}; "
-            raise InputError(message + "allowed are finite numbers, n and variance >= 0; drop NaN")
+        whole = n >= 0.0 and n.is_integer()
+        if not (whole and math.isfinite(mean) and 0.0 <= variance < math.inf):
+            message = f"n, mean, variance are {self.n!r}, {self.mean!r}, {self.variance!r}; allowed"
+            message += " are finite numbers, n and variance >= 0, and n is whole; drop NaN"
+            raise InputError(message)
+        for name, number in (("n", int(n)), ("mean", mean), ("variance", variance)):
+            object.__setattr__(self, name, number)
 
 
 def two_arm_confidence_sequence(
@@ -72,7 +77,9 @@ def two_arm_confidence_sequence(
 
     Assumes one number per unit, independent units, arms that are split evenly at every moment (an
     uneven split that changes while the world does confounds the two), and a first look after some
-    50 units of each arm; rare outcomes need more.
+    50 units of each arm; rare outcomes need more. No spread is no evidence: an arm whose numbers
+    were all alike so far adds nothing to the width, though it is not certain
+    (`all_alike_interval`).
 
     Args:
         candidate: Its units so far, n >= 1.
@@ -83,7 +90,8 @@ def two_arm_confidence_sequence(
         one_sided: Whether each end is a bound of its own, at ``level``.
 
     Returns:
-        Interval of candidate minus control.
+        Interval of candidate minus control; without ends while an arm has fewer than two units, of
+        which no variance is known.
 
     Raises:
         InputError: An argument outside its range; an arm without units.
@@ -121,6 +129,8 @@ def two_arm_confidence_sequence(
     log_term = math.log1p(root / (2.0 * alpha)) if one_sided else math.log(root / alpha)
     error = candidate.variance / sizes[0] + control.variance / sizes[1]
     half = math.sqrt(error) * math.sqrt(2.0 * scaled / (total * rho_squared) * log_term)
+    if min(sizes) < 2:
+        half = math.inf
     difference = candidate.mean - control.mean
     return Interval(difference - half, difference + half)
 
@@ -143,7 +153,8 @@ def sequential_sample_ratio_test(
     never decisions.
 
     Args:
-        observed: Units per arm so far, shape (arms,), at least two arms; all may be 0.
+        observed: Units per arm so far, shape (arms,), at least two arms; all may be 0, and their
+            sum up to 1e14.
         shares: Planned shares, positive, in any common scale, shape (arms,); equal by default.
         level: A mismatch is called at p <= 1 - ``level``, in (0, 1).
         concentration: How near to the plan the mixture lies, above 0 and up to 1e12: for two equal
@@ -153,8 +164,8 @@ def sequential_sample_ratio_test(
         Counts, expected counts, the log of the martingale as ``statistic``, p-value and the call.
 
     Raises:
-        InputError: Negative counts or fractions, shares not positive, shapes that differ, or a
-            concentration that is none.
+        InputError: Negative counts or fractions, a sum above 1e14, shares not positive, shapes that
+            differ, or a concentration that is none.
 
     Example:
         >>> sequential_sample_ratio_test([10_000, 10_400]).p_value.__round__(4)
@@ -169,11 +180,15 @@ def sequential_sample_ratio_test(
     """
     counts, plan = split(observed, shares)
     expected = counts.sum() * plan
-    if positive(concentration, "concentration") > _MOST_CONCENTRATION:
-        # Beyond it the logarithms cancel to their last digits, which would be a call.
+    strength = positive(concentration, "concentration")
+    # Beyond these the logarithms cancel to their last digits, which would be a call.
+    if strength > _MOST_CONCENTRATION:
         message = f"concentration is {concentration!r}; allowed is up to {_MOST_CONCENTRATION:g}"
         raise InputError(f"{message}: a mixture that tells no mismatch from the plan")
-    prior = concentration * plan
+    if counts.sum() > _MOST_ARRIVED:
+        message = f"observed has a sum of {counts.sum():g}; allowed is up to {_MOST_ARRIVED:g}"
+        raise InputError(f"{message}; use sample_ratio_test, once")
+    prior = strength * plan
     log_ratio = float(
         gammaln(prior.sum())
         - gammaln(prior.sum() + counts.sum())
